@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
 from typing import TYPE_CHECKING, Final
 
 from seamark.journal.folder import PROJECT_LOG
-from seamark.journal.safe import is_folder, make_folder, open_folder
+from seamark.journal.safe import is_folder, locked, make_folder, open_folder
 from seamark.local.index import Index
 from seamark.reading.arriving import Arrival, settle
 
@@ -58,8 +57,7 @@ def arrive(
         fd = os.open(_FILE, _FLAGS, 0o666, dir_fd=above)
     finally:
         os.close(above)
-    with os.fdopen(fd, "r+b") as file:
-        fcntl.flock(fd, fcntl.LOCK_EX)  # until the file is closed, or the process dies
+    with os.fdopen(fd, "r+b") as file, locked(fd):
         held = _read(file.read(_MOST_BYTES))
         with Index.open(root) as index:
             index.refresh(project)
@@ -68,6 +66,7 @@ def arrive(
         file.seek(0)
         file.write(json.dumps(held).encode())
         file.truncate()
+        file.flush()
     return found
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from seamark.reading.arriving import Arrival, settle
 from seamark.server.accounts import tables
+from seamark.server.held import settled
 from seamark.server.kept import tables as kept
-from seamark.store.database import Conflict as InTheWay
 from seamark.store.read.names import run_names
 
 if TYPE_CHECKING:
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
 
 __all__ = ["arrive"]
-
-_TRIES: Final = 20
-_fact: Final = tables.fact
 
 
 def arrive(
@@ -46,33 +42,15 @@ def arrive(
         return Arrival("no project")
     if name is None:
         return Arrival("go")
-    store, key = server.store(), f"arriving:{project}"
-    for last in range(_TRIES, 0, -1):
-        try:
-            with server.databases.account.writing() as connection:
-                if connection.dialect.name == "postgresql":
-                    connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))
-                asked = sa.select(_fact.c.value).where(_fact.c.key == key)
-                row = connection.execute(asked).first()
-                held = json.loads(row[0]) if row else {}
-                # After the lock: whoever had it before has said by then what comes.
-                with store.database.reading() as reading:
-                    known = run_names(store, reading, lambda one: one == project, "run")
-                found = settle(held, known, run, name, conflict, server.now_ns())
-                _keep(connection, key, json.dumps(held), is_new=row is None)
-        except InTheWay:
-            if last == 1:
-                raise
-        else:
-            return found
-    raise AssertionError  # the last try returns or raises
+    store = server.store()
 
+    def settled_with(held: dict[str, Any]) -> Arrival:
+        # After the lock: whoever had it before has said by then what comes.
+        with store.database.reading() as reading:
+            known = run_names(store, reading, lambda one: one == project, "run")
+        return settle(held, known, run, name, conflict, server.now_ns())
 
-def _keep(connection: sa.Connection, key: str, value: str, *, is_new: bool) -> None:
-    if is_new:
-        connection.execute(sa.insert(_fact).values(key=key, value=value))
-    else:
-        connection.execute(sa.update(_fact).where(_fact.c.key == key).values(value=value))
+    return settled(server.databases.account, f"arriving:{project}", settled_with)
 
 
 def _is_there(server: Server, project: str) -> bool:

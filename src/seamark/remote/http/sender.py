@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
+from seamark.reading.arriving import Arrival
+from seamark.reading.twins import Same
 from seamark.reading.wire import WireError, loads
 from seamark.remote.http.connection import Answer, Connection, run_path
 from seamark.remote.opening import Opening
@@ -15,6 +17,7 @@ from seamark.remote.protocol import Missing, RemoteError, Sent, Unreachable
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from seamark.reading.arriving import Conflict
     from seamark.remote.protocol import RunKey
 
 __all__ = ["HttpRemote", "open_remote"]
@@ -156,6 +159,39 @@ class HttpRemote:
         except WireError as error:
             raise RemoteError(str(error)) from error
         return Opening.of(told if isinstance(told, dict) else {})
+
+    # ---------------------------------------------------------------- who goes on
+
+    def arrive(
+        self, run: RunKey, name: str | None, conflict: Conflict, *, make_project: bool
+    ) -> Arrival | None:
+        """See `seamark.remote.protocol.Settles.arrive`."""
+        told = self._settled(
+            "arrivals",
+            {**run._asdict(), "name": name, "conflict": conflict, "make_project": make_project},
+        )
+        if told is None:
+            return None
+        others = told.get("others")
+        return Arrival(
+            str(told.get("outcome")),
+            told["name"] if isinstance(told.get("name"), str) else None,
+            tuple(map(str, others)) if isinstance(others, list) else (),
+        )
+
+    def twin(self, run: RunKey, text: str, *, take: bool) -> Same | None:
+        """See `seamark.remote.protocol.Settles.twin`."""
+        told = self._settled("twins", {**run._asdict(), "hash": text, "take": take})
+        return None if told is None else Same.of(told)
+
+    def _settled(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what a server answers; None if it is of an earlier version."""
+        try:
+            return self.connection.send_json("POST", path, asked).record()
+        except Missing as error:
+            if error.said:
+                raise
+            return None
 
     def close(self) -> None:
         """See `seamark.remote.protocol.Remote.close`."""

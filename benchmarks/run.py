@@ -22,6 +22,7 @@ from harness import SOURCE, Bench, Result
 sys.path.insert(0, str(SOURCE))
 
 from rows import (
+    artifacts,
     captures,
     claims,
     footprint,
@@ -67,6 +68,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "neptune-calls": neptune.client_calls,
     "neptune-requests": neptune.requests,
     "neptune-client": neptune_client.same_script,
+    "seal-artifact": artifacts.sealing,
     "memory": footprint.memory,
     "import": footprint.import_time,
 }
@@ -106,6 +108,7 @@ ORDER = [
     "neptune-operations",
     "neptune-attributes",
     "neptune-client",
+    "seal-artifact",
     "memory",
     "import",
 ]

@@ -213,6 +213,23 @@ def test_a_signal_writes_it_first():
     assert seamark.init_run(custom_run_id="ended", mode="read-only")["a"].fetch().count == 1000
 
 
+@pytest.mark.parametrize("stopped", ["two.stop()", "pass"])
+def test_every_object_of_a_run_writes_it_when_the_process_ends(stopped):
+    """Also of one that a process opened twice, and where another object of it was stopped."""
+    code = f"""
+    one = seamark.init_run(**quiet, custom_run_id="twice")
+    two = seamark.init_run(**quiet, custom_run_id="twice")
+    for run in (one, two):
+        run["a"].keep(Statistics())
+        run["a"].extend([1.0, 2.0, 3.0])
+    {stopped}
+    """
+    assert script(code)[0] == 0
+    run = seamark.init_run(custom_run_id="twice", mode="read-only")
+    assert run["a"].fetch().count == 6
+    assert run["sys/state"].fetch() == "completed"
+
+
 def test_ranks_add_up_at_one_path():
     """Series stand below ranks/<n>/, what is kept does not."""
     code = """

@@ -164,6 +164,81 @@ def test_whatever_names_runs_can_be_moved(root_place: Place) -> None:
         seamark.sync(first, there, root=ROOT, conflict="ask")
 
 
+def artifact(content: str, root: Path = ROOT, name: str = "data") -> seamark.Artifact:
+    file = Path("content.txt")
+    file.write_text(content)
+    with seamark.init_artifact(name=name, project="team/p", root=root) as made:
+        made.add_file(file)
+    return made
+
+
+def versions(place: Place, *, trashed: bool | None = False) -> set[str]:
+    """Digests of the versions of `data` that are at a place."""
+    try:
+        opened = seamark.init_artifact("data", project="team/p", mode="read-only", **place.read)
+    except RunNotFoundError:
+        return set()
+    with opened:
+        return {row["sys/id"] for row in opened.fetch_versions_table(trashed=trashed).to_rows()}
+
+
+def test_what_becomes_of_the_name_of_an_artifact(place: Place) -> None:
+    """Versions come to versions; who asks for it hears of another artifact of the name."""
+    elsewhere = Path("elsewhere")
+    first, second = artifact("first"), artifact("second")
+    other, last = artifact("other", elsewhere), artifact("last", elsewhere)
+    (moved,) = seamark.sync("team/p/data:1", place.uri, root=ROOT, conflict="error")
+    assert (moved.run, moved.name, moved.skipped) == (first.digest, "data", False)
+    until(lambda: versions(place) == {first.digest})
+    seamark.sync(second, place.uri, conflict="error")  # one version there is one here
+    until(lambda: versions(place) == {first.digest, second.digest})
+    with pytest.raises(RunExistsError, match=r"another artifact of project 'team/p' .*'data'"):
+        seamark.sync(other, place.uri, conflict="error")
+    (moved,) = seamark.sync("data:1", place.uri, root=elsewhere, conflict="skip")
+    assert (moved.skipped, moved.journal_bytes) == (True, 0)
+    assert versions(place) == {first.digest, second.digest}
+    seamark.sync(other, place.uri)
+    until(lambda: versions(place) == {first.digest, second.digest, other.digest})
+    read = seamark.init_artifact(
+        f"data@sha256:{other.digest}", project="team/p", mode="read-only", **place.read
+    )
+    assert (read.download("copy") / "content.txt").read_text() == "other"
+    seamark.sync(last, place.uri, conflict="replace")  # the same artifact as other
+    every = {one.digest for one in (first, second, other, last)}
+    until(lambda: versions(place) == every)
+
+
+def test_an_artifact_replaces_another(place: Place) -> None:
+    """All its versions go into the trash; those that come are not in each other's way."""
+    elsewhere = Path("elsewhere")
+    old = artifact("first"), artifact("second")
+    new = artifact("other", elsewhere), artifact("last", elsewhere)
+    seamark.sync(ROOT / "team", place.uri)
+    until(lambda: versions(place) == {one.digest for one in old})
+    seamark.sync(elsewhere, place.uri, conflict="replace")
+    until(lambda: versions(place) == {one.digest for one in new})
+    assert versions(place, trashed=None) == {one.digest for one in (*old, *new)}
+
+
+@pytest.mark.parametrize("conflict", CONFLICTS)
+def test_two_bring_an_artifact_of_one_name(root_place: Place, conflict: Any) -> None:
+    """Of two at once one is first."""
+    made = [artifact(root, Path(root)) for root in ("left", "right")]
+
+    def bring(one: seamark.Artifact) -> str:
+        try:
+            (moved,) = seamark.sync(one, root_place.uri, conflict=conflict)
+        except RunExistsError:
+            return "exists"
+        return "skipped" if moved.skipped else "moved"
+
+    with ThreadPoolExecutor(2) as pool:
+        said = sorted(pool.map(bring, made))
+    other = {"error": "exists", "skip": "skipped"}.get(conflict, "moved")
+    assert said == sorted(["moved", other])
+    assert len(versions(root_place)) == (2 if conflict == "new" else 1)
+
+
 SCRIPT = """
 import sys, seamark
 root, run, to, conflict = sys.argv[1:]

@@ -360,6 +360,14 @@ def _rows(run: Run, path: str) -> list[dict[str, Any]]:
     return rows
 
 
+def test_a_handler_says_which_version_logs(run: Run) -> None:
+    """As the client's does; a run that takes nothing more says so where something is logged."""
+    NeptuneHandler(run=run["fold"], path="log")
+    assert run["source_code/integrations/neptune-python-logger"].fetch() == seamark.__version__
+    run.stop()
+    NeptuneHandler(run=run)
+
+
 def test_a_handler_of_something_else_is_refused(run: Run) -> None:
     """Where it is made, and not where something is logged."""
     with pytest.raises(TypeError, match="run: expected"):

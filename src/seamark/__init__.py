@@ -103,7 +103,9 @@ def __getattr__(name: str) -> Any:
     elif name in __all__ or name in _AS_IN_NEPTUNE:
         value = import_module(f"{__name__}.{name}")
     else:
-        msg = f"module {__name__!r} has no attribute {name!r}"
+        from seamark.run.foreign import FUNCTIONS, also
+
+        msg = f"module {__name__!r} has no attribute {name!r}{also(FUNCTIONS, name)}"
         raise AttributeError(msg)
     globals()[name] = value
     return value

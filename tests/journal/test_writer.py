@@ -603,6 +603,27 @@ def test_time_is_the_clocks(open_writer: Make, journals: Read, clock: Any) -> No
     ]
 
 
+def test_a_process_that_is_stopped_between_both_looks_is_not_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else what it writes last would count as written before what others wrote first."""
+    time = writer_module.time
+    looks = iter(range(100))
+    steady = time.clock_gettime_ns
+    stopped = [0]
+
+    def wall() -> int:
+        now = steady(time.CLOCK_REALTIME) + stopped[0]
+        if next(looks) == 0:
+            stopped[0] = 10**9  # the machine does something else for a second
+        return now
+
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda which: steady(which) + stopped[0])
+    monkeypatch.setattr(time, "time_ns", wall)
+    late = wall_clock()() - time.time_ns()
+    assert abs(late) < 5 * 10**8
+
+
 def test_wall_clock_does_not_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """NTP that steps the wall clock after the start moves no time of ours."""
     clock = wall_clock()

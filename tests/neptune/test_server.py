@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import json
 import struct
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from asking import ask
@@ -350,7 +353,7 @@ def test_points_are_there_once_whoever_takes_them_and_dies(admin: Any, running: 
     The client sends again what was not answered, to anybody.
     """
     from seamark.neptune.server.containers import digest_of
-    from seamark.neptune.server.log import Log
+    from seamark.neptune.server.log import Log, Sent
     from seamark.neptune.server.names import named
     from seamark.neptune.server.operations import Changes
     from seamark.server.settings import Settings
@@ -364,8 +367,10 @@ def test_points_are_there_once_whoever_takes_them_and_dies(admin: Any, running: 
         if worker == 2:
             assert admin.ok("executeOperations", data, experimentId=run["id"]) == []
             return
-        changes = Changes(servers[worker], container, json.loads(data), digest_of(data))
-        logs[worker].write(changes.fill, digest_of(data))
+        sent = Sent(digest_of(data))
+        changes = Changes(servers[worker], container, json.loads(data), sent)
+        logs[worker].write(changes.fill, sent)
+        sent.end(answered=True)
         assert changes.errors == []
 
     with contextlib.ExitStack() as stack:
@@ -395,6 +400,49 @@ def test_points_are_there_once_whoever_takes_them_and_dies(admin: Any, running: 
     assert sorted(values) == [*range(1, 25, 2), 25, 25]
     assert values[-2:] == (25, 25)
     assert found["b"] == [(step, step) for step in range(2, 25, 2)]
+
+
+def test_points_are_there_once_if_the_client_was_gone_before_the_answer(
+    here: Any, monkeypatch: Any
+) -> None:
+    """It is cut off twice and sends them again; the same once more after an answer is more."""
+    from neptune_client import Client
+
+    from seamark.neptune.server.documents import BY_NAME
+    from seamark.neptune.server.log import Log
+
+    client = Client(here.url, here.token)
+    run = client.new_run("cut/off")
+    data = json.dumps([floats("a", 1), floats("b", 2, step=7), assign("x", 1)]).encode()
+    kept, gone, write = threading.Semaphore(0), threading.Semaphore(0), Log.write
+
+    def keep(*given: Any) -> None:
+        write(*given)
+        kept.release()
+        assert gone.acquire(timeout=60)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "write", keep)
+        for _ in range(2):
+            operation = BY_NAME["executeOperations"]
+            connection = http.client.HTTPConnection(here.url.removeprefix("http://"))
+            query = urlencode({"experimentId": run["id"]})
+            headers = {**client.headers, "Content-Type": "application/json"}
+            connection.request(operation.method, f"{operation.path}?{query}", data, headers)
+            assert kept.acquire(timeout=60)
+            connection.close()
+            client.ok("getClientConfig")  # it has seen that the connection is closed, too
+            gone.release()
+
+    def values(path: str) -> list[float]:
+        found = client.ok("getFloatSeriesValues", experimentId=run["id"], attribute=path)
+        return [each["value"] for each in found["values"]]
+
+    client.ok("ping", experimentId=run["id"])
+    client.ok("executeOperations", data, experimentId=run["id"])
+    assert (values("a"), values("b")) == ([1], [2])
+    client.ok("executeOperations", data, experimentId=run["id"])
+    assert (values("a"), values("b")) == ([1, 1], [2, 2])
 
 
 def test_what_another_process_wrote_is_seen_where_nothing_is_written(

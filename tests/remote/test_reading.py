@@ -29,6 +29,7 @@ from seamark.errors import (
 )
 from seamark.journal.folder import iter_runs
 from seamark.local.index import Index
+from seamark.reading.curves import Look
 from seamark.reading.finding import Finder
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
@@ -217,7 +218,7 @@ def test_every_verb_of_a_run_answers_as_for_the_root(both: Both) -> None:
     assert len(theirs.points("nothing")) == 0
     assert shown(theirs.many_points(["val/loss"])["val/loss"]) == shown(mine.points("val/loss"))
     assert theirs.curve("val/loss", 20).value.tolist() == mine.curve("val/loss", 20).value.tolist()
-    drawn = [one.drawing("val/loss", 20, x="relative").x.tolist() for one in (mine, theirs)]
+    drawn = [one.drawing("val/loss", Look(20, x="relative")).x.tolist() for one in (mine, theirs)]
     assert drawn[0] == drawn[1]
     assert shown(theirs.texts("notes")) == shown(mine.texts("notes"))
     assert shown(theirs.last("val/loss")) == shown(mine.last("val/loss"))

@@ -87,7 +87,7 @@ def test_parameters_metrics_statistics_and_times(there: Any) -> None:
     assert found["val/epoch"].fetch_last() == 3
     power = found["gpu/power"].fetch()
     assert (power.count, power.mean, power.max) == (4, 3.0, 6.0)
-    assert found["last"].fetch() == 5.0
+    assert found["last"].fetch().last == 5.0
     assert found["chronos/batch"].fetch().count == 1
     report = found.report()
     assert report["parameters"] == {"lr": 0.2, "layers": {"n": 2}}

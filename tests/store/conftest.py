@@ -1,7 +1,8 @@
-"""Hand-made journals and the oracle, which lie beside this file and are no package."""
+"""Hand-made journals, the oracle, and tests of this folder that others take something of."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ def builder():
 @pytest.fixture(scope="session")
 def oracle() -> ModuleType:
     """What the fold must agree with."""
-    return _load("oracle")
+    return importlib.import_module("oracle")
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from seamark.reading.curves import Look
 from seamark.store import groups, ingest, pyramid
 from seamark.store.database import Database
 
@@ -93,7 +94,9 @@ def test_a_curve_is_what_all_points_give(store, engines, builder, plain, seed):
         assert plain.same_bits(points.value, values[order])
         for most in (9, 300):
             plain.check(reader.curve("loss", most, attempt), steps, values, most)
-        drawing = reader.drawing("loss", 40, attempt, log_y=True, window=300.0, log_x=stride > 1)
+        drawing = reader.drawing(
+            "loss", Look(40, log_y=True, window=300.0, log_x=stride > 1), attempt
+        )
         assert drawing.not_positive == int(
             (np.isfinite(values) & (values <= 0) & ~((steps <= 0) & (stride > 1))).sum()
         )

@@ -87,7 +87,7 @@ def in_parts(view, path, attempt, most, last=None):
 def test_an_attempt_that_cannot_be_one_is_refused(builder, folder, view, attempt):
     """The message names what can be given."""
     builder().row({"a": 1.0}, 0).save(folder)
-    with pytest.raises(ArgumentError, match="'latest', 'all' or the number"):
+    with pytest.raises(ArgumentError, match="'latest', 'all', 'replaced' or the number"):
         view().points("a", attempt)
 
 

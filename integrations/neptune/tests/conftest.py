@@ -1,15 +1,22 @@
-"""Seamark in the place of neptune, before anything imports it; and a run to record into."""
+"""A home for what scripts record that say ``neptune``, and a run there to record into.
+
+With ``--home=installed`` Seamark stands in the place of the package ``neptune``; with
+``--home=server`` that package itself talks to a server of ours. The scripts are the same.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
+import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-
-import seamark.neptune
-
-seamark.neptune.install()
+from recorded import between_homes, differences, flat, seen_by_client
+from server_process import running_server
 
 PROVEN = {
     "neptune:oldest": {
@@ -30,32 +37,82 @@ PROVEN = {
         "transformers": "5.23.0",
     },
 }
+HOMES = {"installed": {}, "server": {"neptune": "1.14.0.post2"}}
 FOREIGN = ("SEAMARK_", "NEPTUNE_", "SLURM_", "TORCHELASTIC_", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 CLAIM = os.environ.get("SEAMARK_REQUIRE", "neptune:latest")
+PROJECT = "team/moved"
 
 _OF_OLDEST = ["test_old_lightning.py"]
 _OF_LATEST = ["test_integrations.py", "test_stub.py"]
 collect_ignore = _OF_LATEST if CLAIM == "neptune:oldest" else _OF_OLDEST
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the same scripts be run at either home, and what they record be compared."""
+    parser.addoption("--home", choices=list(HOMES), default="installed")
+    parser.addoption(
+        "--recorded",
+        type=Path,
+        metavar="FOLDER",
+        help="Note there what is recorded when installed; compare what a server has with it.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Refuse to start where a package is missing, or is another than is to be proved."""
-    for name, version in PROVEN[CLAIM].items():
+    home = config.getoption("--home")
+    for name, version in {**PROVEN[CLAIM], **HOMES[home]}.items():
         try:
             found = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             found = "nothing"
         if found != version:
-            msg = f"SEAMARK_REQUIRE={CLAIM} means {name} {version}, but installed is {found}"
+            msg = f"{CLAIM} at home={home} means {name} {version}, but installed is {found}"
             raise pytest.UsageError(msg)
+    if home == "installed":
+        import seamark.neptune
+
+        seamark.neptune.install()  # before anything imports it
+    else:
+        collect_ignore.append("test_stub.py")  # what install() does to Lightning
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out where there is a server what the client cannot do."""
+    if config.getoption("--home") == "server":
+        left = [item for item in items if item.get_closest_marker("installed")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
+
+@pytest.fixture(scope="session")
+def server(request, tmp_path_factory):
+    """Variables by which scripts find a server; none where Seamark is installed."""
+    if request.config.getoption("--home") == "installed":
+        yield {}
+        return
+    with running_server(tmp_path_factory.mktemp("server") / "kept") as made:
+        words = ["token", "create", "--neptune", "--project", PROJECT, "--server", made.url]
+        ours = {"SEAMARK_API_TOKEN": made.token}
+        told = subprocess.run(
+            [sys.executable, "-m", "seamark", *words],
+            env={**os.environ, **ours},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        theirs = dict(line.split("=", 1) for line in told.splitlines())
+        yield {**theirs, **ours, "SEAMARK_REMOTE": made.url}
 
 
 @pytest.fixture(autouse=True)
-def _isolated(tmp_path_factory, monkeypatch):
-    """An empty folder, a cache and an environment of its own."""
+def _isolated(tmp_path_factory, monkeypatch, server):
+    """An empty folder, a cache and an environment of its own; the same numbers at each home."""
     for name in list(os.environ):
         if name.startswith(FOREIGN):
             monkeypatch.delenv(name)
+    for name, value in server.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     # Above the folder of all tests no root is looked for.
     monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
@@ -63,28 +120,73 @@ def _isolated(tmp_path_factory, monkeypatch):
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
     for what in ("HARDWARE_METRICS", "GIT", "PACKAGES", "STDOUT", "STDERR"):
         monkeypatch.setenv(f"SEAMARK_CAPTURE_{what}", "0")
+    import numpy as np
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - the one that integrations draw from
+    torch.manual_seed(0)
 
 
 @pytest.fixture
 def run():
     import neptune
 
-    with neptune.init_run(project="team/moved") as run:
+    quiet = {f"capture_{what}": False for what in ("hardware_metrics", "stdout", "stderr")}
+    with neptune.init_run(project=PROJECT, **quiet) as run:
         yield run
 
 
 @pytest.fixture
-def read():
-    """Stop a run, and return it as somebody else opens it for reading."""
+def read(request, server, tmp_path_factory):
+    """Stop a run, and return it as somebody else opens it for reading.
+
+    With a server, what its client sees and what Seamark sees is compared, and both with what the
+    same script recorded where Seamark was installed.
+    """
     import neptune
 
-    def read(run):
-        run.stop()
-        return neptune.init_run(
-            project=run.project, with_id=run["sys/id"].fetch(), mode="read-only"
-        )
+    import seamark
 
-    return read
+    noted = request.config.getoption("--recorded")
+    opened = []
+
+    def read(run):
+        name = run["sys/id"].fetch()
+        run.stop()
+        again = neptune.init_run(project=PROJECT, with_id=name, mode="read-only")
+        where = {"remote": server["SEAMARK_REMOTE"]} if server else {}
+        ours = seamark.init_run(project=PROJECT, with_id=name, mode="read-only", **where)
+        opened.extend([again, ours])
+        found = flat(ours.to_dict())
+        if server:
+            folder = tmp_path_factory.mktemp("seen")
+            assert differences(found, seen_by_client(again, folder)) == {}
+        if noted is not None:
+            file = noted / f"{request.node.name}.json"
+            if server:
+                assert between_homes(json.loads(file.read_text()), found) == {}
+            else:
+                noted.mkdir(parents=True, exist_ok=True)
+                file.write_text(json.dumps(found))
+        return again
+
+    yield read
+    for each in opened:
+        each.stop()
+
+
+@pytest.fixture
+def below():
+    """Return the names in a namespace."""
+
+    def below(run, path):
+        found = run.get_structure()
+        for name in path.split("/"):
+            found = found[name]
+        return list(found)
+
+    return below
 
 
 @pytest.fixture

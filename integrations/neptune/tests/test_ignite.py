@@ -36,5 +36,5 @@ def test_ignite(read, values):
     again = read(run)
     assert values(again["training/loss"]) == [0.5, 1, 1.5, 2]
     assert values(again["lr/group_0"]) == pytest.approx([0.1, 0.1])
-    assert "model_4.pt" in again
-    assert "model_2.pt" not in again
+    assert again.exists("model_4.pt")
+    assert not again.exists("model_2.pt")

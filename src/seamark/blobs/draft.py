@@ -1,8 +1,9 @@
 """The contents of an artifact that is not sealed yet.
 
 Nobody looks into the folder of a draft but the process that makes it, so what is small is written
-under its digest at once. All of it is forced to disk before the draft becomes a version: of many
-contents by one call for the file system, as each by itself takes a disk milliseconds.
+under its digest at once: opened, read, hashed and written, and nothing else is asked of the system.
+All of it is forced to disk before the draft becomes a version: of many contents by one call for the
+file system, as each by itself takes a disk milliseconds.
 
 What another version of the same artifact has already is linked, not copied, once its bytes were
 read and found to be what their name says: versions share what they have in common.
@@ -14,7 +15,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from typing import TYPE_CHECKING, Final
 
 from seamark.blobs.store import (
@@ -23,7 +24,6 @@ from seamark.blobs.store import (
     copy_blob,
     digest_of,
     has_blob,
-    narrow,
     narrow_blob,
     open_source,
     read_all,
@@ -44,6 +44,8 @@ _SMALL: Final = 1 << 20
 """Bytes that are read at once."""
 _AT_ONCE: Final = 4
 """How many files are read and written at the same time."""
+_TELLING_S: Final = 0.1
+"""How often it is told how far it is."""
 _FEW: Final = 64
 """So many contents are forced to disk one by one; what others wrote there does not matter then."""
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
@@ -81,16 +83,8 @@ class DraftBlobs:
         make_folder(self._folder.blobs_dir)
         if self._others is None:
             self._others = dict(self._known())
-        found = []
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-artifact") as pool:
-            try:
-                for done, stored in enumerate(pool.map(self._store, paths), 1):
-                    found.append(stored)
-                    progress(done)
-            except BaseException:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
-        return found
+        wanted = list(paths)
+        return _Each(self._store, wanted, min(len(wanted), _AT_ONCE)).results(progress)
 
     def sync(self) -> None:
         """Force the contents and their names to disk.
@@ -134,16 +128,19 @@ class DraftBlobs:
         return stored
 
     def _store_small(self, fd: int, like: os.stat_result) -> tuple[str, int]:
-        content = read_all(fd, like.st_size + 1)  # one more: whether it grew
+        content = os.read(fd, like.st_size + 1)  # one more: whether it grew
+        if len(content) < like.st_size:
+            content = read_all(fd, like.st_size + 1)  # some file servers give it in parts
         sha256, size = hashlib.sha256(content).hexdigest(), len(content)
         if self._link(sha256, size, like.st_mode):
             return sha256, size
+        rights = 0o666 & (stat.S_IMODE(like.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
         try:
-            out = os.open(self._at + sha256, _NEW, 0o666)
+            out = os.open(self._at + sha256, _NEW, rights)
         except FileExistsError:  # two files alike
+            narrow_blob(self._folder, sha256, like.st_mode)
             return sha256, size
         try:
-            narrow(out, like.st_mode)
             view = memoryview(content)
             while view:
                 view = view[os.write(out, view) :]
@@ -186,6 +183,59 @@ class DraftBlobs:
             return False
         narrow_blob(self._folder, sha256, mode)
         return has_blob(self._folder, sha256, size)
+
+
+class _Each:
+    """Calls a function with each of many paths, some of them at the same time.
+
+    Each thread takes the next one by itself: what a pool does for each costs more than to store a
+    small file.
+    """
+
+    def __init__(
+        self, store: Callable[[str], tuple[str, int]], paths: Iterable[str], most: int
+    ) -> None:
+        self._store = store
+        self._left = iter(enumerate(paths))
+        self._lock = threading.Lock()
+        self._found: dict[int, tuple[str, int]] = {}
+        self._failures: list[BaseException] = []
+        self._threads = [
+            threading.Thread(target=self._work, name=f"seamark-artifact-{number}", daemon=True)
+            for number in range(most)
+        ]
+
+    def results(self, progress: Callable[[int], object]) -> list[tuple[str, int]]:
+        """Return what the function made of each; what was begun is finished before it raises."""
+        begun = []
+        try:
+            for one in self._threads:
+                one.start()
+                begun.append(one)
+            for one in begun:
+                while one.is_alive():
+                    one.join(_TELLING_S)
+                    progress(len(self._found))
+        except BaseException as error:
+            self._failures.append(error)
+            raise
+        finally:
+            for one in begun:
+                one.join()
+        if self._failures:
+            raise self._failures[0]
+        return [self._found[at] for at in range(len(self._found))]
+
+    def _work(self) -> None:
+        while not self._failures:
+            with self._lock:
+                at, path = next(self._left, (-1, ""))
+            if at < 0:
+                return
+            try:
+                self._found[at] = self._store(path)
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                self._failures.append(error)
 
 
 def _sync_all(folder: str) -> bool:
@@ -251,19 +301,23 @@ def files_below(folder: str) -> dict[str, str]:
         raise FileMissingError(msg)
     home = os.path.realpath(folder)
     found: dict[str, str] = {}
-    for here, names, files in os.walk(home, onerror=_raise):
-        links = [name for name in names if os.path.islink(os.path.join(here, name))]
-        for name in (*files, *links):
-            path = os.path.join(here, name)
-            if not fits(path):
-                msg = f"path: expected names that are text, found {os.fsencode(path)!r:.200}"
-                raise ArgumentError(msg)
-            found[os.path.relpath(path, home).replace(os.sep, "/")] = _expect_file(path, home)
+    folders = [""]
+    while folders:
+        below = folders.pop()
+        with os.scandir(os.path.join(home, below)) as entries:
+            for one in entries:
+                if not fits(one.name):
+                    raw = os.fsencode(one.path)
+                    msg = f"path: expected names that are text, found {raw!r:.200}"
+                    raise ArgumentError(msg)
+                name = f"{below}/{one.name}" if below else one.name
+                if one.is_dir(follow_symlinks=False):
+                    folders.append(name)
+                elif one.is_file(follow_symlinks=False):
+                    found[name] = one.path
+                else:
+                    found[name] = _expect_file(one.path, home)
     return dict(sorted(found.items()))
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 def _expect_file(path: str, home: str) -> str:

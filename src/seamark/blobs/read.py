@@ -37,7 +37,7 @@ Opened = Callable[[str, Sequence[str]], contextlib.AbstractContextManager[Copy]]
 """Opens a file: given where it is recorded, for messages, and its names within a folder."""
 
 _BLOCK: Final = 1 << 20
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 
 
 def is_pending(file: Mapping[str, Any]) -> bool:
@@ -230,27 +230,24 @@ def _write(
     part = f".seamark-{secrets.token_hex(8)}"
     with folder_below(base, parts[:-1]) as fd:
         try:
-            with os.fdopen(os.open(part, _NEW, 0o666, dir_fd=fd), "wb") as out:
+            with os.fdopen(os.open(part, _NEW, 0o666, dir_fd=fd), "w+b") as out:
                 copy(out)
-            if wanted is not None:
-                _expect(wanted, part, fd, "/".join(parts))
+                if wanted is not None:
+                    out.flush()
+                    _expect(wanted, out.fileno(), "/".join(parts))
             os.replace(part, parts[-1], src_dir_fd=fd, dst_dir_fd=fd)
         except BaseException:
             os.unlink(part, dir_fd=fd)
             raise
 
 
-def _expect(wanted: tuple[str, int | None], part: str, folder: int, name: str) -> None:
+def _expect(wanted: tuple[str, int | None], fd: int, name: str) -> None:
     """Refuse bytes that are not what was recorded.
 
     Raises:
         FileMissingError: If they are not.
     """
-    fd = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0), dir_fd=folder)
-    try:
-        found, size = digest_of_bytes(fd)
-    finally:
-        os.close(fd)
+    found, size = digest_of_bytes(fd)
     if (found, size) != (wanted[0], size if wanted[1] is None else wanted[1]):
         msg = (
             f"{name}: its bytes are not what was recorded: expected {wanted[1]} with the SHA-256 "

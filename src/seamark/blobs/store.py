@@ -99,7 +99,7 @@ def blob_path(folder: RunFolder, sha256: str) -> Path:
     if not _DIGEST.fullmatch(sha256):
         msg = f"sha256: expected 64 lower-case hexadecimal digits, got {sha256!r:.80}"
         raise ArgumentError(msg)
-    return folder.blobs_dir / sha256
+    return folder.path.joinpath("blobs", sha256)
 
 
 def has_blob(folder: RunFolder, sha256: str, size: int | None = None) -> bool:
@@ -331,7 +331,7 @@ def read_all(fd: int, limit: int) -> bytes:
 
 def _read_through(fd: int, use: Callable[[memoryview], None]) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
-    buffer = memoryview(bytearray(_BLOCK))
+    buffer = memoryview(bytearray(min(_BLOCK, os.fstat(fd).st_size or _BLOCK)))
     os.lseek(fd, 0, os.SEEK_SET)
     with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:
         while length := file.readinto(buffer):

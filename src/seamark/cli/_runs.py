@@ -88,12 +88,12 @@ runs_argument = click.argument("names", nargs=-1, metavar="[RUN]...", shell_comp
 
 
 def _attempt(_: click.Context, __: click.Parameter, value: str) -> int | str:
-    """Return the number of an attempt, or ``latest`` or ``all``."""
-    if value in {"latest", "all"}:
+    """Return the number of an attempt, or ``latest``, ``all`` or ``replaced``."""
+    if value in {"latest", "all", "replaced"}:
         return value
     if value.isdecimal():
         return int(value)
-    msg = f"expected latest, all or the number of an attempt, got {value!r}"
+    msg = f"expected latest, all, replaced or the number of an attempt, got {value!r}"
     raise click.BadParameter(msg)
 
 
@@ -103,7 +103,8 @@ attempt_option = click.option(
     show_default=True,
     metavar="WHICH",
     callback=_attempt,
-    help="Which attempts to include: latest, all, or N: the run as attempt N left it.",
+    help="Which attempts to include: latest, all, N: the run as attempt N left it, or replaced: "
+    "only what a later attempt did again.",
 )
 
 

@@ -67,8 +67,9 @@ class _Wanted:
 @click.option(
     "-x",
     "--x",
-    metavar="step|time|relative|PATH",
-    help="X axis: steps, clock time, seconds since the run began, or another series.  "
+    metavar="step|order|time|relative|PATH",
+    help="X axis: steps, order of recording, clock time, seconds since the run began, or another "
+    "series.  "
     "[default: step; time for series below monitoring]",
 )
 @click.option(
@@ -77,6 +78,14 @@ class _Wanted:
     metavar="WINDOW",
     help="Draw the mean over a window this wide in units of the x axis, such as 500 (steps).",
 )
+@click.option(
+    "--half-life",
+    type=float,
+    metavar="X",
+    help="Draw a moving average instead, in which a point so far behind counts half.",
+)
+@click.option("--from", "low", type=float, metavar="X", help="Only points from here on the x axis.")
+@click.option("--to", "high", type=float, metavar="X", help="Only points up to here.")
 @click.option("--log/--linear", "log_y", default=False, help="Logarithmic y axis.")
 @click.option("--log-x", is_flag=True, help="Logarithmic x axis.")
 @attempt_option
@@ -96,6 +105,9 @@ def plot(
     out: Path | None,
     x: str | None,
     smooth: float | None,
+    half_life: float | None,
+    low: float | None,
+    high: float | None,
     attempt: Attempt,
     height: int | None,
     *,
@@ -113,6 +125,8 @@ def plot(
       seamark plot latest val/loss
       seamark plot quick-otter calm-heron train/loss val/loss --smooth 500
       seamark plot latest 'train/*' --log -x relative
+      seamark plot latest train/loss --from 1000 --to 2000
+      seamark plot latest train/loss --attempt replaced
       seamark plot latest 'monitoring/*/cpu'
       seamark plot --query 'hyperparams/lr < 0.01' val/loss -o losses.html
 
@@ -123,7 +137,15 @@ def plot(
 
     points = plots.PICTURE_POINTS
     asked = Asked(
-        x=x or "step", smooth=smooth, log_x=log_x, log_y=log_y, attempt=attempt, points=points
+        x=x or "step",
+        smooth=smooth,
+        log_x=log_x,
+        log_y=log_y,
+        attempt=attempt,
+        points=points,
+        half_life=half_life,
+        low=low,
+        high=high,
     )
     if out is not None and not out.parent.is_dir():
         misuse(f"cannot write {out}: the folder {out.parent} does not exist")

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
+from typing import Final
 
+from seamark import __version__
+from seamark.errors import SeamarkError
 from seamark.integrations.utils import verify_type
 from seamark.process.interrupts import let_pass
 from seamark.run.handler import Handler
 from seamark.run.run import Run
 
 __all__ = ["NeptuneHandler"]
+
+_INTEGRATION: Final = "source_code/integrations/neptune-python-logger"
 
 
 class NeptuneHandler(logging.Handler):
@@ -49,6 +55,8 @@ class NeptuneHandler(logging.Handler):
         own = f"{root.monitoring_namespace}/python_logger"
         self._series = root[own] if path is None else run[path]
         self._here = threading.local()
+        with suppress(SeamarkError):  # a run that takes nothing: the first record says so
+            root[_INTEGRATION] = __version__
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append a record as it is formatted; never raises."""

@@ -3,6 +3,10 @@
 Claim n of a run is the file ``<project>/.claims/<run id>.<n>``, and ``<run id>.<n>.released`` says
 that it was given back. Nothing is locked, renamed or rewritten, so that this works on any disk that
 several machines share, and folders can be merged. What lies there may be a stranger's.
+
+Where folders are merged, two machines may have made the same claim: the file that is left says who
+has it. That the other one gave its own back says nothing about this one: each file has the key of
+its claim, and where the place of a release is taken, the key is in the name, too.
 """
 
 from __future__ import annotations
@@ -44,8 +48,9 @@ CLAIMS: Final = ".claims"
 MOST_CLAIMS: Final = 10**15 - 1
 """There is no greater number; a stranger's folder may say so."""
 
-_NAME: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released)?")
+_NAME: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released(?:\.[0-9a-f]{16})?)?")
 _RELEASED: Final = ".released"
+_KEY: Final = re.compile("[0-9a-f]{16}")
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _MOST_BYTES: Final = 64 << 10
 _AHEAD_NS: Final = 3600 * 10**9
@@ -60,7 +65,7 @@ class Standing:
 
     Attributes:
         number: Which it is, 1-based.
-        held: Whether it was not released, and is a claim at all.
+        held: Whether nobody released it, and it is a claim at all.
     """
 
     number: int
@@ -162,7 +167,32 @@ class Claims:
         held = files - released
         return {name: Standing(number, (name, number) in held) for name, number in newest.items()}
 
-    def lapsed(self, name: str, number: int, log: RunFolder, now_ns: int) -> bool:
+    def is_free(self, name: str, now: Standing, log: RunFolder, now_ns: int) -> bool:
+        """Return whether the next claim may be made: the newest was released, or has lapsed.
+
+        Args:
+            name: What was claimed.
+            now: How it stands.
+            log: Whose journals show whether the claimant lives.
+            now_ns: Nanoseconds since the Unix epoch.
+        """
+        if not now.held and self._release_of(name, now.number) is not None:
+            return True
+        return self._lapsed(name, now.number, log, now_ns)
+
+    def _release_of(self, name: str, number: int) -> dict[str, Any] | None:
+        """Return what was said when a claim was given back; None if it was not, by its claimant.
+
+        What is no claim is nobody's, and so is given back.
+        """
+        claim = f"{name}.{number}"
+        key = (self._read(claim) or {}).get("key")
+        told = self._read(claim + _RELEASED) or {}
+        if key is None or told.get("key", key) == key:
+            return told
+        return self._read(f"{claim}{_RELEASED}.{key}") if _KEY.fullmatch(str(key)) else None
+
+    def _lapsed(self, name: str, number: int, log: RunFolder, now_ns: int) -> bool:
         """Return whether who made a claim counts as crashed.
 
         Args:
@@ -189,7 +219,7 @@ class Claims:
         facts = claimant()
         if number > MOST_CLAIMS or not self._make(f"{name}.{number}", facts):
             return None
-        before = self._read(f"{name}.{number - 1}{_RELEASED}") or {}
+        before = self._release_of(name, number - 1) or {}
         told = before.get("positions")
         positions = {
             writer: at
@@ -209,7 +239,9 @@ class Claims:
             OSError: If nothing can be written there.
         """
         told = {"key": claim.key, "t": time.time_ns(), "positions": dict(positions)}
-        self._make(f"{claim.name}.{claim.number}{_RELEASED}", told)
+        file = f"{claim.name}.{claim.number}{_RELEASED}"
+        if not self._make(file, told) and (self._read(file) or {}).get("key") != claim.key:
+            self._make(f"{file}.{claim.key}", told)
 
     def holds(self, claim: Claim) -> bool:
         """Return whether a claim is still the newest, and this process's.

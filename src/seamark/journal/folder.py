@@ -208,7 +208,7 @@ class RunFolder:
     @property
     def path(self) -> Path:
         """The run folder itself."""
-        return self.root / self.project / self.run
+        return self.root.joinpath(self.project, self.run)
 
     @property
     def journal_dir(self) -> Path:

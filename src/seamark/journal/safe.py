@@ -44,6 +44,7 @@ MAX_TEXT_BYTES: Final = 1 << 30
 
 _MAX_PART_BYTES: Final = 255
 _MAX_NAME_BYTES: Final = 4096
+_MAX_CHARACTER_BYTES: Final = 4
 _MAX_DEPTH: Final = 200
 """How many folders inside each other are removed; each of them takes a descriptor."""
 
@@ -206,8 +207,10 @@ def parts_of(name: str, where: str) -> tuple[str, ...]:
     if not fits(name) or "\0" in name or not {"", ".", ".."}.isdisjoint(parts):
         msg = f"{where}: expected a name that stays inside the folder, got {name!r:.80}"
         raise ArgumentError(msg)
-    longest = max(len(part.encode()) for part in parts)
-    if longest > _MAX_PART_BYTES or len(name.encode()) > _MAX_NAME_BYTES:
+    if len(name) * _MAX_CHARACTER_BYTES > _MAX_PART_BYTES and (
+        max(len(part.encode()) for part in parts) > _MAX_PART_BYTES
+        or len(name.encode()) > _MAX_NAME_BYTES
+    ):
         msg = (
             f"{where}: expected a name of at most {_MAX_PART_BYTES} bytes between two '/' and "
             f"{_MAX_NAME_BYTES} in all, got {len(name):,} characters: {name!r:.80}"
@@ -228,23 +231,34 @@ def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
         FileMissingError: If a link or another file is there.
         OSError: If it cannot be made.
     """
-    base.mkdir(parents=True, exist_ok=True)
-    fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0))
+    flags = os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0)
+    try:
+        fd = os.open(base, flags)
+    except FileNotFoundError:
+        base.mkdir(parents=True, exist_ok=True)
+        fd = os.open(base, flags)
     try:
         for part in parts:
             above = fd
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(part, dir_fd=above)
             try:
-                fd = os.open(part, _LIST, dir_fd=above)
+                fd = _entered(part, above)
             except OSError as error:
-                fd = above
                 let_pass(error)
                 raise _told(error, str(base.joinpath(*parts))) from error
             os.close(above)
         yield fd
     finally:
         os.close(fd)
+
+
+def _entered(name: str, above: int) -> int:
+    """Open a folder in an open one; make it if it is not there."""
+    try:
+        return os.open(name, _LIST, dir_fd=above)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=above)
+        return os.open(name, _LIST, dir_fd=above)
 
 
 def remove_entry(folder: int, name: str, depth: int = 0) -> None:

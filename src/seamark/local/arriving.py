@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Final
 from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.safe import is_folder, locked, make_folder, open_folder
 from seamark.local.index import Index
-from seamark.reading.arriving import Arrival, settle
+from seamark.paths import home_of
+from seamark.reading.arriving import Arrival, settle, settle_artifact
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from seamark.reading.arriving import Conflict
+    from seamark.reading.names import RunName
 
-__all__ = ["arrive"]
+__all__ = ["arrive", "arrive_artifact"]
 
 _FILE: Final = ".arriving"
+_ARTIFACTS: Final = ".arriving-artifacts"
 _MOST_BYTES: Final = 4 << 20
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 
@@ -46,23 +50,67 @@ def arrive(
     Raises:
         OSError: If the root cannot be written.
     """
-    place = root / project
-    if not is_folder(place) and not make_project:
+    if not is_folder(root / project) and not make_project:
         return Arrival("no project")
     if name is None:
         return Arrival("go")
+
+    def decide(held: dict[str, list[object]], known: Iterable[RunName]) -> Arrival:
+        here = [one for one in known if one.project == project]
+        return settle(held, here, run, name, conflict, time.time_ns())
+
+    return _settled(root, project, _FILE, "run", decide)
+
+
+def arrive_artifact(
+    root: Path,
+    place: str,
+    versions: Sequence[str],
+    conflict: Conflict,
+    *,
+    make_project: bool,
+) -> Arrival:
+    """Return what becomes of a version of an artifact that is to come to a root.
+
+    Args:
+        root: The root.
+        place: Of the artifact: ``PROJECT/.artifacts/NAME``.
+        versions: As of `settle_artifact`.
+        conflict: What to do if another artifact of the project has its name.
+        make_project: Whether a project that is not there is made.
+
+    Raises:
+        OSError: If the root cannot be written.
+    """
+    if not is_folder(root / home_of(place)) and not make_project:
+        return Arrival("no project")
+
+    def decide(held: dict[str, list[object]], known: Iterable[RunName]) -> Arrival:
+        return settle_artifact(held, known, versions, place, conflict, time.time_ns())
+
+    return _settled(root, home_of(place), _ARTIFACTS, "artifact", decide)
+
+
+def _settled(
+    root: Path,
+    project: str,
+    file_name: str,
+    kind: str,
+    decide: Callable[[dict[str, list[object]], Iterable[RunName]], Arrival],
+) -> Arrival:
+    """Let something be decided by one process at a time."""
+    place = root / project
     make_folder(place / PROJECT_LOG)
     above = open_folder(place / PROJECT_LOG)
     try:
-        fd = os.open(_FILE, _FLAGS, 0o666, dir_fd=above)
+        fd = os.open(file_name, _FLAGS, 0o666, dir_fd=above)
     finally:
         os.close(above)
     with os.fdopen(fd, "r+b") as file, locked(fd):
         held = _read(file.read(_MOST_BYTES))
         with Index.open(root) as index:
             index.refresh(project)
-            known = [one for one in index.names() if one.project == project]
-        found = settle(held, known, run, name, conflict, time.time_ns())
+            found = decide(held, index.names(kind))
         file.seek(0)
         file.write(json.dumps(held).encode())
         file.truncate()

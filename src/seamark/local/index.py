@@ -32,7 +32,8 @@ from seamark.paths import MODELS, home_of, is_inside, kind_of, projects_above
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
 from seamark.reading.catalog import Columns, Unknown, Wanted, refuse
-from seamark.reading.curves import check_points
+from seamark.reading.curves import Look, RunCurve, check_points
+from seamark.reading.drawn import Key, curves_of_run
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.store import schema
@@ -775,6 +776,34 @@ class Index:
             return SeriesTable(parts) if points is None else CurveTable(parts)
 
         return self._ask(answer)
+
+    def curves(
+        self,
+        refs: Sequence[Ref],
+        paths: Sequence[str],
+        look: Look | None = None,
+        attempt: Attempt = "latest",
+        since: Mapping[Key, str] | None = None,
+    ) -> list[RunCurve]:
+        """Return series of several runs as they are drawn, as last folded.
+
+        Args:
+            refs: (project, run id) of the runs; what is not there any more is left out.
+            paths: Of the series.
+            look: How they are drawn.
+            attempt: See `seamark.store.read.run.RunReader.points`.
+            since: Cursors of earlier drawings; see `seamark.reading.catalog.Catalog.curves`.
+
+        Raises:
+            ArgumentError: If something cannot be drawn so.
+        """
+        wanted, found = look or Look(), list[RunCurve]()
+        wanted.check()
+        check_attempt(attempt)
+        for ref in dict.fromkeys(refs):
+            with contextlib.suppress(RunNotFoundError):
+                found += curves_of_run(self.view(*ref), paths, wanted, attempt, since)
+        return found
 
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]

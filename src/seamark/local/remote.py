@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seamark.local.arriving import arrive
+from seamark.local.arriving import arrive, arrive_artifact
 from seamark.local.index import Index
 from seamark.remote.file import FileRemote, root_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from seamark.journal.folder import RunFolder
     from seamark.reading.arriving import Arrival, Conflict
     from seamark.reading.twins import Same
@@ -31,10 +33,21 @@ class RootRemote(FileRemote):
     """Sends to another root; see `seamark.remote.protocol.Settles`."""
 
     def arrive(
-        self, run: RunKey, name: str | None, conflict: Conflict, *, make_project: bool
+        self,
+        run: RunKey,
+        name: str | None,
+        conflict: Conflict,
+        *,
+        make_project: bool,
+        versions: Sequence[str] = (),
     ) -> Arrival:
         """See `seamark.remote.protocol.Settles.arrive`."""
         with self.told():
+            if versions:
+                known = (run.run, *versions)
+                return arrive_artifact(
+                    self.root, run.project, known, conflict, make_project=make_project
+                )
             return arrive(
                 self.root, run.project, run.run, name, conflict, make_project=make_project
             )

@@ -3,12 +3,16 @@
 Who brings a run asks before anything of it is sent, and takes the name in the same breath: of two
 who come at once, one is first. What was taken counts for an hour, in which the run has to come;
 then what is recorded of the runs there decides alone.
+
+An artifact that comes is one more version where it has a name in common with what is there: that is
+what versions are for. So ``"new"`` asks nobody; the others ask whether another artifact has the
+name, which is one of whose versions none is here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -17,7 +21,7 @@ from seamark.errors import ArgumentError
 if TYPE_CHECKING:
     from seamark.reading.names import RunName
 
-__all__ = ["CONFLICTS", "Arrival", "Conflict", "check_conflict", "settle"]
+__all__ = ["CONFLICTS", "Arrival", "Conflict", "check_conflict", "settle", "settle_artifact"]
 
 Conflict = Literal["new", "skip", "error", "replace"]
 """What becomes of a run whose name another run of the project has."""
@@ -96,6 +100,33 @@ def settle(
         name, others = _free(name, held, run, rivals), ()
     held[name] = [run, now_ns]
     return Arrival("go", name, others)
+
+
+def settle_artifact(
+    held: dict[str, Any],
+    known: Iterable[RunName],
+    versions: Collection[str],
+    place: str,
+    conflict: Conflict,
+    now_ns: int,
+) -> Arrival:
+    """Return what becomes of a version of an artifact; see `settle` for what is not said here.
+
+    Args:
+        held: Names of artifacts that were taken.
+        known: The versions of all artifacts of the project.
+        versions: The digests of those that are where it comes from, its own first.
+        place: Of the artifact: ``PROJECT/.artifacts/NAME``.
+        conflict: What to do if another artifact has its name.
+        now_ns: Nanoseconds since the Unix epoch.
+    """
+    name, own = place.rpartition("/")[2], set(versions)
+    there = [one._replace(name=name) for one in known if one.project == place and not one.trashed]
+    if conflict == "new" or any(one.run in own for one in there):
+        return Arrival("go", name)
+    told = held.get(name)
+    coming = told[0] if isinstance(told, list) and told and told[0] in own else next(iter(versions))
+    return settle(held, there, coming, name, conflict, now_ns)
 
 
 def _is_held(told: Any, name: str, shown: dict[str, str | None], now_ns: int) -> bool:

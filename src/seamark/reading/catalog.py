@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from seamark.errors import QueryError
 
 if TYPE_CHECKING:
+    from seamark.reading.curves import Look, RunCurve
+    from seamark.reading.drawn import Key
     from seamark.reading.names import RunName
     from seamark.reading.points import Attempt
     from seamark.reading.reader import Reader
@@ -237,6 +239,29 @@ class Catalog(Protocol):
 
         Raises:
             ArgumentError: If ``attempt`` or ``points`` cannot be one.
+        """
+        ...
+
+    def curves(
+        self,
+        refs: Sequence[Ref],
+        paths: Sequence[str],
+        look: Look | None = None,
+        attempt: Attempt = "latest",
+        since: Mapping[Key, str] | None = None,
+    ) -> list[RunCurve]:
+        """Return series of several runs as they are drawn; those without points are left out.
+
+        Args:
+            refs: (project, run id) of the runs; what is not there any more is left out.
+            paths: Of the series.
+            look: How they are drawn.
+            attempt: See `seamark.reading.reader.Reader.points`.
+            since: Cursors of earlier drawings, by project, run id and path; of these only the
+                parts come that have changed.
+
+        Raises:
+            ArgumentError: If something cannot be drawn so.
         """
         ...
 

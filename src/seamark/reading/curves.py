@@ -2,16 +2,104 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import hashlib
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
+from seamark.paths import check_path
 from seamark.reading.html import count_of, harmless, line_of, number, rows_of
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["Curve", "Drawing", "check_points"]
+__all__ = ["NAMED_AXES", "Curve", "Drawing", "Look", "RunCurve", "check_points"]
+
+NAMED_AXES: Final = ("step", "order", "time", "relative")
+"""What may be x without being a series."""
+_CURSOR: Final = re.compile(r"[0-9]{1,15}(\.[0-9a-f]{16}){1,64}")
+_DIGEST_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a float series is to be drawn.
+
+    Attributes:
+        points: At most this many representative points of each curve; at least 2. Of fewer points
+            each comes by itself.
+        x: ``"step"``; ``"order"`` of recording, counted from 0; ``"time"`` (seconds since the Unix
+            epoch); ``"relative"`` (seconds since the run was created); or the path of a float
+            series: its value at the same step, else the last before. Points before its first, and
+            those where it is not finite, are left out and counted.
+        low: Only points whose x is not less; None for all.
+        high: Only points whose x is not greater; None for all.
+        window: A smoothed line: around each x the mean of all finite values in a window this wide,
+            in units of x, whichever points are drawn. None for no such line.
+        half_life: A smoothed line of another kind: the average of all finite values up to each x,
+            of which one that lies so far behind counts half. Every point is read for it.
+        log_x: Parts are equally wide in log2 x. Points at or below zero are left out and counted.
+        log_y: Count the values that have no place on a logarithmic y axis.
+        width: Parts are at least this wide, a power of two, also of few points; 0.0 for none.
+    """
+
+    points: int = 1000
+    x: str = "step"
+    low: float | None = None
+    high: float | None = None
+    window: float | None = None
+    half_life: float | None = None
+    log_x: bool = False
+    log_y: bool = False
+    width: float = 0.0
+
+    def check(self) -> None:
+        """Check everything, before anything is read.
+
+        Raises:
+            ArgumentError: If one of them cannot be used.
+            PathError: If x is no path.
+        """
+        check_points(self.points)
+        if self.x not in NAMED_AXES:
+            check_path(self.x)
+        for name in ("window", "half_life"):
+            given = getattr(self, name)
+            if given is not None and not (_is_number(given) and given > 0):
+                msg = f"{name}: expected a positive width in units of x, got {given!r:.80}"
+                raise ArgumentError(msg)
+        if self.window is not None and self.half_life is not None:
+            msg = "window, half_life: expected one kind of smoothed line, got both"
+            raise ArgumentError(msg)
+        for name in ("low", "high"):
+            given = getattr(self, name)
+            if given is not None and not _is_number(given):
+                msg = f"{name}: expected a finite place on the x axis or None, got {given!r:.80}"
+                raise ArgumentError(msg)
+        if self.low is not None and self.high is not None and self.low > self.high:
+            msg = f"low, high: expected low <= high, got {self.low!r} and {self.high!r}"
+            raise ArgumentError(msg)
+        if not _is_number(self.width) or (
+            self.width and (self.width < 0 or abs(math.frexp(self.width)[0]) != 0.5)  # noqa: PLR2004
+        ):
+            msg = f"width: expected a power of two, or 0.0 for none, got {self.width!r:.80}"
+            raise ArgumentError(msg)
+
+    @property
+    def smooths(self) -> bool:
+        """Whether there is a smoothed line."""
+        return self.window is not None or self.half_life is not None
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and abs(value) <= 1.7976931348623157e308  # noqa: PLR2004 - an int may be more; NaN is not less
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +174,20 @@ class Curve:
         none, no_count = np.empty(0), np.empty(0, np.int64)
         return cls(0.0, none, none, none, none, none, none, none, no_count, no_count, no_count)
 
+    def part(self, some: slice) -> Curve:
+        """Return some of the parts."""
+        return Curve(self.width, *(getattr(self, one.name)[some] for one in fields(Curve)[1:]))
+
+    def followed_by(self, other: Curve) -> Curve:
+        """Return the parts of this curve and those of another one, of the same width."""
+        import numpy as np
+
+        columns: Any = (
+            np.concatenate([getattr(one, name.name) for one in (self, other)])
+            for name in fields(Curve)[1:]
+        )
+        return Curve(self.width, *columns)
+
     @property
     def step(self) -> Floats:
         """Steps of the representative points, float64; see `value`."""
@@ -122,8 +224,8 @@ class Drawing:
         curve: Its steps are places on the x axis: steps, seconds, or values of another series. On a
             logarithmic axis its width is one in log2 x.
         x: Of the middle point of each part, float64 (N,).
-        mean: Around each of these, the mean of all finite values in a window, float64 (N,), NaN
-            where there is none; None if no window was asked for.
+        mean: The smoothed line at each of these, float64 (N,), NaN where there is no value to make
+            it of; None if none was asked for.
         plus_inf: Where the first value of +inf of each part is, float64.
         minus_inf: Likewise for -inf.
         left_out: Points that have no place on the x axis.
@@ -131,6 +233,8 @@ class Drawing:
         falls: Whether x goes back somewhere: one part may hold several passes.
         ends: x and values of the first and the last finite point, float64; of a series without
             one, and where each part is one single point, none.
+        kept: How many parts of a drawing before are left out here at the beginning, because they
+            are as they were; see `since`.
     """
 
     curve: Curve
@@ -142,6 +246,88 @@ class Drawing:
     not_positive: int
     falls: bool
     ends: tuple[Floats, Floats]
+    kept: int = 0
+
+    @property
+    def cursor(self) -> str:
+        """What names this drawing to whoever is asked for what changed since; of a whole one."""
+        count = len(self.curve)
+        lengths = sorted({count, *(count - (1 << at) for at in range(count.bit_length()))})
+        digests = self._digests([one for one in lengths if one >= 0])
+        return ".".join([str(count), *reversed([digest for _, digest in digests])])
+
+    def _digests(self, lengths: list[int]) -> Iterator[tuple[int, str]]:
+        """Yield what the first so many parts come to; lengths are sorted."""
+        import numpy as np
+
+        columns = [getattr(self.curve, one.name) for one in fields(Curve)[1:]]
+        columns += [self.x, *([] if self.mean is None else [self.mean])]
+        rows = np.stack([column.view(np.int64) for column in columns], axis=1)
+        found = hashlib.blake2b(
+            f"{self.curve.width!r} {len(columns)}".encode(), digest_size=_DIGEST_BYTES
+        )
+        done = 0
+        for length in lengths:
+            found.update(rows[done:length].tobytes())
+            done = length
+            yield length, found.hexdigest()
+
+    def since(self, cursor: str) -> Drawing:
+        """Return this drawing without the parts at its beginning that an earlier one has, too.
+
+        Whatever made a part another one counts: points that were appended, hidden by a later
+        attempt, or recorded late. Of the last parts, up to twice as many come as have changed.
+
+        Args:
+            cursor: `cursor` of the earlier one. What is none is as if nothing were known.
+        """
+        if not _CURSOR.fullmatch(cursor):
+            return self
+        count, *digests = cursor.split(".")
+        before = int(count)
+        lengths = [before, *(before - (1 << at) for at in range(before.bit_length()))]
+        known = dict(
+            zip([one for one in dict.fromkeys(lengths) if one >= 0], digests, strict=False)
+        )
+        kept = 0
+        for length, digest in self._digests(sorted(one for one in known if one <= len(self.curve))):
+            if known[length] == digest:
+                kept = length
+        return replace(
+            self,
+            curve=self.curve.part(slice(kept, None)),
+            x=self.x[kept:],
+            mean=None if self.mean is None else self.mean[kept:],
+            kept=kept,
+        )
+
+    def after(self, before: Drawing) -> Drawing:
+        """Return the whole drawing, given the earlier one that this came `since`.
+
+        Raises:
+            ArgumentError: If it did not come since that one.
+        """
+        import numpy as np
+
+        if not self.kept:
+            return self
+        if (
+            before.kept
+            or self.kept > len(before.curve)
+            or (self.mean is None) != (before.mean is None)
+        ):
+            msg = "after: expected the whole drawing whose cursor this one was asked for with"
+            raise ArgumentError(msg)
+        mean = None
+        if self.mean is not None and before.mean is not None:
+            mean = np.concatenate([before.mean[: self.kept], self.mean])
+        return replace(
+            self,
+            curve=before.curve.part(slice(0, self.kept)).followed_by(self.curve),
+            x=np.concatenate([before.x[: self.kept], self.x]),
+            mean=mean,
+            kept=0,
+        )
 
     @classmethod
     def none(cls) -> Drawing:
@@ -150,6 +336,28 @@ class Drawing:
 
         none = np.empty(0)
         return cls(Curve.none(), none, None, none, none, 0, 0, falls=False, ends=(none, none))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunCurve:
+    """One series of one run as it is drawn.
+
+    Attributes:
+        project: Project path.
+        run: Run id.
+        path: Of the series.
+        drawing: What is drawn.
+    """
+
+    project: str
+    run: str
+    path: str
+    drawing: Drawing
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Project, run id and path."""
+        return self.project, self.run, self.path
 
 
 def check_points(points: object) -> int:

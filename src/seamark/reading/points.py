@@ -28,8 +28,12 @@ __all__ = [
     "time_of",
 ]
 
-Attempt = int | Literal["latest", "all"]
-"""Which attempts a reader sees: all that led to the latest state, all, or those up to one."""
+Attempt = int | Literal["latest", "all", "replaced"]
+"""Which attempts a reader sees: all that led to the latest state, all, or those up to one.
+
+``"replaced"`` is what ``"all"`` has and ``"latest"`` has not: points behind the checkpoint that a
+later attempt went on from.
+"""
 
 _COLUMNS: Final = {"step": "step", "value": "value", "time": "time_ns", "attempt": "attempt"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -226,13 +230,14 @@ def check_attempt(attempt: object) -> int | str:
     """Return ``attempt`` if it can be one.
 
     Raises:
-        ArgumentError: If it is neither ``"latest"`` nor ``"all"`` nor a number of an attempt.
+        ArgumentError: If it is none of the words of `Attempt`, and no number of one.
     """
-    if attempt in ("latest", "all") or (
+    if attempt in ("latest", "all", "replaced") or (
         isinstance(attempt, int) and not isinstance(attempt, bool) and attempt >= 0
     ):
         return attempt
     msg = (
-        f"attempt: expected 'latest', 'all' or the number of an attempt (0-based), got {attempt!r}"
+        "attempt: expected 'latest', 'all', 'replaced' or the number of an attempt (0-based), got "
+        f"{attempt!r}"
     )
     raise ArgumentError(msg)

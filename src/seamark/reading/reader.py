@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from seamark.process.crashes import Crash
     from seamark.reading.attributes import Attribute, JournalInfo
     from seamark.reading.contents import Contents
-    from seamark.reading.curves import Curve, Drawing
+    from seamark.reading.curves import Curve, Drawing, Look
     from seamark.reading.points import (
         Attempt,
         FilePoint,
@@ -129,15 +129,7 @@ class Reader(Protocol):
         ...
 
     def drawing(
-        self,
-        path: str,
-        points: int,
-        attempt: Attempt = "latest",
-        *,
-        x: str = "step",
-        window: float | None = None,
-        log_x: bool = False,
-        log_y: bool = False,
+        self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
     ) -> Drawing:
         """Return a float series along an axis of choice, for drawing."""
         ...

@@ -37,6 +37,8 @@ _INTERNAL: Final = {
 }
 _SETS: Final = {"tags": "sys/tags", "groups": "sys/group_tags"}
 _HEAD: Final = frozenset({"name", "state", "detail"})
+_SHOWN: Final = frozenset({"mean", "std", "min", "max", "count"})
+"""What is printed of a statistic; the report itself has the rest."""
 _LONGEST: Final = 200
 """Characters of a value that are printed."""
 
@@ -200,7 +202,9 @@ def _words(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="seconds")
     if isinstance(value, Mapping):
-        kept = {key: each for key, each in value.items() if each not in (None, 0)}
+        is_statistic = value.keys() >= _SHOWN
+        known = {key: value[key] for key in value if key in _SHOWN or not is_statistic}
+        kept = {key: each for key, each in known.items() if each not in (None, 0)}
         return ", ".join(f"{_plain(str(key))} {_words(each)}" for key, each in kept.items())
     if isinstance(value, list):
         return ", ".join(map(_words, value))

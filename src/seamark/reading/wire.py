@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.process.crashes import Crash
 from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, SeriesTail
-from seamark.reading.curves import Curve, Drawing
+from seamark.reading.curves import Curve, Drawing, RunCurve
 from seamark.reading.names import RunName
 from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, TextPoint
 from seamark.reading.ranks import RankStatus
@@ -653,7 +653,9 @@ _ALL: Final = (
         not_positive=_int,
         falls=_bool,
         ends=_tuple_of(_floats, _floats),
+        kept=_int,
     ),
+    _class(RunCurve, project=_str, run=_str, path=_str, drawing=_instance(Drawing)),
     _class(
         RunName,
         project=_str,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.folder import journal_name
 from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
+from seamark.paths import kind_of
 
 if TYPE_CHECKING:
     from seamark.remote.protocol import RunKey
@@ -74,8 +75,10 @@ def trashing(key: RunKey, t_ns: int) -> tuple[str, bytes]:
 
 def _begun(key: RunKey, what: str, uid: bytes, t_ns: int) -> tuple[str, bytes]:
     writer = f"{what}-{uid.hex()[:8]}"
+    kind = kind_of(key.project, key.run)
     header = {
         "format": 1,
+        **({} if kind == "run" else {"kind": kind}),
         "run": key.run,
         "project": key.project,
         "writer": writer,

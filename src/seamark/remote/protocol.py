@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, runtime_c
 from seamark.errors import SeamarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from seamark.journal.folder import RunFolder
     from seamark.reading.arriving import Arrival, Conflict
@@ -223,7 +223,13 @@ class Settles(Remote, Protocol):
     """
 
     def arrive(
-        self, run: RunKey, name: str | None, conflict: Conflict, *, make_project: bool
+        self,
+        run: RunKey,
+        name: str | None,
+        conflict: Conflict,
+        *,
+        make_project: bool,
+        versions: Sequence[str] = (),
     ) -> Arrival | None:
         """Return what becomes of a run that is to come; its name is taken if it goes.
 
@@ -232,6 +238,7 @@ class Settles(Remote, Protocol):
             name: Its name; None if it has none.
             conflict: What to do if another run of the project has it.
             make_project: Whether a project that is not there is made.
+            versions: Of an artifact: the digests of all its versions here.
         """
         ...
 

@@ -19,15 +19,21 @@ class Finishing(Protocol):
         """Finish; the error is what ended the process, if anything did."""
 
 
-_running: dict[str, Finishing] = {}
+_running: dict[int, Finishing] = {}
+"""By identity: a process may have several objects of one run, and each has records to finish."""
 _last_lines: dict[str, Callable[[], None]] = {}
 _last: dict[Callable[[BaseException | None], None], int] = {}
 
 
-def finish_at_exit(key: str, run: Finishing) -> None:
-    """Have a run finished when the process ends; `settle` takes that back."""
+def finish_at_exit(run: Finishing, key: str) -> None:
+    """Have a run finished when the process ends; `settle` takes that back.
+
+    Args:
+        run: What is finished.
+        key: Of what is said about the run, whichever object of it ended last.
+    """
     _register()
-    _running[key] = run
+    _running[id(run)] = run
     _last_lines.pop(key, None)
 
 
@@ -49,24 +55,24 @@ def _register() -> None:
     at_worker_end(_finish_all)
 
 
-def say_at_exit(key: str, say: Callable[[], None]) -> None:
+def say_at_exit(run: Finishing, key: str, say: Callable[[], None]) -> None:
     """Have something said about a run that has nothing left to finish, once for each run."""
-    _running.pop(key, None)
+    _running.pop(id(run), None)
     _last_lines[key] = say
 
 
-def settle(key: str) -> None:
+def settle(run: Finishing, key: str) -> None:
     """Forget a run: it was finished."""
-    _running.pop(key, None)
+    _running.pop(id(run), None)
     _last_lines.pop(key, None)
 
 
 def _finish_all(error: BaseException | None = None) -> None:
-    for key, run in list(_running.items()):
+    for number, run in list(_running.items()):
         run.finish_at_exit(error)
-        settle(key)
+        _running.pop(number, None)
     for key, say in list(_last_lines.items()):
-        settle(key)
+        _last_lines.pop(key, None)
         say()
     for call, pid in list(_last.items()):
         if pid == os.getpid():

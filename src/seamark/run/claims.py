@@ -101,11 +101,7 @@ class Folders:
             if project not in standings:
                 standings[project] = claims.standings()
             now = standings[project].get(name)
-            if (
-                now
-                and now.held
-                and not claims.lapsed(name, now.number, self._log(ref), self._now_ns())
-            ):
+            if now and not claims.is_free(name, now, self._log(ref), self._now_ns()):
                 continue
             claim = claims.take(name, 1 if now is None else now.number + 1)
             if claim is not None:

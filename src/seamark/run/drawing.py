@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, cast
 
 from seamark.errors import ArgumentError, MissingFieldError
-from seamark.paths import check_path, is_inside
-from seamark.reading.curves import check_points
+from seamark.paths import is_inside
+from seamark.reading.curves import NAMED_AXES, Look
 from seamark.reading.nearest import nearest_path
 from seamark.reading.points import check_attempt
 from seamark.reading.units import shared_unit, unit_of
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_CURVES",
-    "NAMED_AXES",
     "Asked",
     "Source",
     "axes_of",
@@ -40,8 +39,7 @@ __all__ = [
 
 MOST_CURVES: Final = 20
 """More lines than this cannot be told apart."""
-NAMED_AXES: Final = ("step", "time", "relative")
-_UNITS: Final = {"step": "steps", "time": "seconds", "relative": "seconds"}
+_UNITS: Final = {"step": "steps", "order": "points", "time": "seconds", "relative": "seconds"}
 _LISTED: Final = 5
 
 log = logging.getLogger("seamark")
@@ -52,12 +50,17 @@ class Asked:
     """How curves are to be drawn, as a person asked for it.
 
     Attributes:
-        x: ``"step"``, ``"time"``, ``"relative"`` or the path of a series.
+        x: ``"step"``, ``"order"`` (of recording), ``"time"``, ``"relative"`` or the path of a
+            series.
         smooth: Width of the window of the mean, in units of x; None for none.
         log_x: Logarithmic x axis.
         log_y: Logarithmic y axis.
         attempt: Which attempts are shown.
         points: At most this many representative points of each curve, beside its first and last.
+        half_life: Of a moving average instead of the mean of a window, in units of x; None for
+            none.
+        low: Only points whose x is not less; None for all.
+        high: Only points whose x is not greater.
 
     Raises:
         ArgumentError: If one of them cannot be used.
@@ -70,18 +73,33 @@ class Asked:
     log_y: bool = False
     attempt: Attempt = "latest"
     points: int = 1000
+    half_life: float | None = None
+    low: float | None = None
+    high: float | None = None
 
     def __post_init__(self) -> None:
         """Check everything, before anything is read."""
-        if self.x not in NAMED_AXES:
-            check_path(self.x)
         check_attempt(self.attempt)
-        check_points(self.points)
         if self.log_x and self.x == "time":
             msg = "log_x: clock times have no logarithm; x='relative' counts from the run's start"
             raise ArgumentError(msg)
         if self.smooth is not None:
             self._check_smooth(self.smooth)
+        self.look.check()
+
+    @property
+    def look(self) -> Look:
+        """How each curve is read."""
+        return Look(
+            points=self.points,
+            x=self.x,
+            low=self.low,
+            high=self.high,
+            window=self.smooth,
+            half_life=self.half_life,
+            log_x=self.log_x,
+            log_y=self.log_y,
+        )
 
     def _check_smooth(self, smooth: object) -> None:
         units = _UNITS.get(self.x)
@@ -99,9 +117,11 @@ class Asked:
     @property
     def words(self) -> str:
         """How the lines are smoothed, for the picture; empty if they are not."""
+        units = _UNITS.get(self.x, f"units of {self.x}")
+        if self.half_life is not None:
+            return f"average, half-life of {self.half_life:,.10g} {units}"
         if self.smooth is None:
             return ""
-        units = _UNITS.get(self.x, f"units of {self.x}")
         return f"mean of {self.smooth:,.10g} {units}"
 
 
@@ -216,16 +236,8 @@ def _drawn(found: Sequence[tuple[Source, str]], asked: Asked, *, several: bool) 
         colour = colours[source.key if several else path]
         if several:
             colour += paths.index(path) * len(COLOURS)
-        drawing = source.reader.drawing(
-            path,
-            asked.points,
-            asked.attempt,
-            x=asked.x,
-            window=asked.smooth,
-            log_x=asked.log_x,
-            log_y=asked.log_y,
-        )
-        if drawing.falls and (drawing.curve.width or asked.smooth):
+        drawing = source.reader.drawing(path, asked.look, asked.attempt)
+        if drawing.falls and (drawing.curve.width or drawing.mean is not None):
             words.append("(steps go back)" if asked.x == "step" else "(x goes back)")
         out.append(_curve(drawing, " ".join(words), colour))
     return out

@@ -519,6 +519,9 @@ class Handler(Browsable):
         log_y: bool = False,
         attempt: Attempt = "latest",
         points: int = 1000,
+        half_life: float | None = None,
+        low: float | None = None,
+        high: float | None = None,
         refresh: float | None = None,
     ) -> Any:  # a figure of plotly, which has no types
         """Return a figure of the series at this path, or of all series of numbers below it.
@@ -528,15 +531,19 @@ class Handler(Browsable):
         NaN and infinities are marked at the edge.
 
         Args:
-            x: ``"step"``, ``"time"`` (of the clock, in UTC), ``"relative"`` (seconds since the run
-                was created), or the path of a series such as ``"epoch"``: its value at the same
-                step, else the last before.
+            x: ``"step"``, ``"order"`` of recording, ``"time"`` (of the clock, in UTC),
+                ``"relative"`` (seconds since the run was created), or the path of a series such as
+                ``"epoch"``: its value at the same step, else the last before.
             smooth: Width of a window in units of x, such as 500 (steps): the line is the mean of
                 all finite points in the window around each place, however many are drawn.
             log_x: Logarithmic x axis; the line is drawn as finely at its start as at its end.
             log_y: Logarithmic y axis.
             attempt: As in `fetch_points`.
             points: At most this many representative points; a spike of one point is always one.
+            half_life: Smooth by age instead: the line is the average of all finite points up to
+                each place, of which one that lies so far behind counts half.
+            low: Only points whose x is not less; the smoothed line is made of all points.
+            high: Only points whose x is not greater.
             refresh: Draw again every so many seconds while the run is running; the cell waits.
                 Needs a notebook; stops when the run ends, or the cell is interrupted. Nothing is
                 returned then.
@@ -547,7 +554,7 @@ class Handler(Browsable):
             ArgumentError: If an argument has a value that cannot be used.
             PathError: If ``x`` breaks the grammar of paths.
         """
-        asked = Asked(x, smooth, log_x, log_y, attempt, points)
+        asked = Asked(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
         return plot_run(self._root.recorded, [self._path], asked, refresh)
 
     def fetch_hash(self) -> str:

@@ -11,8 +11,9 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import RunExistsError, SeamarkError
-from seamark.journal.folder import PROJECT_LOG
+from seamark.journal.folder import iter_runs
 from seamark.journal.headers import begun_ns
+from seamark.paths import home_of, model_key
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import user_name
 from seamark.remote.arrival import ArrivalJournal, trashing
@@ -124,7 +125,7 @@ class Mover:
             RunExistsError: If another run there has its name, and that is to be an error.
         """
         folder = left.folder
-        if folder.run == PROJECT_LOG or folder.kind != "run" or left.problems:
+        if folder.kind not in ("run", "artifact") or left.problems:
             return self._told(sync_run(left, self._remote, progress, self._patience))
         journal = ArrivalJournal(RunKey(folder.project, folder.run), begun_ns(folder))
         arrived = left.known.get(journal.name, 0)
@@ -185,20 +186,23 @@ class Mover:
             lambda: remote.arrive(
                 RunKey(folder.project, folder.run),
                 known.name if not known.trashed else None,
-                self._conflict,
+                "new" if known.trashed else self._conflict,
                 make_project=self._make_project,
+                versions=_versions(folder),
             )
         )
         if found is not None and found.outcome == "taken":
-            others = ", ".join(found.others)
+            there = f"run {', '.join(found.others)}"
+            if folder.kind == "artifact":
+                there = "another artifact"
             msg = (
-                f"{folder.words}: run {others} of project {folder.project!r} at {self._uri} has the"
-                f" name {found.name!r:.200} (conflict= says what to do then)"
+                f"{folder.words}: {there} of project {home_of(folder.project)!r} at {self._uri} has"
+                f" the name {found.name!r:.200} (conflict= says what to do then)"
             )
             raise RunExistsError(msg)
         if found is not None and found.outcome == "no project":
             msg = (
-                f"there is no project {folder.project!r} at {self._uri} "
+                f"there is no project {home_of(folder.project)!r} at {self._uri} "
                 "(make_project=True, or without --no-make-project, makes it)"
             )
             raise RemoteError(msg)
@@ -259,7 +263,18 @@ def _known(folder: RunFolder) -> _Known:
         index.refresh(folder.project, folder.run)
         view = index.view(folder.project, folder.run)
         last = max((one.last_t for one in view.journals()), default=0)
-        return _Known(_value(view, _NAME, str), bool(_value(view, _TRASHED, bool)), last)
+        name = _value(view, _NAME, str)
+        if folder.kind == "artifact":
+            name = model_key(folder.project, folder.run)
+        return _Known(name, bool(_value(view, _TRASHED, bool)), last)
+
+
+def _versions(folder: RunFolder) -> list[str]:
+    """Return the digests of all versions of an artifact here; of a run, nothing."""
+    if folder.kind != "artifact":
+        return []
+    versions = iter_runs(folder.root, folder.project, models=True)
+    return [one.run for one in versions if one.project == folder.project]
 
 
 def _value(view: Reader, path: str, kind: type) -> Any:

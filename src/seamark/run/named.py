@@ -11,7 +11,7 @@ from typing import Any, Final
 from seamark.errors import ArgumentError, PathError, RunNotFoundError
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
-from seamark.paths import check_name, check_project
+from seamark.paths import check_name, check_place
 
 __all__ = ["folder_at", "path_of", "placed"]
 
@@ -37,7 +37,7 @@ def placed(given: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(word, str | os.PathLike) or (path := path_of(word)) is None:
         return dict(given)
     folder = folder_at(path)
-    if folder is None:
+    if folder is None or folder.kind != "run":
         msg = f"with_id: expected the folder of a run, got {os.fspath(word)!r:.200}"
         raise RunNotFoundError(msg)
     root = given.get("root")
@@ -64,7 +64,7 @@ def path_of(word: str | os.PathLike[str]) -> Path | None:
 
 
 def folder_at(path: Path) -> RunFolder | None:
-    """Return the run whose folder this is; None if it is no run's.
+    """Return the run, model or version whose folder this is; None if it is of none.
 
     Its journals say in which project it was recorded, so its root is known wherever it lies.
     """
@@ -73,7 +73,9 @@ def folder_at(path: Path) -> RunFolder | None:
     for header in headers(RunFolder(path.parent, ".", path.name)):
         project, run = header.get("project"), header.get("run")
         try:
-            parts = (*check_project(project).split("/"), check_name(run, "run id"))
+            run = path.name if run is None else run  # the draft of an artifact had no id
+            check_place(project, run)
+            parts = (*str(project).split("/"), check_name(run, "run id"))
         except PathError:
             continue
         if path.parts[-len(parts) :] == parts:

@@ -104,17 +104,21 @@ class Objects:
         """Iterate over the objects by name."""
         return iter(one for _, one in sorted(self._found.items()))
 
-    def expect(self, names: Iterable[str]) -> None:
+    def expect(self, names: Iterable[str]) -> dict[str, str]:
         """Make sure that objects can have these names, one beside the other.
+
+        Returns:
+            The places that they take.
 
         Raises:
             ArgumentError: If one cannot; which, and why.
         """
-        folded = dict(self._folded)
+        places: dict[str, str] = {}
         for name in names:
             _check_parts(name)
             if name not in self._found:
-                _place(name, folded)
+                self._place(name, places)
+        return places
 
     def put(self, objects: Sequence[ArtifactObject]) -> None:
         """Add objects, all or none; one that is there with the same content stays.
@@ -122,44 +126,51 @@ class Objects:
         Raises:
             ArgumentError: If another has the name of one.
         """
-        self.expect(one.path for one in objects)
+        places = self.expect(one.path for one in objects)
         for one in objects:
             if self._found.get(one.path, one) != one:
                 msg = f"destination: the artifact has another object {one.path!r:.200} already"
                 raise ArgumentError(msg)
+        self._folded.update(places)
         for one in objects:
-            if one.path not in self._found:
-                _place(one.path, self._folded)
-                self._found[one.path] = one
+            self._found.setdefault(one.path, one)
 
+    def _place(self, name: str, places: dict[str, str]) -> None:
+        """Take the place of a file and of the folders that it is in, beside what is taken.
 
-def _place(name: str, folded: dict[str, str]) -> None:
-    """Take the place of a file and of the folders that it is in.
+        Raises:
+            ArgumentError: If something else is there.
+        """
+        above = name.rpartition("/")[0]
+        if above:
+            key = above.casefold()
+            if (self._folded.get(key) or places.get(key)) != f"{above}/":
+                parts = above.split("/")
+                for end in range(1, len(parts) + 1):
+                    self._take("/".join(parts[:end]), "/", name, places)
+        self._take(name, "", name, places)
 
-    Raises:
-        ArgumentError: If something else is there.
-    """
-    parts = name.split("/")
-    for end in range(1, len(parts) + 1):
-        path = "/".join(parts[:end])
-        kind = path if end == len(parts) else f"{path}/"
-        there = folded.setdefault(path.casefold(), "")
-        if not there:
-            folded[path.casefold()] = kind
+    def _take(self, path: str, mark: str, name: str, places: dict[str, str]) -> None:
+        key = path.casefold()
+        there = self._folded.get(key) or places.get(key)
+        if there is None:
+            places[key] = path + mark
         elif there.rstrip("/") != path:
             msg = (
                 f"destination: {name!r:.200} and {there!r:.200} differ by case alone, which not "
                 "every disk tells apart"
             )
             raise ArgumentError(msg)
-        elif there != kind or end == len(parts):
+        elif not mark or there != path + mark:
             msg = f"destination: {name!r:.200}: the artifact has {there!r:.200} already"
             raise ArgumentError(msg)
 
 
 def _check_parts(name: str) -> None:
-    for part in parts_of(name, "destination"):
-        if _STRANGE.search(part) or part[-1] in ". " or is_device(part):
+    parts = parts_of(name, "destination")
+    strange = _STRANGE.search(name) is not None
+    for part in parts:
+        if part[-1] in ". " or is_device(part) or (strange and _STRANGE.search(part)):
             msg = (
                 "destination: expected names that every file system takes (no backslash, no "
                 "control character, no trailing dot or blank, no device such as 'aux'), "

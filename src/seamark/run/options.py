@@ -30,6 +30,7 @@ from seamark.process.rank import current_rank
 from seamark.reading.arriving import check_conflict
 from seamark.run.browsing import Browsable
 from seamark.run.config import Config, read_config
+from seamark.run.foreign import ARGUMENTS
 from seamark.run.keep import check_patterns
 from seamark.run.named import placed
 from seamark.values import encode_atom, parameters
@@ -776,7 +777,8 @@ def refuse_unknown(verb: str, given: Iterable[str], known: Iterable[str]) -> Non
     known = sorted(known)
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1, 0.5)
+            meant = ARGUMENTS.get(key)
+            near = [meant] if meant in known else difflib.get_close_matches(key, known, 1, 0.5)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             msg = f"{verb}() got an unknown argument {key!r}{hint}"
             raise UnknownArgumentError(msg)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.paths import model_key
+from seamark.reading.curves import NAMED_AXES
 from seamark.run.drawing import (
     MOST_CURVES,
-    NAMED_AXES,
     Asked,
     Source,
     axes_of,

@@ -6,16 +6,19 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, overload
 
 from seamark.errors import ArgumentError, QueryError, ReadOnlyError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
+from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.names import LATEST
+from seamark.reading.points import check_attempt
 from seamark.run.catalogs import place_to_read
-from seamark.run.drawing import Asked
+from seamark.run.drawing import Asked, matches
 from seamark.run.edits import set_trashed
 from seamark.run.logbook import Logbook, Progress
 from seamark.run.options import (
@@ -566,20 +569,83 @@ class Project(Logbook):
             QueryError: If a text is neither a query nor a run.
             RunNotFoundError: If a word names no run of this project.
         """
-        from seamark.reading.curves import check_points
-        from seamark.reading.points import check_attempt
-
-        patterns = [paths] if isinstance(paths, str) else list(paths)
-        for pattern in patterns:
-            if not isinstance(pattern, str) or not pattern:
-                msg = f"paths: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
-                raise ArgumentError(msg)
+        patterns = _patterns(paths)
         check_attempt(attempt)
         if points is not None:
             check_points(points)
         index = self._fresh_index(progress_bar)
         refs = self._meant(index, runs)
         return index.series(refs, patterns, attempt, points=points, unknown=self.warn)
+
+    def fetch_curves(
+        self,
+        paths: str | Iterable[str],
+        runs: Any = None,
+        *,
+        x: str = "step",
+        points: int = 1000,
+        low: float | None = None,
+        high: float | None = None,
+        smooth: float | None = None,
+        half_life: float | None = None,
+        log_x: bool = False,
+        attempt: Attempt = "latest",
+        since: Iterable[RunCurve] = (),
+        progress_bar: Progress = None,
+    ) -> list[RunCurve]:
+        """Return float series of many runs as `plot` draws them: in parts that keep their extremes.
+
+        Args:
+            paths: One path or several; ``*`` matches anything (``"val/*"``).
+            runs: As in `fetch_series`.
+            x: ``"step"``, ``"order"`` of recording, ``"time"`` (seconds since the Unix epoch),
+                ``"relative"`` (seconds since the run was created), or the path of a series: its
+                value at the same step, else the last before.
+            points: At most this many representative points of each; of fewer points each comes.
+            low: Only points whose x is not less.
+            high: Only points whose x is not greater.
+            smooth: Width of the window of a smoothed line, in units of x.
+            half_life: Instead, that of a moving average.
+            log_x: Parts are equally wide in log2 x; points at or below zero are counted.
+            attempt: As in `fetch_series`; ``"replaced"`` for what a later attempt did again.
+            since: What was returned before, for the same question: what has not changed since is
+                not asked for again, and the curves returned are whole.
+            progress_bar: See `fetch_runs_table`.
+
+        Returns:
+            One for each series that has points, run by run.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used, or if a word may be any
+                of several runs.
+            PathError: If ``x`` breaks the grammar of paths.
+            QueryError: If a text is neither a query nor a run.
+            RunNotFoundError: If a word names no run of this project.
+
+        .. versionadded:: 0.2
+        """
+        patterns = _patterns(paths)
+        look = Look(points, x, low, high, smooth, half_life, log_x)
+        look.check()
+        check_attempt(attempt)
+        index = self._fresh_index(progress_bar)
+        refs = self._meant(index, runs)
+        before = {one.key: one.drawing for one in since}
+        there = index.series_of(refs, lambda path: any(matches(path, one) for one in patterns))
+        found: list[RunCurve] = []
+        for own, some in _alike(refs, there):
+            cursors = {
+                key: before[key].cursor
+                for ref in some
+                for path in own
+                if (key := (*ref, path)) in before
+            }
+            news = index.curves(some, own, look, attempt, cursors)
+            found += [
+                replace(one, drawing=one.drawing.after(before.get(one.key, one.drawing)))
+                for one in news
+            ]
+        return found
 
     def plot(
         self,
@@ -591,6 +657,9 @@ class Project(Logbook):
         log_y: bool = False,
         attempt: Attempt = "latest",
         points: int = 1000,
+        half_life: float | None = None,
+        low: float | None = None,
+        high: float | None = None,
         refresh: float | None = None,
         progress_bar: Progress = None,
     ) -> Any:  # a figure of plotly, which has no types
@@ -608,6 +677,9 @@ class Project(Logbook):
             log_y: Logarithmic y axis.
             attempt: Which attempts are shown.
             points: At most this many representative points of each curve.
+            half_life: Of a moving average instead of a window, in units of x.
+            low: Only points whose x is not less.
+            high: Only points whose x is not greater.
             refresh: Draw again every so many seconds while one of these runs is running.
             progress_bar: See `fetch_runs_table`.
 
@@ -619,7 +691,7 @@ class Project(Logbook):
             QueryError: If a query breaks the grammar.
             RunNotFoundError: If a run id does not exist in this project.
         """
-        asked = Asked(x, smooth, log_x, log_y, attempt, points)
+        asked = Asked(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
 
         def found() -> tuple[Catalog, list[tuple[str, str]]]:
             index = self._fresh_index(progress_bar)
@@ -695,6 +767,29 @@ class Project(Logbook):
             hint = f"; did you mean {near[0]!r}?" if near else " (seamark ls lists the runs)"
             where = self.recorded.where
             self.tell(f"there is no project {self.path!r} below {where}{hint}")
+
+
+def _patterns(paths: str | Iterable[str]) -> list[str]:
+    """Return paths or patterns as a list.
+
+    Raises:
+        ArgumentError: If one of them can be none.
+    """
+    patterns = [paths] if isinstance(paths, str) else list(paths)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            msg = f"paths: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
+            raise ArgumentError(msg)
+    return patterns
+
+
+def _alike(
+    refs: Sequence[tuple[str, str]], there: Mapping[tuple[str, str], Iterable[str]]
+) -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
+    """Yield the sorted paths of runs, and the runs in a row that have the same ones."""
+    for own, some in groupby(refs, lambda ref: sorted(there.get(ref, ()))):
+        if own:
+            yield own, list(some)
 
 
 def _named(one: Any) -> str:

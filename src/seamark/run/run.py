@@ -515,8 +515,11 @@ class Run(Container):
 
     @property
     def name(self) -> str | None:
-        """Display name as given to this object."""
-        return self._options.name
+        """Name as given to this object, and with ``mode="read-only"`` as recorded.
+
+        What it is called after others renamed it is read with ``run["sys/name"].fetch()``.
+        """
+        return self._as_recorded("sys/name") or self._options.name
 
     @property
     def writer(self) -> str | None:
@@ -526,11 +529,16 @@ class Run(Container):
 
     @property
     def state(self) -> str:
-        """State as this process last wrote it.
+        """State as this process last wrote it, and with ``mode="read-only"`` as recorded.
 
         What other processes know is read with ``run["sys/state"].fetch()``.
         """
-        return self._state.word
+        return self._as_recorded("sys/state") or self._state.word
+
+    def _as_recorded(self, path: str) -> str | None:
+        """Return a text as it is recorded, of a run that is only read; else None."""
+        found = self.recorded.attributes(path) if self.mode == "read-only" else []
+        return found[0].value if found else None
 
     @property
     def errors(self) -> list[RecordedError]:
@@ -696,6 +704,9 @@ class Run(Container):
         log_y: bool = False,
         attempt: Attempt = "latest",
         points: int = 1000,
+        half_life: float | None = None,
+        low: float | None = None,
+        high: float | None = None,
         refresh: float | None = None,
     ) -> Any:  # a figure of plotly, which has no types
         """Return a figure of series of this run; see `Handler.plot`, also for the arguments.
@@ -708,6 +719,9 @@ class Run(Container):
             log_y: Logarithmic y axis.
             attempt: Which attempts are shown.
             points: At most this many representative points of each curve.
+            half_life: Of a moving average instead of a window, in units of x.
+            low: Only points whose x is not less.
+            high: Only points whose x is not greater.
             refresh: Draw again every so many seconds while the run is running.
 
         Raises:
@@ -716,7 +730,7 @@ class Run(Container):
             ArgumentError: If an argument has a value that cannot be used.
             PathError: If ``x`` breaks the grammar of paths.
         """
-        asked = Asked(x, smooth, log_x, log_y, attempt, points)
+        asked = Asked(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
         return plot_run(self.recorded, paths, asked, refresh)
 
     def chrono(
@@ -777,9 +791,9 @@ class Run(Container):
         Raises:
             AttributeError: As there is no such name.
         """
-        msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-        if name == "log":
-            msg += ": run.log_metrics(metrics, step, phase=..., epoch=...) records metrics"
+        from seamark.run.foreign import VERBS, also
+
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}{also(VERBS, name)}"
         raise AttributeError(msg, name=name, obj=self)
 
     # ---------------------------------------------------------------- for adapters
@@ -895,7 +909,7 @@ class Run(Container):
         if waits:
             self.recorder.before_point = self._begin_to_run
             self.recorder.rest_soon()
-            at_exit.finish_at_exit(self._key, self)
+            at_exit.finish_at_exit(self, self._key)
         return waits
 
     def _begun(self) -> None:
@@ -957,7 +971,7 @@ class Run(Container):
 
     def _watch(self) -> None:
         """Follow this process to its end and capture what it is; of an owner, what the run is."""
-        at_exit.finish_at_exit(self._key, self)
+        at_exit.finish_at_exit(self, self._key)
         capture = self._captures()
         if self._state.owner and not capture.owner:
             capture.owner = True
@@ -1450,9 +1464,9 @@ class Run(Container):
             self.lifecycle.phase = RESTING
             state, rank = self.state, self.recorder.rank
             if self._state.owner and not rank:
-                at_exit.say_at_exit(self._key, lambda: self._say_end(state, 0, []))
+                at_exit.say_at_exit(self, self._key, lambda: self._say_end(state, 0, []))
             else:
-                at_exit.settle(self._key)
+                at_exit.settle(self, self._key)
             self.recorder.rest()
             self._shipping.rest()
             self.recorded.close()
@@ -1532,7 +1546,7 @@ class Run(Container):
         hold = self._take_leave()
         self.lifecycle.call("stop")
         self.lifecycle.phase = STOPPED
-        at_exit.settle(self._key)
+        at_exit.settle(self, self._key)
         timeout_s = CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S)
         self.recorder.store_files(seconds)
         if self.state == "running":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ from seamark.run.moving import Mover
 from seamark.run.named import folder_at, path_of
 
 if TYPE_CHECKING:
+    from seamark.local.index import Index
     from seamark.reading.arriving import Conflict
+    from seamark.reading.catalog import Ref
     from seamark.remote.protocol import Remote
     from seamark.run.moving import Moved
 
@@ -34,21 +37,24 @@ def sync(
     root: str | os.PathLike[str] | None = None,
     api_token: str | None = None,
 ) -> list[Moved]:
-    """Send runs to a server or to another root, as ``seamark sync`` does.
+    """Send runs, models and artifacts to a server or to another root, as ``seamark sync`` does.
 
     A run of which something is there goes on there, and nothing is sent twice. One that comes for
     the first time is seen there once it is whole. It may be cut short at any time and be called
     again.
 
     Args:
-        what: A run: the object, its id, its name, ``PROJECT/NAME``, ``"latest"``, or its folder; a
-            folder with runs; or several of these.
+        what: A run, an artifact or a model: the object, its id, its name, ``PROJECT/NAME``,
+            ``"latest"``, or its folder; a version, such as ``"digits:3"``, likewise; a folder with
+            any of them; or several of these.
         to: Where to, such as ``"https://seamark.lab"`` or ``"file:///mnt/runs"``; SEAMARK_REMOTE,
             if that names one place.
         make_project: Whether a project that is not there is made.
         conflict: What becomes of a run that comes where another run of its project has its name:
             ``"new"`` calls it ``<name>-2`` there, ``"skip"`` leaves it here, ``"error"`` raises,
-            ``"replace"`` puts the other one into the trash there.
+            ``"replace"`` puts the other one into the trash there. A version of an artifact is one
+            more version there with ``"new"``; the others count where an artifact has its name of
+            which no version is here, and ``"replace"`` puts all of its versions into the trash.
         project: Where a name without ``PROJECT/`` is looked for; None for all projects.
         root: Folder of all runs, in which names are looked for; SEAMARK_DIR or the nearest
             ``.seamark``.
@@ -59,7 +65,7 @@ def sync(
 
     Raises:
         ArgumentError: If an argument cannot be used, or a name may mean several runs.
-        RunNotFoundError: If ``what`` names no run.
+        RunNotFoundError: If ``what`` names nothing.
         RunExistsError: If another run there has its name, with ``conflict="error"``.
         RemoteError: If something could not be sent; the rest was.
 
@@ -147,14 +153,39 @@ def _named(
             return
         inside = (one for one in sorted(place.iterdir()) if is_folder(one))
         yield from filter(None, map(folder_at, inside))  # of one project
-        for one in iter_runs(place):
+        for one in iter_runs(place, models=True):
             if not one.is_purged:
                 yield folder_at(one.path) or one
         return
     from seamark.local.index import Index
-    from seamark.reading.finding import Finder
 
     with Index.open(root_dir(root)) as index:
         index.refresh(project)
-        ref = Finder(index).find(str(what), project)
+        try:
+            ref = _found(index, str(what), project)
+        except RunNotFoundError:
+            if not is_folder(Path(what)):
+                raise
+            yield from _named(Path(what).absolute(), root, project)  # such as ".seamark"
+            return
     yield RunFolder(root_dir(root), *ref)
+
+
+def _found(index: Index, word: str, project: str | None) -> Ref:
+    """Return what a word means: a run, else a model or a version of one, else an artifact's.
+
+    Raises:
+        ArgumentError: If it may mean several.
+        RunNotFoundError: If it means none.
+    """
+    from seamark.reading.finding import Finder
+    from seamark.reading.registered import find_registered
+    from seamark.run.artifact_names import find_artifact
+
+    try:
+        return Finder(index).find(word, project)
+    except RunNotFoundError:
+        for find in (find_registered, find_artifact):
+            with contextlib.suppress(RunNotFoundError):
+                return find(index, word, project)
+        raise

@@ -14,8 +14,9 @@ import sqlalchemy as sa
 import zstandard
 from fastapi import Request, Response
 
-from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.errors import RunNotFoundError
 from seamark.paths import PROJECT_LOG, projects_above
+from seamark.reading.points import check_attempt
 from seamark.reading.wire import dumps
 from seamark.server.access import NOBODY, Readable, Role
 from seamark.server.changes import Cursor, now_at
@@ -265,14 +266,9 @@ def attempt_of(text: str) -> int | str:
     Raises:
         ArgumentError: If it is none.
     """
-    if text in ("latest", "all"):
-        return text
     if text.isascii() and text.isdigit() and len(text) < 10:  # noqa: PLR2004 - no run has as many
         return int(text)
-    msg = (
-        f"attempt: expected 'latest', 'all' or the number of an attempt (0-based), got {text!r:.80}"
-    )
-    raise ArgumentError(msg)
+    return check_attempt(text[:80])
 
 
 def _packed(body: bytes, accepted: str) -> tuple[bytes, str]:

@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from seamark.reading.arriving import Arrival, settle
+from seamark.paths import home_of
+from seamark.reading.arriving import Arrival, settle, settle_artifact
 from seamark.server.accounts import tables
 from seamark.server.held import settled
 from seamark.server.kept import tables as kept
 from seamark.store.read.names import run_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from seamark.reading.arriving import Conflict
+    from seamark.reading.names import RunName
     from seamark.server.state import Server
 
-__all__ = ["arrive"]
+__all__ = ["arrive", "arrive_artifact"]
 
 
 def arrive(
@@ -42,15 +46,63 @@ def arrive(
         return Arrival("no project")
     if name is None:
         return Arrival("go")
-    store = server.store()
 
-    def settled_with(held: dict[str, Any]) -> Arrival:
-        # After the lock: whoever had it before has said by then what comes.
-        with store.database.reading() as reading:
-            known = run_names(store, reading, lambda one: one == project, "run")
+    def decide(held: dict[str, Any], known: list[RunName]) -> Arrival:
         return settle(held, known, run, name, conflict, server.now_ns())
 
-    return settled(server.databases.account, f"arriving:{project}", settled_with)
+    return _settled(server, f"arriving:{project}", (project, "run"), decide)
+
+
+def arrive_artifact(
+    server: Server,
+    place: str,
+    versions: Sequence[str],
+    conflict: Conflict,
+    *,
+    make_project: bool,
+) -> Arrival:
+    """Return what becomes of a version of an artifact that is to come.
+
+    Args:
+        server: The server.
+        place: Of the artifact: ``PROJECT/.artifacts/NAME``.
+        versions: As of `settle_artifact`.
+        conflict: What to do if another artifact of the project has its name.
+        make_project: Whether a project that is not there is made.
+    """
+    home = home_of(place)
+    if not make_project and not _is_there(server, home):
+        return Arrival("no project")
+
+    def decide(held: dict[str, Any], known: list[RunName]) -> Arrival:
+        return settle_artifact(held, known, versions, place, conflict, server.now_ns())
+
+    return _settled(server, f"arriving-artifacts:{home}", (place, "artifact"), decide)
+
+
+def _settled(
+    server: Server,
+    key: str,
+    among: tuple[str, str],
+    decide: Callable[[dict[str, Any], list[RunName]], Arrival],
+) -> Arrival:
+    """Let something be decided in a transaction: one after the other.
+
+    Args:
+        server: The server.
+        key: Of what was taken so far.
+        among: Project or place, and kind, of what decides.
+        decide: Decides, given what was taken and what is there.
+    """
+    store, (place, kind) = server.store(), among
+
+    def with_what_is_there(held: dict[str, Any]) -> Arrival:
+        # After the lock: whoever had it before has said by then what comes.
+        with store.database.reading() as reading:
+            known = run_names(store, reading, lambda one: one == place, kind)
+        return decide(held, known)
+
+    return settled(server.databases.account, key, with_what_is_there)
 
 
 def _is_there(server: Server, project: str) -> bool:

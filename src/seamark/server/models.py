@@ -144,7 +144,9 @@ Drawing: Any = _shape(
     not_positive=int,
     falls=bool,
     ends=Value,
+    kept=int,
 )
+RunCurve: Any = _shape("RunCurve", "One series.", project=str, run=str, path=str, drawing=Drawing)
 RunNames: Any = _model(
     "RunNames",
     __base__=_Wire,
@@ -330,7 +332,7 @@ MODELS: Final[dict[str, Any]] = {
     "curves": _envelope(
         "Curves",
         "What is drawn.",
-        curves=_list(_envelope("CurveOfRun", "One series.", **_of_run, path=str, drawing=Drawing)),
+        curves=_list(RunCurve),
         cursor=str,
     ),
     "changes": _envelope(

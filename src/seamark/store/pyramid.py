@@ -247,6 +247,11 @@ class _Stretches(NamedTuple):
         """How many there are."""
         return self.finite + self.nan_count + self.inf_count
 
+    def part(self, some: slice) -> _Stretches:
+        """Return some of them."""
+        columns: list[Any] = [column[some] for column in self]
+        return _Stretches(*columns)
+
 
 def _single(values: Floats, places: Ints | None = None) -> _Stretches:
     """Return every point as a stretch of its own; they begin at place 0 if nothing is said."""
@@ -329,19 +334,30 @@ def draw_series(
     pieces: Sequence[Piece],
     points: int,
     *,
+    low: float | None = None,
+    high: float | None = None,
     window: float | None = None,
+    half_life: float | None = None,
     log_x: bool = False,
     log_y: bool = False,
+    width: float = 0.0,
     ends: bool = False,
 ) -> Drawing:
     """Return a series as it is drawn: its curve, and what else a picture says of it.
 
+    A smoothed line is made of all points, whichever of them are drawn.
+
     Args:
         pieces: As for `reduce_series`; their steps are the places on the x axis.
         points: As for `reduce_series`.
+        low: Only points whose x is not less; None for all.
+        high: Only points whose x is not greater.
         window: Width of the window of the smoothed line, in units of x; None for none.
+        half_life: The smoothed line is a moving average instead, in which a point that lies so far
+            behind counts half, in units of x; every point is read.
         log_x: Parts are equally wide in log2 x; points at or below zero are left out and counted.
         log_y: Count the values that have no place on a logarithmic axis.
+        width: Parts are at least this wide, a power of two, also of few points; 0.0 for none.
         ends: Find the first and the last finite point, for which two stretches are read.
 
     Raises:
@@ -349,23 +365,34 @@ def draw_series(
     """
     check_points(points)
     series = _ordered(pieces)
-    first = int(series.steps.rank(np.array([_LEAST_WIDTH]))[0]) if log_x and series.count else 0
-    width, starts = _laid_out(series, first, points, log=log_x)
-    if series.falls or not width:
-        cells = _single(_values_of(series.pieces))
+    left_out = series.before(_LEAST_WIDTH) if log_x else 0
+    first = left_out if low is None else max(left_out, series.before(low))
+    end = series.count if high is None else series.before(math.nextafter(high, math.inf))
+    end = max(first, end)
+    found, starts = _laid_out(series, first, end, points, log=log_x, least=width)
+    if not len(starts):
+        seen = _single(np.empty(0))
+    elif not found:
+        places = np.arange(first, end)
+        seen = _single(_values_at(series.pieces, places), places)
     else:
-        cells = _stretches(series.pieces, starts, points)
-    seen = _from(cells, first)
-    curve = _curve(width, series.steps, _merged(seen, np.searchsorted(seen.start, starts)))
+        seen = _between(series, np.append(starts, end), points)
+    curve = _curve(found, series.steps, _merged(seen, np.searchsorted(seen.start, starts)))
     # In the middle of a part by count, so that the window of each holds a point.
     x = series.steps.at(starts + curve.count // 2)
+    mean = None
+    if half_life is not None:
+        mean = _moving_averages(series, x, half_life)
+    elif window is not None:
+        mean = _window_means(series, x, window, points)
     return Drawing(
         curve=curve,
         x=x,
-        mean=None if window is None else _window_means(series, cells, x, window, points),
-        **_infinities(series, seen, starts),
-        ends=_ends(series, seen) if ends and width else (np.empty(0), np.empty(0)),
-        left_out=first,
+        mean=mean,
+        plus_inf=_infinities(series, seen, seen.inf_count - seen.minus_count, starts, np.inf),
+        minus_inf=_infinities(series, seen, seen.minus_count, starts, -np.inf),
+        ends=_ends(series, seen) if ends and found else (np.empty(0), np.empty(0)),
+        left_out=left_out,
         not_positive=int(seen.low_count.sum()) if log_y else 0,
         falls=series.falls,
     )
@@ -387,6 +414,10 @@ class _Series:
     count: int
     falls: bool
 
+    def before(self, edge: float) -> int:
+        """Return how many points have a smaller step."""
+        return int(self.steps.rank(np.array([edge]))[0]) if self.count else 0
+
 
 def _ordered(pieces: Sequence[Piece]) -> _Series:
     pieces = [piece for piece in pieces if piece.count]
@@ -397,34 +428,56 @@ def _ordered(pieces: Sequence[Piece]) -> _Series:
     return _Series(pieces, _InPieces(pieces) if pieces else _Listed(np.empty(0)), count, falls)
 
 
-def _laid_out(series: _Series, first: int, points: int, *, log: bool) -> tuple[float, Ints]:
+def _laid_out(
+    series: _Series, first: int, end: int, points: int, *, log: bool, least: float
+) -> tuple[float, Ints]:
     """Return the width of the parts of a picture, and the places where they begin.
 
     Args:
         series: What is drawn.
         first: Place of the first point that is drawn.
+        end: Place behind the last one.
         points: At most so many representative points.
         log: Whether parts are equally wide in log2 of the step; so is the width then.
+        least: Parts are at least this wide.
     """
-    count = series.count - first
-    if count <= points:
-        return 0.0, np.arange(first, series.count)
-    if not log:
-        return _parts(series.steps, count, points // 2)
-    width, starts = _parts(_Log2(series.steps, first, count), count, points // 2)
+    count = end - first
+    if not count or (count <= points and not least):
+        return 0.0, np.arange(first, end)
+    steps = _Log2(series.steps, first, count) if log else _Some(series.steps, first, count)
+    width, starts = _parts(steps, count, points // 2, least)
     return width, starts + first
 
 
-def _from(cells: _Stretches, first: int) -> _Stretches:
-    """Return the stretches from a place on, at which one begins or which lies before all."""
-    place = int(np.searchsorted(cells.start, first))
-    columns: list[Any] = [column[place:] for column in cells]
-    return _Stretches(*columns)
+def _between(series: _Series, borders: Ints, points: int) -> _Stretches:
+    """Return stretches from the first to the last border, none of which reaches across one.
+
+    Only pieces are looked at in which they lie.
+
+    Args:
+        series: Which has them.
+        borders: Places in the series, sorted and distinct, at least two; the last may be its end.
+        points: How many representative points are drawn.
+    """
+    first, end = int(borders[0]), int(borders[-1])
+    if series.falls:
+        places = np.arange(first, end)
+        return _single(series.pieces[0].values()[first:end], places)
+    ends = np.cumsum([piece.count for piece in series.pieces])
+    some = slice(
+        int(np.searchsorted(ends, first, side="right")), int(np.searchsorted(ends, end)) + 1
+    )
+    pieces = series.pieces[some]
+    base = int(ends[some][0]) - pieces[0].count
+    cells = _stretches(pieces, borders[borders < ends[some][-1]] - base, points)
+    start = cells.start + base
+    kept = slice(*np.searchsorted(start, [first, end]).tolist())
+    return cells._replace(start=start, min_at=cells.min_at + base, max_at=cells.max_at + base).part(
+        kept
+    )
 
 
-def _window_means(
-    series: _Series, cells: _Stretches, x: Floats, window: float, points: int
-) -> Floats:
+def _window_means(series: _Series, x: Floats, window: float, points: int) -> Floats:
     """Return the mean of the finite values within half a window of each x, which are sorted.
 
     That is ``x - window / 2 <= step < x + window / 2``, of all points: whole stretches count with
@@ -432,30 +485,73 @@ def _window_means(
     """
     with np.errstate(over="ignore"):
         low, high = (series.steps.rank(x + side) for side in (-window / 2, window / 2))
-    if not len(x):
-        return np.empty(0)
-    if len(cells.start) < series.count:
-        borders = np.unique(np.concatenate([low, high]))
-        cells = _stretches(series.pieces, borders[borders < series.count], points)
+    borders = np.unique(np.concatenate([low, high]))
+    if len(borders) < 2:  # noqa: PLR2004 - nothing lies between them
+        return np.full(len(x), np.nan)
+    cells = _between(series, borders, points)
     ends = (np.searchsorted(cells.start, low), np.searchsorted(cells.start, high))
     return means_of_ranges(cells.mean, cells.finite, *ends)
 
 
-def _infinities(series: _Series, cells: _Stretches, starts: Ints) -> dict[str, Floats]:
-    """Return where the first +inf and the first -inf of each part are; one stretch is read each."""
-    found = {"plus_inf": np.empty(0), "minus_inf": np.empty(0)}
-    plus_count = cells.inf_count - cells.minus_count
-    for name, sign, count in (
-        ("plus_inf", np.inf, plus_count),
-        ("minus_inf", -np.inf, cells.minus_count),
-    ):
-        odd = _first_of_parts(np.flatnonzero(count > 0), cells.start, starts)
-        if len(odd):
-            places = _ranges(cells.start[odd], cells.points[odd])
-            hits = np.flatnonzero(_values_at(series.pieces, places) == sign)
-            first = _first_of_parts(hits, places, starts)
-            found[name] = series.steps.at(places[first])
+def _moving_averages(series: _Series, x: Floats, half_life: float) -> Floats:
+    """Return a moving average at each x, which are sorted; NaN where no finite value is before.
+
+    Each finite value up to there counts ``2 ** -(distance / half_life)``. Weights are taken from
+    the last of them, so that one of them is 1 and none is more, however far behind all of them lie.
+    """
+    found = _decayed(series, x, half_life, 1.0)
+    lost = ~np.isfinite(found)  # the sum is too large, the mean cannot be
+    if lost.any():
+        found[lost] = _decayed(series, x, half_life, _SMALL)[lost] / _SMALL
     return found
+
+
+def _decayed(series: _Series, x: Floats, half_life: float, scale: float) -> Floats:
+    with np.errstate(over="ignore"):
+        ends = series.steps.rank(np.nextafter(x, np.inf))
+    found = np.full(len(x), np.nan)
+    total, weight, behind, done, start = 0.0, 0.0, 0.0, 0, 0
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for piece in series.pieces:
+            here = int(np.searchsorted(ends, start + piece.count, side="right"))
+            values = piece.values()
+            finite = np.isfinite(values)
+            steps, values = piece.steps()[finite], values[finite] * scale
+            known = np.append(0, np.cumsum(finite))
+            stops = known[ends[done:here] - start]
+            firsts = np.unique(np.append(0, stops))
+            firsts = firsts[firsts < len(steps)]
+            if len(firsts):
+                lasts = np.append(firsts[1:], len(steps)) - 1
+                ages = np.repeat(steps[lasts], np.diff(np.append(firsts, len(steps)))) - steps
+                weights = np.exp2(-(ages / half_life))
+                totals = np.add.reduceat(weights * values, firsts).tolist()
+                sums = np.add.reduceat(weights, firsts).tolist()
+                befores, after = [total / weight if weight else math.nan], lasts + 1
+                for at, one, own in zip(steps[lasts].tolist(), totals, sums, strict=True):
+                    left = float(np.exp2(-np.divide(at - behind, half_life))) if weight else 0.0
+                    total, weight, behind = total * left + one, weight * left + own, at
+                    befores.append(total / weight)
+                of = np.searchsorted(after, stops, side="left") + (stops > 0)
+                found[done:here] = np.array(befores)[of]
+            else:
+                found[done:here] = total / weight if weight else math.nan
+            start, done = start + piece.count, here
+            if done == len(x):
+                break
+    return found
+
+
+def _infinities(
+    series: _Series, cells: _Stretches, count: Ints, starts: Ints, sign: float
+) -> Floats:
+    """Return where the first such infinity of each part is; one stretch is read for each."""
+    odd = _first_of_parts(np.flatnonzero(count > 0), cells.start, starts)
+    if not len(odd):
+        return np.empty(0)
+    places = _ranges(cells.start[odd], cells.points[odd])
+    hits = np.flatnonzero(_values_at(series.pieces, places) == sign)
+    return series.steps.at(places[_first_of_parts(hits, places, starts)])
 
 
 def _first_of_parts(hits: Ints, places: Ints, starts: Ints) -> Ints:
@@ -628,6 +724,20 @@ class _Listed:
         return np.searchsorted(self._steps, edges)
 
 
+class _Some:
+    """Consecutive steps of a series."""
+
+    def __init__(self, steps: _Steps, first: int, count: int) -> None:
+        self._steps, self._first, self._count = steps, first, count
+
+    def at(self, places: Ints) -> Floats:
+        return self._steps.at(places + self._first)
+
+    def rank(self, edges: Floats) -> Ints:
+        found: Ints = (self._steps.rank(edges) - self._first).clip(0, self._count)
+        return found
+
+
 class _Log2:
     """The logarithms of positive steps, of which only those are made that are asked for."""
 
@@ -698,15 +808,25 @@ class _InPieces:
         return self._read[piece]
 
 
-def _parts(steps: _Steps, count: int, limit: int) -> tuple[float, Ints]:
+def _parts(steps: _Steps, count: int, limit: int, least: float = 0.0) -> tuple[float, Ints]:
     """Return the width of parts, and the places where they begin; see `Curve`.
 
     Args:
         steps: Of the series.
         count: Number of points, at least 1.
         limit: How many parts there may be.
+        least: Smallest width that they may have, a power of two.
     """
     first, last = steps.at(np.array([0, count - 1])).tolist()
+    if least:
+        width = max(least, _likely_width(first, last, limit))
+        starts = _starts(steps, first, last, width)
+        while width > least and len(finer := _halved(steps, starts, width, count)) <= limit:
+            starts, width = finer, width / 2
+        while len(starts) > limit:
+            width *= 2
+            starts = _starts(steps, first, last, width)
+        return width, starts
     width = _likely_width(first, last, limit)
     starts = _starts(steps, first, last, width)
     while len(starts) > limit:

@@ -14,6 +14,7 @@ import zstandard
 from journal_builder import START, JournalBuilder
 
 from seamark.reading import wire
+from seamark.reading.curves import Look
 from seamark.remote.http import run
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
@@ -91,9 +92,16 @@ def test_every_read_is_what_the_store_says(here) -> None:
         assert same(
             asks.read(f"{at}/curve", path="loss", points=50)["curve"], read.curve("loss", 50)
         )
-        for look in ({"x": "epoch"}, {"window": 20.0}, {"log_x": True}, {"x": "relative"}):
+        for look in (
+            {"x": "epoch"},
+            {"window": 20.0},
+            {"log_x": True},
+            {"x": "relative"},
+            {"x": "order", "low": 20.0, "high": 90.5},
+            {"half_life": 3.0, "width": 4.0},
+        ):
             drawn = asks.read(f"{at}/drawing", path="loss", points=50, **look)["drawing"]
-            assert same(drawn, read.drawing("loss", 50, **look))
+            assert same(drawn, read.drawing("loss", Look(50, **look)))
         assert same(asks.read(f"{at}/texts", path="log")["points"], read.texts("log"))
         assert same(asks.read(f"{at}/histograms", path="h")["points"], read.histograms("h"))
         assert same(asks.read(f"{at}/last", path="h")["last"], read.last("h"))

@@ -15,6 +15,7 @@ from seamark.errors import SeamarkError
 from seamark.journal.folder import PROJECT_LOG, hashed_run_id, mint_run_id
 from seamark.neptune.server.answers import NotThere, Routes, answer
 from seamark.neptune.server.bodies import Creation  # noqa: TC001 - FastAPI asks for it
+from seamark.neptune.server.log import Sent
 from seamark.neptune.server.models import (
     API_KINDS,
     find_model,
@@ -351,10 +352,17 @@ async def execute(request: Request, identifier: Asked) -> Response:
     with server_of(request).intake.arriving() as arriving:
         if length.isdecimal() and int(length[:9]) <= _SMALL_BODY:  # then one thread does it all
             body = await body_of(request, _SMALL_BODY, arriving)
-            return await run_in_threadpool(_execute, request, identifier, body)
-        await run_in_threadpool(asked_for, request, identifier, Role.CONTRIBUTOR)
-        body = await body_of(request, _MOST_BODY, arriving)
-        return await run_in_threadpool(_execute, request, identifier, body)
+        else:
+            await run_in_threadpool(asked_for, request, identifier, Role.CONTRIBUTOR)
+            body = await body_of(request, _MOST_BODY, arriving)
+        sent = Sent(digest_of(body))
+        answered = True
+        try:
+            made = await run_in_threadpool(_execute, request, identifier, body, sent)
+            answered = not await request.is_disconnected()
+        finally:
+            sent.end(answered=answered)
+        return made
 
 
 async def body_of(request: Request, most: int, arriving: Callable[[int], None]) -> bytes:
@@ -378,7 +386,7 @@ async def body_of(request: Request, most: int, arriving: Callable[[int], None]) 
     return b"".join(parts)
 
 
-def _execute(request: Request, identifier: str, body: bytes) -> Response:
+def _execute(request: Request, identifier: str, body: bytes, sent: Sent) -> Response:
     container = asked_for(request, identifier, Role.CONTRIBUTOR)
     try:
         operations = json.loads(body)
@@ -386,9 +394,8 @@ def _execute(request: Request, identifier: str, body: bytes) -> Response:
         raise Refusal(400, "invalid", f"the operations are no JSON: {error}") from error
     if not isinstance(operations, list):
         raise Refusal(400, "invalid", "expected a list of operations")
-    digest = digest_of(body)
-    changes = Changes(server_of(request), container, operations, digest)
-    log_of(request, container).write(changes.fill, digest)
+    changes = Changes(server_of(request), container, operations, sent)
+    log_of(request, container).write(changes.fill, sent)
     return answer([{"errorDescription": each} for each in changes.errors])
 
 

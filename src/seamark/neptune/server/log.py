@@ -40,7 +40,7 @@ from seamark.store.read.run import RunReader
 if TYPE_CHECKING:
     from seamark.server.state import Server
 
-__all__ = ["BATCH_BYTES", "Batch", "Log", "Logs", "Opened"]
+__all__ = ["BATCH_BYTES", "Batch", "Log", "Logs", "Opened", "Sent"]
 
 BATCH_BYTES: Final = 32 << 20
 """About how many bytes one batch is to have at most; a frame may be longer."""
@@ -65,6 +65,32 @@ _NUMBER: Final = struct.Struct("<I")
 _COLUMN: Final = struct.Struct("<II")
 
 
+class Sent:
+    """A request that the client sends again if it gets no answer.
+
+    Args:
+        digest: Of the request.
+    """
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        self._ended, self._answered = threading.Event(), True
+
+    def end(self, *, answered: bool) -> None:
+        """Note whether somebody was still there to be answered."""
+        self._answered = answered
+        self._ended.set()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether somebody was, as far as is known yet."""
+        return self._ended.is_set() and self._answered
+
+    def is_lost(self) -> bool:
+        """Return whether nobody was; waits until it is known, which takes a moment."""
+        return self._ended.wait(_PATIENCE_S) and not self._answered
+
+
 @dataclass
 class Opened:
     """What is known of a run while it is written to.
@@ -81,6 +107,7 @@ class Opened:
         numbers: Of paths in the journal.
         request: Digest of the request that was kept last, as long as the journal says so and
             nothing else was written since it was opened; empty if it is not known.
+        sent: The request that this process kept last, as long as nothing else was written since.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)
@@ -93,6 +120,21 @@ class Opened:
     position: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
     request: str = ""
+    sent: Sent | None = None
+
+    def recognises(self, sent: Sent | None) -> bool:
+        """Return whether a request was kept last, and nobody was told so.
+
+        From then on it counts whether this one is answered.
+        """
+        if sent is None:
+            return False
+        known = self.request == sent.digest
+        if self.sent is not None and self.sent.digest == sent.digest:
+            known = known or self.sent.is_lost()
+        if known:
+            self.sent = sent
+        return known
 
 
 class Batch:
@@ -114,6 +156,7 @@ class Batch:
         self._steps: dict[str, float] = {}
         self._gone: set[str] = set()
         self._request = ""
+        self._sent: Sent | None = None
         self.size = 0
 
     # ------------------------------------------------------------------ what is there
@@ -182,17 +225,23 @@ class Batch:
         self.size += len(made)
         self._t += 1
 
-    def ends_request(self, digest: str) -> None:
+    def ends_request(self, sent: Sent) -> None:
         """Note at its end which request this was; see `Log.write`."""
-        self.frame(Kind.HEARTBEAT, dump_json({_REQUEST: digest}))
+        self._sent = sent
+        self._ends(sent.digest)
 
     def beat(self) -> None:
-        """Add a sign of life; which request was the last stays known."""
+        """Add a sign of life; which request was kept last without an answer stays known."""
+        sent = self._opened.sent
         self._request = self._opened.request
-        if self._request:
-            self.ends_request(self._request)
+        self._sent = None if sent is None or sent.is_answered else sent
+        if digest := self._request if self._sent is None else self._sent.digest:
+            self._ends(digest)
         else:
             self.frame(Kind.HEARTBEAT, b"")
+
+    def _ends(self, digest: str) -> None:
+        self.frame(Kind.HEARTBEAT, dump_json({_REQUEST: digest}))
 
     def begin(self, header: Mapping[str, Any]) -> None:
         """Add what a journal begins with."""
@@ -232,7 +281,7 @@ class Batch:
             else:
                 one.kinds[path] = kind
         one.size, one.last_t, one.position = size, self._t - 1, position
-        one.request = self._request
+        one.request, one.sent = self._request, self._sent
 
 
 class Log:
@@ -269,15 +318,17 @@ class Log:
             self._opened = opened
             return True
 
-    def write(self, fill: Callable[[Batch], None], request: str = "") -> None:
+    def write(self, fill: Callable[[Batch], None], sent: Sent | None = None) -> None:
         """Add to the run; returns once it is kept for good.
 
         A client that got no answer sends the same request again. Where that is because the process
-        that kept it has died, its journal says so, and nothing is added a second time.
+        that kept it has died, its journal says so; where the client was gone before it could be
+        answered, this process knows. Nothing is added a second time then. Two requests are two,
+        however alike, if the first was answered.
 
         Args:
             fill: Adds it. Called again if another process was quicker.
-            request: Digest of the request; empty where doing it twice does no harm.
+            sent: The request; None where doing it twice does no harm.
 
         Raises:
             NotThere: If there is no such run.
@@ -291,7 +342,7 @@ class Log:
                 if not opened.size:
                     batch.begin(self._header(opened, {}, owner=False))
                 self._opened = None  # until it is kept: whatever happens, nothing wrong is believed
-                again = bool(request) and opened.request == request
+                again = opened.recognises(sent)
                 try:
                     fill(batch)
                 except Exception:

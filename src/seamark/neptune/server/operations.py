@@ -17,7 +17,7 @@ from seamark.paths import STAGES, check_path, check_writable
 from seamark.values import encode_atom, escape
 
 if TYPE_CHECKING:
-    from seamark.neptune.server.log import Batch
+    from seamark.neptune.server.log import Batch, Sent
     from seamark.neptune.server.names import Container
     from seamark.server.state import Server
 
@@ -72,18 +72,22 @@ class Changes:
         server: Which keeps files.
         container: Of which run.
         operations: As the client sends them: each has a path and what is done there.
-        request: Digest of the request that they came in; it is noted where doing them again would
-            do something else, as points are kept however many have the same step.
+        sent: The request that they came in; it is noted where doing them again would do something
+            else, as points are kept however many have the same step.
 
     Attributes:
         errors: What was wrong with those that cannot be, in order.
     """
 
     def __init__(
-        self, server: Server, container: Container, operations: list[Any], request: str = ""
+        self,
+        server: Server,
+        container: Container,
+        operations: list[Any],
+        sent: Sent | None = None,
     ) -> None:
         self._server, self._container, self._operations = server, container, operations
-        self._request, self._logs = request, False
+        self._sent, self._logs = sent, False
         self.errors: list[str] = []
         self._atoms: dict[str, list[Any]] = {}
         self._columns: dict[str, _Column] = {}
@@ -105,8 +109,8 @@ class Changes:
         if wrong > _MOST_ERRORS:
             self.errors.append(f"and {wrong - _MOST_ERRORS:,} more")
         self._flush(batch)
-        if self._request and self._logs:
-            batch.ends_request(self._request)
+        if self._sent is not None and self._logs:
+            batch.ends_request(self._sent)
 
     def _add(self, batch: Batch, place: int, path: Any, each: Any) -> None:
         if not isinstance(each, dict):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +20,8 @@ from seamark.reading.catalog import (
     Wanted,
     refuse,
 )
-from seamark.reading.curves import check_points
+from seamark.reading.curves import Look, RunCurve, check_points
+from seamark.reading.drawn import Key, curves_of_run
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
@@ -40,6 +43,11 @@ _REFS: Final = 10_000
 _RELEASE_S: Final = 10.0
 """How long it is waited for that a server has all of a run before its claim is given back."""
 _SAMPLE: Final = 50
+_MOST_PX: Final = 8192
+"""Representative points of each curve where several come in one answer."""
+_SERIES: Final = 400
+_SERIES_POINTS: Final = 1 << 20
+"""Series, and representative points of all of them, that one answer has at most."""
 _MOMENTS: Final = 1000
 """Times that one question may name."""
 _OF_SELECTION: Final = (
@@ -262,6 +270,43 @@ class RemoteCatalog:
             series = {path: run.curve(path, points, attempt) for path in told[2]}
         return [(ref[1], path, one) for path, one in series.items() if len(one)]
 
+    def curves(
+        self,
+        refs: Sequence[Ref],
+        paths: Sequence[str],
+        look: Look | None = None,
+        attempt: Attempt = "latest",
+        since: Mapping[Key, str] | None = None,
+    ) -> list[RunCurve]:
+        """Return series of several runs as they are drawn; those without points are left out."""
+        wanted, found = look or Look(), list[RunCurve]()
+        wanted.check()
+        chosen, known = check_attempt(attempt), since or {}
+        if wanted.points > _MOST_PX:  # each by itself
+            for ref in dict.fromkeys(refs):
+                with contextlib.suppress(RunNotFoundError):
+                    run = RemoteRun(self._asking, *ref)
+                    found += curves_of_run(run, paths, wanted, attempt, since)
+            return found
+        most = min(_SERIES, max(1, _SERIES_POINTS // wanted.points))
+        asked = {name: one for name, one in asdict(wanted).items() if name != "points"}
+        each = [(ref, path) for ref in dict.fromkeys(refs) for path in dict.fromkeys(paths)]
+        for some in _rectangles(each, len(dict.fromkeys(paths)), most):
+            own = list(dict.fromkeys(path for _, path in some))
+            runs = list(dict.fromkeys(ref for ref, _ in some))
+            cursors = [(*ref, path, known.get((*ref, path), "")) for ref, path in some]
+            body = {
+                **asked,
+                "px": wanted.points,
+                "refs": [list(ref) for ref in runs],
+                "paths": own,
+                "attempt": chosen,
+                "since": [list(one) for one in cursors if one[-1]],
+            }
+            found += parts(self._asking.post("curves", body), "curves", RunCurve)
+        order = {(*ref, path): at for at, (ref, path) in enumerate(each)}
+        return sorted((one for one in found if one.key in order), key=lambda one: order[one.key])
+
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> dict[Ref, set[str]]:
@@ -365,6 +410,25 @@ class RemoteCatalog:
         """Delete a run for good; see `edit`."""
         run = RunKey(*ref)
         self._asking.post(self._asking.of_run(run, "").rstrip("/"), {}, "DELETE")
+
+
+def _rectangles(
+    each: Sequence[tuple[Ref, str]], paths: int, most: int
+) -> Iterator[Sequence[tuple[Ref, str]]]:
+    """Yield series of runs so that those of one question are some runs and some paths of each.
+
+    Args:
+        each: Run and path of every series, run by run.
+        paths: How many paths each run is asked for.
+        most: How many series one question may be about.
+    """
+    if paths <= most:
+        size = most // max(1, paths) * paths
+        yield from (each[start : start + size] for start in range(0, len(each), max(1, size)))
+        return
+    for start in range(0, len(each), paths):
+        for first in range(start, start + paths, most):
+            yield each[first : min(first + most, start + paths)]
 
 
 def _claim_body(ref: Ref, number: int, key: str, *, groups: bool) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark.paths import is_inside
 from seamark.process.crashes import Crash
 from seamark.reading.attributes import Attribute, JournalInfo
-from seamark.reading.curves import Curve, Drawing, check_points
+from seamark.reading.curves import Curve, Drawing, Look, check_points
 from seamark.reading.points import (
     Attempt,
     FilePoint,
@@ -273,29 +274,13 @@ class RemoteRun:
         return part(self._get("curve", path=path, points=points, attempt=chosen), "curve", Curve)
 
     def drawing(
-        self,
-        path: str,
-        points: int,
-        attempt: Attempt = "latest",
-        *,
-        x: str = "step",
-        window: float | None = None,
-        log_x: bool = False,
-        log_y: bool = False,
+        self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
     ) -> Drawing:
         """Return a float series along an axis of choice, for drawing."""
-        check_points(points)
-        answer = self._get(
-            "drawing",
-            path=path,
-            points=points,
-            attempt=check_attempt(attempt),
-            x=x,
-            window=window,
-            log_x=log_x,
-            log_y=log_y,
-        )
-        return part(answer, "drawing", Drawing)
+        wanted = look or Look()
+        wanted.check()
+        asked = {"path": path, "attempt": check_attempt(attempt), "since": since or None}
+        return part(self._get("drawing", **asked, **asdict(wanted)), "drawing", Drawing)
 
     def texts(self, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
         """Return the points of a string series."""

@@ -15,7 +15,7 @@ from seamark.remote.opening import Opening
 from seamark.remote.protocol import Missing, RemoteError, Sent, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from seamark.reading.arriving import Conflict
     from seamark.remote.protocol import RunKey
@@ -31,6 +31,8 @@ in the process that trains, whose memory is no stranger's to fill."""
 _MOST_OPENING: Final = 64 << 20
 """The same of what is known of a run, which names all of its paths."""
 _DIGESTS: Final = 1000
+_MOST_VERSIONS: Final = 10_000
+"""How many versions of an artifact a server is told of."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -163,13 +165,23 @@ class HttpRemote:
     # ---------------------------------------------------------------- who goes on
 
     def arrive(
-        self, run: RunKey, name: str | None, conflict: Conflict, *, make_project: bool
+        self,
+        run: RunKey,
+        name: str | None,
+        conflict: Conflict,
+        *,
+        make_project: bool,
+        versions: Sequence[str] = (),
     ) -> Arrival | None:
         """See `seamark.remote.protocol.Settles.arrive`."""
-        told = self._settled(
-            "arrivals",
-            {**run._asdict(), "name": name, "conflict": conflict, "make_project": make_project},
-        )
+        asked = {
+            **run._asdict(),
+            "name": name,
+            "conflict": conflict,
+            "make_project": make_project,
+            **({"versions": list(versions[:_MOST_VERSIONS])} if versions else {}),
+        }
+        told = self._settled("arrivals", asked)
         if told is None:
             return None
         others = told.get("others")

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from seamark.errors import PathError
-from seamark.paths import check_name, check_project
+from seamark.paths import check_name, check_place, check_project, home_of, kind_of
 from seamark.server.access import Role
-from seamark.server.arriving import arrive
+from seamark.server.arriving import arrive, arrive_artifact
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect, server_of
 from seamark.server.models import answers
@@ -20,6 +20,7 @@ __all__ = ["router"]
 router: Final = APIRouter(tags=["runs"])
 
 _Short = Annotated[str, Field(min_length=1, max_length=1024)]
+_MOST_VERSIONS: Final = 10_000
 
 
 class _ArrivalBody(BaseModel):
@@ -32,17 +33,28 @@ class _ArrivalBody(BaseModel):
     name: Annotated[str, Field(max_length=16 << 10)] | None = None
     conflict: Literal["new", "skip", "error", "replace"] = "new"
     make_project: bool = True
+    versions: Annotated[list[_Short], Field(max_length=_MOST_VERSIONS)] = []
 
 
 @router.post("/arrivals", operation_id="arrive", responses=answers("arrival"))
 def arriving(request: Request, body: _ArrivalBody) -> dict[str, Any]:
-    """Say what becomes of a run that is to come, and take its name if it goes."""
+    """Say what becomes of a run, or of a version of an artifact, that is to come.
+
+    Its name is taken if it goes. ``versions`` are those of the artifact where it comes from.
+    """
+    project, run, is_artifact = body.project, body.run, False
     try:
-        project, run = check_project(body.project), check_name(body.run, "run id")
+        if is_artifact := kind_of(project, run) == "artifact":
+            check_place(project, run)
+        else:
+            project, run = check_project(project), check_name(run, "run id")
     except PathError as error:
         raise Refusal(422, "not-a-name", str(error)) from error
-    expect(request, project, Role.CONTRIBUTOR)
-    found = arrive(
-        server_of(request), project, run, body.name, body.conflict, make_project=body.make_project
-    )
+    expect(request, home_of(project), Role.CONTRIBUTOR)
+    server, make = server_of(request), body.make_project
+    if is_artifact:
+        versions = (run, *body.versions)
+        found = arrive_artifact(server, project, versions, body.conflict, make_project=make)
+    else:
+        found = arrive(server, project, run, body.name, body.conflict, make_project=make)
     return {"outcome": found.outcome, "name": found.name, "others": list(found.others)}

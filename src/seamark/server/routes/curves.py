@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from seamark.errors import RunNotFoundError
+from seamark.reading.curves import Look, RunCurve
+from seamark.reading.drawn import curves_of_run
 from seamark.server.answering import attempt_of, heavy
 from seamark.server.failures import Refusal
 from seamark.server.models import answers
-from seamark.server.routes.reads import MOST_PARTS, check_look
+from seamark.server.routes.reads import MOST_PARTS
 from seamark.server.routes.tables import All, Ref, Text  # noqa: TC001 - FastAPI asks for them
 
 __all__ = ["router"]
@@ -27,9 +30,24 @@ class _CurvesBody(BaseModel):
     px: Annotated[int, Field(ge=2, le=_MOST_PX)] = 1000
     attempt: Annotated[int, Field(ge=0)] | Text = "latest"
     x: Text = "step"
+    low: float | None = None
+    high: float | None = None
     window: float | None = None
+    half_life: float | None = None
     log_x: bool = False
     log_y: bool = False
+    width: float = 0.0
+    since: Annotated[list[tuple[Text, Text, Text, Text]], Field(max_length=_MOST_SERIES)] = []
+
+    def look(self) -> Look:
+        """Return how the series are drawn."""
+        given = self.model_dump(include=_OF_LOOK)
+        look = Look(points=self.px, **given)
+        look.check()
+        return look
+
+
+_OF_LOOK: Final = {one.name for one in fields(Look)} & set(_CurvesBody.model_fields)
 
 
 @router.post("/curves", operation_id="readCurves", responses=answers("curves"))
@@ -37,9 +55,12 @@ def curves(every: All, body: _CurvesBody) -> Response:
     """Return series of several runs in parts, as they are drawn; those without points are left out.
 
     What is read grows with ``px``, the representative points of each, and not with the points.
+    ``since`` names earlier drawings ([project, run, path, cursor]): of these only what has changed
+    comes.
     """
     chosen: Any = attempt_of(str(body.attempt))
-    check_look(body.window)
+    look = body.look()
+    cursors = {(project, run, path): cursor for project, run, path, cursor in body.since}
     asked = len(body.refs) * len(body.paths)
     most = min(_MOST_SERIES, max(1, MOST_PARTS * 4 // body.px))
     if asked > most:
@@ -47,26 +68,13 @@ def curves(every: All, body: _CurvesBody) -> Response:
         raise Refusal(413, "too-many-series", hint, limit=most)
 
     def make() -> dict[str, Any]:
-        cursor, found = every.cursor(), []
+        cursor, found = every.cursor(), list[RunCurve]()
         with heavy():
-            for project, run in every.only_readable(body.refs):
-                read = every.reader(project, run)
-                for path in body.paths:
-                    try:
-                        drawing = read.drawing(
-                            path,
-                            body.px,
-                            chosen,
-                            x=body.x,
-                            window=body.window,
-                            log_x=body.log_x,
-                            log_y=body.log_y,
-                        )
-                    except RunNotFoundError:  # gone since it was listed
-                        break
-                    if len(drawing.curve) or drawing.left_out:
-                        one = {"project": project, "run": run, "path": path, "drawing": drawing}
-                        found.append(one)
+            for ref in every.only_readable(body.refs):
+                try:
+                    found += curves_of_run(every.reader(*ref), body.paths, look, chosen, cursors)
+                except RunNotFoundError:  # gone since it was listed
+                    continue
         return {"curves": found, "cursor": str(cursor)}
 
     return every.answer(make)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body, Depends, Query, Response
 from pydantic import BaseModel, Field
 
 from seamark.errors import ArgumentError
+from seamark.reading.curves import Look
 from seamark.reading.stragglers import rank_timings
 from seamark.server.answering import OneRun, attempt_of, fitting, heavy, one_run
 from seamark.server.failures import Refusal
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from seamark.reading.points import Points
 
-__all__ = ["MOST_PARTS", "MOST_POINTS", "check_look", "router"]
+__all__ = ["MOST_PARTS", "MOST_POINTS", "router"]
 
 router: Final = APIRouter(prefix="/runs/{project:path}/{run}", tags=["run"])
 
@@ -29,6 +30,7 @@ MOST_POINTS: Final = 1_000_000
 """Points of numbers in one answer."""
 MOST_PARTS: Final = 1 << 18
 """Representative points that a curve may have."""
+_MOST_CURSOR: Final = 2048
 _MOST_READ: Final = 1 << 24
 """Points of one series that are read to answer for some of them."""
 _MOST_RECORDS: Final = 10_000
@@ -41,7 +43,7 @@ _INT: Final = (1 << 53) - 1
 One = Annotated[OneRun, Depends(one_run)]
 Path = Annotated[str, Query(max_length=4096, description="Attribute path.")]
 Attempt = Annotated[
-    str, Query(max_length=10, description="latest, all, or the number of an attempt.")
+    str, Query(max_length=10, description="latest, all, replaced, or the number of one.")
 ]
 Offset = Annotated[int, Query(ge=0, le=_INT, description="How many to leave out.")]
 Records = Annotated[int, Query(ge=1, le=_MOST_RECORDS, description="How many at most.")]
@@ -273,36 +275,30 @@ def drawing(
     path: Path,
     points: Annotated[int, Query(ge=2, le=MOST_PARTS)] = 1000,
     attempt: Attempt = "latest",
+    since: Annotated[
+        str, Query(max_length=_MOST_CURSOR, description="Cursor of an earlier drawing.")
+    ] = "",
     x: Annotated[
-        str, Query(max_length=4096, description="step, time, relative or a path")
+        str, Query(max_length=4096, description="step, order, time, relative or a path")
     ] = "step",
+    low: float | None = None,
+    high: float | None = None,
     window: float | None = None,
+    half_life: float | None = None,
     log_x: bool = False,  # noqa: FBT001, FBT002 - from the address
     log_y: bool = False,  # noqa: FBT001, FBT002 - from the address
+    width: float = 0.0,
 ) -> Response:
     """Return a float series along an axis of choice, for drawing."""
     chosen: Any = attempt_of(attempt)
-    check_look(window)
+    look = Look(points, x, low, high, window, half_life, log_x, log_y, width)
+    look.check()
 
     def make() -> dict[str, Any]:
         with heavy():
-            found = one.read.drawing(
-                path, points, chosen, x=x, window=window, log_x=log_x, log_y=log_y
-            )
-        return {"drawing": found}
+            return {"drawing": one.read.drawing(path, look, chosen, since)}
 
     return one.told(make)
-
-
-def check_look(window: float | None) -> None:
-    """Check the window of a smoothed line.
-
-    Raises:
-        ArgumentError: If it is no width.
-    """
-    if window is not None and not (math.isfinite(window) and window > 0):
-        msg = f"window: expected a positive width in units of x, got {window!r}"
-        raise ArgumentError(msg)
 
 
 class _Records:

@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from seamark.reading.curves import Curve, Drawing, check_points
+from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look, check_points
 from seamark.store.groups import Drawn, drawn_groups
 from seamark.store.pyramid import Listed, Piece, Pyramid, draw_series, reduce_series
-from seamark.store.read.series import Sources, cut_of, newer, read_floats, tail_pieces, unpacked
+from seamark.store.read.series import (
+    Sources,
+    Span,
+    newer,
+    read_floats,
+    span_of,
+    tail_pieces,
+    unpacked,
+)
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from seamark.reading.points import Points
+    from seamark.store.fold.run_state import JournalState
     from seamark.store.read import series
     from seamark.store.runs import Store, StoredRun
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["Look", "read_curve", "read_drawing"]
+__all__ = ["read_curve", "read_drawing"]
 
 _NS: Final = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How a series is to be drawn; as `seamark.reading.reader.Reader.drawing` is asked for it.
-
-    Attributes:
-        points: At most this many representative points.
-        by: ``"step"``, ``"time"``, or the path of the series that gives x.
-        origin_ns: What times are counted from, nanoseconds since the Unix epoch.
-        window: Of the smoothed line, in units of x; None for none.
-        log_x: Whether the x axis is logarithmic.
-        log_y: Whether the y axis is.
-    """
-
-    points: int
-    by: str = "step"
-    origin_ns: int = 0
-    window: float | None = None
-    log_x: bool = False
-    log_y: bool = False
+_EVERYTHING: Final = Span(0, np.inf)
 
 
 def read_curve(
@@ -70,7 +61,7 @@ def read_curve(
         ArgumentError: If ``points`` is not a number of at least 2.
     """
     limit = check_points(points)
-    pieces = _pieces(store, connection, run, sources, path, attempt, Look(points))
+    pieces = _pieces(store, connection, run, sources, path, attempt)
     return reduce_series(pieces, limit)
 
 
@@ -82,30 +73,36 @@ def read_drawing(
     path: str,
     attempt: int | str,
     look: Look,
+    created_ns: int,
 ) -> Drawing:
     """Return a float series as it is drawn; arguments as of `read_curve`.
 
     Along another series every point of both is read; else what grows with the parts, and times.
 
     Raises:
-        ArgumentError: If ``look.points`` is not a number of at least 2.
+        ArgumentError: If something cannot be looked at so.
     """
-    check_points(look.points)
+    look.check()
     left_out = 0
-    if look.by in ("step", "time"):
-        pieces = _pieces(store, connection, run, sources, path, attempt, look)
+    if look.x in NAMED_AXES:
+        origin_ns = created_ns if look.x == "relative" else 0
+        pieces = _pieces(store, connection, run, sources, path, attempt, look.x, origin_ns)
     else:
-        found = read_floats(store, connection, run, sources, [path, look.by], attempt)
-        x, value = _along(found[path], found[look.by])
+        found = read_floats(store, connection, run, sources, [path, look.x], attempt)
+        x, value = _along(found[path], found[look.x])
         left_out = len(found[path]) - len(x)
         pieces = [Listed(x, value)] if len(x) else []
     drawing = draw_series(
         pieces,
         look.points,
+        low=look.low,
+        high=look.high,
         window=look.window,
+        half_life=look.half_life,
         log_x=look.log_x,
         log_y=look.log_y,
-        ends=look.window is None,
+        width=look.width,
+        ends=not look.smooths,
     )
     return replace(drawing, left_out=drawing.left_out + left_out)
 
@@ -129,17 +126,44 @@ def _pieces(
     sources: Sources,
     path: str,
     attempt: int | str,
-    look: Look,
+    x: str = "step",
+    origin_ns: int = 0,
 ) -> list[Piece]:
     """Return a series as consecutive stretches, in the order of x and time."""
-    state, after = run.state, run.state.emptied(path)
+    listed, packed = _shown(store, connection, run, sources, path, attempt)
+    if x == "order":
+        return _in_order(listed, packed, run.state.journals.values())
     found: list[tuple[float, int, Piece]] = []
+    for one in listed:
+        place = one.step if x == "step" else _seconds(one.time, origin_ns)
+        found.append((float(place.min()), int(one.t.min()), Listed(place, one.value)))
+    for group, _ in packed:
+        whole: Piece = group if x == "step" else _Timed(group, origin_ns)
+        found.append((whole.first, group.low_t, whole))
+    found.sort(key=lambda one: one[:2])
+    return [piece for _, _, piece in found]
+
+
+def _shown(
+    store: Store,
+    connection: sa.Connection,
+    run: StoredRun,
+    sources: Sources,
+    path: str,
+    attempt: int | str,
+) -> tuple[list[series.Piece], list[tuple[Drawn, int]]]:
+    """Return what was read of a series, and groups of which nothing is hidden.
+
+    Beside each group stands a time that none of its points is behind.
+    """
+    state, after = run.state, run.state.emptied(path)
+    listed: list[series.Piece] = []
+    packed: list[tuple[Drawn, int]] = []
 
     def add(points: series.Piece) -> None:
         kept = newer(points, after)
         if len(kept.step):
-            x = kept.step if look.by == "step" else _seconds(kept.time, look)
-            found.append((float(x.min()), int(kept.t.min()), Listed(x, kept.value)))
+            listed.append(kept)
 
     for piece in tail_pieces(store, connection, run, sources, [path], attempt)[path]:
         add(piece)
@@ -149,43 +173,76 @@ def _pieces(
     if number is not None and any(journal.chunked for journal in state.journals.values()):
         groups = drawn_groups(store.database, connection, run.number, number)
     journals = {journal.number: journal for journal in state.journals.values()}
-    cuts = {number: cut_of(state, journal, attempt) for number, journal in journals.items()}
+    spans = {number: span_of(state, journal, attempt) for number, journal in journals.items()}
     for at, group in enumerate(groups):
-        journal, cut = journals[group.journal], cuts[group.journal]
-        if group.place >= cut or not group.count:
-            continue
+        journal, span = journals[group.journal], spans[group.journal]
         same = at + 1 < len(groups) and groups[at + 1].journal == group.journal
         end = groups[at + 1].place if same else journal.chunked
-        if end <= cut and group.low_t > after[0]:
-            whole: Piece = group if look.by == "step" else _Timed(group, look)
-            found.append((whole.first, group.low_t, whole))
+        if group.place >= span.end or end <= span.begin or not group.count:
             continue
-        add(unpacked(journal, group.whole(), cut))
-    found.sort(key=lambda one: one[:2])
-    return [piece for _, _, piece in found]
+        if span.begin <= group.place and end <= span.end and group.low_t > after[0]:
+            packed.append((group, groups[at + 1].low_t if same else journal.last_t))
+            continue
+        add(unpacked(journal, group.whole(), span))
+    return listed, packed
 
 
-def _seconds(times: Ints, look: Look) -> Floats:
-    seconds: Floats = (times - look.origin_ns) / _NS
+def _in_order(
+    listed: Sequence[series.Piece],
+    packed: Sequence[tuple[Drawn, int]],
+    journals: Iterable[JournalState],
+) -> list[Piece]:
+    """Return a series as stretches along the order of recording: time, then journal, then place.
+
+    Where the times of two stretches overlap, as those of several writers do, all points are read.
+
+    Args:
+        listed: Stretches that were read.
+        packed: Others, and a time that none of their points is behind.
+        journals: Of the run.
+    """
+    by_number = {journal.number: journal for journal in journals}
+    every: list[tuple[int, int, Drawn | tuple[Ints, Floats]]] = [
+        (one.low_t, last, one) for one, last in packed
+    ]
+    for uid in {one.journal.uid for one in listed}:
+        own = sorted((one for one in listed if one.journal.uid == uid), key=lambda one: one.place)
+        t = np.concatenate([one.t for one in own])
+        order = np.argsort(t, kind="stable")
+        value = np.concatenate([one.value for one in own])[order]
+        every.append((int(t[order[0]]), int(t[order[-1]]), (t, value)))
+    every.sort(key=lambda one: one[:2])
+    if all(before[1] <= behind[0] for before, behind in pairwise(every)):
+        found: list[Piece] = []
+        start = 0
+        for *_, one in every:
+            if isinstance(one, Drawn):
+                found.append(_Numbered(one, start))
+            else:
+                found.append(Listed(np.arange(start, start + len(one[0]), dtype=float), one[1]))
+            start += found[-1].count
+        return found
+    whole = [*listed]
+    for one, _ in packed:
+        journal = by_number[one.journal]
+        whole.append(unpacked(journal, one.whole(), _EVERYTHING))
+    whole.sort(key=lambda one: (one.journal.uid, one.place))
+    order = np.argsort(np.concatenate([one.t for one in whole]), kind="stable")
+    value = np.concatenate([one.value for one in whole])[order]
+    return [Listed(np.arange(len(value), dtype=np.float64), value)]
+
+
+def _seconds(times: Ints, origin_ns: int) -> Floats:
+    seconds: Floats = (times - origin_ns) / _NS
     return seconds
 
 
-class _Timed:
-    """A group whose place on the x axis is time; a `Piece`."""
+class _Placed:
+    """A group whose place on the x axis is not the step; a `Piece` but for that."""
 
-    stride = None
-
-    def __init__(self, group: Drawn, look: Look) -> None:
-        whole = group.whole()
+    def __init__(self, group: Drawn) -> None:
         self._group = group
-        self._steps = _seconds(whole.times(whole.t()), look)
         self.count = group.count
-        self.first, self.last = float(self._steps[0]), float(self._steps[-1])
-        self.rising = bool((self._steps[1:] >= self._steps[:-1]).all())
-
-    def steps(self) -> Floats:
-        """Return the times."""
-        return self._steps
 
     def values(self) -> Floats:
         """Return all values."""
@@ -202,3 +259,35 @@ class _Timed:
     def pyramid(self, *, coarse: bool = False) -> Pyramid | None:
         """Return what is known of the cells."""
         return self._group.pyramid(coarse=coarse)
+
+
+class _Timed(_Placed):
+    """A group along time; a `Piece`."""
+
+    stride = None
+
+    def __init__(self, group: Drawn, origin_ns: int) -> None:
+        super().__init__(group)
+        whole = group.whole()
+        self._steps = _seconds(whole.times(whole.t()), origin_ns)
+        self.first, self.last = float(self._steps[0]), float(self._steps[-1])
+        self.rising = bool((self._steps[1:] >= self._steps[:-1]).all())
+
+    def steps(self) -> Floats:
+        """Return the times."""
+        return self._steps
+
+
+class _Numbered(_Placed):
+    """A group along the order of recording, of which nothing is read for it; a `Piece`."""
+
+    rising = True
+
+    def __init__(self, group: Drawn, start: int) -> None:
+        super().__init__(group)
+        self.first, self.last = float(start), float(start + group.count - 1)
+        self.stride = (self.first, 1.0)
+
+    def steps(self) -> Floats:
+        """Return the numbers."""
+        return np.arange(self.first, self.last + 1)

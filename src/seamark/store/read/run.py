@@ -16,6 +16,7 @@ from seamark.errors import RunNotFoundError
 from seamark.paths import is_inside, kind_of
 from seamark.process.crashes import LOST, Crash, Evidence
 from seamark.reading.attributes import CHANGES, DETAIL, INHERITED, Attribute, JournalInfo
+from seamark.reading.curves import Look
 from seamark.reading.points import (
     Attempt,
     FilePoint,
@@ -48,7 +49,7 @@ from seamark.store.fold.registers import (
     SetState,
     StatisticState,
 )
-from seamark.store.read.curve import Look, read_curve, read_drawing
+from seamark.store.read.curve import read_curve, read_drawing
 from seamark.store.read.ending import error_text
 from seamark.store.read.inherited import TAGS, Inherited, inherited_tags
 from seamark.store.read.rank_status import rank_statuses, who_waits
@@ -605,50 +606,35 @@ class RunReader:
         return self._ask(answer)
 
     def drawing(
-        self,
-        path: str,
-        points: int,
-        attempt: Attempt = "latest",
-        *,
-        x: str = "step",
-        window: float | None = None,
-        log_x: bool = False,
-        log_y: bool = False,
+        self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
     ) -> Drawing:
         """Return a float series as it is drawn; nothing if the path holds no such series.
 
         Args:
             path: Of the series.
-            points: At most this many representative points.
+            look: How; None for the first thousand representative points along steps.
             attempt: See `points`.
-            x: ``"step"``, ``"time"`` (seconds since the Unix epoch), ``"relative"`` (seconds since
-                the run was created), or the path of a float series: its value at the same step,
-                else the last before.
-            window: Width of the window over whose points the smoothed line is the mean, in units of
-                x; None for no such line.
-            log_x: Parts are equally wide on a logarithmic axis.
-            log_y: Count the values that have no place on one.
+            since: `Drawing.cursor` of an earlier drawing: parts at the beginning that are as they
+                were are left out.
 
         Raises:
-            ArgumentError: If ``attempt`` or ``points`` cannot be one.
+            ArgumentError: If ``attempt`` or something of ``look`` cannot be used.
         """
-        chosen = check_attempt(attempt)
+        chosen, wanted = check_attempt(attempt), look or Look()
 
         def answer(seen: Snapshot) -> Drawing:
-            relative = x == "relative"
-            look = Look(
-                points,
-                by="time" if relative else x,
-                origin_ns=run_columns(seen.state)["created"] if relative else 0,
-                window=window,
-                log_x=log_x,
-                log_y=log_y,
-            )
             return read_drawing(
-                seen.store, seen.connection, seen.run, self._sources, path, chosen, look
+                seen.store,
+                seen.connection,
+                seen.run,
+                self._sources,
+                path,
+                chosen,
+                wanted,
+                run_columns(seen.state)["created"],
             )
 
-        return self._ask(answer)
+        return self._ask(answer).since(since)
 
     def texts(self, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
         """Return the points of a string series; see `points`.

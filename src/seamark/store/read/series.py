@@ -54,13 +54,14 @@ __all__ = [
     "Mark",
     "Piece",
     "Sources",
-    "cut_of",
+    "Span",
     "newer",
     "read_floats",
     "read_floats_part",
     "read_record_at",
     "read_records",
     "read_text_page",
+    "span_of",
     "tail_pieces",
     "text_begin",
     "unpacked",
@@ -139,9 +140,9 @@ def read_floats(
     state = run.state
     numbers = store.numbers.known(connection, paths)
     journals = {
-        journal.number: journal
+        journal.number: (journal, span)
         for journal in state.journals.values()
-        if journal.point_end >= 0 and cut_of(state, journal, attempt) > 0
+        if journal.point_end >= 0 and (span := span_of(state, journal, attempt)).end > 0
     }
     tails = tail_pieces(store, connection, run, sources, paths, attempt)
     groups = _Groups(store, connection, run, list(numbers.values()), limit)
@@ -152,11 +153,10 @@ def read_floats(
         number = numbers.get(path)
         if number is not None:
             for group in groups.of(number, pieces):
-                journal = journals.get(group.journal)
-                if journal is None:
+                if group.journal not in journals:
                     continue
-                piece = unpacked(journal, group, cut_of(state, journal, attempt))
-                kept = newer(piece, after)
+                journal, span = journals[group.journal]
+                kept = newer(unpacked(journal, group, span), after)
                 if len(kept.step):
                     pieces.append(kept)
         found[path] = _assembled(pieces, limit)
@@ -245,15 +245,15 @@ class _Parts:
         self._store, self._connection, self._run = store, connection, run.number
         state = run.state
         self._after = state.emptied(path)
-        self._cuts = {
-            journal.number: (journal, cut)
+        self._spans = {
+            journal.number: (journal, span)
             for journal in state.journals.values()
-            if journal.point_end >= 0 and (cut := cut_of(state, journal, attempt)) > 0
+            if journal.point_end >= 0 and (span := span_of(state, journal, attempt)).end > 0
         }
-        cuts = sorted(
-            (journal.uid, cut_of(state, journal, attempt)) for journal in state.journals.values()
+        spans = sorted(
+            (journal.uid, *span_of(state, journal, attempt)) for journal in state.journals.values()
         )
-        ending = [one for one in cuts if one[1] != float("inf")]
+        ending = [(uid, *one) for uid, *one in spans if one != [0, _FOREVER]]
         self.hidden = zlib.crc32(repr((self._after, ending)).encode())
         self._tails = tail_pieces(store, connection, run, sources, [path], attempt)[path]
         self._number = store.numbers.known(connection, [path]).get(path)
@@ -269,7 +269,7 @@ class _Parts:
         pieces = [kept for one in self._tails if len((kept := self._from(one, begin)).step)]
         horizon = np.inf
         for journal, place, low, high in self._groups():
-            if high < begin or journal not in self._cuts:
+            if high < begin or journal not in self._spans:
                 continue
             if low > end if end is not None else _count_below(pieces, low) >= wanted:
                 horizon = low
@@ -283,7 +283,7 @@ class _Parts:
                 place,
             )
             pieces.append(
-                self._from(unpacked(self._cuts[journal][0], group, self._cuts[journal][1]), begin)
+                self._from(unpacked(self._spans[journal][0], group, self._spans[journal][1]), begin)
             )
         if end is not None:
             pieces = [one.part(one.step <= end) for one in pieces]
@@ -292,7 +292,7 @@ class _Parts:
         return _assembled([one for one in pieces if len(one.step)], None), horizon < np.inf
 
     def _groups(self) -> Sequence[tuple[int, int, float, float]]:
-        chunked = any(journal.chunked for journal, _ in self._cuts.values())
+        chunked = any(journal.chunked for journal, _ in self._spans.values())
         if self._number is None or not chunked:
             return ()
         return group_begins(self._store.database, self._connection, self._run, self._number)
@@ -300,8 +300,8 @@ class _Parts:
     def _group(self, journal: int, place: int) -> Piece:
         database, number = self._store.database, int(self._number or 0)
         group = load_group(database, self._connection, self._run, number, journal, place)
-        state, cut = self._cuts[journal]
-        return unpacked(state, group, cut)
+        state, span = self._spans[journal]
+        return unpacked(state, group, span)
 
     def _from(self, piece: Piece, begin: float) -> Piece:
         kept = newer(piece, self._after)
@@ -324,11 +324,11 @@ def tail_pieces(
     state = run.state
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for journal in state.journals.values():
-        cut = cut_of(state, journal, attempt)
-        if journal.point_end < 0 or cut <= 0:
+        span = span_of(state, journal, attempt)
+        if journal.point_end < 0 or span.end <= 0:
             continue
         for batch in _tail_batches(store, connection, run, journal, sources, frozenset(paths)):
-            for path, piece in _pieces(journal, batch, cut):
+            for path, piece in _pieces(journal, batch, span):
                 found[path].append(piece)
     return found
 
@@ -384,35 +384,53 @@ def _least_of_last(pieces: list[Piece], limit: int) -> float | None:
     return float(np.partition(steps, len(steps) - limit)[len(steps) - limit])
 
 
-def cut_of(run: RunState, journal: JournalState, attempt: int | str) -> float:
-    """Return the offset from which on the points of a journal are hidden."""
+class Span(NamedTuple):
+    """Between which offsets the points of a journal are shown, bytes; the second is behind them."""
+
+    begin: float
+    end: float
+
+
+_FOREVER: Final = float("inf")
+_EVERYTHING: Final = Span(0, _FOREVER)
+
+
+def span_of(run: RunState, journal: JournalState, attempt: int | str) -> Span:
+    """Return between which offsets the points of a journal are shown."""
     if attempt == "all":
-        return float("inf")
-    return run.cut(journal, attempt if isinstance(attempt, int) else None)
+        return _EVERYTHING
+    if attempt == "replaced":
+        return Span(run.cut(journal, None), _FOREVER)
+    return Span(0, run.cut(journal, attempt if isinstance(attempt, int) else None))
 
 
-def _pieces(journal: JournalState, batch: RowBatch, cut: float) -> Iterator[tuple[str, Piece]]:
-    kept = None
-    if len(batch.offset) and batch.offset[-1] >= cut:
-        kept = int(np.searchsorted(batch.offset, cut))
+def _shown(offsets: Ints, span: Span) -> slice:
+    """Return which of some rows lie within a span, given their sorted offsets."""
+    if not len(offsets) or (offsets[0] >= span.begin and offsets[-1] < span.end):
+        return slice(None)
+    return slice(*np.searchsorted(offsets, span).tolist())
+
+
+def _pieces(journal: JournalState, batch: RowBatch, span: Span) -> Iterator[tuple[str, Piece]]:
+    shown = _shown(batch.offset, span)
+    first, end, _ = shown.indices(len(batch.offset))
     for path, (rows, values) in batch.series.items():
         if rows is None:
-            part: Any = slice(0, kept)
+            part: Any = shown
             own = values[part]
         else:
-            size = len(rows) if kept is None else int(np.searchsorted(rows, kept))
-            part, own = rows[:size], values[:size]
+            some = slice(*np.searchsorted(rows, (first, end)).tolist())
+            part, own = rows[some], values[some]
         yield path, Piece(journal, batch.step[part], own, batch.t[part], batch.time[part])
 
 
-def unpacked(journal: JournalState, group: StoredGroup, cut: float) -> Piece:
-    """Return the points of a group that are before an offset."""
+def unpacked(journal: JournalState, group: StoredGroup, span: Span) -> Piece:
+    """Return the points of a group that are within a span."""
     t = group.t()
     piece = Piece(journal, group.steps(), group.values(), t, group.times(t), group.place)
-    if cut >= journal.chunked:
+    if span.begin <= group.place and span.end >= journal.chunked:
         return piece
-    kept = int(np.searchsorted(group.offsets(), cut))
-    return piece.part(slice(0, kept))
+    return piece.part(_shown(group.offsets(), span))
 
 
 def newer(piece: Piece, after: Key) -> Piece:
@@ -545,14 +563,14 @@ def read_records(
     after = state.emptied(path)
     found: list[tuple[float, Key, Any, int, int]] = []
     for journal in state.journals.values():
-        cut = cut_of(state, journal, attempt)
-        if journal.point_end < 0 or cut <= 0:
+        span = span_of(state, journal, attempt)
+        if journal.point_end < 0 or span.end <= 0:
             continue
         own = -1 if journal.attempt is None else journal.attempt
         for offset, kind, t, payload in _record_frames(store, connection, run, journal, sources):
-            if offset >= cut:
+            if offset >= span.end:
                 break
-            if kind != wanted:
+            if kind != wanted or offset < span.begin:
                 continue
             for at, step, value, time in record_points(kind, payload, path):
                 key = (t, journal.uid, at)

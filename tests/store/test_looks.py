@@ -1,0 +1,361 @@
+"""What is drawn of a window, along other axes, smoothed by age, or since an earlier look."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seamark.errors import ArgumentError
+from seamark.reading.curves import Curve, Drawing, Look, RunCurve
+from seamark.reading.drawn import group_curves
+from seamark.store.pyramid import (
+    Listed,
+    draw_series,
+    pack_coarse,
+    pack_pyramid,
+    unpack_coarse,
+    unpack_pyramid,
+)
+
+COLUMNS = [one.name for one in fields(Curve)][1:]
+VALUES = st.floats() | st.sampled_from(
+    [1e30, -1e30, 5e-324, 1.7e308, math.nan, math.inf, -math.inf]
+)
+POINTS = st.lists(st.tuples(st.integers(-40, 40), VALUES), max_size=250)
+
+
+class Kept(Listed):
+    """Points with what a chunk knows of them."""
+
+    def __init__(self, step, value):
+        super().__init__(step, value)
+        self._pyramid, self._coarse = pack_pyramid(value), pack_coarse(value)
+
+    def pyramid(self, *, coarse=False):
+        if coarse:
+            return unpack_coarse(self._coarse, self.count)
+        return unpack_pyramid(self._pyramid)
+
+
+def cut(step, value, size=70):
+    step, value = np.asarray(step, float), np.asarray(value, float)
+    starts = range(0, len(step), size)
+    return [Kept(step[at : at + size], value[at : at + size]) for at in starts]
+
+
+def split(points):
+    return [float(one[0]) for one in points], [float(one[1]) for one in points]
+
+
+def same(one, other):
+    return np.array_equal(one, other, equal_nan=True)
+
+
+def is_same(one: Drawing, other: Drawing) -> bool:
+    columns = all(same(getattr(one.curve, name), getattr(other.curve, name)) for name in COLUMNS)
+    mean = one.mean is other.mean or same(one.mean, other.mean)
+    return columns and mean and one.curve.width == other.curve.width and same(one.x, other.x)
+
+
+# ---------------------------------------------------------------------- windows
+
+
+@given(POINTS, st.integers(-50, 50), st.integers(0, 60), st.integers(2, 30))
+def test_a_window_is_what_its_points_alone_would_give(points, low, span, limit):
+    """Widths, parts, extremes, counts: whatever lies outside makes no difference."""
+    step, value = split(points)
+    inside = [low <= at <= low + span for at in step]
+    some = [np.asarray(one, float)[inside] for one in (step, value)]
+    found = draw_series(cut(step, value), limit, low=float(low), high=float(low + span))
+    wanted = draw_series([Listed(*some)] if len(some[0]) else [], limit)
+    means = [one.curve.mean for one in (found, wanted)]
+    assert all(
+        same(getattr(found.curve, name), getattr(wanted.curve, name))
+        for name in COLUMNS
+        if name != "mean"
+    )
+    assert same(np.isnan(means[0]), np.isnan(means[1]))
+    assert found.curve.width == wanted.curve.width
+    for name in ("x", "plus_inf", "minus_inf"):
+        assert same(getattr(found, name), getattr(wanted, name))
+
+
+@given(POINTS, st.integers(-50, 50), st.integers(0, 60), st.floats(0.5, 90))
+def test_a_smoothed_line_is_the_same_in_every_window(points, low, span, width):
+    """It is made of all points, so zooming moves nothing of it."""
+    step, value = split(points)
+    for kind in ("window", "half_life"):
+        look = {kind: width, "low": float(low), "high": float(low + span)}
+        found = draw_series(cut(step, value), 1000, **look)
+        whole = draw_series(cut(step, value), 1000, **{kind: width})
+        at = dict(zip(whole.x.tolist(), whole.mean.tolist(), strict=True))
+        for x, mean in zip(found.x.tolist(), found.mean.tolist(), strict=True):
+            assert math.isnan(mean) == math.isnan(at[x])
+            assert math.isnan(mean) or mean == pytest.approx(at[x], rel=1e-9)
+
+
+def test_few_points_in_a_window_come_one_by_one_and_nothing_else_is_read():
+    """Of a million points a window of a hundred opens the pieces that it lies in."""
+    step, value = np.arange(1e6), np.random.default_rng(1).normal(size=1_000_000)
+    read = []
+
+    class Noting(Kept):
+        def values_at(self, places):
+            read.append(len(places))
+            return super().values_at(places)
+
+        def values(self):
+            raise AssertionError
+
+    pieces = [
+        Noting(step[at : at + 16384], value[at : at + 16384]) for at in range(0, 10**6, 16384)
+    ]
+    found = draw_series(pieces, 1000, low=500_000.0, high=500_099.0)
+    assert found.curve.width == 0
+    assert found.curve.value.tolist() == value[500_000:500_100].tolist()
+    assert sum(read) <= 200
+    read.clear()
+    found = draw_series(pieces, 1000, low=500_000.0, high=516_383.0)
+    assert int(found.curve.count.sum()) == 16384
+    assert sum(read) <= 32768
+
+
+@pytest.mark.parametrize("log_x", [False, True])
+def test_every_spike_and_every_gap_is_in_the_picture_at_every_zoom(log_x):
+    """A thousand random spikes of one point, and as many NaN."""
+    rng = np.random.default_rng(5)
+    step, value = np.arange(1.0, 100_001), rng.normal(size=100_000)
+    places = rng.permutation(100_000)[:2000]
+    value[places[:1000]] = 1e6 + np.arange(1000)
+    value[places[1000:]] = math.nan
+    pieces = cut(step, value, 16384)
+    for width in (100_000, 10_000, 1000):
+        for low in range(0, 100_000, width):
+            shown = draw_series(
+                pieces, 1000, low=low + 1.0, high=float(low + width), log_x=log_x
+            ).curve
+            inside = slice(low, low + width)
+            assert int(shown.nan_count.sum()) == np.isnan(value[inside]).sum()
+            spikes = value[inside][value[inside] > 1e5]
+            drawn = shown.max[shown.max > 1e5]
+            if not shown.width:
+                assert sorted(drawn) == sorted(spikes)
+            part = np.log2(step[inside]) if log_x else step[inside]
+            number = np.floor(part / shown.width) if shown.width else part
+            best = {}
+            for at, one in zip(number.tolist(), value[inside].tolist(), strict=True):
+                if one > 1e5:
+                    best[at] = max(one, best.get(at, 0.0))
+            assert sorted(best.values()) == sorted(drawn.tolist())
+
+
+def test_a_logarithmic_axis_has_points_in_each_decade():
+    """Parts are equally wide in log2 x; what has no logarithm is counted beside the axis."""
+    step = np.concatenate([np.arange(-50.0, 1.0), np.arange(1.0, 1e6)])
+    drawing = draw_series(cut(step, np.ones(len(step)), 16384), 1000, log_x=True)
+    assert drawing.left_out == 51
+    for decade in range(1, 6):
+        first = drawing.curve.first_step
+        assert ((first >= 10**decade) & (first < 10 ** (decade + 1))).sum() >= 20
+    low = draw_series(cut(step, np.ones(len(step)), 16384), 1000, log_x=True, low=-20.0, high=8.0)
+    assert low.left_out == 51
+    assert low.curve.first_step.tolist() == list(range(1, 9))
+
+
+# ---------------------------------------------------------------------- by age
+
+
+def plain_average(step, value, x, half_life):
+    """Return the average of what is up to x in exact arithmetic, and the size of what is in it."""
+    known = [
+        (at, one) for at, one in zip(step, value, strict=True) if at <= x and math.isfinite(one)
+    ]
+    if not known:
+        return math.nan, 0.0
+    last = max(at for at, _ in known)
+    weights = [Fraction(2.0 ** -((last - at) / half_life)) for at, _ in known]
+    total = sum(weight * Fraction(one) for weight, (_, one) in zip(weights, known, strict=True))
+    size = sum(weight * abs(Fraction(one)) for weight, (_, one) in zip(weights, known, strict=True))
+    return float(total / sum(weights)), float(size / sum(weights))
+
+
+@given(POINTS, st.floats(0.01, 1000), st.integers(2, 30))
+@settings(max_examples=60)
+def test_an_average_by_age_is_that_of_all_points(points, half_life, limit):
+    """Gaps, repeated and falling steps, values of any size; NaN where nothing is before."""
+    step, value = split(points)
+    drawing = draw_series(cut(step, value), limit, half_life=half_life)
+    assert len(drawing.mean) == len(drawing.curve)
+    for x, mean in zip(drawing.x.tolist(), drawing.mean.tolist(), strict=True):
+        wanted, size = plain_average(step, value, x, half_life)
+        if math.isnan(wanted):
+            assert math.isnan(mean)
+        else:
+            assert abs(mean - wanted) <= 1e-11 * size + 1e-320
+
+
+def test_one_huge_value_is_forgotten_with_its_age():
+    """It weighs what its age says, and nothing of it is left in later sums."""
+    value = np.random.default_rng(2).normal(size=4000)
+    value[1000] = 1e30
+    drawing = draw_series(cut(np.arange(4000.0), value, 512), 200, half_life=2.0)
+    late = drawing.x > 1400
+    assert late.sum() > 30
+    assert (np.abs(drawing.mean[late]) < 4).all()
+    for x, mean in zip(drawing.x[late].tolist(), drawing.mean[late].tolist(), strict=True):
+        assert mean == pytest.approx(plain_average(np.arange(4000.0), value, x, 2.0)[0], rel=1e-9)
+
+
+def test_a_value_that_lies_a_million_half_lives_back_is_still_the_last():
+    """The weights are relative: a long silence makes no zero."""
+    value = [3.0, *[math.nan] * 3]
+    drawing = draw_series(cut([0.0, 1e3, 2e3, 3e6], value), 100, half_life=0.5)
+    assert drawing.mean.tolist() == [3.0] * 4
+
+
+# ---------------------------------------------------------------------- since
+
+
+@given(POINTS, st.lists(st.tuples(st.integers(-40, 400), VALUES), max_size=60), st.integers(2, 40))
+@settings(max_examples=60)
+@pytest.mark.parametrize("smoothed", [{}, {"window": 8.0}, {"half_life": 3.0}])
+def test_what_changed_since_completes_what_was_there(smoothed, points, more, limit):
+    """Whatever is appended, also before the end: both together are the whole."""
+    before = draw_series(cut(*split(points)), limit, **smoothed)
+    after = draw_series(cut(*split([*points, *more])), limit, **smoothed)
+    news = after.since(before.cursor)
+    assert len(news.curve) + news.kept == len(after.curve)
+    assert is_same(news.after(before), after)
+    assert news.after(before).cursor == after.cursor
+
+
+def test_an_append_sends_the_open_part():
+    """Of five hundred parts, all but the last few are as they were."""
+    value = np.random.default_rng(3).normal(size=100_000)
+    before = draw_series(cut(np.arange(90_000.0), value[:90_000], 16384), 1000, window=500.0)
+    after = draw_series(cut(np.arange(90_100.0), value[:90_100], 16384), 1000, window=500.0)
+    assert len(after.curve) > 300
+    assert len(after.since(before.cursor).curve) <= 4
+    assert len(after.since(after.cursor).curve) == 0
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "5", "5.zz", "9" * 16 + ".0123456789abcdef", "3." * 99]
+)
+def test_a_cursor_that_is_none_is_as_none(cursor):
+    """Everything comes."""
+    drawing = draw_series(cut([0.0, 1.0], [1.0, 2.0]), 10)
+    assert is_same(drawing.since(cursor), drawing)
+    assert drawing.since(cursor).kept == 0
+
+
+def test_news_of_another_drawing_are_refused():
+    """They would not fit."""
+    drawing = draw_series(cut([0.0, 1.0], [1.0, 2.0]), 10)
+    news = draw_series(cut([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), 10).since(drawing.cursor)
+    assert news.kept == 2
+    with pytest.raises(ArgumentError, match="whole drawing"):
+        news.after(draw_series(cut([0.0], [1.0]), 10))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"points": 1},
+        {"window": 0.0},
+        {"window": math.nan},
+        {"half_life": -1.0},
+        {"window": 1.0, "half_life": 1.0},
+        {"low": math.inf},
+        {"high": 10**400},
+        {"low": 2.0, "high": 1.0},
+        {"width": 3.0},
+        {"width": -2.0},
+        {"width": math.inf},
+    ],
+)
+def test_a_look_that_cannot_be_is_refused(given):
+    """Before anything is read."""
+    with pytest.raises(ArgumentError):
+        Look(**given).check()
+
+
+# ---------------------------------------------------------------------- groups
+
+
+def drawer(series):
+    """Return what draws series that are held in memory, by run."""
+
+    def draw(refs, paths, look):
+        given = {"window": look.window, "log_x": look.log_x, "width": look.width}
+        return [
+            RunCurve(*ref, path, draw_series(cut(*series[ref]), look.points, **given))
+            for ref in refs
+            for path in paths
+        ]
+
+    return draw
+
+
+@given(st.lists(POINTS, min_size=1, max_size=5))
+def test_a_group_is_what_each_step_of_its_runs_gives(runs):
+    """Mean and std (n - 1) of the runs that have a finite value there, in exact arithmetic."""
+    series = {("p", f"r{at}"): split(points) for at, points in enumerate(runs)}
+    found = group_curves(drawer(series), [({"lr": 1}, list(series))], ["loss"], Look(1000))
+    by_step = {}
+    for step, value in series.values():
+        own = {}
+        for at, one in zip(step, value, strict=True):
+            if math.isfinite(one):
+                own.setdefault(at, []).append(Fraction(one))
+        for at, some in own.items():
+            by_step.setdefault(at, []).append(Fraction(float(sum(some) / len(some))))
+    if not by_step:
+        assert not found
+        return
+    (curve,) = found
+    assert curve.x.tolist() == sorted(by_step)
+    for at, x in enumerate(curve.x.tolist()):
+        some = by_step[x]
+        size = float(max(map(abs, some)))
+        assert curve.n[at] == len(some)
+        assert abs(curve.mean[at] - float(sum(some) / len(some))) <= 1e-14 * size + 1e-323
+        if len(some) == 1:
+            assert math.isnan(curve.std[at])
+            continue
+        mean = sum(some) / len(some)
+        scaled = [(one - mean) / Fraction(size) if size else Fraction(0) for one in some]
+        std = math.sqrt(sum(one**2 for one in scaled) / (len(some) - 1)) * size
+        assert curve.std[at] == pytest.approx(std, rel=1e-6, abs=1e-14 * size + 1e-322)
+
+
+@pytest.mark.parametrize("log_x", [False, True])
+def test_runs_of_different_lengths_share_one_grid(log_x):
+    """A short run comes in the parts of the long one, and counts where it has points."""
+    rng = np.random.default_rng(4)
+    lengths = {("p", "short"): 300, ("p", "long"): 50_000, ("p", "middle"): 7000}
+    series = {
+        ref: (np.arange(1.0, count + 1), rng.normal(size=count)) for ref, count in lengths.items()
+    }
+    look = Look(200, log_x=log_x)
+    (curve,) = group_curves(drawer(series), [({}, list(series))], ["loss"], look)
+    assert 20 < len(curve) <= 100
+    number = {}
+    for step, value in series.values():
+        own = {}
+        for at, one in zip(step.tolist(), value.tolist(), strict=True):
+            part = math.floor((np.log2(at) if log_x else at) / curve.width)
+            own.setdefault(part, []).append(one)
+        for part, some in own.items():
+            number.setdefault(part, []).append(math.fsum(some) / len(some))
+    assert curve.n.tolist() == [len(number[part]) for part in sorted(number)]
+    means = [math.fsum(number[part]) / len(number[part]) for part in sorted(number)]
+    assert curve.mean == pytest.approx(np.array(means), rel=1e-12, abs=1e-14)
+    assert curve.n[0] == 3
+    assert curve.n[-1] == 1

@@ -1,0 +1,134 @@
+"""Curves of many runs: from Python and the command, on a folder and through a server."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from recording import QUIET
+
+from seamark.run.project import init_project
+from seamark.run.run import init_run, make_run
+
+
+@pytest.fixture
+def project(tmp_path):
+    return init_project(project="team", root=tmp_path)
+
+
+def record(root, name, values, steps=None, **given):
+    """Record a series that is long enough for a pyramid, and leave the run."""
+    with init_run(
+        project="team", custom_run_id=name, name=name, root=root, **QUIET, **given
+    ) as run:
+        for at, one in enumerate(values):
+            step = at if steps is None else steps[at]
+            run.log_metrics({"loss": float(one), "epoch": step // 10}, step=step)
+        return run["sys/id"].fetch()
+
+
+def noisy(count, seed=1):
+    value = np.random.default_rng(seed).normal(size=count)
+    value[count // 2] = math.nan
+    return value
+
+
+def test_several_series_of_several_runs_come_at_once(tmp_path, project):
+    """Run by run, only those that a run has, each as its points give it."""
+    first, second = noisy(5000), noisy(50)
+    ids = [record(tmp_path, "a", first), record(tmp_path, "b", second)]
+    found = project.fetch_curves(["loss", "none", "ep*"], ids, points=200)
+    assert [(one.run, one.path) for one in found] == [
+        (run, path) for run in ids for path in ("epoch", "loss")
+    ]
+    long, short = (one.drawing.curve for one in found if one.path == "loss")
+    assert long.width == 64
+    for at, part in enumerate(np.split(first, range(64, 5000, 64))):
+        assert long.min[at] == np.nanmin(part)
+        assert long.max[at] == np.nanmax(part)
+        assert long.mean[at] == pytest.approx(np.nanmean(part))
+    assert int(long.nan_count.sum()) == 1
+    assert short.value[np.isfinite(short.value)].tolist() == second[np.isfinite(second)].tolist()
+
+
+def test_a_window_holds_its_points_alone_and_smoothing_all_points(tmp_path, project):
+    """Zooming in gives the points themselves, with the same smoothed line."""
+    value = noisy(5000)
+    run = record(tmp_path, "a", value)
+    (whole,) = project.fetch_curves("loss", run, smooth=100.0, points=10_000)
+    (found,) = project.fetch_curves("loss", run, smooth=100.0, low=1000, high=1099, points=100)
+    assert found.drawing.curve.width == 0
+    assert found.drawing.curve.step.tolist() == list(range(1000, 1100))
+    assert found.drawing.curve.value.tolist() == value[1000:1100].tolist()
+    assert found.drawing.mean == pytest.approx(whole.drawing.mean[1000:1100], rel=1e-12)
+    assert not project.fetch_curves("loss", run, low=9000.0)
+
+
+def test_the_order_of_recording_shows_each_pass(tmp_path, project):
+    """Steps that go back are one behind the other there; without an attempt nothing is hidden."""
+    steps = [*range(3000), *range(1000, 3000)]
+    value = noisy(5000)
+    run = record(tmp_path, "a", value, steps)
+    (by_step,) = project.fetch_curves("loss", run, points=10_000)
+    (by_order,) = project.fetch_curves("loss", run, x="order", points=10_000)
+    assert by_step.drawing.falls
+    assert not by_order.drawing.falls
+    assert by_order.drawing.curve.first_step.tolist() == list(range(5000))
+    assert np.array_equal(by_order.drawing.curve.min, value, equal_nan=True)
+    (parts,) = project.fetch_curves("loss", run, x="order", points=100)
+    assert parts.drawing.curve.first_step.tolist() == list(range(0, 5000, 128))
+    assert int(parts.drawing.curve.count.sum()) == 5000
+
+
+def test_what_several_processes_recorded_comes_in_the_order_of_time(tmp_path, project):
+    """Two journals that were written in turn."""
+    given = {"project": "team", "custom_run_id": "a", "root": tmp_path, **QUIET}
+    with init_run(**given) as one, init_run(**given, mode="async") as other:
+        for at in range(40):
+            (one, other)[at % 2].log_metrics({"loss": float(at)}, step=100 - at)
+        run = one["sys/id"].fetch()
+    (found,) = project.fetch_curves("loss", run, x="order")
+    assert found.drawing.curve.min.tolist() == list(map(float, range(40)))
+
+
+def test_replaced_points_can_be_asked_for(tmp_path, project):
+    """They are what all attempts have and the latest has not."""
+    run = init_run(project="team", custom_run_id="a", root=tmp_path, **QUIET)
+    for step in range(3000):
+        run.log_metrics({"loss": float(step)}, step=step)
+        if step == 1999:
+            kept = run.checkpoint_state()
+    identity = run["sys/id"].fetch()
+    run.stop()
+    again = make_run(project="team", root=tmp_path, **QUIET).resumed(kept)
+    for step in range(2000, 2500):
+        again.log_metrics({"loss": -float(step)}, step=step)
+    again.stop()
+    series = {
+        which: project.fetch_series("loss", identity, attempt=which)["value"].tolist()
+        for which in ("latest", "all", "replaced")
+    }
+    assert series["replaced"] == list(map(float, range(2000, 3000)))
+    assert sorted(series["latest"] + series["replaced"]) == sorted(series["all"])
+    (found,) = project.fetch_curves("loss", identity, attempt="replaced", points=2000)
+    assert found.drawing.curve.value.tolist() == series["replaced"]
+    assert not project.fetch_curves("loss", record(tmp_path, "b", [1.0]), attempt="replaced")
+
+
+def test_what_was_fetched_before_is_completed(tmp_path, project):
+    """A run that goes on: the second look is whole, and equal to one without the first."""
+    run = init_run(project="team", custom_run_id="a", root=tmp_path, **QUIET)
+    value = noisy(6000)
+    for step in range(5000):
+        run.log_metrics({"loss": value[step]}, step=step)
+    identity = run["sys/id"].fetch()
+    before = project.fetch_curves("loss", identity, smooth=50.0, points=400)
+    for step in range(5000, 5100):
+        run.log_metrics({"loss": value[step]}, step=step)
+    after = project.fetch_curves("loss", identity, smooth=50.0, points=400, since=before)
+    whole = project.fetch_curves("loss", identity, smooth=50.0, points=400)
+    run.stop()
+    assert after[0].drawing.cursor == whole[0].drawing.cursor != before[0].drawing.cursor
+    assert after[0].drawing.kept == 0
+    assert int(after[0].drawing.curve.count.sum()) == 5100

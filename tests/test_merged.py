@@ -1,0 +1,258 @@
+"""Folders of two machines that recorded the same projects, merged by rsync: both say the same."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crew import Crew, Worker, crews
+
+pytestmark = pytest.mark.skipif(shutil.which("rsync") is None, reason="there is no rsync")
+
+PROJECT = "team/x"
+TODO = "parameters/todo = true"
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[list[Crew]]:
+    """Two machines."""
+    with crews("ada", "bob") as found:
+        yield found
+
+
+class Side:
+    """One machine, its root, and a worker on it."""
+
+    def __init__(self, crew: Crew, folder: Path) -> None:
+        self.crew, self.folder = crew, folder
+        self.root = folder / "root"
+        self.root.mkdir(parents=True)
+        self.numbers = itertools.count()
+        self.worker = self.hire()
+
+    def hire(self) -> Worker:
+        cache = self.folder / f"cache{next(self.numbers)}"
+        cache.mkdir()
+        return self.crew.hire(self.root, cache)
+
+    def artifact(self, name: str, content: str) -> str:
+        at = 1000 + next(self.numbers)
+        self.worker.do("draft", at, PROJECT, name)
+        self.worker.do("add_file", at, "f", content)
+        return str(self.worker.do("save", at)[0])
+
+    def run(self, **given: Any) -> tuple[int, str]:
+        at = 1000 + next(self.numbers)
+        return at, self.worker.do("begin", at, PROJECT, given)
+
+    def version(self) -> str:
+        at = 1000 + next(self.numbers)
+        found = self.worker.do("version", at, PROJECT, "NET")
+        self.worker.do("stop", at)
+        return str(found[0])
+
+
+def rsync(source: Side, target: Side, *options: str) -> None:
+    subprocess.run(
+        ["rsync", "-a", *options, f"{source.root}/", f"{target.root}/"], check=True, timeout=60
+    )
+
+
+def merge(one: Side, other: Side) -> None:
+    """Make both folders hold the same."""
+    rsync(one, other)
+    rsync(other, one)
+
+
+@pytest.fixture
+def sides(hosts: list[Crew], tmp_path: Path) -> list[Side]:
+    return [Side(crew, tmp_path / f"side{at}") for at, crew in enumerate(hosts)]
+
+
+def same(sides: list[Side], deed: str, *given: Any) -> Any:
+    """Return what both say."""
+    one, other = (side.worker.do(deed, *given) for side in sides)
+    assert one == other
+    return one
+
+
+@pytest.mark.slow
+def test_versions_and_twins_of_two_machines(sides: list[Side]) -> None:
+    """Numbers are unique and the same on both sides; the same content is one version."""
+    one, other = sides
+    one.worker.do("make_model", 1, PROJECT, "NET")
+    first = one.artifact("data", "one")
+    merge(one, other)
+    versions = [side.version() for side in (one, other, one, other)]
+    own = [one.artifact("data", "two"), other.artifact("data", "three")]
+    both = {side.artifact("data", "four") for side in sides}
+    runs = [side.run(params={"lr": 1}) for side in sides]
+    for side, (at, _) in zip(sides, runs, strict=True):
+        side.worker.do("stop", at)
+    merge(one, other)
+    numbers = {
+        version: number for version, (number, _) in same(sides, "versions", PROJECT, "NET").items()
+    }
+    assert numbers == dict(zip(versions, (1, 3, 2, 4), strict=True))
+    found = same(sides, "artifacts", PROJECT, "data")
+    assert len(both) == 1
+    assert found.keys() == {first, *own, *both}
+    assert sorted(number for number, _ in found.values()) == [1, 2, 3, 4]
+    for digest, (number, _) in found.items():
+        objects = same(sides, "objects", PROJECT, "data", str(number))
+        assert objects == {"f": {first: "one", own[0]: "two", own[1]: "three"}.get(digest, "four")}
+    documents = [same(sides, "read_at", "run", PROJECT, run) for _, run in runs]
+    (text,) = {each["attributes"]["sys/content_hash"]["value"] for each in documents}
+    ids = {run for _, run in runs}
+    assert set(same(sides, "found", PROJECT, f'sys/content_hash = "{text}"')) == ids
+    assert same(sides, "twin", PROJECT, text) in ids
+    newest = [side.version() for side in sides]
+    merge(one, other)
+    numbers = {
+        version: number for version, (number, _) in same(sides, "versions", PROJECT, "NET").items()
+    }
+    assert {numbers[version] for version in newest} == {5, 6}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("released", [False, True])
+def test_a_run_that_two_machines_claimed(sides: list[Side], released: bool) -> None:  # noqa: FBT001
+    """One of them has it, on both sides, whatever the other gave back; it is told so."""
+    one, other = sides
+    at, run = one.run(params={"todo": True})
+    one.worker.do("stop", at)
+    merge(one, other)
+    for side in sides:
+        assert side.worker.do("claim", 1, PROJECT, TODO, None) == run
+    if released:
+        assert other.worker.do("release", 1) is True
+    merge(one, other)
+    for side in sides:
+        assert side.worker.do("claim", 2, PROJECT, TODO, None) is None
+    told = [side.worker.do("release", 1) for side in sides]
+    assert told == [True, False]
+    merge(one, other)
+    assert other.worker.do("claim", 2, PROJECT, TODO, None) == run
+
+
+@pytest.mark.slow
+def test_a_folder_is_merged_both_ways_while_it_is_recorded(sides: list[Side]) -> None:
+    """An older copy that comes back takes nothing from who records."""
+    one, other = sides
+    at, run = one.run()
+    for step in range(5):
+        one.worker.do("row", at, {"loss": float(step)}, float(step))
+        rsync(one, other)
+        one.worker.do("row", at, {"loss": step + 0.5}, step + 0.5)
+        rsync(other, one)
+    one.worker.do("stop", at)
+    merge(one, other)
+    told = same(sides, "read_at", "run", PROJECT, run)
+    assert told["series"]["loss"]["step"] == [step / 2 for step in range(10)]
+
+
+class Deeds:
+    """What is done on two machines at random, and what must be there at the end."""
+
+    def __init__(self, sides: list[Side], seed: int) -> None:
+        self.sides, self.draw = sides, random.Random(seed)
+        self.live: list[tuple[Side, int, str]] = []
+        self.points: dict[str, list[float]] = {}
+        self.tags: dict[str, set[str]] = {}
+        self.versions: set[str] = set()
+        self.contents: dict[str, str] = {}
+        sides[0].worker.do("make_model", 1, PROJECT, "NET")
+        rsync(*sides)
+
+    def do(self, number: int) -> None:
+        side = self.draw.choice(self.sides)
+        mine = [each for each in self.live if each[0] is side]
+        deeds = [self.run, self.version, self.artifact, self.alias, self.merge]
+        getattr(self, self.draw.choice([one.__name__ for one in deeds]))(side)
+        for _, at, run in mine:
+            self.record(side, at, run, float(number))
+        if mine and self.draw.random() < 0.2:
+            self.live.remove(found := self.draw.choice(mine))
+            side.worker.do("stop", found[1])
+
+    def record(self, side: Side, at: int, run: str, number: float) -> None:
+        side.worker.do("row", at, {"loss": number}, number)
+        self.points[run].append(number)
+        side.worker.do("add", at, "sys/tags", [f"t{number}"])
+        self.tags[run].add(f"t{number}")
+
+    def run(self, side: Side) -> None:
+        at, run = side.run(params={"lr": self.draw.randrange(2)})
+        self.live.append((side, at, run))
+        self.points[run], self.tags[run] = [], set()
+
+    def version(self, side: Side) -> None:
+        self.versions.add(side.version())
+
+    def artifact(self, side: Side) -> None:
+        content = self.draw.choice("abcde")
+        self.contents[side.artifact("data", content)] = content
+
+    def alias(self, side: Side) -> None:
+        there = side.worker.do("artifacts", PROJECT, "data") if self.contents else {}
+        if there:
+            side.worker.do("alias", PROJECT, "data", self.draw.choice(sorted(there)), "best")
+
+    def merge(self, side: Side) -> None:
+        (other,) = (one for one in self.sides if one is not side)
+        rsync(side, other, self.draw.choice(["-u", "-u", "--ignore-existing"]))
+
+    def compare(self) -> None:
+        for side, at, _ in self.live:
+            side.worker.do("stop", at)
+        for one, other in (self.sides, self.sides[::-1]):
+            rsync(one, other, "-u")
+        for side in self.sides:
+            side.worker = side.hire()
+        for run, steps in self.points.items():
+            told = same(self.sides, "read_at", "run", PROJECT, run)
+            assert told["series"].get("loss", {"step": []})["step"] == steps
+            found = told["attributes"]
+            assert set(found.get("sys/tags", {"value": ()})["value"]) == self.tags[run]
+            assert found["sys/state"]["value"] == "completed"
+        assert set(same(self.sides, "found", PROJECT)) == self.points.keys()
+        found = same(self.sides, "versions", PROJECT, "NET")
+        assert found.keys() == self.versions
+        numbers = sorted(number for number, _ in found.values())
+        assert numbers == [*range(1, len(self.versions) + 1)]
+        found = same(self.sides, "artifacts", PROJECT, "data") if self.contents else {}
+        assert found.keys() == self.contents.keys()
+        assert len({number for number, _ in found.values()}) == len(self.contents)
+        for digest, (number, _) in found.items():
+            objects = same(self.sides, "objects", PROJECT, "data", str(number))
+            assert objects == {"f": self.contents[digest]}
+        assert sum("best" in aliases for _, aliases in found.values()) <= 1
+
+
+def at_random(sides: list[Side], seed: int, count: int) -> None:
+    """Do this and that on both sides, merge in between, and compare at the end."""
+    deeds = Deeds(sides, seed)
+    for number in range(count):
+        deeds.do(number)
+    deeds.compare()
+
+
+@pytest.mark.slow
+def test_some_deeds_of_two_machines(sides: list[Side]) -> None:
+    """Whatever was done on which side, and merged when and which way."""
+    at_random(sides, 1, 25)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", range(30))
+def test_many_deeds_of_two_machines(sides: list[Side], seed: int) -> None:
+    """The same with other deeds, and more of them."""
+    at_random(sides, seed, 60)

@@ -90,7 +90,7 @@ def test_parameters_metrics_statistics_and_times(there: Any) -> None:
     assert found["last"].fetch().last == 5.0
     assert found["chronos/batch"].fetch().count == 1
     report = found.report()
-    assert report["parameters"] == {"lr": 0.2, "layers": {"n": 2}}
+    assert report["parameters"] == {"lr": 0.2, "layers/n": 2}
     assert set(report["chronos"]) == {"batch"}
     with seamark.init_project(mode="read-only", **there("three")) as project:
         assert project.report()

@@ -24,6 +24,7 @@ sys.path.insert(0, str(SOURCE))
 from rows import (
     artifacts,
     captures,
+    claims,
     footprint,
     ignite_profilers,
     kills,
@@ -59,6 +60,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "ignite-profilers": ignite_profilers.added_time,
     "server-points": server.points_taken_in,
     "server-many": server.many_at_once,
+    "claims": claims.claims,
     "server-reads": server.reading_through,
     "server-chart": server.chart,
     "server-memory": server.memory,
@@ -99,6 +101,7 @@ ORDER = [
     "server-points",
     "server-many",
     "server-reads",
+    "claims",
     "server-chart",
     "server-memory",
     "neptune-calls",

@@ -68,6 +68,21 @@ class TestClaim:
             one.stop()
             two.stop()
 
+    def test_one_that_waits(self):
+        """It runs once it is claimed; with ``start=False`` it is held, and waits on."""
+        waits = seamark.init_run(project="team/x", start=False, **QUIET)
+        waits.stop()
+        with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
+            held = claim(project, "sys/state = created", start=False)
+            assert held["sys/state"].fetch() == "created"
+            assert held["sys/claimed_by"].fetch().endswith(f":{os.getpid()}")
+            assert claim(other, "sys/state = created") is None
+            held.stop()
+            again = claim(other, "sys/state = created")
+            assert (again.id, again["sys/state"].fetch()) == (waits.id, "running")
+            again.stop()
+            assert again["sys/state"].fetch() == "completed"
+
     def test_order_and_query(self):
         """``sort_by`` says which is first; a query that nothing matches claims nothing."""
         ids = begin(3)

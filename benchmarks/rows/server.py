@@ -240,7 +240,7 @@ def reading_through(bench: Bench) -> Iterator[Result]:
         with seamark_server(folder) as served:
             sent = seamark("sync", folder=folder, served=served)
             begun = time.perf_counter()
-            _wait_for_all(served, runs)
+            wait_for_all(served, runs)
             folded_s = time.perf_counter() - begun
             calls = {"table": "`fetch_runs_table`, first 100 by a metric", "one": "`fetch_last`"}
             commands = {
@@ -292,7 +292,7 @@ def reading_through(bench: Bench) -> Iterator[Result]:
     )
 
 
-def _wait_for_all(served: Served, runs: int) -> None:
+def wait_for_all(served: Served, runs: int) -> None:
     """Wait until so many runs can be read."""
     while sum(each["runs"] for each in json.loads(served.ask("projects")[0])["projects"]) < runs:
         time.sleep(0.2)

@@ -335,3 +335,15 @@ def is_inside(path: str, namespace: str) -> bool:
     Everything lies inside ``""``.
     """
     return not namespace or path == namespace or path.startswith(namespace + "/")
+
+
+def projects_above(project: str, run: str) -> list[str]:
+    """Return the projects that a container inherits from, the uppermost first.
+
+    Args:
+        project: Where it lies; see `kind_of`.
+        run: What it is called there; a project itself inherits from those above it.
+    """
+    parts = home_of(project).split("/")
+    most = len(parts) - (run == PROJECT_LOG)
+    return ["/".join(parts[:end]) for end in range(1, most + 1)]

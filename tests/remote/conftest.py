@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import fresh_database
 from keeper_server import Keeper, keeping
 from recording import QUIET
 from server_process import Running, running_server
@@ -41,12 +43,19 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     shippers._shippers.clear()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server in a process of its own, for all tests of a file."""
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
+)
+def server(
+    request: pytest.FixtureRequest, postgresql: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """A server in a process of its own, for all tests of a file; once on each engine."""
     pytest.importorskip("fastapi")
-    with running_server(tmp_path_factory.mktemp("server")) as server:
-        yield server
+    with contextlib.ExitStack() as stack:
+        store = None
+        if request.param == "postgresql":
+            store = stack.enter_context(fresh_database(postgresql()))
+        yield stack.enter_context(running_server(tmp_path_factory.mktemp("server"), store=store))
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ __all__ = [
     "fits",
     "folder_below",
     "is_folder",
+    "locked",
     "make_folder",
     "names_in",
     "open_file",
@@ -283,3 +284,15 @@ def remove_entry(folder: int, name: str, depth: int = 0) -> None:
         finally:
             os.close(inner)
         os.rmdir(name, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def locked(fd: int) -> Iterator[None]:
+    """Hold the lock of an open file for a block; waits for whoever has it."""
+    import fcntl  # not on Windows
+
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:  # closing is not enough: a process forked meanwhile holds the same lock
+        fcntl.flock(fd, fcntl.LOCK_UN)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
 from typing import TYPE_CHECKING, Final
 
 from seamark.journal.folder import PROJECT_LOG
-from seamark.journal.safe import is_folder, make_folder, open_folder
+from seamark.journal.safe import is_folder, locked, make_folder, open_folder
 from seamark.local.index import Index
 from seamark.paths import home_of
 from seamark.reading.arriving import Arrival, settle, settle_artifact
@@ -107,8 +106,7 @@ def _settled(
         fd = os.open(file_name, _FLAGS, 0o666, dir_fd=above)
     finally:
         os.close(above)
-    with os.fdopen(fd, "r+b") as file:
-        fcntl.flock(fd, fcntl.LOCK_EX)  # until the file is closed, or the process dies
+    with os.fdopen(fd, "r+b") as file, locked(fd):
         held = _read(file.read(_MOST_BYTES))
         with Index.open(root) as index:
             index.refresh(project)
@@ -116,6 +114,7 @@ def _settled(
         file.seek(0)
         file.write(json.dumps(held).encode())
         file.truncate()
+        file.flush()
     return found
 
 

@@ -29,9 +29,9 @@ from seamark.journal.root import root_inside
 from seamark.local import looks, place
 from seamark.local.lock import exclusive
 from seamark.local.looks import Known, Looks, Ref
-from seamark.paths import MODELS, home_of, is_inside, kind_of
+from seamark.paths import MODELS, home_of, is_inside, kind_of, projects_above
 from seamark.process import fork
-from seamark.process.interrupts import quietly
+from seamark.process.interrupts import let_pass, quietly
 from seamark.reading.catalog import Columns, RunField, Unknown, Wanted, refuse
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import Key, curves_of_run
@@ -47,7 +47,6 @@ from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths
 from seamark.store.query.selection import Selection
 from seamark.store.query.snapshots import Snapshots
-from seamark.store.read.inherited import projects_above
 from seamark.store.read.names import run_names
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import (
@@ -441,13 +440,20 @@ class Index:
         settled: list[tuple[int, int]] = []
         work: list[Ref] = []
         now_ns = self.now_ns()
+        look_up = os.stat  # as below for thousands of runs, no call of ours is for most of them
         with self._root_fd() as root:
+            above = f"{self.root}/" if root is None else ""
             for ref, facts in known.items():
-                if ref[0] not in projects or ref[1] == PROJECT_LOG:
+                project, name = ref
+                if project not in projects or name == PROJECT_LOG:
                     continue
-                folder = self._relative(ref, root)
-                if facts.rests and looks.rests_since(folder, root) == facts.listed:
-                    continue  # most of them, and quicker than everything below
+                folder = f"{above}{project}/{name}/journal"
+                if facts.rests:
+                    try:
+                        if look_up(folder, dir_fd=root).st_ctime_ns == facts.listed:
+                            continue
+                    except OSError as error:
+                        let_pass(error)
                 listed = facts.listed
                 change = looks.look_at(facts, folder, now_ns, root)
                 if facts.listed != listed:
@@ -492,11 +498,6 @@ class Index:
             yield fd
         finally:
             os.close(fd)
-
-    def _relative(self, ref: Ref, root: int | None) -> str:
-        if root is None:
-            return looks.journal_folder(self.root, ref)
-        return f"{ref[0]}/{ref[1]}/journal"
 
     def _new_runs(self, project: str | None, known: dict[Ref, Known], purged: _Purged) -> list[Ref]:
         folders = self._looks.folders.get(project)

@@ -76,11 +76,20 @@ class RunsTable:
         self._cells = cells
         self._rows: list[RunRow] | None = None
 
-    def only(self, refs: Collection[tuple[str, str]], limit: int | None = None) -> RunsTable:
-        """Return the rows of some runs, at most so many, in their order."""
+    def only(
+        self,
+        refs: Collection[tuple[str, str]],
+        limit: int | None = None,
+        without: Collection[str] = (),
+    ) -> RunsTable:
+        """Return the rows of some runs, at most so many, in their order; without some columns."""
         places = [at for at, ref in enumerate(self.refs) if ref in refs]
         shown = places[:limit]
-        cells = {name: [values[at] for at in shown] for name, values in self._cells.items()}
+        cells = {
+            name: [values[at] for at in shown]
+            for name, values in self._cells.items()
+            if name not in without
+        }
         return RunsTable(cells, [self.refs[at] for at in shown], len(places))
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import secrets
@@ -20,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.folder import RunFolder, split_journal_name
-from seamark.journal.safe import make_folder, names_in, open_folder
+from seamark.journal.safe import locked, make_folder, names_in, open_folder
 from seamark.paths import check_name, check_place
 from seamark.process.interrupts import quietly
 from seamark.remote.protocol import Diverged, Gap, Purged, Refused, Sent, Unreachable
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from seamark.remote.protocol import RunKey
 
-__all__ = ["FileRemote", "open_remote", "root_of"]
+__all__ = ["FileRemote", "root_of"]
 
 _COPY_BYTES: Final = 1 << 20
 _WAIT_S: Final = 1.0
@@ -57,16 +56,6 @@ def root_of(uri: str) -> Path:
     return Path(os.path.normpath(path))
 
 
-def open_remote(uri: str, token: str | None = None) -> FileRemote:
-    """Return another root as a remote; nothing is made there yet.
-
-    Raises:
-        ArgumentError: If the URI names no folder.
-    """
-    del token  # who may write there is the file system's to say
-    return FileRemote(root_of(uri))
-
-
 class FileRemote:
     """Sends to another root; see `seamark.remote.protocol.Remote`.
 
@@ -85,7 +74,7 @@ class FileRemote:
 
     def journals(self, run: RunKey) -> Mapping[str, int]:
         """See `seamark.remote.protocol.Remote.journals`."""
-        with self._told():
+        with self.told():
             folder = self._folder(run)
             return {
                 name: (folder.journal_dir / name).stat().st_size
@@ -94,7 +83,7 @@ class FileRemote:
 
     def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
         """See `seamark.remote.protocol.Remote.send`."""
-        with self._told():
+        with self.told():
             return self._append(run, journal, offset, _Bytes(data))
 
     def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
@@ -102,7 +91,7 @@ class FileRemote:
 
         What will never be a frame is kept as zeros, which are none either.
         """
-        with self._told():
+        with self.told():
             return self._append(run, journal, offset, _Zeros(length))
 
     def _append(self, run: RunKey, journal: str, offset: int, data: _Bytes | _Zeros) -> Sent:
@@ -125,7 +114,7 @@ class FileRemote:
         finally:
             os.close(above)
         try:
-            with _locked(fd):
+            with locked(fd):
                 known = os.fstat(fd).st_size
                 if offset > known:
                     msg = f"{journal}: {offset - known} bytes before {offset} are missing"
@@ -182,7 +171,7 @@ class FileRemote:
 
     def missing_blobs(self, run: RunKey, digests: Collection[str]) -> Collection[str]:
         """See `seamark.remote.protocol.Remote.missing_blobs`."""
-        with self._told():
+        with self.told():
             folder = self._folder(run)
             return {each for each in digests if not (folder.blobs_dir / each).is_file()}
 
@@ -194,7 +183,7 @@ class FileRemote:
         if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):  # noqa: PLR2004
             msg = f"digest: expected 64 hex digits, got {digest!r:.80}"
             raise ValueError(msg)
-        with self._told():
+        with self.told():
             folder = self._folder(run)
             if (folder.blobs_dir / digest).is_file():
                 return
@@ -211,7 +200,7 @@ class FileRemote:
         draft = f".{digest}.part"
         fd = os.open(draft, os.O_RDWR | os.O_CREAT | _FLAGS, 0o666, dir_fd=above)
         try:
-            with _locked(fd):
+            with locked(fd):
                 hashed, offset = hashlib.sha256(), 0
                 file.seek(0)
                 while offset < size:
@@ -257,7 +246,13 @@ class FileRemote:
         return folder
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def told(self) -> Iterator[None]:
+        """Have what the file system says in a block be said as a remote does.
+
+        Raises:
+            Refused: If it will say so again.
+            Unreachable: If it failed.
+        """
         try:
             yield
         except OSError as error:
@@ -333,15 +328,6 @@ def _put(fd: int, piece: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(fd, view, offset)
         view, offset = view[written:], offset + written
-
-
-@contextlib.contextmanager
-def _locked(fd: int) -> Iterator[None]:
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def _sync_folder(path: Path) -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, runtime_c
 from seamark.errors import SeamarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from seamark.journal.folder import RunFolder
+    from seamark.reading.arriving import Arrival, Conflict
+    from seamark.reading.twins import Same
 
 __all__ = [
     "Busy",
@@ -25,6 +27,7 @@ __all__ = [
     "RemoteError",
     "RunKey",
     "Sent",
+    "Settles",
     "TooLong",
     "Unfit",
     "Unreachable",
@@ -207,5 +210,44 @@ class KeepsByName(Remote, Protocol):
         Args:
             run: The run.
             progress: Told the size of each that is there, in bytes.
+        """
+        ...
+
+
+@runtime_checkable
+class Settles(Remote, Protocol):
+    """A place that says which of several runs goes on that are to come there at once.
+
+    What it is asked again about the same run it answers in the same way. It answers None where it
+    cannot say, as a server of an earlier version.
+    """
+
+    def arrive(
+        self,
+        run: RunKey,
+        name: str | None,
+        conflict: Conflict,
+        *,
+        make_project: bool,
+        versions: Sequence[str] = (),
+    ) -> Arrival | None:
+        """Return what becomes of a run that is to come; its name is taken if it goes.
+
+        Args:
+            run: The run.
+            name: Its name; None if it has none.
+            conflict: What to do if another run of the project has it.
+            make_project: Whether a project that is not there is made.
+            versions: Of an artifact: the digests of all its versions here.
+        """
+        ...
+
+    def twin(self, run: RunKey, text: str, *, take: bool) -> Same | None:
+        """Return the run with a hash: another one, or the one that asks, which takes a number.
+
+        Args:
+            run: The run that is to begin.
+            text: The hash of what it is given.
+            take: Whether it begins now; else it is only looked whether there is another one.
         """
         ...

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
-import threading
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from seamark.errors import ArgumentError, RunExistsError
-from seamark.process import fork
-from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
-from seamark.reading.arriving import Arrival
 from seamark.remote.arrival import trashing
-from seamark.remote.protocol import Missing, RunKey, Unreachable
-from seamark.run.elsewhere import PATIENCE_S
+from seamark.remote.protocol import RunKey
+from seamark.run.asking import settling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from seamark.journal.folder import RunFolder
-    from seamark.reading.arriving import Conflict
-    from seamark.remote.protocol import Remote
+    from seamark.reading.arriving import Arrival
+    from seamark.remote.protocol import Settles
     from seamark.run.options import RunOptions
 
-__all__ = ["ask_arrival", "settled"]
-
-_MOST_VERSIONS: Final = 10_000
-"""How many a server is told of."""
+__all__ = ["settled"]
 
 log = logging.getLogger("seamark")
 
@@ -75,101 +64,26 @@ def settled(options: RunOptions, folder: RunFolder) -> RunOptions:
 def _asked(
     options: RunOptions, folder: RunFolder, uri: str, name: str | None
 ) -> tuple[Arrival | None, str]:
-    """Return what a remote says, or why it does not, after a few seconds at most."""
-    told: list[Arrival | None] = []
-    failed = [f"no answer within {PATIENCE_S:g} s"]
+    """Return what a remote says, or why it does not, after a few seconds at most.
 
-    def ask() -> None:
-        try:
-            told.append(_ask(options, folder, uri, name))
-        except Exception as error:  # noqa: BLE001 - it may be somebody else's
-            failed[0] = str(error)
-
-    thread = threading.Thread(target=ask, name="seamark-arriving", daemon=True)
-    with quietly(only=RuntimeError):
-        thread.start()
-        thread.join(PATIENCE_S)
-    return (told[0], "") if told else (None, failed[0])
-
-
-def _ask(options: RunOptions, folder: RunFolder, uri: str, name: str | None) -> Arrival | None:
-    """Ask a remote, and put into its trash what the run replaces.
-
-    Raises:
-        Exception: If it does not answer.
+    What the run replaces is put into the trash there.
     """
-    from seamark.remote.places import open_remote
+    key = RunKey(folder.project, folder.run)
 
-    with fork.held_off():  # modules are imported
-        remote: Any = open_remote(uri, options.api_token)
-    with contextlib.closing(remote):
-        found = ask_arrival(
-            remote,
-            RunKey(folder.project, folder.run),
+    def ask(remote: Settles) -> Arrival | None:
+        found = remote.arrive(
+            key,
             None if options.conflict is None else name,
             options.conflict or "new",
             make_project=options.make_project is not False,
         )
         for other in found.others if found is not None and found.outcome == "go" else ():
-            key = RunKey(folder.project, other)
-            journal, data = trashing(key, time.time_ns())
-            remote.send(key, journal, 0, data)
-    return found
+            replaced = RunKey(folder.project, other)
+            journal, data = trashing(replaced, time.time_ns())
+            remote.send(replaced, journal, 0, data)
+        return found
 
-
-def ask_arrival(
-    remote: Remote,
-    key: RunKey,
-    name: str | None,
-    conflict: Conflict,
-    *,
-    make_project: bool,
-    versions: Sequence[str] = (),
-) -> Arrival | None:
-    """Return what becomes of a run that is to come; None of a place that cannot be asked.
-
-    Args:
-        remote: The place.
-        key: The run.
-        name: Its name; None if it has none.
-        conflict: What to do if another run of the project has it.
-        make_project: Whether a project that is not there is made.
-        versions: Of an artifact: the digests of all its versions here.
-
-    Raises:
-        RemoteError: If it does not answer, or says no.
-    """
-    if isinstance(root := getattr(remote, "root", None), Path):
-        from seamark.local.arriving import arrive, arrive_artifact
-
-        try:
-            if versions:
-                known = (key.run, *versions)
-                return arrive_artifact(
-                    root, key.project, known, conflict, make_project=make_project
-                )
-            return arrive(root, key.project, key.run, name, conflict, make_project=make_project)
-        except OSError as error:
-            msg = f"{root} cannot be written: {error.strerror or error}"
-            raise Unreachable(msg) from error
-    if (connection := getattr(remote, "connection", None)) is None:
-        return None
-    asked = {
-        **key._asdict(),
-        "name": name,
-        "conflict": conflict,
-        "make_project": make_project,
-        **({"versions": list(versions[:_MOST_VERSIONS])} if versions else {}),
-    }
     try:
-        told = connection.send_json("POST", "arrivals", asked).record()
-    except Missing as error:
-        if error.said:
-            raise
-        return None  # a server of an earlier version
-    others = told.get("others")
-    return Arrival(
-        str(told.get("outcome")),
-        told["name"] if isinstance(told.get("name"), str) else None,
-        tuple(map(str, others)) if isinstance(others, list) else (),
-    )
+        return settling(uri, options.api_token, ask), ""
+    except Exception as error:  # noqa: BLE001 - it may be somebody else's
+        return None, str(error) or type(error).__name__

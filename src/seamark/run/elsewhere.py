@@ -14,6 +14,7 @@ from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
 from seamark.remote.protocol import Missing
+from seamark.run.asking import PATIENCE_S
 from seamark.run.partly import is_whole
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Elsewhere", "ask_again", "find_elsewhere", "look_elsewhere"]
 
 log = logging.getLogger("seamark")
-
-PATIENCE_S: Final = 5.0
-"""How long the start of a run waits for what remotes know of it, in seconds."""
 
 _AS_NEW: Final = (
     ". It is recorded on this disk as if it were new, and put together with what is there when it "

@@ -96,7 +96,7 @@ class Logbook(Container):
             through=through,
             settle=self.recorder.kept.write,
         )
-        self.recorder.expect_tags = TagCheck(self.recorded).expect
+        self.recorder.expect_tags = TagCheck(self.recorded, remotes, token).expect
         self._told: set[str] = set()
         self._shipping = Shipping(remotes, token, self.recorder)
         fork.register(self.after_fork)

@@ -17,9 +17,8 @@ from seamark.paths import home_of, model_key
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import user_name
 from seamark.remote.arrival import ArrivalJournal, trashing
-from seamark.remote.protocol import Purged, RemoteError, RunKey
+from seamark.remote.protocol import Purged, RemoteError, RunKey, Settles
 from seamark.remote.sync import Patience, Synced, sync_run, what_is_left
-from seamark.run.arriving import ask_arrival
 from seamark.run.edits import record_beside
 from seamark.run.transfers import TRANSFERS
 from seamark.values import encode_atom
@@ -181,9 +180,10 @@ class Mover:
             RunExistsError: If another run has its name, and that is to be an error.
             RemoteError: If there is no such project, and none is to be made.
         """
+        if not isinstance(remote := self._remote, Settles):
+            return None
         found = self._patience.ask(
-            lambda: ask_arrival(
-                self._remote,
+            lambda: remote.arrive(
                 RunKey(folder.project, folder.run),
                 known.name if not known.trashed else None,
                 "new" if known.trashed else self._conflict,

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, overload
 
@@ -44,6 +45,7 @@ __all__ = ["Project", "init_project"]
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
 """What no word has that somebody types for a run, but a query."""
+_ALIASES: Final = "sys/aliases"
 _MOST_LISTED: Final = 5000
 """Of more runs not all are looked at to say which project may be meant."""
 
@@ -413,13 +415,13 @@ class Project(Logbook):
         selection = Selection(project=self.folder.project, kind="artifact", query=query)
         replace(selection, limit=limit).check()
         selection.expression()
-        index = self._fresh_index(progress_bar)
-        every = Selection(project=self.folder.project, kind="artifact")
-        aliases = index.table(every, ["sys/aliases"], self.warn)
-        pairs = zip(aliases.refs, aliases.rows, strict=True)
-        latest = {ref for ref, row in pairs if LATEST in row.get("sys/aliases", ())}
-        table = index.table(selection, columns, self.warn)
-        return table.only(latest, limit)
+        wanted = None if columns is None else list(columns)
+        asked = None if wanted is None else [*wanted, _ALIASES]
+        table = self._fresh_index(progress_bar).table(selection, asked, self.warn)
+        pairs = zip(table.refs, table.rows, strict=True)
+        latest = {ref for ref, row in pairs if LATEST in row.get(_ALIASES, ())}
+        shown = wanted is None or any(fnmatchcase(_ALIASES, each) for each in wanted)
+        return table.only(latest, limit, without=() if shown else (_ALIASES,))
 
     def claim(
         self,
@@ -482,7 +484,8 @@ class Project(Logbook):
         .. versionadded:: 0.2
         """
         from seamark.run.run import init_run
-        from seamark.run.twins import check_hash, find_twin
+        from seamark.run.twins import check_hash
+        from seamark.store.query.twins import find_twin
 
         check_hash(content_hash, revision)
         if self.mode == "disabled":

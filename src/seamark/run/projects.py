@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from seamark.journal.folder import PROJECT_LOG, root_dir
-from seamark.paths import home_of
+from seamark.paths import home_of, projects_above
 from seamark.run.catalogs import open_catalog, place_to_read
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def project_rows(index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
         index: What has the runs, up to date.
     """
     from seamark.store.query.selection import Selection
-    from seamark.store.read.inherited import TAGS, projects_above
+    from seamark.store.read.inherited import TAGS
 
     def unknown(_: QueryError) -> None:
         """Nothing is there yet."""

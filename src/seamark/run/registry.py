@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from seamark.errors import ArgumentError, RunNotNamedError, SeamarkError
 from seamark.journal.folder import RunFolder
+from seamark.run.asking import answered
 from seamark.run.catalogs import first_remote, open_catalog, place_to_read
-from seamark.run.elsewhere import PATIENCE_S
 from seamark.run.logbook import Logbook
 from seamark.run.options import project_and_mode, remotes_of
 from seamark.run.place import own_root
@@ -160,25 +159,14 @@ def names_there(place: Place, at: Path | str | None, project: str, kind: str) ->
 
     Two that took one key or number then are put together, or apart, where both arrive.
     """
-    found: list[Any] = []
-    failure = ["no answer"]
 
-    def ask() -> None:
-        try:
-            with place.catalog(project, at) as catalog:
-                found.extend(catalog.names(kind))
-            failure.clear()
-        except (SeamarkError, OSError) as error:
-            failure[:] = [str(error)]
+    def ask() -> list[Any]:
+        with place.catalog(project, at) as catalog:
+            return list(catalog.names(kind))
 
-    if isinstance(at, str):
-        asking = threading.Thread(target=ask, name="seamark-names", daemon=True)
-        asking.start()
-        asking.join(PATIENCE_S)
-    else:
-        ask()
-    if failure:
+    try:
+        return answered(ask, "seamark-names") if isinstance(at, str) else ask()
+    except (SeamarkError, OSError) as error:
         where = at or place.root
-        log.warning("seamark: %s cannot be asked for what is there: %s", where, failure[0])
+        log.warning("seamark: %s cannot be asked for what is there: %s", where, error)
         return []
-    return found

@@ -178,7 +178,8 @@ def init_run(
         on_duplicate: What is done if the project has a run with the same parameters and the same
             code, as they are at the start: ``"new"`` begins another, ``"reuse"`` goes on with the
             newest of them, ``"error"`` refuses. The latter two need ``params`` or a ``config_path``
-            with some.
+            with some, and ask the server that the run is sent to; without an answer within 30 s
+            this disk decides alone.
         checkpoints: ``"reference"`` or ``"keep"``; None means keep with a remote, else reference.
         remote: Where the run is sent while it is recorded: the address of a Seamark server such as
             ``"https://seamark.lab"``, another root such as ``"file:///mnt/runs"``, or several.
@@ -405,7 +406,7 @@ class Run(Container):
         self._params = Held(
             options, self.recorder, self.recorded, resume, self.lifecycle, self._introduction.tell
         )
-        tags = TagCheck(self.recorded)
+        tags = TagCheck(self.recorded, options.remotes, options.api_token)
         self.recorder.expect_tags = tags.expect
         self._tags = tags
         self.together = Together(options, self.recorder, self.policy, self.resume)
@@ -587,7 +588,8 @@ class Run(Container):
     def tags(self) -> dict[str, Any]:
         """Keyed tags by key, as recorded up to now, with those of the projects above.
 
-        They are kept under ``tags/``; tags without a key are those of ``sys/tags``.
+        They are kept under ``tags/``; tags without a key are those of ``sys/tags``. Of a run that
+        is sent to a server they include what the projects say only there, which is asked once.
         """
         if self.recorder.silent:  # what it was given is all that it knows
             facts = self._introduction.facts
@@ -596,7 +598,7 @@ class Run(Container):
                 for path, atom in facts.items()
                 if is_tag(path)
             }
-        return super().tags
+        return super().tags | self._tags.known_there()
 
     @property
     def transfers(self) -> list[dict[str, Any]]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG
-from seamark.paths import home_of
+from seamark.paths import projects_above
 from seamark.process.interrupts import quietly
+from seamark.run.asking import answered
+from seamark.run.catalogs import first_remote, open_catalog, readable
 from seamark.run.options import TAGS
 from seamark.values import Atom, decode_atom, encode_atom
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
+    from seamark.reading.reader import Reader
     from seamark.run.recorded import Recorded
 
 __all__ = ["TagCheck", "is_tag", "tags_of"]
@@ -38,16 +42,22 @@ def tags_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
 class TagCheck:
     """Refuses a keyed tag that a project above defines.
 
-    The projects are asked once, when the first keyed tag is recorded; what cannot be read then is
-    no error. What is written all the same is kept, and readers show it as a conflict.
+    The projects are asked once, when the first keyed tag is recorded: what this disk has of them,
+    and what the server has that the container is sent to. What cannot be read then is no error.
+    What is written all the same is kept, and readers show it as a conflict.
 
     Args:
         recorded: What reads the container.
+        remotes: URIs of what it is sent to.
+        token: To show there; None has each look for one.
     """
 
-    def __init__(self, recorded: Recorded) -> None:
-        self._recorded = recorded
+    def __init__(
+        self, recorded: Recorded, remotes: tuple[str, ...] = (), token: str | None = None
+    ) -> None:
+        self._recorded, self._remotes, self._token = recorded, remotes, token
         self._defined: dict[str, tuple[str, Atom]] | None = None
+        self._far: dict[str, Atom] = {}
 
     def expect(self, atoms: Mapping[str, Atom]) -> None:
         """Refuse values that projects above have other ones for.
@@ -57,10 +67,9 @@ class TagCheck:
         """
         if not any(map(is_tag, atoms)):
             return
-        if self._defined is None:
-            self._defined = self._ask()
+        defined = self._asked()
         for path, atom in atoms.items():
-            project, wanted = self._defined.get(path, ("", atom))
+            project, wanted = defined.get(path, ("", atom))
             if wanted != atom:
                 value = decode_atom(wanted.type, wanted.value)
                 msg = (
@@ -70,23 +79,60 @@ class TagCheck:
                 )
                 raise ArgumentError(msg)
 
+    def known_there(self) -> dict[str, Any]:
+        """Return the values by key of what projects say on the server, and not on this disk."""
+        self._asked()
+        return {path[len(_BELOW) :]: decode_atom(*atom) for path, atom in self._far.items()}
+
+    def _asked(self) -> dict[str, tuple[str, Atom]]:
+        if self._defined is None:
+            self._defined = self._ask()
+        return self._defined
+
     def _ask(self) -> dict[str, tuple[str, Atom]]:
-        found: dict[str, tuple[str, Atom]] = {}
         folder = self._recorded.folder
-        parts = home_of(folder.project).split("/")
-        most = len(parts) - (folder.run == PROJECT_LOG)
-        for end in range(most, 0, -1):  # the uppermost last: it counts
-            project = "/".join(parts[:end])
-            for one in self._tags_in(project):
-                found[one.path] = (project, encode_atom(one.value))
+        above = projects_above(folder.project, folder.run)
+        found = _defined(above, self._recorded.log_of)
+        with quietly():
+            if (place := self._server()) is not None:
+
+                def ask() -> dict[str, tuple[str, Atom]]:
+                    with closing(open_catalog(place, self._token)) as catalog:
+                        return _defined(above, lambda one: catalog.fresh_view(one, PROJECT_LOG))
+
+                there = answered(ask, "seamark-tags")
+                # Of one key the uppermost project counts, wherever that was said.
+                upper = {project: at for at, project in enumerate(above)}
+                for path, (project, atom) in there.items():
+                    if path not in found or upper[project] <= upper[found[path][0]]:
+                        found[path], self._far[path] = (project, atom), atom
         return found
 
-    def _tags_in(self, project: str) -> list[Attribute]:
-        """Return the keyed tags in the log of a project, nothing where that cannot be read."""
+    def _server(self) -> str | None:
+        """Return the address of the server that the container is sent to, and not read from."""
+        if self._recorded.remote or self._recorded.silent:
+            return None
+        uri = first_remote(self._remotes)
+        place = None if uri is None else readable(uri)
+        return place if isinstance(place, str) else None
+
+
+def _defined(
+    above: Sequence[str], log_of: Callable[[str], Reader | None]
+) -> dict[str, tuple[str, Atom]]:
+    """Return what projects say of keyed tags: project and value by path.
+
+    Args:
+        above: The projects, the uppermost first.
+        log_of: Reads the log of one; what raises says nothing.
+    """
+    found: dict[str, tuple[str, Atom]] = {}
+    for project in reversed(above):  # the uppermost last: it counts
         with quietly():
             try:
-                reader = self._recorded.log_of(project)
-                return [] if reader is None else reader.attributes(TAGS)
+                reader = log_of(project)
+                for one in [] if reader is None else reader.attributes(TAGS):
+                    found[one.path] = (project, encode_atom(one.value))
             except RunNotFoundError:
-                return []
-        return []
+                continue
+    return found

@@ -20,17 +20,18 @@ from seamark.journal.twins import make_twin, twins_of
 from seamark.process.interrupts import quietly
 from seamark.process.job import restart_count
 from seamark.process.rank import current_rank
-from seamark.run.catalogs import first_remote, open_catalog, place_to_read
+from seamark.reading.twins import COMING_S
+from seamark.remote.protocol import RunKey
+from seamark.run.asking import settling
+from seamark.run.catalogs import first_remote, open_catalog
 from seamark.values.content import VERSION, content_hash, is_parameter
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from seamark.journal.twins import Twin
-    from seamark.reading.catalog import Catalog
+    from seamark.reading.twins import Same
     from seamark.run.options import RunOptions
 
-__all__ = ["HASH", "REVISION", "Revisions", "check_hash", "find_twin", "start_hash"]
+__all__ = ["HASH", "REVISION", "Revisions", "check_hash", "start_hash"]
 
 log = logging.getLogger("seamark")
 
@@ -38,10 +39,9 @@ HASH: Final = "sys/start_hash"
 """What ``sys/content_hash`` was of what a run was given at its start."""
 REVISION: Final = "sys/revision"
 """Which run it is of those that were given the same, 1-based."""
-_PATIENCE_S: Final = 30.0
-"""How long a run is waited for that another process is just about to make."""
 _PAUSE_S: Final = 0.02
-_TRIES: Final = 1000
+_AGAIN_S: Final = 0.2
+"""After how long a remote is asked again for a run that another machine is about to make."""
 _HASH: Final = re.compile("[0-9a-f]{32}")
 
 
@@ -76,6 +76,7 @@ class Revisions:
 
     def __init__(self, options: RunOptions, folder: RunFolder) -> None:
         self._options, self._folder = options, folder
+        self._is_alone = False
         self.applies = (
             any(map(is_parameter, options.params))
             and not options.names_a_run
@@ -85,6 +86,9 @@ class Revisions:
 
     def settled(self, *, take: bool) -> tuple[RunOptions, RunFolder, dict[str, Any]]:
         """Take a revision, or find the run that is the same, as ``on_duplicate`` says.
+
+        A remote that is read settles it for all machines that send there. Where it does not answer
+        within 30 s, or cannot say, this disk does, and a line says so.
 
         Args:
             take: Whether the run begins at once; else its revision is taken when it does.
@@ -102,18 +106,27 @@ class Revisions:
             return options, folder, {}
         text = start_hash(options)
         assert text is not None  # noqa: S101 - there are parameters
-        for _ in range(_TRIES):
+        until = time.monotonic() + 2 * COMING_S
+        while time.monotonic() < until:
             known = _known(folder, text)
-            if (there := self._twin(known, text)) is not None:
+            found = self._twin(known, text)
+            far = self._there(text, take=take) if found is None else None
+            if far is not None and far.run != folder.run:
+                found = far.run
+            if found is not None:
                 if options.on_duplicate == "error":
-                    raise _duplicate(there, folder)
-                log.info("seamark: run %s is the same and goes on", there)
-                found = RunFolder(folder.root, folder.project, there)
-                named = replace(options, with_id=f"{folder.project}/{there}", on_duplicate="new")
-                return named, found, {}
+                    raise _duplicate(found, folder)
+                if far is not None and not far.is_there:
+                    time.sleep(_AGAIN_S)  # another machine is about to make it
+                    continue
+                log.info("seamark: run %s is the same and goes on", found)
+                there = RunFolder(folder.root, folder.project, found)
+                named = replace(options, with_id=f"{folder.project}/{found}", on_duplicate="new")
+                return named, there, {}
             if not take:
                 return options, folder, {}
             number = max((one.number for one in known), default=0) + 1
+            number = max(number, (far and far.number) or 0)
             if self._make(text, number):
                 return options, folder, {HASH: text, REVISION: number}
         msg = f"on_duplicate: other processes begin the same run in {folder.project!r} all the time"
@@ -127,10 +140,12 @@ class Revisions:
             raise JournalError(error.errno, msg) from error
 
     def _twin(self, known: list[Twin], text: str) -> str | None:
-        """Return the newest run that is the same; waits for one that is just being made."""
+        """Return the newest run here that is the same; waits for one that is just being made."""
+        from seamark.local.remote import is_trashed
+
         for one in reversed(known):
             place = replace(self._folder, run=one.run) if one.run else None
-            until = time.monotonic() + _PATIENCE_S
+            until = time.monotonic() + COMING_S
             while one.is_coming and not (place and (place.is_purged or place.journals())):
                 if time.monotonic() > until:
                     break
@@ -138,24 +153,40 @@ class Revisions:
                 now = {each.number: each for each in _known(self._folder, text)}
                 one = now.get(one.number, one)  # noqa: PLW2901 - it is being written
                 place = replace(self._folder, run=one.run) if one.run else None
-            if place and place.is_there() and not place.is_purged and not _is_trashed(place):
+            if place and place.is_there() and not place.is_purged and not is_trashed(place):
                 return place.run
-        return self._recorded(text)
+        from seamark.store.query.twins import find_twin
 
-    def _recorded(self, text: str) -> str | None:
-        """Return the newest run that says it is the same, here or on the remote that is read."""
-        options, folder = self._options, self._folder
-        places: list[Path | str] = [folder.root]
-        with quietly(only=SeamarkError):
-            if options.remotes and (there := place_to_read(None, first_remote(options.remotes))):
-                places.append(there)
-        for place in places:
-            try:
-                if found := _asked(place, options.api_token, folder.project, text):
-                    return found
-            except (SeamarkError, OSError) as error:
-                log.warning("seamark: %s cannot be asked for the same run: %s", place, error)
+        folder = self._folder
+        try:
+            with closing(open_catalog(folder.root)) as index:
+                index.refresh(folder.project)
+                return find_twin(index, folder.project, text)
+        except (SeamarkError, OSError) as error:
+            log.warning("seamark: %s cannot be asked for the same run: %s", folder.root, error)
         return None
+
+    def _there(self, text: str, *, take: bool) -> Same | None:
+        """Ask the remote that is read; None if there is none, or it cannot say."""
+        options, key = self._options, RunKey(self._folder.project, self._folder.run)
+        uri = first_remote(options.remotes)
+        if uri is None or self._is_alone:
+            return None
+        try:
+            found = settling(
+                uri, options.api_token, lambda one: one.twin(key, text, take=take), COMING_S
+            )
+            why = "it cannot say"
+        except Exception as error:  # noqa: BLE001 - it may be somebody else's
+            found, why = None, str(error)[:400]
+        if found is None:
+            self._is_alone = True
+            log.warning(
+                "seamark: %s was not asked for the same run: %s. What is recorded on this disk "
+                "decides: another machine may begin the same one",
+                *(uri, why),
+            )
+        return found
 
     def take(self) -> dict[str, Any]:
         """Take the next revision; nothing where that cannot be known. Never raises."""
@@ -182,18 +213,6 @@ def _known(folder: RunFolder, text: str) -> list[Twin]:
         raise JournalError(error.errno, msg) from error
 
 
-def _is_trashed(folder: RunFolder) -> bool:
-    with closing(open_catalog(folder.root)) as index:
-        found = index.fresh_view(folder.project, folder.run).attribute("sys/trashed")
-    return found is not None and found.value is True
-
-
-def _asked(place: Path | str, token: str | None, project: str, text: str) -> str | None:
-    with closing(open_catalog(place, token)) as catalog:
-        catalog.refresh(project)
-        return find_twin(catalog, project, text)
-
-
 def check_hash(text: object, revision: object) -> None:
     """Refuse what can be no hash of a run, and no revision.
 
@@ -207,24 +226,6 @@ def check_hash(text: object, revision: object) -> None:
     if revision is not None and not is_number:
         msg = f"revision: expected a number from 1 on, or None, got {revision!r:.80}"
         raise ArgumentError(msg)
-
-
-def find_twin(catalog: Catalog, project: str, text: str, revision: int | None = None) -> str | None:
-    """Return the id of the newest run of a project that is the same; None if there is none.
-
-    Args:
-        catalog: What has the runs, up to date.
-        project: The project; runs of those below are others.
-        text: Hash, as the run has it now or had it at its start.
-        revision: Which of them; None for any.
-    """
-    from seamark.store.query.selection import Selection
-
-    query = f'(sys/start_hash = "{text}" OR sys/content_hash = "{text}")'
-    if revision is not None:
-        query += f" AND sys/revision = {revision}"
-    refs = catalog.select(Selection(project=project, query=query), lambda _: None)
-    return next((run for at, run in refs if at == project), None)
 
 
 def _duplicate(run: str, folder: RunFolder) -> DuplicateRunError:

@@ -15,7 +15,7 @@ import zstandard
 from fastapi import Request, Response
 
 from seamark.errors import RunNotFoundError
-from seamark.paths import PROJECT_LOG
+from seamark.paths import PROJECT_LOG, projects_above
 from seamark.reading.points import check_attempt
 from seamark.reading.wire import dumps
 from seamark.server.access import NOBODY, Readable, Role
@@ -25,7 +25,6 @@ from seamark.server.guard import expect, open_to_all, server_of
 from seamark.server.positions import BEHIND, POSITION, Positions, from_header
 from seamark.store import schema
 from seamark.store.cells import OPEN
-from seamark.store.read.inherited import projects_above
 from seamark.store.read.run import RunReader
 from seamark.store.silence import silent_from
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from seamark.paths import home_of
 from seamark.reading.arriving import Arrival, settle, settle_artifact
 from seamark.server.accounts import tables
+from seamark.server.held import settled
 from seamark.server.kept import tables as kept
-from seamark.store.database import Conflict as InTheWay
 from seamark.store.read.names import run_names
 
 if TYPE_CHECKING:
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
 
 __all__ = ["arrive", "arrive_artifact"]
-
-_TRIES: Final = 20
-_fact: Final = tables.fact
 
 
 def arrive(
@@ -99,32 +95,14 @@ def _settled(
         decide: Decides, given what was taken and what is there.
     """
     store, (place, kind) = server.store(), among
-    for last in range(_TRIES, 0, -1):
-        try:
-            with server.databases.account.writing() as connection:
-                if connection.dialect.name == "postgresql":
-                    connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))
-                asked = sa.select(_fact.c.value).where(_fact.c.key == key)
-                row = connection.execute(asked).first()
-                held = json.loads(row[0]) if row else {}
-                # After the lock: whoever had it before has said by then what comes.
-                with store.database.reading() as reading:
-                    known = run_names(store, reading, lambda one: one == place, kind)
-                found = decide(held, known)
-                _keep(connection, key, json.dumps(held), is_new=row is None)
-        except InTheWay:
-            if last == 1:
-                raise
-        else:
-            return found
-    raise AssertionError  # the last try returns or raises
 
+    def with_what_is_there(held: dict[str, Any]) -> Arrival:
+        # After the lock: whoever had it before has said by then what comes.
+        with store.database.reading() as reading:
+            known = run_names(store, reading, lambda one: one == place, kind)
+        return decide(held, known)
 
-def _keep(connection: sa.Connection, key: str, value: str, *, is_new: bool) -> None:
-    if is_new:
-        connection.execute(sa.insert(_fact).values(key=key, value=value))
-    else:
-        connection.execute(sa.update(_fact).where(_fact.c.key == key).values(value=value))
+    return settled(server.databases.account, key, with_what_is_there)
 
 
 def _is_there(server: Server, project: str) -> bool:

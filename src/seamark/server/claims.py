@@ -17,6 +17,7 @@ from seamark.paths import PROJECT_LOG
 from seamark.server.accounts import tables
 from seamark.store import schema
 from seamark.store.database import Conflict, Upsert
+from seamark.store.runs import filled
 
 if TYPE_CHECKING:
     from seamark.store.database import Database
@@ -43,6 +44,14 @@ def _of_one() -> Any:
 _FIND: Final = sa.select(
     _claim.number, _claim.key, _claim.claimant, _claim.t_ns, _claim.released_ns
 ).where(_of_one())
+_AT_ONCE: Final = 100
+_FIND_SOME: Final = sa.select(
+    _claim.name, _claim.number, _claim.key, _claim.claimant, _claim.t_ns, _claim.released_ns
+).where(
+    _claim.project == sa.bindparam("at"),
+    _claim.kind == sa.bindparam("of"),
+    _claim.name.in_([sa.bindparam(f"at{place}") for place in range(_AT_ONCE)]),
+)
 _FIRST: Final = Upsert(
     tables.claim,
     ("project", "kind", "name", "number", "key", "claimant", "t_ns"),
@@ -117,23 +126,45 @@ class ServerClaims:
             kind: ``"run"`` or ``"group"``.
             claimant: What `seamark.journal.claims.claimant` says of the process.
         """
-        for ref in refs:
-            log = ref[1] if kind == "run" else PROJECT_LOG
-            if kind == "run" and not self._position(*ref):
-                continue  # purged, or never there
-            number = self._taken(ref, kind, log, claimant)
-            if number is not None:
-                return Taken(ref, number, self._position(ref[0], log))
+        wanted, now = list(dict.fromkeys(refs)), self._now_ns()
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            newest = self._newest(some, kind)
+            for ref in some:
+                log = ref[1] if kind == "run" else PROJECT_LOG
+                if (row := newest.get(ref)) is not None:
+                    _, _, before, t_ns, released_ns = row
+                    if released_ns is None and not self._lapsed(ref[0], log, before, t_ns, now):
+                        continue
+                if kind == "run" and not self._position(*ref):
+                    continue  # purged, or never there
+                number = self._taken(ref, kind, row, claimant)
+                if number is not None:
+                    return Taken(ref, number, self._position(ref[0], log))
         return None
 
-    def _taken(self, ref: Ref, kind: str, log: str, claimant: Mapping[str, Any]) -> int | None:
+    def _newest(self, refs: Iterable[Ref], kind: str) -> dict[Ref, tuple[Any, ...]]:
+        """Return the newest claims of some: number, key, claimant, and when made and released."""
+        by_project: dict[str, list[str]] = {}
+        for project, name in refs:
+            by_project.setdefault(project, []).append(name)
+        found: dict[Ref, tuple[Any, ...]] = {}
+        with self._account.reading() as connection:
+            for project, names in by_project.items():
+                asked = {"at": project, "of": kind, **filled(names, _AT_ONCE)}
+                for name, *row in self._account.rows(connection, _FIND_SOME, **asked):
+                    found[project, name] = tuple(row)
+        return found
+
+    def _taken(
+        self, ref: Ref, kind: str, row: tuple[Any, ...] | None, claimant: Mapping[str, Any]
+    ) -> int | None:
+        """Return the number of the claim that was made; None if somebody else was faster."""
         account, now = self._account, self._now_ns()
         at = {"at": ref[0], "of": kind, "who": ref[1]}
         told = json.dumps(claimant, separators=(",", ":"))
-        with account.reading() as connection:
-            rows = account.rows(connection, _FIND, **at)
         try:
-            if not rows:
+            if row is None:
                 with account.writing() as connection:
                     made = account.run(
                         connection,
@@ -147,9 +178,7 @@ class ServerClaims:
                         t_ns=now,
                     )
                 return 1 if made else None
-            number, _, before, t_ns, released_ns = rows[0]
-            if released_ns is None and not self._lapsed(ref[0], log, before, t_ns, now):
-                return None
+            number = row[0]
             with account.writing() as connection:
                 made = account.run(
                     connection,

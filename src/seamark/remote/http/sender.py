@@ -7,14 +7,17 @@ import re
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
+from seamark.reading.arriving import Arrival
+from seamark.reading.twins import Same
 from seamark.reading.wire import WireError, loads
 from seamark.remote.http.connection import Answer, Connection, run_path
 from seamark.remote.opening import Opening
 from seamark.remote.protocol import Missing, RemoteError, Sent, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
+    from seamark.reading.arriving import Conflict
     from seamark.remote.protocol import RunKey
 
 __all__ = ["HttpRemote", "open_remote"]
@@ -28,6 +31,8 @@ in the process that trains, whose memory is no stranger's to fill."""
 _MOST_OPENING: Final = 64 << 20
 """The same of what is known of a run, which names all of its paths."""
 _DIGESTS: Final = 1000
+_MOST_VERSIONS: Final = 10_000
+"""How many versions of an artifact a server is told of."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -156,6 +161,49 @@ class HttpRemote:
         except WireError as error:
             raise RemoteError(str(error)) from error
         return Opening.of(told if isinstance(told, dict) else {})
+
+    # ---------------------------------------------------------------- who goes on
+
+    def arrive(
+        self,
+        run: RunKey,
+        name: str | None,
+        conflict: Conflict,
+        *,
+        make_project: bool,
+        versions: Sequence[str] = (),
+    ) -> Arrival | None:
+        """See `seamark.remote.protocol.Settles.arrive`."""
+        asked = {
+            **run._asdict(),
+            "name": name,
+            "conflict": conflict,
+            "make_project": make_project,
+            **({"versions": list(versions[:_MOST_VERSIONS])} if versions else {}),
+        }
+        told = self._settled("arrivals", asked)
+        if told is None:
+            return None
+        others = told.get("others")
+        return Arrival(
+            str(told.get("outcome")),
+            told["name"] if isinstance(told.get("name"), str) else None,
+            tuple(map(str, others)) if isinstance(others, list) else (),
+        )
+
+    def twin(self, run: RunKey, text: str, *, take: bool) -> Same | None:
+        """See `seamark.remote.protocol.Settles.twin`."""
+        told = self._settled("twins", {**run._asdict(), "hash": text, "take": take})
+        return None if told is None else Same.of(told)
+
+    def _settled(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what a server answers; None if it is of an earlier version."""
+        try:
+            return self.connection.send_json("POST", path, asked).record()
+        except Missing as error:
+            if error.said:
+                raise
+            return None
 
     def close(self) -> None:
         """See `seamark.remote.protocol.Remote.close`."""

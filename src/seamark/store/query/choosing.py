@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from seamark.store.runs import Store
 
 __all__ = ["Chosen", "choose", "state_column"]
+
+
+_FEW: Final = 100
+"""So many runs that are named are looked at by themselves."""
 
 
 class Chosen:
@@ -122,6 +127,8 @@ def choose(
         return store.numbers.number(connection, path)
 
     state = state_column(store, connection, now_ns)
+    within = _within(store, connection, selection.project)
+    few = None if within is None else _named(store, connection, selection, within)
 
     @functools.cache
     def crash_reason() -> sa.ColumnElement[Any]:
@@ -137,12 +144,13 @@ def choose(
         holder=functools.cache(lambda path: holder(store, connection, path)),
         local=selection.local,
         moments=selection.moments,
+        among=few,
     )
     run = schema.run
     where = [compiler.condition(expression), run.c.kind == selection.kind]
-    where += [
-        one for one in (seen, _within(store, connection, selection.project)) if one is not None
-    ]
+    where += [one for one in (seen, within) if one is not None]
+    if few is not None:
+        where.append(run.c.id.in_(few))
     columns = [run.c.id, run.c.project, run.c.name, state, run.c.created]
     source: sa.FromClause = run
     derived = derived_column(field.path, state)
@@ -195,6 +203,25 @@ def _within(
     if project is None:
         return None
     return in_projects(store, connection, lambda one: is_inside(one, project))
+
+
+def _named(
+    store: Store, connection: sa.Connection, selection: Selection, within: sa.ColumnElement[bool]
+) -> list[int] | None:
+    """Return the numbers of the runs that a selection names by their ids; None if by other words.
+
+    Of a few that are known nothing else need be looked at.
+    """
+    if not isinstance(selection.id, (str, Collection)):
+        return None
+    names = {selection.id} if isinstance(selection.id, str) else set(selection.id)
+    if not names or len(names) > _FEW:
+        return None
+    run = schema.run.c
+    rows = store.database.query(
+        connection, sa.select(run.id, run.name).where(within, run.name.in_(sorted(names)))
+    )
+    return [number for number, _ in rows] if {name for _, name in rows} == names else None
 
 
 def _first_by(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
+from seamark.paths import projects_above
 from seamark.reading.catalog import Unknown, refuse
 from seamark.store import schema
 from seamark.store.query.expression import Among, Comparison, Field, comparisons_of
@@ -33,7 +34,7 @@ from seamark.store.query.kinds import (
 from seamark.store.query.language import parse
 from seamark.store.query.patterns import matcher
 from seamark.store.query.place import misplaced
-from seamark.store.read.inherited import TAGS, projects_above
+from seamark.store.read.inherited import TAGS
 from seamark.values import escape
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -109,6 +109,7 @@ class Compiler:
         holder: Returns which row says for each run what it has at a path, as SQL.
         local: Times that name no offset are in this computer's time zone, else in UTC.
         moments: What some times are, by their text, in microseconds since the Unix epoch.
+        among: Numbers of the few runs that are looked at; None for all.
     """
 
     def __init__(
@@ -123,8 +124,9 @@ class Compiler:
         holder: Callable[[str], sa.ColumnElement[Any]] = lambda _: schema.run.c.id,
         local: bool = False,
         moments: Mapping[str, int] | None = None,
+        among: Collection[int] | None = None,
     ) -> None:
-        self._holder = holder
+        self._holder, self._few = holder, among
         self._number = number
         self._state = state
         self._crash_reason = crash_reason
@@ -217,7 +219,10 @@ class Compiler:
     def _where(self, found: Any, number: int, condition: Clause, field: Field) -> Clause:
         # One walk along the index of this path, where EXISTS would look once for each run.
         there = sa.select(found.c.run).where(found.c.path == number, found.c.visible == 1)
-        return self._holder(field.path).in_(there.where(condition, _stated_type(found, field)))
+        holder = self._holder(field.path)
+        if self._few is not None and holder is schema.run.c.id:
+            there = there.where(found.c.run.in_(self._few))
+        return holder.in_(there.where(condition, _stated_type(found, field)))
 
     # ---------------------------------------------------------------- what the run's row holds
 

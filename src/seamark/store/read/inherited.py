@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.paths import PROJECT_LOG, home_of
+from seamark.paths import PROJECT_LOG, projects_above
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, atom_value, decoded
 from seamark.store.runs import filled
@@ -21,7 +21,7 @@ from seamark.store.runs import filled
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["TAGS", "Inherited", "holder", "inherited_tags", "projects_above"]
+__all__ = ["TAGS", "Inherited", "holder", "inherited_tags"]
 
 TAGS: Final = "tags/"
 """Below it are keyed tags."""
@@ -50,18 +50,6 @@ class Inherited:
     type: str
     value: Any
     cells: tuple[Any, ...]
-
-
-def projects_above(project: str, run: str) -> list[str]:
-    """Return the projects that a container inherits from, the uppermost first.
-
-    Args:
-        project: Where it lies; see `seamark.paths.kind_of`.
-        run: What it is called there; a project itself inherits from those above it.
-    """
-    parts = home_of(project).split("/")
-    most = len(parts) - (run == PROJECT_LOG)
-    return ["/".join(parts[:end]) for end in range(1, most + 1)]
 
 
 def _statement() -> sa.Select[Any]:

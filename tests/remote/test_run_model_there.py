@@ -1,0 +1,201 @@
+"""Each idea of the run model through a server: recorded on one machine, read on another."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from recording import QUIET
+from server_waits import until
+
+import seamark
+from seamark import errors
+from seamark.cli import app
+from seamark.remote import shipper as shippers
+
+
+def begin(given: dict[str, Any], **more: Any) -> Any:
+    return seamark.init_run(**QUIET, **given, **more)
+
+
+def sent(given: dict[str, Any]) -> None:
+    assert shippers.flush(given["remote"], 60)
+
+
+def read(given: dict[str, Any], run: Any) -> Any:
+    return seamark.init_run(with_id=run.id, mode="read-only", **given)
+
+
+def test_groups_parents_and_inherited_tags(there: Any) -> None:
+    """A project's log that lies on the server alone counts when a run begins elsewhere."""
+    one, two = there("one"), there("two")
+    with seamark.init_project(**one) as project:
+        project["tags/team"] = "vision"
+        project.group("folds")["seed"] = 3
+        project.group("folds").description = "five folds"
+    sent(one)
+    with pytest.raises(errors.ArgumentError, match="'team' is 'vision' in all of project"):
+        begin(two, tags={"team": "audio"})
+    with begin(two, tags={"own": 1, "team": "vision"}, groups=["folds"]) as parent:
+        with pytest.raises(errors.ArgumentError, match="cannot be set below it"):
+            parent["tags/team"] = "audio"
+        assert parent.tags == {"own": 1, "team": "vision"}
+        with begin(two, parent=parent, groups=["folds"]) as child:
+            child["x"] = 1
+            assert child.tags == {"team": "vision"}
+    three = there("three")
+    found = read(three, parent)
+    assert found.tags == {"own": 1, "team": "vision"}
+    assert found["tags/team"].fetch() == "vision"
+    with seamark.init_project(mode="read-only", **three) as project:
+        (group,) = project.fetch_groups_table(query="metadata/seed = 3").to_rows()
+        assert (group["sys/id"], group["runs"], group["description"]) == ("folds", 2, "five folds")
+        assert project.group("folds").exists()
+        assert len(project.group("folds").fetch_runs_table()) == 2
+        rows = project.fetch_runs_table(query='tags/team = "vision"', columns=["sys/parent"])
+        assert {row.get("sys/parent") for row in rows.to_rows()} == {None, parent.id}
+        table = seamark.fetch_projects_table(remote=three["remote"])
+        assert three["project"] in {row["sys/id"] for row in table.to_rows()}
+
+
+def test_parameters_metrics_statistics_and_times(there: Any) -> None:
+    """What two attempts kept adds up; a changed parameter is shown as it is."""
+    one = there("one")
+    run = begin(one, params={"lr": 0.1, "layers": {"n": 2}}, keep={"gpu/*": seamark.Statistics()})
+    run.params.update({"lr": 0.2})
+    run.log_metrics({"loss": 1.0}, step=0, phase="validate", epoch=3)
+    run.log_metrics({"loss": math.inf}, step=1, phase="val")
+    for value in (1.0, 2.0, 3.0):
+        run["gpu/power"].append(value)
+    run["last"].keep(seamark.Last())
+    run["last"].append(5.0)
+    with run.chrono("batch"):
+        pass
+    for _ in run.progress(range(2), "epoch"):
+        pass
+    run.stop()
+    sent(one)
+    kept = {"gpu/*": seamark.Statistics()}
+    with begin(there("two"), with_id=run.id, owner=True, keep=kept) as again:
+        again["gpu/power"].append(6.0)
+    found = read(there("three"), run)
+    assert found.params.as_dict() == {"lr": 0.2, "layers": {"n": 2}}
+    assert found["val/loss"].fetch_last() == math.inf
+    assert found["val/epoch"].fetch_last() == 3
+    power = found["gpu/power"].fetch()
+    assert (power.count, power.mean, power.max) == (4, 3.0, 6.0)
+    assert found["last"].fetch().last == 5.0
+    assert found["chronos/batch"].fetch().count == 1
+    report = found.report()
+    assert report["parameters"] == {"lr": 0.2, "layers/n": 2}
+    assert set(report["chronos"]) == {"batch"}
+    with seamark.init_project(mode="read-only", **there("three")) as project:
+        assert project.report()
+
+
+def test_states_errors_claims_and_twins(there: Any) -> None:
+    """A run that waits is claimed by one of two machines, and goes on there."""
+    maker = there("maker")
+    waiting = begin(maker, params={"lr": 0.1}, start=False)
+    waiting.stop()
+    sent(maker)
+    assert read(there("reader"), waiting)["sys/state"].fetch() == "created"
+    with (
+        seamark.init_project(**there("one")) as one,
+        seamark.init_project(**there("two")) as two,
+    ):
+        run = one.claim('sys/state = "created"', set={"worker": 1}, **QUIET)
+        assert run.id == waiting.id
+        assert two.claim('sys/state = "created"', **QUIET) is None
+        run.log_metrics({"loss": 1.0}, step=0)
+        run.set_state("failed", detail="broken", error=ValueError("diverged"))
+        run.stop()
+        assert two.claim('sys/state = "created"', **QUIET) is None
+        again = two.claim("sys/state = failed", **QUIET)
+        assert again.id == waiting.id
+        assert again["sys/state"].fetch() == "running"
+        again.set_state("completed")
+        again.stop()
+        text = again["sys/content_hash"].fetch()
+    found = read(there("reader"), waiting)
+    assert [(one.type, one.message) for one in found.errors] == [("ValueError", "diverged")]
+    assert found["sys/state"].fetch() == "completed"
+    with seamark.init_project(mode="read-only", **there("reader")) as project:
+        assert project.find_run(content_hash=text, revision=1).id == waiting.id
+        table = project.fetch_runs_table(state="finished", columns=["worker"])
+        assert table["worker"] == [1]
+
+
+def test_moving_documents_and_trash(there: Any, tmp_path: Path) -> None:
+    """A name that is there is settled by the server; a document comes back as the same run."""
+    here = {"project": there("x")["project"], "root": tmp_path / "apart"}
+    url = there("x")["remote"]
+    with begin(there("one"), name="train") as first:
+        first["x"] = 1
+    sent(there("one"))
+    with begin(here, name="train") as second:
+        second.log_metrics({"loss": 0.5}, step=1)
+        second["cfg"].upload(seamark.types.File.from_content("a: 1", extension="yaml"))
+    seamark.sync(second, to=url, conflict="new")
+    found = read(there("reader"), second)
+    assert found["sys/name"].fetch() == "train-2"
+    assert found.transfers[-1]["name"] == "train-2"
+    found["cfg"].download(str(tmp_path / "cfg.yaml"))
+    assert (tmp_path / "cfg.yaml").read_text() == "a: 1"
+    with begin(here, name="train") as third:
+        third["x"] = 3
+    with pytest.raises(errors.RunExistsError):
+        seamark.sync(third, to=url, conflict="error")
+    document = found.to_dict()
+    made = seamark.from_dict(document, root=tmp_path / "imported")
+    assert made.id == second.id
+    assert made["loss"].fetch_last() == 0.5
+    with seamark.init_project(**there("one")) as project:
+        assert project.trash(first.id)
+    sent(there("one"))
+    with seamark.init_project(mode="read-only", **there("reader")) as project:
+        until(lambda: [row["sys/id"] for row in project.fetch_runs_table()] == [second.id])
+        assert len(project.fetch_runs_table(trashed=True)) == 1
+
+
+def test_artifacts_are_exported_and_purged(
+    there: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version that was purged comes back from no folder, and leaves the others whole."""
+    file = tmp_path / "data.bin"
+    saved = []
+    for text in ("one", "two"):
+        file.write_text(text * 1000)
+        with seamark.init_artifact(name="data", **there("one")) as made:
+            made.add_file(file)
+        saved.append(made)
+    first, second = saved
+    monkeypatch.setenv("SEAMARK_REMOTE", there("one")["remote"])
+    project = there("one")["project"]
+
+    def command(*words: str) -> str:
+        done = CliRunner().invoke(app, list(words))
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    told = command("export", f"{project}/data:1", "--format", "json")
+    assert first.digest in told
+    listed = command("ls", "--kind", "artifact", "--project", project, "--json")
+    assert first.digest in listed
+    assert second.digest in listed
+    command("trash", f"{project}/data:1")
+    assert "purged" in command("purge", "--yes", "--project", project).lower()
+    read_only = {"mode": "read-only", **there("reader")}
+    with pytest.raises(errors.RunNotFoundError):
+        seamark.init_artifact("data:1", **read_only)
+    left = seamark.init_artifact("data:2", **read_only)
+    assert left.digest == second.digest
+    back = left.download(tmp_path / "back")
+    assert (back / "data.bin").read_bytes() == file.read_bytes()
+    with seamark.init_project(**read_only) as opened:
+        table = opened.fetch_artifacts_table(columns=["objects"])
+        assert table.columns == ["sys/id", "objects"]
+        assert len(table) == 1

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -213,21 +214,56 @@ def test_a_signal_writes_it_first():
     assert seamark.init_run(custom_run_id="ended", mode="read-only")["a"].fetch().count == 1000
 
 
-@pytest.mark.parametrize("stopped", ["two.stop()", "pass"])
-def test_every_object_of_a_run_writes_it_when_the_process_ends(stopped):
+def test_every_object_of_a_run_writes_it_when_the_process_ends():
     """Also of one that a process opened twice, and where another object of it was stopped."""
-    code = f"""
-    one = seamark.init_run(**quiet, custom_run_id="twice")
-    two = seamark.init_run(**quiet, custom_run_id="twice")
-    for run in (one, two):
-        run["a"].keep(Statistics())
-        run["a"].extend([1.0, 2.0, 3.0])
-    {stopped}
+    code = """
+    for name in ("stopped", "left"):
+        one, two = (seamark.init_run(**quiet, custom_run_id=name) for _ in range(2))
+        for run in (one, two):
+            run["a"].keep(Statistics())
+            run["a"].extend([1.0, 2.0, 3.0])
+        if name == "stopped":
+            two.stop()
     """
     assert script(code)[0] == 0
-    run = seamark.init_run(custom_run_id="twice", mode="read-only")
-    assert run["a"].fetch().count == 6
-    assert run["sys/state"].fetch() == "completed"
+    for name in ("stopped", "left"):
+        run = seamark.init_run(custom_run_id=name, mode="read-only")
+        assert run["a"].fetch().count == 6
+        assert run["sys/state"].fetch() == "completed"
+
+
+def test_whoever_adds_to_something_writes_it_when_the_process_ends():
+    """Also who neither owns a run nor stops it, and what is no run."""
+    runs = [seamark.init_run(**QUIET, custom_run_id=name) for name in ("added", "waiting")]
+    models = [seamark.init_model(key="NET"), seamark.init_model_version(model="NET")]
+    for each in (*runs, *models):
+        each["b"] = 1
+        each.stop()
+    code = """
+    for opened in (
+        seamark.init_run(**quiet, custom_run_id="added", owner=False),
+        seamark.init_run(**quiet, custom_run_id="waiting", start=False),
+        seamark.init_project(),
+        seamark.init_model("NET"),
+        seamark.init_model_version("NET-1"),
+    ):
+        opened["a"].keep(Statistics())
+        for at in range(10):
+            opened["a"].append(1.0)
+    draft = seamark.init_artifact(name="data")
+    draft.add_reference("s3://a/b")
+    """
+    assert script(code)[0] == 0
+    given = {"mode": "read-only"}
+    for opened in (
+        seamark.init_run(custom_run_id="added", **given),
+        seamark.init_run(custom_run_id="waiting", **given),
+        seamark.init_project(**given),
+        seamark.init_model("NET", **given),
+        seamark.init_model_version("NET-1", **given),
+    ):
+        assert opened["a"].fetch().count == 10
+    assert not list(Path(".seamark/default/.artifacts/data").iterdir())
 
 
 def test_ranks_add_up_at_one_path():

@@ -41,6 +41,16 @@ def test_a_part_names_its_run(family):
     assert {row["sys/id"] for row in found} == set(parts)
 
 
+def test_a_part_above_its_run_names_its_project_whole():
+    """What is left of a path below the part's own project would name another place."""
+    with seamark.init_run(project="team/x/y") as whole:
+        whole["a"] = 1
+    with seamark.init_run(project="team/x", parent=whole) as part:
+        assert part["sys/parent"].fetch() == f"team/x/y/{whole.id}"
+    table = seamark.init_project("team").fetch_runs_table(columns=["sys/parent"])
+    assert set(table["sys/parent"]) == {None, f"team/x/y/{whole.id}"}
+
+
 def test_tables_have_aggregates_of_parts(family):
     """Of the finite numbers of the parts in the project that is asked, without the trash."""
     whole, parts, _ = family

@@ -65,6 +65,7 @@ class Container:
     state: str | None = "running"
     """None: it had several owners, or may have; who wins is not this test's to say."""
     revision: int | None = None
+    parent: str | None = None
     holder: int | None = None
 
     def atom(self, path: str) -> Any:
@@ -214,7 +215,9 @@ class RunModel(RuleBasedStateMachine):
         project=projects,
         given=tags,
         lr=st.integers(0, 1),
-        more=st.fixed_dictionaries({}, optional={"groups": words, "name": st.just("one")}),
+        more=st.fixed_dictionaries(
+            {}, optional={"groups": words, "name": st.just("one"), "parent": which}
+        ),
         start=st.booleans(),
     )
     def begin(
@@ -231,6 +234,13 @@ class RunModel(RuleBasedStateMachine):
         made = Container("run", project, "", len(self.containers), revision=0)
         held = Held(worker, made, owner=True)
         arguments = {"params": {"lr": lr, "todo": True}, "tags": given or None, **more}
+        if "parent" in more and (runs := self.runs()):
+            whole = runs[more["parent"] % len(runs)]
+            arguments["parent"] = f"{whole.project}/{whole.name}"
+            same = whole.project == project
+            made.parent = whole.name if same else arguments["parent"]
+        else:
+            arguments.pop("parent", None)
         refused = bool(given) and self.refuses(held, given)
         if not start:
             arguments["start"] = False
@@ -763,6 +773,7 @@ class RunModel(RuleBasedStateMachine):
             return found.get(path, {}).get("value")
 
         assert atom("sys/revision") == one.revision
+        assert atom("sys/parent") == one.parent
         if one.state is not None:
             assert atom("sys/state") == one.state
         if live:

@@ -28,6 +28,7 @@ from seamark.pictures.progress import progress_bar
 from seamark.process.interrupts import quietly
 from seamark.process.quiet import is_quiet
 from seamark.reading.artifacts import ArtifactName, check_alias
+from seamark.run import at_exit
 from seamark.run.artifact_names import find_artifact, rows_of
 from seamark.run.draft import Draft, UnreadDraft
 from seamark.run.lifecycle import RECORDING
@@ -341,6 +342,12 @@ class Artifact(Logbook):
         if self._draft is not None:
             self._draft.drop()
 
+    def finish_at_exit(self, error: BaseException | None) -> None:
+        """Finish because the process ends; a draft that was not saved is dropped."""
+        super().finish_at_exit(error)
+        if self._draft is not None:
+            self._draft.drop()
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -516,6 +523,8 @@ class Artifact(Logbook):
             return
         self.recorder.open().beat_every(math.inf)  # and no index is to know of it
         self.lifecycle.phase = RECORDING
+        self._pid = os.getpid()
+        at_exit.finish_at_exit(self, self._key)
 
     def _header(self) -> dict[str, Any]:
         told = super()._header()

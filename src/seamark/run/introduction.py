@@ -88,8 +88,9 @@ class Introduction:
     @property
     def _parent(self) -> str | None:
         """The run that this one is a part of: its id, with its project where that is another."""
-        parent, project = self._options.parent, self._recorder.folder.project
-        return None if parent is None else parent.removeprefix(f"{project}/")
+        parent = self._options.parent
+        project, _, name = (parent or "").rpartition("/")
+        return name if project == self._recorder.folder.project else parent
 
     def _sets(self) -> dict[str, tuple[str, ...]]:
         return {"sys/tags": self._options.tags.words, "sys/group_tags": self._options.groups}

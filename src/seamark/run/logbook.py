@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.pictures.printing import obeys_escapes
 from seamark.process import fork
 from seamark.process.liveness import process_facts
+from seamark.run import at_exit
 from seamark.run.container import INTERNAL, Container
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
 from seamark.run.opened import learn
@@ -46,6 +48,8 @@ Progress = bool | Callable[[int, int], None] | type["ProgressBarCallback"] | Non
 """Whether, or with what, it is shown how far folding is."""
 
 _PATIENCE_S: Final = 0.5
+_EXIT_S: Final = 60.0
+"""How long the end of a process waits for files."""
 
 log = logging.getLogger("seamark")
 
@@ -62,7 +66,9 @@ class Logbook(Container):
         through: Reads it while a part of it lies only on a server.
     """
 
-    _internal: ClassVar[frozenset[str]] = INTERNAL | {"remotes", "tell", "token", "warn"}
+    _internal: ClassVar[frozenset[str]] = INTERNAL | {
+        *("finish_at_exit", "remotes", "tell", "token", "warn")
+    }
 
     def __init__(
         self,
@@ -75,6 +81,7 @@ class Logbook(Container):
         through: Through | None = None,
     ) -> None:
         self.remotes, self.token = remotes, token
+        self._pid = os.getpid()
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
         self.recorder = Recorder(
@@ -151,6 +158,8 @@ class Logbook(Container):
         # Nobody asks whether the process lives: a day in a notebook is to leave no heartbeats.
         self.recorder.open().beat_every(math.inf)
         self.lifecycle.phase = RECORDING
+        self._pid = os.getpid()
+        at_exit.finish_at_exit(self, self._key)
         if was_there:
             self.recorder.learn(lambda writer: learn(self.folder, writer, "monitoring"))
 
@@ -164,13 +173,30 @@ class Logbook(Container):
         Args:
             seconds: How long to wait for files; None waits as long as they are being stored.
         """
+        self._finish("stop", seconds)
+
+    def finish_at_exit(self, error: BaseException | None) -> None:
+        """Finish because the process ends, whatever ended it."""
+        del error  # of which nothing is recorded here
+        if self._pid == os.getpid():
+            self._finish("exit", _EXIT_S)
+        elif (writer := self.recorder.writer) is not None and writer.writer is not None:
+            self.recorder.kept.write()  # a forked helper closes what it wrote itself
+            writer.close("exit")
+
+    def _finish(self, reason: str, seconds: float | None) -> None:
         if self.lifecycle.phase != STOPPED:
             self.lifecycle.call("stop")
             self.lifecycle.phase = STOPPED
+            at_exit.settle(self, self._key)
             self.recorder.store_files(seconds)
-            self.recorder.close("stop", CLOSE_TIMEOUT_S)
+            self.recorder.close(reason, CLOSE_TIMEOUT_S)
             self.recorded.close()
-            self._shipping.finish(seconds)
+            self._shipping.finish(seconds, later=reason == "exit")
+
+    @property
+    def _key(self) -> str:
+        return os.fspath(self.folder.path)
 
     def __enter__(self) -> Self:
         """Return itself."""

@@ -913,6 +913,7 @@ class Run(Container):
         return waits
 
     def _begun(self) -> None:
+        at_exit.finish_at_exit(self, self._key)
         if self._state.owner is not False:
             self._watch()
         self._introduction.told = True
@@ -970,8 +971,7 @@ class Run(Container):
         return self.resume.origin.lineage
 
     def _watch(self) -> None:
-        """Follow this process to its end and capture what it is; of an owner, what the run is."""
-        at_exit.finish_at_exit(self, self._key)
+        """Capture what this process is, up to its end; of an owner, what the run is."""
         capture = self._captures()
         if self._state.owner and not capture.owner:
             capture.owner = True
@@ -1441,6 +1441,7 @@ class Run(Container):
 
     def _record_again(self) -> None:
         """Record again after a rest."""
+        at_exit.finish_at_exit(self, self._key)
         self.lifecycle.phase = RECORDING
         self.recorder.go_on()
 

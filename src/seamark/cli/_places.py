@@ -52,7 +52,9 @@ def places_of(
     if kind not in _PLAIN:
         return None
     if any(of_runs):
-        misuse(f"--kind {kind}: --tag, --state, --trashed and --differing are of runs")
+        misuse(
+            f"--kind {kind}: --tag, --state, --trashed, --differing, --offset and --by are of runs"
+        )
     from seamark.run.group import groups_there
     from seamark.run.matching import table_of
     from seamark.run.projects import project_rows

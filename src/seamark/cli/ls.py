@@ -42,6 +42,7 @@ from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import SharedPath
+    from seamark.store.query.selection import Selection
 
 __all__ = ["ls"]
 
@@ -295,7 +296,8 @@ def ls(
     runs = open_runs(context, project, missing_ok=True)
     if kind == "run":
         runs.expect_project(project)
-    places = places_of(runs, kind, project, query, [*tags, *states, trashed, differing])
+    of_runs = [*tags, *states, *by, offset, trashed, differing]
+    places = places_of(runs, kind, project, query, of_runs)
     if places is not None:
         places.arrange(columns, sort, descending=descending, limit=limit)
         places.write(as_csv=as_csv, as_json=as_json)
@@ -316,11 +318,8 @@ def ls(
     )
     wanted = _names(columns)
     if by:
-        if differing or kind != "run":
-            misuse("--by groups runs: it goes neither with --differing nor with --kind")
-        found = runs.index.groups(chosen, _names(by), wanted)
-        print_groups(found, _names(by), wanted, "csv" if as_csv else "json" if as_json else "")
-        _note_more(len(found), found.total, "group")
+        form = "csv" if as_csv else "json" if as_json else ""
+        _ls_groups(runs, chosen, _names(by), wanted, form, differing=differing)
         return
     for_people = not (as_json or as_csv)
     asked = _Asked(wanted, sorting, kind, differing=differing, for_people=for_people)
@@ -340,6 +339,16 @@ def ls(
     if rows and wanted and (said := left_out(table.columns, shown)):
         note(said)
     _note_more(len(rows), table.total, _WORDS.get(kind, "run"))
+
+
+def _ls_groups(
+    runs: Runs, chosen: Selection, by: list[str], columns: list[str], form: str, *, differing: bool
+) -> None:
+    if differing or chosen.kind != "run":
+        misuse("--by groups runs: it goes neither with --differing nor with --kind")
+    found = runs.index.groups(chosen, by, columns)
+    print_groups(found, by, columns, form)
+    _note_more(len(found), found.total, "group")
 
 
 def _nothing(runs: Runs, kind: str) -> str:

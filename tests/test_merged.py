@@ -206,13 +206,13 @@ class Deeds:
 
     def merge(self, side: Side) -> None:
         (other,) = (one for one in self.sides if one is not side)
-        rsync(side, other, self.draw.choice(["-u", "-u", "--ignore-existing"]))
+        rsync(side, other, self.draw.choice(["--append", "--append", "--ignore-existing"]))
 
     def compare(self) -> None:
         for side, at, _ in self.live:
             side.worker.do("stop", at)
         for one, other in (self.sides, self.sides[::-1]):
-            rsync(one, other, "-u")
+            rsync(one, other, "--append")
         for side in self.sides:
             side.worker = side.hire()
         for run, steps in self.points.items():

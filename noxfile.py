@@ -161,7 +161,7 @@ def integration(session: nox.Session, host: str, era: str) -> None:
     """Prove the built wheel against one host; a missing host or another version of it fails."""
     longest = host in ("lightning", "neptune-client")
     # With neptune's own package: a few of what was written for it; `homes` is all of it.
-    few = ["--numprocesses=1", "-k", "ignite or optuna"] if era == "latest" else []
+    few = ["--numprocesses=1", "-k", "ignite or two_objectives"] if era == "latest" else []
     prove_host(session, host, era, "not thorough" if longest else "", few)
 
 

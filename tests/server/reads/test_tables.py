@@ -13,6 +13,7 @@ pytest.importorskip("fastapi")
 from journal_builder import START, JournalBuilder
 
 from seamark.reading import wire
+from seamark.reading.changes import ChangedRun
 from seamark.reading.names import generated_name
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
@@ -204,13 +205,13 @@ def test_changes_tell_which_runs_changed(here) -> None:
         assert asks.read("changes", cursor=first["cursor"])["runs"] == []
         here.put("run1", run("w1", 0.1).assign(lr=3.0))
         told = asks.read("changes", cursor=first["cursor"])
-        expected = {"project": "team/x", "run": "run1", "state": "running", "gone": False}
-        assert told["runs"] == [expected]
+        paths = ["loss", "lr", "model"]
+        assert told["runs"] == [ChangedRun("team/x", "run1", "running", gone=False, paths=paths)]
         assert asks.read("changes", cursor=told["cursor"])["runs"] == []
         assert asks.read("changes", cursor=told["cursor"], project="vault")["runs"] == []
         here.now_ns += 10**12
         silent = asks.read("changes", cursor=told["cursor"])
-        assert {(one["run"], one["state"]) for one in silent["runs"]} == {
+        assert {(one.run, one.state) for one in silent["runs"]} == {
             ("run0", "crashed"),
             ("run1", "crashed"),
             ("secret0", "crashed"),
@@ -353,9 +354,9 @@ def test_curves_of_several_runs_in_one_answer(here) -> None:
     refs = [["team/x", "run1"], ["team/x", "run9"], ["team/x", "run2"]]
     with here.client() as asks:
         told = asks.read("curves", {"refs": refs, "paths": ["loss", "none"], "px": 100})
-        assert [one["run"] for one in told["curves"]] == ["run1", "run2"]
+        assert [one.run for one in told["curves"]] == ["run1", "run2"]
         alone = asks.read("runs/team/x/run1/drawing", path="loss", points=100)["drawing"]
-        assert same(told["curves"][0]["drawing"], alone)
+        assert same(told["curves"][0].drawing, alone)
         assert told["cursor"]
         many = {"refs": refs * 100, "paths": ["loss", "none"]}
         assert asks.refused("curves", many) == (413, "too-many-series")

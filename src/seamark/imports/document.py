@@ -240,7 +240,8 @@ class DocumentRun:
                 msg = f"{place}: expected a time between sys/creation_time and {_TIMES[1]}"
                 raise ArgumentError(msg)
         place = inside(inside(where, "sys/state"), "value")
-        if (state := facts.get("sys/state")) not in _STATES:
+        state = facts.get("sys/state")
+        if not isinstance(state, str) or state not in _STATES:
             raise refused(place, f"one of {', '.join(sorted(_STATES))}", state)
         place = inside(inside(where, "sys/running_time"), "value")
         seconds = facts.get("sys/running_time", 0.0)

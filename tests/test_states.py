@@ -194,6 +194,17 @@ def test_a_created_run_begins(start: Start, begin: Callable[[Run], Any]) -> None
     assert run["sys/end_time"].fetch() >= run["sys/start_time"].fetch()
 
 
+def test_what_is_timed_or_kept_begins_a_created_run(start: Start) -> None:
+    """Also where it is written only at the end, being seen a moment after a read."""
+    run = start(start=False)
+    run.fetch()
+    with run.chrono("block"):
+        pass
+    run.stop()
+    assert run["chronos/block"].fetch().count == 1
+    assert state(run) == "completed"
+
+
 def test_another_process_begins_a_created_run(start: Start, root: Path) -> None:
     """It owns the run then; who only adds to it does not begin it."""
     run = start(start=False, params={"lr": 0.1})

@@ -1543,6 +1543,7 @@ class Run(Container):
         if writer is not None:
             if not quiet:
                 self._settle_owner(CLOSE_TIMEOUT_S if seconds is None else seconds)
+                self.recorder.kept.write()  # with which a run that waited begins, so that it ends
             writer.retry_now()
         hold = self._take_leave()
         self.lifecycle.call("stop")

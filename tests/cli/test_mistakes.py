@@ -98,7 +98,7 @@ MORE_MISTAKES: tuple[tuple[list[str], str], ...] = (
     (["show", "good", "--limit", "-3"], "-3"),
     (["show", "demo"], "it is a project: seamark ls --project demo, or demo/latest"),
     (["show", "goo"], "did you mean 'good'?"),
-    (["plot", "good", "val/loss", "-x", "foo"], "step, time, relative"),
+    (["plot", "good", "val/loss", "-x", "foo"], "step, order, time, relative"),
     (["plot", "good", "val/loss", "-o", "nodir/x.png"], "the folder nodir does not exist"),
     (["ls", "--csv", "--json"], "expected one of --csv and --json, got both"),
 )

@@ -105,8 +105,8 @@ def test_people_change_what_is_on_the_server(call: Any, sent: str) -> None:
     run = f"{sent}/steep"
     assert "(no tags) → best" in call("tag", run, "--add", "best").stdout
     assert "best → (no tags)" in call("tag", run, "--remove", "best").stdout
-    assert "(no note) → warmer" in call("note", run, "warmer").stdout
-    assert "warmer → (no note)" in call("note", run, "--remove").stdout
+    assert "(no description) → warmer" in call("describe", run, "warmer").stdout
+    assert "warmer → (no description)" in call("describe", run, "--remove").stdout
     assert "steep → steeper" in call("rename", run, "steeper").stdout
     assert call("trash", f"{sent}/steeper").exit_code == 0
     assert len(json.loads(call("ls", "--project", sent, "--json").stdout)) == 1

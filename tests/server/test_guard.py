@@ -135,13 +135,16 @@ OF_MANY: dict[tuple[str, str], list[tuple[str, Any]]] = {
     ("POST", "/runs/fields"): [("", {}), ("", {"project": SECRET})],
     ("POST", "/runs/groups"): [("", {"by": [f"{WORTH}/lr"], "unknown": "tell"})],
     ("POST", "/runs/losses"): [("", _REFS)],
+    ("POST", "/runs/paths"): [("", {}), ("", {"project": SECRET})],
     ("POST", "/runs/select"): [("", {}), ("", {"query": f"`{WORTH}/lrr` > 0", "unknown": "tell"})],
     ("POST", "/runs/series"): [("", {**_REFS, "paths": ["*"], "unknown": "tell"})],
     ("POST", "/runs/series-paths"): [("", _REFS)],
+    ("POST", "/twins"): [("", {"project": SECRET, "run": "another", "hash": "0" * 32})],
 }
 CHANGING = {
     ("PATCH", "/runs"),
     ("POST", "/arrivals"),
+    ("POST", "/twins"),
     *(("POST", f"/runs/claims{what}") for what in ("", "/held", "/release")),
 }
 """What a viewer may not do."""

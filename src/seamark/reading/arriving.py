@@ -29,6 +29,7 @@ CONFLICTS: Final = get_args(Conflict)
 
 _HELD_NS: Final = 3600 * 10**9
 _MOST_HELD: Final = 10_000
+_MOST_COMING: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,12 @@ def settle(
 ) -> Arrival:
     """Return what becomes of a run, whose name is taken if it goes.
 
+    Who is asked about a run once more is at its end: of two that replace each other, the one whose
+    end is later replaces the other.
+
     Args:
-        held: Names that were taken: run id and time by name, to be kept with the project. What is
-            too old is removed.
+        held: Names that were taken: run id, time, and whether it is at its end, of each that comes
+            under a name; to be kept with the project. What is too old is removed.
         known: The runs of the project.
         run: Its id.
         name: Its name.
@@ -84,21 +88,28 @@ def settle(
             seen.setdefault(one.name or "", []).append(one.run)
             shown[one.run] = one.name
     for key, told in list(held.items()):
-        if not _is_held(told, key, shown, now_ns) or len(held) > _MOST_HELD:
+        coming = [one for one in _listed(told) if _is_held(one, key, shown, now_ns)]
+        if coming and len(held) <= _MOST_HELD:
+            held[key] = coming
+        else:
             del held[key]
 
-    def rivals(called: str) -> tuple[str, ...]:
-        coming = [held[called][0]] if called in held and held[called][0] != run else []
-        return tuple(dict.fromkeys((*seen.get(called, ()), *coming)))
+    def rivals(called: str, *, ends: bool = False) -> tuple[str, ...]:
+        coming = (one for one, _, at_end in held.get(called, ()) if at_end or not ends)
+        found = dict.fromkeys((*seen.get(called, ()), *coming))
+        return tuple(one for one in found if one != run)
 
     if name is None:
         return Arrival("go")
-    others = rivals(name)
+    again = any(one == run for one, *_ in held.get(name, ()))
+    others = rivals(name, ends=again and conflict == "replace")
     if others and conflict in ("skip", "error"):
         return Arrival("skip" if conflict == "skip" else "taken", name, others)
     if others and conflict == "new":
         name, others = _free(name, held, run, rivals), ()
-    held[name] = [run, now_ns]
+    again = again or any(one == run for one, *_ in held.get(name, ()))
+    behind = [one for one in held.get(name, ()) if one[0] != run]
+    held[name] = [*behind[-_MOST_COMING:], [run, now_ns, again]]
     return Arrival("go", name, others)
 
 
@@ -124,15 +135,20 @@ def settle_artifact(
     there = [one._replace(name=name) for one in known if one.project == place and not one.trashed]
     if conflict == "new" or any(one.run in own for one in there):
         return Arrival("go", name)
-    told = held.get(name)
-    coming = told[0] if isinstance(told, list) and told and told[0] in own else next(iter(versions))
+    told = (one[0] for one in _listed(held.get(name)) if isinstance(one[0], str) and one[0] in own)
+    coming = next(told, next(iter(versions)))
     return settle(held, there, coming, name, conflict, now_ns)
 
 
-def _is_held(told: Any, name: str, shown: dict[str, str | None], now_ns: int) -> bool:
+def _listed(told: Any) -> list[list[Any]]:
+    """Return what is said of those that come under one name, which somebody may have edited."""
+    return [one for one in told if isinstance(one, list) and one] if isinstance(told, list) else []
+
+
+def _is_held(told: list[Any], name: str, shown: dict[str, str | None], now_ns: int) -> bool:
     """Return whether a name is still that of a run that is to come."""
     try:
-        run, since = told
+        run, since, _ = told
         fresh = 0 <= now_ns - since < _HELD_NS
     except (TypeError, ValueError):
         return False
@@ -143,7 +159,7 @@ def _free(name: str, held: dict[str, Any], run: str, rivals: Any) -> str:
     """Return the first ``<name>-<n>`` that nobody has; the one that the run took before, if any."""
     mine = re.compile(re.escape(name) + r"-[1-9]\d*")
     for one, told in held.items():
-        if told[0] == run and mine.fullmatch(one) and not rivals(one):
+        if any(each[0] == run for each in told) and mine.fullmatch(one) and not rivals(one):
             return one
     number = 2
     while rivals(f"{name}-{number}"):

@@ -157,17 +157,18 @@ class Mover:
         synced = sync_run(left, self._remote, progress, self._patience)
         if synced.problems:
             return self._told(synced)
+        # Before it is asked: who replaces this one is told of it after that, and is later then.
+        end_ns = max(time.time_ns(), known.last_ns + 1000)
         arrival = self._ask(folder, known) or arrival  # it may have taken hours
         if arrival.outcome == "skip":
             return self._told(synced, skipped=True)
-        t_ns = max(time.time_ns(), known.last_ns + 1000)
         for other in arrival.others:
-            self._trash(RunKey(folder.project, other), t_ns)
-        told = self._transfer(folder, arrival.name, t_ns)
+            self._trash(RunKey(folder.project, other), max(time.time_ns(), end_ns + 2))
+        told = self._transfer(folder, arrival.name, end_ns)
         atoms = {_TRASHED: encode_atom(known.trashed), **told}
         if arrival.name is not None and arrival.name != known.name:
             atoms[_NAME] = encode_atom(arrival.name)
-        end = journal.end([{"op": "assign", "atoms": atoms}], t_ns + 1)
+        end = journal.end([{"op": "assign", "atoms": atoms}], end_ns + 1)
         at = len(journal.begin)
         self._patience.ask(lambda: self._remote.send(key, journal.name, at, end))
         self._note_here(folder, told)

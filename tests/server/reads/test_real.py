@@ -60,9 +60,7 @@ def test_what_was_sent_is_read_followed_and_edited(client) -> None:
     points = read(client, f"{AT}/points", position, path="loss")["points"]["loss"]
     assert points.value.tolist() == [1 / (step + 1) for step in range(100)]
     changed = read(client, "changes", position, cursor=cursor)
-    assert [(one["project"], one["run"]) for one in changed["runs"]] == [
-        ("team/x", "run0000000000000")
-    ]
+    assert [(one.project, one.run) for one in changed["runs"]] == [("team/x", "run0000000000000")]
     drawn = client.post(
         "curves", json={"refs": [AT.split("/", 1)[1].rsplit("/", 1)], "paths": ["loss"]}
     )
@@ -78,4 +76,4 @@ def test_what_was_sent_is_read_followed_and_edited(client) -> None:
     assert client.delete(AT).status_code == 200
     while not (gone := read(client, "changes", {}, cursor=cursor)["runs"]):
         pass
-    assert gone[0]["gone"] is True
+    assert gone[0].gone is True

@@ -65,9 +65,10 @@ def rsync(source: Side, target: Side, *options: str) -> None:
 
 
 def merge(one: Side, other: Side) -> None:
-    """Make both folders hold the same."""
-    rsync(one, other)
-    rsync(other, one)
+    """Make both folders hold the same, as the page about claims says."""
+    rsync(one, other, "--append")
+    rsync(other, one, "--append")
+    rsync(one, other, "--checksum")
 
 
 @pytest.fixture

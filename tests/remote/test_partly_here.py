@@ -16,6 +16,7 @@ pytest.importorskip("fastapi")
 
 from recording import QUIET
 from server_process import Running, running_server
+from server_waits import until
 
 import seamark
 from seamark.journal.reader import JournalReader
@@ -236,11 +237,19 @@ def test_what_a_disk_lost_to_a_power_cut_stays_there(
 def test_an_evaluation_there_is_no_training_here(first: Any, tmp_path: Path) -> None:
     """Who adds to a series of an evaluation owns nothing, though nothing of the run lies here."""
     before, given = first
+
+    def last(path: str) -> Any:
+        given_to_read = {**given, "root": tmp_path / "read", "mode": "read-only"}
+        there = seamark.init_run(with_id=before.id, **given_to_read)
+        return there.exists(path) and there[path].fetch_points().step[-1]
+
+    until(lambda: last("loss") == 9)
     for name in ("b", "c"):
         run = seamark.init_run(root=tmp_path / name, with_id=before.id, **given)
         run.log_metrics({"eval/acc": 0.5}, step=ord(name))
         run.stop()
         assert shippers.flush(given["remote"], 60)
+        until(lambda: last("eval/acc") == ord(name))  # noqa: B023 - called here
         assert not any(one["owner"] for one in headers(run))
     run = seamark.init_run(root=tmp_path / "d", with_id=before.id, **given)
     record(run, range(10, 12))

@@ -199,7 +199,11 @@ class OwnState:
         """
         if self.owner is not None:
             return False
-        touched = self._held is not None and self._held.touched
+        held, writer = self._held, self._recorder.writer
+        # Asked of the writer too: points may have come while it was being learned what was held.
+        touched = held is not None and (
+            held.touched or (writer is not None and writer.has_points(held.series))
+        )
         if self.opening is not None and self.opening.was_made(lineage):
             return touched
         return touched or not was_made(self._recorder.folder, lineage)

@@ -34,7 +34,7 @@ from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
 from seamark.reading.catalog import Columns, RunField, Unknown, Wanted, refuse
 from seamark.reading.curves import Look, RunCurve, check_points
-from seamark.reading.drawn import Key, curves_of_run
+from seamark.reading.drawn import Key, curves_of_runs
 from seamark.reading.groups import RunGroups, group_table
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
@@ -873,13 +873,10 @@ class Index:
         Raises:
             ArgumentError: If something cannot be drawn so.
         """
-        wanted, found = look or Look(), list[RunCurve]()
+        wanted = look or Look()
         wanted.check()
         check_attempt(attempt)
-        for ref in dict.fromkeys(refs):
-            with contextlib.suppress(RunNotFoundError):
-                found += curves_of_run(self.view(*ref), paths, wanted, attempt, since)
-        return found
+        return curves_of_runs(refs, self.view, paths, wanted, attempt, since)
 
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]

@@ -5,18 +5,20 @@ Every picture is made of these: those of the command, of notebooks and of a page
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from seamark.errors import RunNotFoundError
 from seamark.reading.curves import Drawing, Look, RunCurve
 
 if TYPE_CHECKING:
     from seamark.reading.points import Attempt
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["GroupCurve", "Key", "curves_of_run", "group_curves"]
+__all__ = ["GroupCurve", "Key", "curves_of_runs", "group_curves"]
 
 Key = tuple[str, str, str]
 """Project, run id and path of a series."""
@@ -36,17 +38,19 @@ class _Draws(Protocol):
     ) -> Drawing: ...
 
 
-def curves_of_run(
-    reader: _Draws,
+def curves_of_runs(
+    refs: Iterable[tuple[str, str]],
+    reader_of: Callable[[str, str], _Draws],
     paths: Sequence[str],
     look: Look,
     attempt: Attempt = "latest",
     since: Mapping[Key, str] | None = None,
 ) -> list[RunCurve]:
-    """Return series of one run as they are drawn; those without points are left out.
+    """Return series of several runs as they are drawn; those without points are left out.
 
     Args:
-        reader: Of the run.
+        refs: (project, run id) of the runs; what is not there any more is left out.
+        reader_of: Returns the reader of a run.
         paths: Of the series.
         look: How they are drawn.
         attempt: See `Reader.points`.
@@ -55,6 +59,20 @@ def curves_of_run(
     Raises:
         ArgumentError: If something cannot be drawn so.
     """
+    found: list[RunCurve] = []
+    for ref in dict.fromkeys(refs):
+        with contextlib.suppress(RunNotFoundError):
+            found += _curves_of_run(reader_of(*ref), paths, look, attempt, since)
+    return found
+
+
+def _curves_of_run(
+    reader: _Draws,
+    paths: Sequence[str],
+    look: Look,
+    attempt: Attempt,
+    since: Mapping[Key, str] | None,
+) -> list[RunCurve]:
     found = []
     for path in dict.fromkeys(paths):
         key = (reader.project, reader.name, path)

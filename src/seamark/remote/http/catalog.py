@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import QueryError, RunNotFoundError
@@ -23,7 +23,7 @@ from seamark.reading.catalog import (
 )
 from seamark.reading.changes import ChangedRun, Changes
 from seamark.reading.curves import Look, RunCurve, check_points
-from seamark.reading.drawn import Key, curves_of_run
+from seamark.reading.drawn import Key, curves_of_runs
 from seamark.reading.groups import RunGroup, RunGroups
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, check_attempt
@@ -328,11 +328,8 @@ class RemoteCatalog:
         wanted.check()
         chosen, known = check_attempt(attempt), since or {}
         if wanted.points > _MOST_PX:  # each by itself
-            for ref in dict.fromkeys(refs):
-                with contextlib.suppress(RunNotFoundError):
-                    run = RemoteRun(self._asking, *ref)
-                    found += curves_of_run(run, paths, wanted, attempt, since)
-            return found
+            reader_of = partial(RemoteRun, self._asking)
+            return curves_of_runs(refs, reader_of, paths, wanted, attempt, since)
         most = min(_SERIES, max(1, _SERIES_POINTS // wanted.points))
         asked = {name: one for name, one in asdict(wanted).items() if name != "points"}
         each = [(ref, path) for ref in dict.fromkeys(refs) for path in dict.fromkeys(paths)]

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
-from seamark.errors import RunNotFoundError
-from seamark.reading.curves import Look, RunCurve
-from seamark.reading.drawn import curves_of_run
+from seamark.reading.curves import Look
+from seamark.reading.drawn import curves_of_runs
 from seamark.server.answering import attempt_of, heavy
 from seamark.server.failures import Refusal
 from seamark.server.models import answers
@@ -68,13 +67,9 @@ def curves(every: All, body: _CurvesBody) -> Response:
         raise Refusal(413, "too-many-series", hint, limit=most)
 
     def make() -> dict[str, Any]:
-        cursor, found = every.cursor(), list[RunCurve]()
+        cursor, refs = every.cursor(), every.only_readable(body.refs)
         with heavy():
-            for ref in every.only_readable(body.refs):
-                try:
-                    found += curves_of_run(every.reader(*ref), body.paths, look, chosen, cursors)
-                except RunNotFoundError:  # gone since it was listed
-                    continue
+            found = curves_of_runs(refs, every.reader, body.paths, look, chosen, cursors)
         return {"curves": found, "cursor": str(cursor)}
 
     return every.answer(make)

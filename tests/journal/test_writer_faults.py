@@ -108,13 +108,22 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
 
 
-@pytest.fixture
-def warm(open_writer: Make) -> JournalWriter:
-    """A writer whose next row of ``a`` goes the quick way."""
-    writer = open_writer()
+def warmed(writer: JournalWriter) -> JournalWriter:
     for step in range(3):
         writer.append_row({"a": 1.0}, step)
     return writer
+
+
+@pytest.fixture
+def warm(unkept: None, open_writer: Make) -> JournalWriter:
+    """A writer whose next row of ``a`` goes the quick way, with no thread beside; see `disk`."""
+    return warmed(open_writer())
+
+
+@pytest.fixture
+def kept(open_writer: Make) -> JournalWriter:
+    """The same with its thread."""
+    return warmed(open_writer())
 
 
 # -------------------------------------------------------------------- the disk
@@ -562,15 +571,15 @@ def test_an_exception_of_a_signal_handler_is_not_swallowed(
     assert rows(journals()[0]) == before + 1
 
 
-def test_stopping_from_a_signal_handler(warm: JournalWriter, disk: Disk, journals: Read) -> None:
+def test_stopping_from_a_signal_handler(kept: JournalWriter, disk: Disk, journals: Read) -> None:
     """`close` in a handler, in the middle of a record: the record, then CLOSE, and no waiting."""
-    keeper = warm._upkeep.thread
-    with handling(lambda *_: warm.close()):
+    keeper = kept._upkeep.thread
+    with handling(lambda *_: kept.close()):
         disk.before = lambda: os.kill(os.getpid(), signal.SIGUSR1)
-        warm.append_row({"a": 5.0}, 3)
+        kept.append_row({"a": 5.0}, 3)
     (frames,) = journals()
     assert [frame.kind for frame in frames][-2:] == [Kind.ROW, Kind.CLOSE]
-    assert warm.closed
+    assert kept.closed
     keeper.join(30)
     assert not keeper.is_alive()
 

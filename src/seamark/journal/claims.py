@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.headers import header_of
 from seamark.journal.reader import SETTLE_NS, JournalReader
-from seamark.journal.safe import folder_below, open_file, open_folder
+from seamark.journal.safe import folder_below, make_once, open_file, open_folder
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import process_alive, process_facts
 
@@ -51,7 +51,6 @@ MOST_CLAIMS: Final = 10**15 - 1
 _NAME: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released(?:\.[0-9a-f]{16})?)?")
 _RELEASED: Final = ".released"
 _KEY: Final = re.compile("[0-9a-f]{16}")
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _MOST_BYTES: Final = 64 << 10
 _AHEAD_NS: Final = 3600 * 10**9
 """A sign of life further ahead of the clock than this is nobody's."""
@@ -278,15 +277,7 @@ class Claims:
 
     def _make(self, name: str, told: Mapping[str, Any]) -> bool:
         with folder_below(self._project, self._parts) as fd:
-            try:
-                made = os.open(name, _NEW, 0o666, dir_fd=fd)
-            except FileExistsError:
-                return False
-            try:
-                os.write(made, json.dumps(told).encode())
-            finally:
-                os.close(made)
-        return True
+            return make_once(name, json.dumps(told), fd)
 
     def _read(self, name: str) -> dict[str, Any] | None:
         """Return what a file holds; None if there is none.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.errors import PathError
 from seamark.journal.claims import has_lapsed
-from seamark.journal.safe import folder_below, open_file, open_folder
+from seamark.journal.safe import folder_below, make_once, open_file, open_folder
 from seamark.paths import check_name
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import process_facts
@@ -29,7 +29,6 @@ TWINS: Final = ".twins"
 """The folder, in that of a project, in which runs are numbered that are the same."""
 
 _NAME: Final = re.compile(r"([0-9a-f]{32})\.([1-9][0-9]{0,8})")
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _MOST_BYTES: Final = 64 << 10
 
 
@@ -78,15 +77,7 @@ def make_twin(project: Path, text: str, number: int, run: str) -> bool:
     """
     told = {"run": run, **process_facts(), "t": time.time_ns()}
     with folder_below(project, (TWINS,)) as fd:
-        try:
-            made = os.open(f"{text}.{number}", _NEW, 0o666, dir_fd=fd)
-        except FileExistsError:
-            return False
-        try:
-            os.write(made, json.dumps(told).encode())
-        finally:
-            os.close(made)
-    return True
+        return make_once(f"{text}.{number}", json.dumps(told), fd)
 
 
 def _read(project: Path, text: str, number: int) -> Twin:

@@ -312,8 +312,9 @@ def test_a_journal_of_a_cloned_machine_is_set_aside(
         writers = (first.name.rpartition(".")[0],)
 
     keeper.journals["p", run.id] = {first.name: cloned + bytes(64)}
-    shipper.add(run.folder, Written())  # type: ignore[arg-type]
-    shipper.finish(run.folder)
+    written = Written()
+    shipper.add(run.folder, written)  # type: ignore[arg-type]
+    shipper.finish(run.folder, written)
     assert shipper.wait(60)
     assert any("cloned machine" in line for line in lines(caplog))
     assert keeper.journals["p", run.id] == {first.name: cloned + bytes(64)}
@@ -373,8 +374,9 @@ def test_damage_in_the_middle_is_declared_and_passed_over(begin: Begin, keeper: 
     class Written:
         writers = (path.name.rpartition(".")[0],)
 
-    shipper.add(run.folder, Written())  # type: ignore[arg-type]
-    shipper.finish(run.folder)
+    written = Written()
+    shipper.add(run.folder, written)  # type: ignore[arg-type]
+    shipper.finish(run.folder, written)
     assert shipper.wait(60)
     kept = keeper.journals["p", run.id][path.name]
     assert keeper.gaps == [(path.name, bad.offset, bad.end - bad.offset)]
@@ -464,6 +466,20 @@ if __name__ == "__main__":
     # What a process wrote as it ended may be sent behind it.
     until(lambda: {name: bytes(data) for name, data in keeper.journals["p", run].items()} == local)
     assert len(local) >= 2
+
+
+def test_one_object_of_a_run_that_ends_ends_no_other(begin: Begin, keeper: Any) -> None:
+    """As in a worker that began the script's run anew and got its parent's besides."""
+    first = begin(remote=keeper.url, custom_run_id="x")
+    second = begin(remote=keeper.url, custom_run_id="x")
+    first["a"], second["b"] = 1, 1
+    first.stop()
+    time.sleep(2)  # nothing is left to be sent: the thread looks around, and might end
+    second["b"] = 2
+    second.stop()
+    assert first.id == second.id
+    assert kept_like(second, keeper)
+    until(lambda: not any(keeper.url in each.name for each in threading.enumerate()))
 
 
 def test_an_exit_without_stop_sends_the_rest(keeper: Any, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.journal.headers import header_of, writer_lives
 from seamark.journal.safe import names_in
@@ -49,7 +49,6 @@ class Shipment:
         later: Not before this time is anything tried again, in seconds of the shipper's clock.
         failures: How often in a row sending it failed.
         refused_until: Until when it is not tried again because it was refused; 0 if it was not.
-        finished: Whether no further journal will be written.
         given_up: Whether the end of the run waited for it in vain.
         ahead: How many bytes the remote keeps of journals that were longer on this disk than they
             are, by writer id.
@@ -64,34 +63,55 @@ class Shipment:
         self.over: str | None = None
         self.later = self.refused_until = 0.0
         self.failures = 0
-        self.finished = False
         self.given_up = False
         self.ahead: dict[str, int] = {}
         self._mine = f"-{os.getpid()}-"  # part of the writer ids of this process
         self._sources: list[weakref.ref[Writing]] = []
         self._ids: frozenset[str] = frozenset()
         self._look_at = 0.0
-        self._rests = False
+        # One process may have several objects of one run, each of which begins, rests and ends.
+        self._open: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._busy: weakref.WeakSet[Any] = weakref.WeakSet()
         self._ready: Callable[[], bool] | None = None
 
     # ---------------------------------------------------------------- on any thread
 
-    def add(self, writer: Writing, ready: Callable[[], bool] | None) -> None:
-        """Send what somebody writes in this process; what its parent wrote is the parent's."""
-        self.finished = self._rests = self.given_up = False
+    def add(self, writer: Writing, ready: Callable[[], bool] | None, by: object) -> None:
+        """Send what somebody writes in this process; what its parent wrote is the parent's.
+
+        Args:
+            writer: Who writes.
+            ready: Returns whether anything may be sent yet; None: yes.
+            by: Whose `rest` and `finish` are waited for; is not kept alive by this.
+        """
+        self.given_up = False
+        self._open.add(by)
+        self._busy.add(by)
         self._ready, self._look_at = ready, 0.0
         if all(ref() is not writer for ref in self._sources):
             self._sources = [*self._sources, weakref.ref(writer)]
+        with quietly(only=RuntimeError):  # a journal more while they are listed: the thread looks
+            self._note()
 
-    def rest(self) -> None:
-        """Look less often from now on: training has ended."""
+    def rest(self, by: object) -> None:
+        """Look less often once nobody trains."""
         self._note()
-        self._rests, self._look_at, self._ready = True, 0.0, None
+        self._busy.discard(by)
+        self._look_at, self._ready = 0.0, None
 
-    def finish(self) -> None:
-        """Expect no further journals."""
+    def finish(self, by: object) -> None:
+        """Expect no further journals of one object of the run; of the last one: of none."""
         self._note()
-        self.finished, self._sources, self._ready = True, [], None
+        self._busy.discard(by)
+        self._open.discard(by)
+        self._look_at, self._ready = 0.0, None
+        if self.finished:
+            self._sources = []
+
+    @property
+    def finished(self) -> bool:
+        """Whether no further journal will be written, as far as is known now."""
+        return not self._open
 
     def _note(self) -> None:
         """Take note of which journals are this process's; they outlive who writes them."""
@@ -122,7 +142,7 @@ class Shipment:
                         self.tails = {**self.tails, writer: tail}
                         self.placed = False
         found = any(tail.left for tail in self.tails.values())
-        if self._rests and not found:
+        if not self._busy and not found:
             self._look_at = now + _REST_S
         return found
 

@@ -109,7 +109,11 @@ class Shipper:
     # ---------------------------------------------------------------- what is to be sent
 
     def add(
-        self, folder: RunFolder, writer: Writing, ready: Callable[[], bool] | None = None
+        self,
+        folder: RunFolder,
+        writer: Writing,
+        ready: Callable[[], bool] | None = None,
+        by: object = None,
     ) -> None:
         """Send the journals that somebody writes from now on. Never raises.
 
@@ -117,27 +121,34 @@ class Shipper:
             folder: The run.
             writer: Who writes; is not kept alive by this.
             ready: Returns whether anything may be sent yet; None: yes.
+            by: Which object of the run this is for, as `rest` and `finish` name it; None: `writer`.
         """
         with self._lock:
             shipment = self._shipments.get(key := _key(folder))
             if shipment is None or shipment.folder != folder:
                 shipment = self._shipments[key] = Shipment(folder)
-            shipment.add(writer, ready)
+            shipment.add(writer, ready, writer if by is None else by)
             self._start()
         self.wake()
 
-    def rest(self, folder: RunFolder) -> None:
-        """Send what is left of a run in which nothing is recorded for now."""
+    def rest(self, folder: RunFolder, by: object) -> None:
+        """Send what is left of an object of a run in which nothing is recorded for now."""
         if (shipment := self._shipments.get(_key(folder))) is not None:
-            shipment.rest()
+            shipment.rest(by)
             self.wake()
 
-    def finish(self, folder: RunFolder) -> None:
-        """Expect nothing more of a run; what is left is sent, and waited for with `wait`."""
-        if (shipment := self._shipments.get(_key(folder))) is not None:
-            shipment.finish()
-            self._files.finish(folder)
-            self.wake()
+    def finish(self, folder: RunFolder, by: object) -> None:
+        """Expect nothing more of an object of a run; what is left is sent: `wait` for it.
+
+        Where this process has another object of the run, what that one writes goes on being sent.
+        """
+        with self._lock:  # or one that begins just now would be forgotten
+            if (shipment := self._shipments.get(_key(folder))) is None:
+                return
+            shipment.finish(by)
+            if shipment.finished:
+                self._files.finish(folder)
+        self.wake()
 
     def wake(self) -> None:
         """Have the thread look now; may be called in a signal handler."""

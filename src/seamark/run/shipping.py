@@ -62,7 +62,9 @@ class Shipping:
             self._since = time.monotonic()
             _hurried.discard(os.getpid())
             for uri in self._uris:
-                shipper_of(uri, self._token).add(self._recorder.folder, writer, self._may_send)
+                shipper_of(uri, self._token).add(
+                    self._recorder.folder, writer, self._may_send, by=self
+                )
             at_exit.afterwards(_send_last)
 
     def _may_send(self) -> bool:
@@ -86,7 +88,7 @@ class Shipping:
         """Send what is left while the process does something else."""
         with quietly(_failed):
             for shipper in self._shippers():
-                shipper.rest(self._recorder.folder)
+                shipper.rest(self._recorder.folder, self)
 
     def finish(
         self,
@@ -116,7 +118,7 @@ class Shipping:
 
             shippers = self._shippers()
             for shipper in shippers:
-                shipper.finish(self._recorder.folder)
+                shipper.finish(self._recorder.folder, self)
             if quiet or later or not shippers:
                 return []
             longest = SIGNAL_S if in_haste else EXIT_S

@@ -145,7 +145,7 @@ def test_a_created_run_waits_and_holds_nothing(start: Start) -> None:
     assert not run.exists("monitoring")
     run.recorder.rest()  # as at the first heartbeat
     for thread in set(threading.enumerate()) - threads:
-        thread.join(10)
+        thread.join(60)
     assert set(threading.enumerate()) <= threads
     run.stop()
     assert (state(run), heartbeats(run)) == ("created", 0)

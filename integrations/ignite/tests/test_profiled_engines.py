@@ -247,7 +247,7 @@ def script(body):
         def step(engine, batch):
             if engine.state.iteration == 3:
                 print("running", flush=True)
-            time.sleep(0.01)
+                time.sleep(600)  # the signal comes here, and not between two profilers
         engine = Engine(step)
         basic, handlers = BasicTimeProfiler(), HandlersTimeProfiler()
         engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 pytest.importorskip("fastapi")
 
@@ -19,6 +20,7 @@ from seamark.journal.reader import SETTLE_NS
 from seamark.server.changes import now_at
 from seamark.server.databases import DatabaseUnreachable, open_databases
 from seamark.server.folding import main as folding_main
+from seamark.server.folding import tables
 from seamark.server.folding.leases import Leases
 from seamark.server.folding.main import FoldWorker
 from seamark.server.folding.turns import fold_turn, forget
@@ -102,13 +104,20 @@ def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkey
 def test_a_lease_is_one_process_s_until_it_lapses(place) -> None:
     """Two owners never hold one run at once; who died loses it."""
     database = place.databases.store().database
-    one, two = Leases(database, "one", 0.5), Leases(database, "two", 0.5)
+    one, two = Leases(database, "one", 3), Leases(database, "two")
+
+    def until() -> int:
+        with database.reading() as connection:
+            return int(connection.scalar(sa.select(tables.lease.c.until)) or 0)
+
     assert one.claim(PROJECT, "r")
+    first = until()
     assert not two.claim(PROJECT, "r")
     assert list(two.taken()) == [(PROJECT, "r")]
-    eventually(lambda: not two.claim(PROJECT, "r"))  # renewed
+    eventually(lambda: until() > first)  # renewed
+    assert not two.claim(PROJECT, "r")
     one.close()  # as if it had died
-    eventually(lambda: two.claim(PROJECT, "r"), 20)
+    eventually(lambda: two.claim(PROJECT, "r"))
     assert not one.claim(PROJECT, "r")
     two.drop(PROJECT, "r")
     assert one.claim(PROJECT, "r")

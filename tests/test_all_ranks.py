@@ -105,9 +105,10 @@ def states(run: Run, rank: int) -> list[dict[str, Any]]:
     for journal in run.folder.journals():
         with JournalReader(journal.path) as reader:
             if reader.header()["rank"] == rank:
-                ops = [decode_json(f.payload) for f in reader.frames() if f.kind == Kind.OP]
-                found += [op for op in ops if op["op"] == "state"]
-    return found
+                frames = [frame for frame in reader.frames() if frame.kind == Kind.OP]
+                found += [(frame.t, decode_json(frame.payload)) for frame in frames]
+    found.sort(key=lambda one: one[0])  # names of journals have no order
+    return [op for _, op in found if op["op"] == "state"]
 
 
 def series_paths(run: Run) -> list[str]:

@@ -64,8 +64,8 @@ def ops(run: Run) -> list[dict[str, Any]]:
     found = []
     for journal in run.folder.journals():
         with JournalReader(journal.path) as reader:
-            found += [decode_json(f.payload) for f in reader.frames() if f.kind in (2, 8, 9)]
-    return found
+            found += [(f.t, decode_json(f.payload)) for f in reader.frames() if f.kind in (2, 8, 9)]
+    return [op for _, op in sorted(found, key=lambda one: one[0])]
 
 
 # -------------------------------------------------------------------- atoms

@@ -52,13 +52,13 @@ def read_journals(root: Path) -> list[Recorded]:
 
 
 def _read_run(folder) -> Recorded:
-    recorded = Recorded()
+    recorded, ops = Recorded(), []
     for journal in folder.journals():
         recorded.journals += 1
         with JournalReader(journal.path) as reader:
-            for frame in reader.frames():
-                if frame.kind == OP:
-                    _apply(recorded, decode_json(frame.payload))
+            ops += [(frame.t, frame.payload) for frame in reader.frames() if frame.kind == OP]
+    for _, payload in sorted(ops, key=lambda one: one[0]):  # names of journals have no order
+        _apply(recorded, decode_json(payload))
     return recorded
 
 

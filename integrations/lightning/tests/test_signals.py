@@ -118,9 +118,10 @@ def states(folder):
     found = []
     for journal in only.journals():
         with JournalReader(journal.path) as reader:
-            ops = [decode_json(frame.payload) for frame in reader.frames() if frame.kind == OP]
-        found += [op["state"] for op in ops if op["op"] == "state"]
-    return found
+            frames = [frame for frame in reader.frames() if frame.kind == OP]
+            found += [(frame.t, decode_json(frame.payload)) for frame in frames]
+    found.sort(key=lambda one: one[0])  # names of journals have no order
+    return [op["state"] for _, op in found if op["op"] == "state"]
 
 
 @pytest.mark.parametrize(

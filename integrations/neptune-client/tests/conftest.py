@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -148,11 +150,19 @@ def server(tmp_path_factory):
     made.stop()
 
 
+def free_port():
+    """Return a port that nobody has, below those from which connections are given any."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("", port))
+            return port
+
+
 @pytest.fixture
 def s3():
     """A server that speaks S3's protocol; returns the variables by which clients find it."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     words = ["-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen(

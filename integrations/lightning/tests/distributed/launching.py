@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -119,6 +120,9 @@ def marked(mark):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """Return a port that nobody has, below those from which connections are given any."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("", port))
+            return port

@@ -733,7 +733,8 @@ class _Rows:
         families = run.attributes[path]
         first: FamilyState | None
         if len(families) == 1 and not run.deletes:  # most of what there is
-            (first,) = families.values()
+            (one,) = families.values()
+            first = one if one.key is not NEVER else None
         else:
             shown = run.surviving(path)
             first = shown[0] if shown else None

@@ -34,5 +34,5 @@ def derive_content(run: RunState) -> None:
         return
     state = run.family(CONTENT, "atom")
     if isinstance(state, AtomState):  # as it is for every atom
-        state.key = max(key, state.key) if key == NEVER else key
+        state.key = key  # without anything to hash it shows nothing, as if it had never been there
         state.type, state.value = ("null", None) if text is None else ("string", text)

@@ -948,15 +948,20 @@ class Index:
         """
         from seamark.store.read.forks import GENERATIONS, parents_meant
 
-        seen, named = {run}, [parent]
-        while named and len(seen) <= GENERATIONS:
-            for name in parents_meant(project, named.pop()):
-                if name not in seen and is_run_id(name):
+        seen = {run}
+        for _ in range(GENERATIONS):
+            fork = None
+            for name in parents_meant(project, parent):
+                if name in seen or not is_run_id(name):
+                    continue
+                self.refresh(project, name)
+                with contextlib.suppress(RunNotFoundError):
+                    fork = self._view(project, name).fork
                     seen.add(name)
-                    with contextlib.suppress(RunNotFoundError):
-                        self.refresh(project, name)
-                        fork = self._view(project, name).fork
-                        named += [] if fork is None else [fork.parent]
+                    break
+            if fork is None:
+                return
+            parent = fork.parent
 
     def guarded(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, alone with the index and healing it; see `healing`."""

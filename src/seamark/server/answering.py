@@ -25,6 +25,8 @@ from seamark.server.guard import expect, open_to_all, server_of
 from seamark.server.positions import BEHIND, POSITION, Positions, from_header
 from seamark.store import schema
 from seamark.store.cells import OPEN
+from seamark.store.fold.run_state import Fork
+from seamark.store.read.forks import ancestors_of
 from seamark.store.read.run import RunReader
 from seamark.store.silence import silent_from
 
@@ -55,9 +57,13 @@ _SMALL: Final = 1 << 11
 _TOGETHER: Final = 64
 _AT_ONCE: Final = 4
 _PATIENCE_S: Final = 20.0
-_ROW: Final = sa.select(schema.run.c.version, schema.run.c.state, schema.run.c.beat).where(
-    schema.run.c.project == sa.bindparam("project"), schema.run.c.name == sa.bindparam("name")
-)
+_ROW: Final = sa.select(
+    schema.run.c.version,
+    schema.run.c.state,
+    schema.run.c.beat,
+    schema.run.c.forked_from,
+    schema.run.c.forked_at,
+).where(schema.run.c.project == sa.bindparam("project"), schema.run.c.name == sa.bindparam("name"))
 _heavy: Final = threading.BoundedSemaphore(_AT_ONCE)
 
 
@@ -117,7 +123,9 @@ class Asked:
     def reader(self, project: str, run: str) -> RunReader:
         """Return the reader of a run, which somebody has to have been let in to."""
         sources, now_ns = self.sources(project, run), self.server.now_ns
-        return RunReader(self.server.store, project, run, sources, now_ns=now_ns)
+        return RunReader(
+            self.server.store, project, run, sources, now_ns=now_ns, others=self.sources
+        )
 
 
 class Several(Asked):
@@ -185,7 +193,7 @@ class OneRun(Asked):
         if not rows:
             msg = f"run {self.run!r} does not exist in project {self.project!r}"
             raise RunNotFoundError(msg)
-        version, state, beat = rows[0]
+        version, state, beat, parent, step = rows[0]
         silent = state in ("running", OPEN) and silent_from(state, beat) < self.now_ns
         with database.reading() as connection:  # it inherits their tags
             above = [
@@ -193,6 +201,11 @@ class OneRun(Asked):
                 for project in projects_above(self.project, self.run)
                 for row in database.rows(connection, _ROW, project=project, name=PROJECT_LOG)
             ]
+        if parent is not None:  # what is read of it may be theirs
+            store, ref = self.server.store(), (self.project, self.run)
+            with database.reading() as connection:
+                line, _ = ancestors_of(store, connection, ref, Fork(parent, step))
+            above += [f".{each.run.number}.{each.run.version}" for each in line]
         inherits = f".{zlib.crc32(''.join(above).encode()):08x}" if above else ""
         return f"{self.server.databases.store_in_use}.{version}.{int(silent)}{inherits}"
 

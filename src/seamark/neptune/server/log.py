@@ -39,6 +39,7 @@ from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
     from seamark.server.state import Server
+    from seamark.store.read.series import Sources
 
 __all__ = ["BATCH_BYTES", "Batch", "Log", "Logs", "Opened", "Sent"]
 
@@ -487,8 +488,12 @@ def reader_of(server: Server, container: Container) -> RunReader:
     """Return what reads a run."""
     from functools import partial
 
-    sources = partial(server.kept.source, *container)
-    return RunReader(server.store, *container, sources, now_ns=server.now_ns)
+    def others(project: str, run: str) -> Sources:
+        return partial(server.kept.source, project, run)
+
+    return RunReader(
+        server.store, *container, others(*container), now_ns=server.now_ns, others=others
+    )
 
 
 def _request_of(last: Frame) -> str:

@@ -6,9 +6,7 @@ import contextlib
 import hashlib
 import io
 import random
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ pytest.importorskip("fastapi")
 
 import urllib3
 from click.testing import CliRunner
+from keep import Keep
 
 import seamark
 from seamark import errors
@@ -26,51 +25,12 @@ from seamark.paths import ARTIFACTS
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.places import open_remote
 from seamark.remote.protocol import Purged, RunKey
-from seamark.server.blobs.names import ONE, WHOLE, parse
-from seamark.server.databases import open_databases
-from seamark.server.kept.journals import KeptJournals
-from seamark.server.objects import ObjectStore, open_objects
 from seamark.server.settings import Settings
 
 if TYPE_CHECKING:
     from server_process import Running
 
-HOUR_NS = 3600 * 10**9
 MEGABYTE = 1 << 20
-
-
-class Keep:
-    """What a server keeps, seen by a process of its own that takes care of it, too."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[tuple[Any, ObjectStore]]:
-        databases = open_databases(self._settings.store)
-        objects = open_objects(self._settings.blobs)
-        try:
-            yield databases.kept, objects
-        finally:
-            objects.close()
-            databases.close()
-
-    def tend(self, hours: float) -> None:
-        """Do what a worker of the server does now and then, by a clock that is ahead."""
-        with self._opened() as (kept, objects):
-            KeptJournals(kept, objects, lambda: time.time_ns() + int(hours * HOUR_NS)).tend()
-
-    def contents(self, project: str, name: str = "data") -> Counter[str]:
-        """Return of which contents of an artifact there are bytes, and how many objects of each."""
-        with self._opened() as (_, objects):
-            found = map(parse, objects.names(f"blobs/{project}/{ARTIFACTS}/{name}/"))
-            return Counter(each.digest for each in found if each is not None)
-
-    def whole(self, project: str, name: str = "data") -> set[str]:
-        """Return which contents of an artifact are there in full."""
-        with self._opened() as (_, objects):
-            found = map(parse, objects.names(f"blobs/{project}/{ARTIFACTS}/{name}/"))
-            return {each.digest for each in found if each and each.what in (ONE, WHOLE)}
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ __all__ = [
     "attempt_option",
     "filled",
     "matching_paths",
+    "names_of",
     "open_runs",
     "project_option",
     "query_option",
@@ -387,3 +388,8 @@ def matching_paths(
     if not patterns:
         return known
     return list(dict.fromkeys(path for one in patterns for path in known if matches(path, one)))
+
+
+def names_of(given: Sequence[str]) -> list[str]:
+    """Return what is separated by commas."""
+    return [name.strip() for one in given for name in one.split(",") if name.strip()]

@@ -22,7 +22,7 @@ from seamark.server.access import NOBODY, Readable, Role
 from seamark.server.changes import Cursor, now_at
 from seamark.server.failures import Refusal, later
 from seamark.server.guard import expect, open_to_all, server_of
-from seamark.server.positions import BEHIND, POSITION, Positions, from_header
+from seamark.server.positions import BEHIND, POSITION, from_header
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.fold.run_state import Fork
@@ -92,7 +92,7 @@ class Asked:
             wanted = {
                 ref: position for ref, position in from_header(given).items() if allowed(ref[0])
             }
-            self._behind = Positions(self.server.store).wait_for_all(wanted)
+            self._behind = self.server.positions.wait_for_all(wanted)
 
     def answer(self, make: Callable[[], dict[str, Any]], tag: str | None = None) -> Response:
         """Return the answer to send.

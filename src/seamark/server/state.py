@@ -18,6 +18,7 @@ from seamark.server.kept.growing import take_up
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import KeptJournals
 from seamark.server.objects import open_objects
+from seamark.server.positions import Positions
 from seamark.server.quota import Quota
 from seamark.server.writer import ServerWriter, is_own_journal
 from seamark.store.query.snapshots import Snapshots
@@ -48,6 +49,7 @@ class Server:
         intake: Takes journals.
         kept: Gives them; see `seamark.server.folding.kept.Kept`.
         claims: Who has claimed what.
+        positions: How far runs are folded, and waiting for it.
         writer: Adds records of its own; see `seamark.server.writer.ServerWriter`.
         blobs: Takes and gives files.
         quota: Tells whether a workspace has room for more.
@@ -84,6 +86,7 @@ class Server:
         self.claims = ServerClaims(
             databases.account, databases.store, lambda *run: self.intake.known(*run)[1], now_ns
         )
+        self.positions = Positions(databases.store, self.accounts.is_purged)
         self.writer = ServerWriter(
             self.instance, self.kept, self.intake.take, databases.store, now_ns
         )

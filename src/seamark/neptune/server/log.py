@@ -33,7 +33,6 @@ from seamark.neptune.server.answers import NotThere
 from seamark.neptune.server.names import Container, container_id
 from seamark.server.failures import later
 from seamark.server.kept.refusals import DivergedError, GapError
-from seamark.server.positions import Positions
 from seamark.server.writer import NEPTUNE, own_journal
 from seamark.store.read.run import RunReader
 
@@ -408,7 +407,7 @@ class Log:
         opened.position = position
         if not journals:
             return opened
-        if Positions(server.store).wait_for(container, position, _PATIENCE_S):
+        if server.positions.wait_for(container, position, _PATIENCE_S):
             hint = "what was sent before is still being worked on; send it again"
             msg = "busy"
             raise later(msg, hint, 2)

@@ -7,11 +7,14 @@ among the default sessions.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -257,6 +260,36 @@ def hosts(session: nox.Session) -> None:
     """Run what tests runs on one Python (on demand: PyPI's torch is gigabytes of CUDA)."""
     session.install(".[all]", "--group", "hosts")
     run_pytest(session, SEAMARK_REQUIRE="extras")
+
+
+@nox.session(python=False)
+def vendor(session: nox.Session) -> None:
+    """Fetch what the page uses of others, as ``vendor/versions.json`` says; needs npm.
+
+    Another version is one changed there. What is fetched is held against the checksum of the
+    registry; the SHA-256 of what is made of it is written, and ``tests/page`` compares.
+    """
+    folder = ROOT / "src/seamark/page/static/vendor"
+    known = json.loads((folder / "versions.json").read_text())
+    licences = ["What the page has of others, and under which licences.\n"]
+    for name, one in known["packages"].items():
+        place = Path(session.create_tmp(), name)
+        place.mkdir(exist_ok=True)
+        packed = f"{name}@{one['version']}"
+        out = session.run(
+            "npm", "pack", packed, "--pack-destination", str(place), silent=True, external=True
+        )
+        with tarfile.open(place / str(out).split()[-1]) as archive:
+            read = {one.name: archive.extractfile(one) for one in archive if one.isfile()}
+            parts = {path: found.read() for path, found in read.items() if found}
+        for target, (source, behind) in one["files"].items():
+            made = parts[f"package/{source}"].rstrip() + b"\n" + behind.encode()
+            (folder / target).write_bytes(made)
+            known["sha256"][target] = hashlib.sha256(made).hexdigest()
+        text = parts["package/LICENSE"].decode().strip()
+        licences.append(f"{'-' * 72}\n{name} {one['version']} ({one['licence']})\n\n{text}\n")
+    (folder / "LICENSES.txt").write_text("\n".join(licences))
+    (folder / "versions.json").write_text(json.dumps(known, indent=2) + "\n")
 
 
 @nox.session

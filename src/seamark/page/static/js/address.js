@@ -26,9 +26,10 @@ const NEWEST = "sys/creation_time";
  * @property {number} ema half-life, in x units; 0 for none
  * @property {boolean} robust
  * @property {boolean} attempts replaced points are shown too
- * @property {string[]} charts pinned charts
+ * @property {string[]} charts charts of several paths, each with a line break between them
+ * @property {string[]} pinned charts that come first
  * @property {string[]} group paths by which runs are grouped
- * @property {string} pinned the run that others are compared with
+ * @property {string} baseline the run that others are compared with
  * @property {boolean} trashed the trash is shown
  * @property {boolean} all Compare shows what does not differ too
  * @property {string} filter of charts
@@ -57,16 +58,17 @@ export const START = Object.freeze({
   robust: false,
   attempts: false,
   charts: [],
+  pinned: [],
   group: [],
-  pinned: "",
+  baseline: "",
   trashed: false,
   all: false,
   filter: "",
   colours: {},
 });
 
-const TEXTS = /** @type {const} */ (["root", "project", "q", "run", "tab", "x", "pinned", "filter"]);
-const LISTS = /** @type {const} */ (["cols", "selected", "drawn", "charts", "group"]);
+const TEXTS = /** @type {const} */ (["root", "project", "q", "run", "tab", "x", "baseline", "filter"]);
+const LISTS = /** @type {const} */ (["cols", "selected", "drawn", "charts", "pinned", "group"]);
 const FLAGS = /** @type {const} */ (["logx", "logy", "robust", "attempts", "trashed", "all"]);
 const NUMBERS = /** @type {const} */ (["smooth", "ema"]);
 const SCREENS = ["runs", "compare", "projects"];
@@ -226,7 +228,7 @@ addEventListener("popstate", () => {
 });
 
 /**
- * What a run is called in `selected`, `drawn` and `pinned`: its id, behind its project if that is
+ * What a run is called in `selected`, `drawn` and `baseline`: its id, behind its project if that is
  * not the one that is shown.
  * @param {string} project
  * @param {string} id

@@ -39,7 +39,7 @@ def named_roots(paths: Sequence[str | os.PathLike[str]]) -> list[Root]:
     Raises:
         ArgumentError: If one cannot be a root.
     """
-    found = {}
+    found: dict[str, Path] = {}
     for one in paths or (None,):
         path = root_dir(one)
         if path.exists() and not path.is_dir():

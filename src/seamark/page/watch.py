@@ -1,9 +1,9 @@
 """What looks at the folders of a page: one process beside the one that answers.
 
-Requests only read the index. The process that folds has nothing to do with them: a fold of thousands
-of runs makes no answer wait, and what it needs of memory is not theirs. It is told over its standard
-input which runs are drawn, and tells over its standard output how far it is; the end of its input
-means that the page is gone (`seamark.page.looking`).
+Requests only read the index. The process that folds has nothing to do with them: a fold of
+thousands of runs makes no answer wait, and what it needs of memory is not theirs. It is told over
+its standard input which runs are drawn, and tells over its standard output how far it is; the end
+of its input means that the page is gone (`seamark.page.looking`).
 """
 
 from __future__ import annotations

@@ -134,13 +134,13 @@ export function Badge({ kind = "plain", title, children }) {
 
 /** @type {Record<string, [string, string]>} */
 const STATES = {
+  created: ["○", "created"],
   running: ["●", "running"],
-  finished: ["✓", "finished"],
+  completed: ["✓", "completed"],
   failed: ["✕", "failed"],
   crashed: ["✕", "crashed"],
   interrupted: ["■", "interrupted"],
-  stopped: ["■", "stopped"],
-  open: ["○", "open"],
+  suspended: ["⏸", "suspended"],
 };
 
 /** The state of a run: a sign and its word. @param {{state: unknown, title?: string}} props */

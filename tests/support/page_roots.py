@@ -14,8 +14,10 @@ import struct
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 from typing import Any
 
+from page_process import page_environment
 from recording import QUIET
 
 import seamark
@@ -32,6 +34,12 @@ HOSTILE = (
 ARABIC = "\u202eتجربة <b>x</b>"
 LENGTHY = "w" * 5_000
 SEEDS = 5
+
+
+def environment(home: dict[str, str]) -> dict[str, str]:
+    """Return the environment in which this file is started, of somebody with a home."""
+    given = page_environment(**home)
+    return {**given, "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{given['PYTHONPATH']}"}
 
 
 def begin(root: str, project: str, name: str, **given: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from page_process import PageProcess, own_environment, start_page
+from page_process import RunningPage, start_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -142,14 +142,14 @@ def tab(profile: BrowserContext) -> Page:
 # ---------------------------------------------------------------------- roots and their pages
 
 
-def record(kind: str, root: Path, environment: dict[str, str]) -> None:
+def record(kind: str, root: Path, home: dict[str, str]) -> None:
     """Record what `page_roots` has of a kind."""
     import page_roots
 
     subprocess.run(
         [sys.executable, page_roots.__file__, kind, str(root)],
         check=True,
-        env=environment,
+        env=page_roots.environment(home),
         cwd=root.parent,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -157,15 +157,22 @@ def record(kind: str, root: Path, environment: dict[str, str]) -> None:
     )
 
 
+def homes(folder: Path) -> dict[str, str]:
+    """Return variables that give somebody a home of their own below a folder."""
+    found = {
+        "HOME": folder,
+        **{f"XDG_{name}_HOME": folder / name for name in ("CACHE", "CONFIG", "STATE")},
+    }
+    found["XDG_RUNTIME_DIR"] = folder / "runtime"
+    for path in found.values():
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return {name: str(path) for name, path in found.items()}
+
+
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of somebody with a home of their own."""
-    return own_environment(
-        tmp_path_factory.mktemp("home"),
-        PYTHONPATH=os.pathsep.join(
-            filter(None, [str(HERE.parents[1] / "support"), os.environ.get("PYTHONPATH")])
-        ),
-    )
+    """The variables of somebody with a home of their own."""
+    return homes(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="session")
@@ -177,21 +184,26 @@ def main_root(tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]) ->
 
 
 @pytest.fixture(scope="session")
-def main_page(main_root: Path, home: dict[str, str]) -> Iterator[PageProcess]:
+def main_page(main_root: Path, home: dict[str, str]) -> Iterator[RunningPage]:
     """The page of `main_root`."""
-    page = start_page(main_root, env=home)
+    page = start_page(main_root, **home)
     yield page
     assert page.stop() == 0, page.lines
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., PageProcess]]:
+def own_home(tmp_path: Path) -> dict[str, str]:
+    """The variables of somebody that only this test has."""
+    return homes(tmp_path / "home")
+
+
+@pytest.fixture
+def serve(own_home: dict[str, str]) -> Iterator[Callable[..., RunningPage]]:
     """Return a function that starts a page of other roots, in an environment of its own."""
     started = []
 
-    def start(*roots: Path, **rest: Any) -> PageProcess:
-        rest.setdefault("env", own_environment(tmp_path / "home"))
-        started.append(start_page(*roots, **rest))
+    def start(*words: object) -> RunningPage:
+        started.append(start_page(*words, **own_home))
         return started[-1]
 
     yield start

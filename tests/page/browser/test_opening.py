@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from page_looking import address, opening
 
 VENDOR = Path(__file__).parent / "vendor"
 
@@ -21,7 +22,7 @@ def expect(*given):
 
 def test_the_token_leaves_the_address_and_stays(main_page, tab):
     """What is copied from the address bar, what reload sends, and what lies beside hold none."""
-    tab.goto(main_page.opened)
+    tab.goto(opening(main_page))
     expect(tab.get_by_role("table")).to_be_visible()
     assert main_page.token not in tab.url
     tab.reload()
@@ -33,7 +34,7 @@ def test_a_link_asks_for_the_token_in_a_fresh_profile(main_page, new_profile, wa
     """And then shows what the link was of; a wrong token is told, and asked for again."""
     watched.allow("401")
     tab = new_profile().new_page()
-    tab.goto(f"{main_page.url}?project=sweep")
+    tab.goto(address(main_page, "?project=sweep"))
     field = tab.get_by_role("textbox", name=re.compile("token", re.IGNORECASE))
     expect(field).to_be_visible()
     expect(tab.get_by_text("seamark ui --print-token")).to_be_visible()
@@ -53,10 +54,10 @@ def test_nothing_but_the_page_is_asked_for(path, main_page, tab):
     """Its files lie below its own address; a request elsewhere fails every test here."""
     asked = []
     tab.on("request", lambda request: asked.append(request.url))
-    tab.goto(f"{main_page.url}{path}#token={main_page.token}")
+    tab.goto(opening(main_page, path))
     expect(tab.get_by_role("banner")).to_be_visible()
     assert asked
-    assert {urlsplit(url).netloc for url in asked} == {urlsplit(main_page.url).netloc}
+    assert {urlsplit(url).netloc for url in asked} == {urlsplit(address(main_page)).netloc}
 
 
 def test_the_vendored_file_is_the_one_that_was_published():

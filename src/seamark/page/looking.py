@@ -74,7 +74,7 @@ class Looker:
         self._now = Looked()
         self._shown: list[Ref] = []
         self._running: list[Ref] = []
-        self._place = 0
+        self._turns = [0, 0]
         self._asked_at = clock()
         self._ended_at = self._quick_at = clock()
         self._took_s = self._quick_s = 0.0
@@ -101,7 +101,7 @@ class Looker:
         if self._at_once:
             return self._clock()
         soon = [self._full_at()]
-        if self._is_watched() and self._candidates():
+        if self._is_watched() and self._running:
             soon.append(self._quick_at + max(PAUSE_S, SHARE * self._quick_s))
         return min(soon)
 
@@ -118,12 +118,6 @@ class Looker:
     def _full_at(self) -> float:
         pause_s = PAUSE_S if self._is_watched() else IDLE_S
         return self._ended_at + max(pause_s, SHARE * self._took_s)
-
-    def _candidates(self) -> list[Ref]:
-        """Return the runs that are looked at one by one, those that are drawn first."""
-        running = set(self._running)
-        first = [ref for ref in self._shown if ref in running]
-        return list(dict.fromkeys([*first, *self._running]))
 
     # ------------------------------------------------------------------ looking
 
@@ -172,19 +166,25 @@ class Looker:
         self._counted_at = self._clock()
 
     def _look_at_some(self) -> None:
-        """Look at runs that are running, one by one, until it is enough for now."""
+        """Look at runs that are running, one by one, until it is enough for now.
+
+        Those that are drawn come first, each time; of either kind, those whose turn it is.
+        """
         began = self._clock()
-        refs = self._candidates()
-        start = self._place % len(refs)
-        done = 0
-        for ref in [*refs[start:], *refs[:start]]:
-            with contextlib.suppress(Exception):  # told by the next look at everything
-                self._index.refresh(*ref)
-            self.quick += 1
-            done += 1
-            if self._clock() - began >= QUICK_S:
-                break
-        self._place = 0 if done == len(refs) else start + done
+        running, drawn = set(self._running), set(self._shown)
+        kinds = (
+            [ref for ref in self._shown if ref in running],
+            [ref for ref in self._running if ref not in drawn],
+        )
+        for kind, refs in enumerate(kinds):
+            start = self._turns[kind] % len(refs) if refs else 0
+            for ref in [*refs[start:], *refs[:start]]:
+                if self._clock() - began >= QUICK_S:
+                    break
+                with contextlib.suppress(Exception):  # told by the next look at everything
+                    self._index.refresh(*ref)
+                self._turns[kind] += 1
+                self.quick += 1
         self._quick_at = self._clock()
         self._quick_s = self._quick_at - began
 

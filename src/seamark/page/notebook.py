@@ -76,7 +76,7 @@ class Frame:
             connection.request("POST", "/open", headers={"X-Seamark-Token": started.token})
             return str(json.loads(connection.getresponse().read())["path"])
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-            msg = "the page has ended; call seamark.ui() again"
+            msg = "the page of seamark.ui() has ended; call it again"
             raise SeamarkError(msg) from error
         finally:
             connection.close()

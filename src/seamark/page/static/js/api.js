@@ -6,6 +6,8 @@ const KEPT = 80;
 const ACTIVE_MS = 2000;
 const IDLE_MS = 10000;
 const LONGEST_MS = 60000;
+const EDITED_MS = 6000;
+const MOST_POSITIONS = 16;
 const AWAY_MS = 30 * 60 * 1000;
 
 /** @typedef {string | number | boolean | null | undefined} Scalar */
@@ -86,10 +88,18 @@ export class Api {
   /**
    * @param {string} base relative to the page, with a slash at its end: "r0/api/v1/"
    * @param {string} [token]
+   * @param {string[]} [features] what this server has that others may not
    */
-  constructor(base, token = "") {
+  constructor(base, token = "", features = []) {
     this.base = base;
     this.token = token;
+    this.features = features;
+    /** When the folders were last looked at, milliseconds by the server's clock; 0 if never. */
+    this.looked = 0;
+    /** How many runs are still to be read for the first time. */
+    this.left = 0;
+    /** Up to where edits of this page were recorded, by run. @type {Map<string, string>} */
+    this.positions = new Map();
     /** Time of the server minus that of this machine, milliseconds. */
     this.ahead = 0;
     /** The version that answered first. */
@@ -148,8 +158,17 @@ export class Api {
    * @param {any} body
    * @returns {Promise<any>}
    */
-  patch(path, body) {
-    return this.send("PATCH", path, body);
+  async patch(path, body) {
+    const said = await this.send("PATCH", path, body);
+    for (const one of said.runs ?? []) {
+      if (!one.ok) continue;
+      const run = [...one.project.split("/"), one.run].map(encodeURIComponent).join("/");
+      const position = String(one.position);
+      this.positions.set(run, position);
+      setTimeout(() => this.positions.get(run) === position && this.positions.delete(run), EDITED_MS);
+    }
+    this.known.clear();
+    return said;
   }
 
   /**
@@ -235,6 +254,9 @@ export class Api {
     if (this.token) headers["X-Seamark-Token"] = this.token;
     if (tag) headers["If-None-Match"] = tag;
     if (body !== undefined) headers["Content-Type"] = "application/json";
+    // What was edited here is to be read here, too.
+    const edited = method === "PATCH" ? "" : [...this.positions].slice(-MOST_POSITIONS).map((one) => one.join("=")).join(",");
+    if (edited) headers["Seamark-Position"] = edited;
     let answer;
     try {
       answer = await fetch(new URL(this.base + path, pageAddress()), {
@@ -270,6 +292,9 @@ export class Api {
   hear(answer) {
     const now = answer.headers.get("seamark-now");
     if (now) this.ahead = Number(now) / 1e6 - Date.now();
+    const looked = answer.headers.get("seamark-looked");
+    if (looked) this.looked = Number(looked) / 1e6;
+    if (now) this.left = Number(answer.headers.get("seamark-left") ?? 0);
     const version = answer.headers.get("seamark-version");
     if (!version) return;
     if (this.version && this.version !== version) this.tell("upgraded", version);

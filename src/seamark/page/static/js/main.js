@@ -5,14 +5,14 @@ import { html, render, useEffect, useMemo, useRef, useState } from "../vendor/pr
 import { START, href, read, subscribe, write } from "./address.js";
 import { Api, ApiError, poll } from "./api.js";
 import { Banner, Dialog, Empty, ErrorBox, isTyping, pace, useModule } from "./components.js";
-import { count, duration } from "./format.js";
+import { duration } from "./format.js";
 import { RunsScreen } from "./table.js";
 
 /** @typedef {import("./address.js").View} View */
 /**
  * @typedef {{name: string, path: string, api: string, read_only: boolean, why: string}} Root
  * @typedef {{product?: string, version?: string, instance: string, login: string, roots?: Root[],
- *   seamark?: string}} Greeting
+ *   seamark?: string, features?: string[]}} Greeting
  * @typedef {{project: string, run: string, state: string | null, gone: boolean,
  *   paths: string[]}} Changed
  * `tick` grows when runs have changed; `subscribe` calls with the runs that did, null for any.
@@ -128,13 +128,13 @@ function Help({ onClose, keys, onKeys }) {
       </section>
       <section><h3>Queries</h3>
         <dl class="keys">
-          <dt><code>val/loss < 0.3</code></dt><dd>the last value of a series</dd>
-          <dt><code>val/loss:min < 0.3</code></dt><dd>or its <code>min</code>, <code>max</code>, <code>mean</code></dd>
+          <dt><code>${"val/loss < 0.3"}</code></dt><dd>the last value of a series</dd>
+          <dt><code>${"val/loss:min < 0.3"}</code></dt><dd>or its <code>min</code>, <code>max</code>, <code>mean</code></dd>
           <dt><code>sys/state = running</code></dt><dd>a state</dd>
           <dt><code>params/model = "resnet"</code></dt><dd>a text</dd>
           <dt><code>sys/tags CONTAINS best</code></dt><dd>a tag</dd>
-          <dt><code>lr > 0.01 AND NOT sys/trashed = true</code></dt><dd>several</dd>
-          <dt><code>sys/creation_time > -2d</code></dt><dd>of the last two days</dd>
+          <dt><code>${"params/lr > 0.01 AND NOT sys/tags CONTAINS bad"}</code></dt><dd>several</dd>
+          <dt><code>${"sys/creation_time > -2d"}</code></dt><dd>of the last two days</dd>
         </dl>
       </section>
     </div>
@@ -169,14 +169,15 @@ function Crumbs({ root, roots, view }) {
   };
   const home = { ...START, root: view.root, screen: /** @type {const} */ ("projects") };
   const steps = parts.map((part, at) => {
+    /** @type {Partial<View>} */
     const change = { ...START, root: view.root, project: parts.slice(0, at + 1).join("/") };
-    return [part, change];
+    return { part, change };
   });
   return html`<nav class="crumbs" aria-label="Project">
     <a class="brand" href=${href(home)} onClick=${go(home)}>seamark</a>
     ${roots.length > 1 && html`<span class="sep">›</span><bdi title=${root.path}>${root.name}</bdi>`}
     ${steps.map(
-      ([part, change], at) => html`<span class="sep" aria-hidden="true">›</span><a href=${href(change)}
+      ({ part, change }, at) => html`<span class="sep" aria-hidden="true">›</span><a href=${href(change)}
         aria-current=${at === steps.length - 1 && !view.run ? "page" : undefined}
         onClick=${go(change)}><bdi>${part}</bdi></a>`,
     )}
@@ -201,7 +202,7 @@ function Page({ greeting, roots, token, onRefused }) {
   const [view, setView] = useState(read());
   useEffect(() => subscribe(setView), []);
   const root = roots.find((one) => one.name === view.root) ?? roots[0];
-  const api = useMemo(() => new Api(root.api, token), [root.api, token]);
+  const api = useMemo(() => new Api(root.api, token, greeting.features ?? []), [root.api, token]);
   const [trouble, setTrouble] = useState("");
   const [upgraded, setUpgraded] = useState(false);
   const [help, setHelp] = useState(false);
@@ -239,7 +240,7 @@ function Page({ greeting, roots, token, onRefused }) {
           reset ||= Boolean(cursor && said.reset);
           cursor = said.cursor;
           changed.push(...said.runs);
-          setLooked(Number(said.looked_ns ?? api.now() * 1e6) / 1e6);
+          setLooked(api.looked || api.now());
           if (said.active !== undefined) active = said.active;
         }
         active = changed.some((one) => one.state === "running") || (active && pace.running > 0);

@@ -1,11 +1,11 @@
 // @ts-check
 /** The runs of a project: a table of pages of 200, and below it the charts of some of them. */
 
-import { html, useCallback, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, keyOf, refOf, write } from "./address.js";
 import { colourOf } from "./colours.js";
 import { ALWAYS, ColumnChooser, columnsOf, splitColumn, telling, titleOf } from "./columns.js";
-import { Badge, Banner, CopyButton, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, save, tell, useAnswer, useModule } from "./components.js";
+import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, save, tell, useAnswer, useModule } from "./components.js";
 import { TagsDialog, Toast, WordsDialog, trash } from "./edits.js";
 import { count, duration, exact, number, time, value } from "./format.js";
 import { QueryField, quotedPath, quotedValue } from "./query.js";
@@ -53,7 +53,7 @@ export function tableOf(said, project) {
     return {
       key: keyOf(ref[0], ref[1], project),
       ref,
-      name: String(values.get("sys/name") ?? ref[1]),
+      name: String(values.get("sys/name") ?? said.names?.[at] ?? ref[1]),
       state: String(values.get("sys/state") ?? ""),
       created: values.get("sys/creation_time") ?? null,
       tags: values.get("sys/tags") ?? [],
@@ -213,7 +213,7 @@ function useHonesty(api, rows, live) {
       const none = () => ({});
       const [lost, again, why] = await Promise.all([
         api.post("runs/losses", { refs }, { signal }).catch(none),
-        api.post("runs/attempts", { refs }, { signal }).catch(none),
+        api.features.includes("attempts") ? api.post("runs/attempts", { refs }, { signal }).catch(none) : none(),
         crashed.length ? api.post("runs/crash-reasons", { refs: crashed }, { signal }).catch(none) : none(),
       ]);
       const by = (/** @type {any[] | undefined} */ list) =>
@@ -229,13 +229,15 @@ function useHonesty(api, rows, live) {
   return data ?? { losses: new Map(), attempts: new Map(), reasons: new Map() };
 }
 
-/** The theme that is seen, for colours of curves. */
+/** The theme that is seen, for colours of curves. @returns {"light" | "dark"} */
 export function useTheme() {
+  /** @returns {"light" | "dark"} */
   const now = () => {
     const set = document.documentElement.dataset.theme;
-    return set ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    const dark = set ? set === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    return dark ? "dark" : "light";
   };
-  const [theme, setTheme] = useState(now());
+  const [theme, setTheme] = useState(/** @type {"light" | "dark"} */ (now()));
   useEffect(() => {
     const asked = matchMedia("(prefers-color-scheme: dark)");
     const changed = () => setTheme(now());
@@ -444,7 +446,7 @@ function ViewMenu({ view }) {
  * @param {{api: Api, view: View, table: Table | null, columns: string[], busy: boolean, keys: boolean,
  *   isSelected: (row: Row) => boolean, onSelect: (rows: Row[], on: boolean) => void, drawn: string[],
  *   onDraw: (row: Row) => void, onOpen: (row: Row) => void, curves: Map<string, any>, metric: string,
- *   honesty: any, theme: string, editMenu: any, onCompare: () => void, live: Live}} props
+ *   honesty: any, theme: "light" | "dark", editMenu: any, onCompare: () => void, live: Live}} props
  */
 function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, theme, editMenu, onCompare, live }) {
   const rows = table?.rows ?? [];

@@ -366,6 +366,7 @@ MODELS: Final[dict[str, Any]] = {
         reset=bool,
         more=bool,
         looked_ns=int | Special,
+        left=int,
         runs=_list(
             _shape(
                 "ChangedRun",
@@ -400,6 +401,9 @@ MODELS: Final[dict[str, Any]] = {
                 position=int | None,
             )
         ),
+    ),
+    "link": _envelope(
+        "Link", "Where a content is, relative to the page, for those without a token.", url=str
     ),
     "arrival": _envelope(
         "Arrival",

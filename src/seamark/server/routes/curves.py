@@ -70,6 +70,6 @@ def curves(every: All, body: _CurvesBody) -> Response:
         cursor, refs = every.cursor(), every.only_readable(body.refs)
         with heavy():
             found = curves_of_runs(refs, every.reader, body.paths, look, chosen, cursors)
-        return {"curves": found, "cursor": str(cursor)}
+        return {"curves": found, "cursor": cursor}
 
     return every.answer(make)

@@ -246,7 +246,7 @@ def _table(every: Several, body: _TableBody) -> dict[str, Any]:
                 f"ask for fewer columns, or with limit={most}"
             )
             raise Refusal(413, "too-many-cells", hint, limit=most)
-    return {"table": table, "told": told.messages, "cursor": str(cursor)}
+    return {"table": table, "told": told.messages, "cursor": cursor}
 
 
 @router.post("/runs/select", operation_id="selectRuns", responses=answers("select"))

@@ -6,6 +6,7 @@
 
 import uPlot from "../vendor/uplot.js";
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { runPath } from "./api.js";
 import { GREY, colourOf, useTheme, vividOf } from "./colours.js";
 
 /** @typedef {{project: string, id: string, name?: string | null, state?: string | null}} RunRef */
@@ -47,6 +48,7 @@ const MOST_ALIVE = 24;
 const BANDS = 8;
 const NEAR_PX = 18;
 const MOST_ROWS = 500;
+const MOST_SEARCHED = 20_000;
 const SYNC = "seamark";
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
 
@@ -1013,7 +1015,7 @@ function requests(runs, paths, has) {
  * @property {Range | null} [zoom]
  * @property {string} [title]
  * @property {Map<string, Set<string>>} [has] which paths each run has
- * @property {Map<string, number[]>} [attempts] times of attempts by run id, nanoseconds
+ * @property {Map<string, number[]>} [attempts] numbers of attempts by run id
  * @property {{by: Record<string, any>, label: string, refs: [string, string][]}[] | null} [groups]
  * @property {number} [version] grows whenever something was recorded
  * @property {boolean} [pinned]
@@ -1040,6 +1042,7 @@ export function Chart(props) {
   const canvas = useRef(/** @type {HTMLElement | null} */ (null));
   const drawn = useRef(/** @type {Drawn | null} */ (null));
   const kept = useRef(/** @type {Map<string, {parts: Parts, cursor: string}>} */ (new Map()));
+  const resumes = useRef(/** @type {Map<string, {step: number, time: number, number: number}[]>} */ (new Map()));
   const seen = useSeen(root);
   const [released, setReleased] = useState(0);
   const me = useMemo(() => ({}), []);
@@ -1086,6 +1089,7 @@ export function Chart(props) {
   // What is loaded.
   useEffect(() => {
     kept.current = new Map();
+    resumes.current = new Map();
     setTold((old) => ({ ...old, loading: true, serial: old.serial + 1 }));
   }, [pathsKey, runsKey, base, groupsKey]);
 
@@ -1125,6 +1129,7 @@ export function Chart(props) {
           const refs = again.map((run) => [run.project, run.id]);
           const answer = await api.post("curves", { refs, paths: part.paths, attempt: "replaced", ...look }, { signal: abort.signal });
           take(kept.current, answer.curves, "replaced");
+          await Promise.all(again.map((run) => findResumes(api, run, part.paths, kept.current, resumes.current, abort.signal)));
         }
         show(true);
       }
@@ -1174,7 +1179,7 @@ export function Chart(props) {
   useEffect(() => {
     const one = drawn.current;
     if (!one) return;
-    one.resumed = resumedOf(kept.current, runs, paths, attempts, axis);
+    one.resumed = resumedOf(kept.current, resumes.current, runs, paths, attempts, axis);
     one.show(lines().map((line) => ({ ...line, parts: inOrder(line.parts) })), zoom);
   }, [told.drawn, zoom?.low, zoom?.high, wantsReplaced]);
 
@@ -1295,26 +1300,58 @@ function take(kept, curves, attempt) {
 }
 
 /**
- * Where runs were resumed, on the x axis.
+ * Look where attempts began, in the points of one series if they are few.
+ * @param {any} api
+ * @param {RunRef} run
+ * @param {readonly string[]} paths
  * @param {Map<string, {parts: Parts, cursor: string}>} kept
+ * @param {Map<string, {step: number, time: number, number: number}[]>} resumes
+ * @param {AbortSignal} signal
+ */
+async function findResumes(api, run, paths, kept, resumes, signal) {
+  for (const path of paths) {
+    const key = `${run.id}\n${path}`;
+    const count = kept.get(`${key}\n`)?.parts.count.reduce((a, b) => a + b, 0) || 0;
+    if (resumes.has(key)) return;
+    if (!count || count > MOST_SEARCHED) continue;
+    const { points } = await api.post(runPath(run.project, run.id, "points"), { paths: [path] }, { signal });
+    const { attempt, step, time_ns: time } = points[path];
+    /** @type {Map<number, {step: number, time: number, number: number}>} */
+    const first = new Map();
+    for (let at = 0; at < attempt.length; at++) {
+      if (attempt[at] > 0 && !first.has(attempt[at])) first.set(attempt[at], { step: step[at], time: time[at] / 1e9, number: attempt[at] + 1 });
+    }
+    resumes.set(key, [...first.values()]);
+    return;
+  }
+}
+
+/**
+ * Where runs were resumed, on the x axis: from the points if they are few, else from what was
+ * replaced, which begins there.
+ * @param {Map<string, {parts: Parts, cursor: string}>} kept
+ * @param {Map<string, {step: number, time: number, number: number}[]>} resumes by run and path
  * @param {readonly RunRef[]} runs
  * @param {readonly string[]} paths
  * @param {Map<string, number[]> | undefined} attempts
  * @param {string} axis
  */
-function resumedOf(kept, runs, paths, attempts, axis) {
+function resumedOf(kept, resumes, runs, paths, attempts, axis) {
   const found = [];
   for (const run of runs) {
-    const times = attempts?.get(run.id) || [];
-    if (times.length < 2) continue;
-    if (axis === "time") {
-      times.slice(1).forEach((time, at) => found.push({ x: time / 1e9, run: run.id, number: at + 2 }));
-      continue;
-    }
+    const numbers = attempts?.get(run.id) || [];
+    if (numbers.length < 2) continue;
     for (const path of paths) {
-      const replaced = kept.get(`${run.id}\n${path}\nreplaced`);
-      if (!replaced?.parts.x.length) continue;
-      found.push({ x: replaced.parts.x.reduce((a, b) => Math.min(a, b), Infinity), run: run.id, number: times.length });
+      const known = resumes.get(`${run.id}\n${path}`);
+      if (known && (axis === "step" || axis === "time")) {
+        for (const one of known) found.push({ x: one[axis], run: run.id, number: one.number });
+        break;
+      }
+      const replaced = kept.get(`${run.id}\n${path}\nreplaced`)?.parts.x;
+      if (!replaced?.length) continue;
+      const late = axis === "time" || axis === "relative" || axis === "order";
+      const x = replaced.reduce((a, b) => (late ? Math.max(a, b) : Math.min(a, b)), late ? -Infinity : Infinity);
+      found.push({ x, run: run.id, number: numbers[numbers.length - 1] + 1 });
       break;
     }
   }

@@ -249,20 +249,13 @@ function sameSets(a, b) {
 }
 
 /**
- * When attempts began, nanoseconds since the Unix epoch.
  * @param {any[]} journals
- * @returns {number[]}
+ * @returns {number[]} the attempts of a run, from 0
  */
 export function attemptsOf(journals) {
-  /** @type {Map<number, number>} */
-  const began = new Map();
-  for (const { header } of journals) {
-    const attempt = Number(header?.attempt);
-    if (header?.attempt === null || header?.attempt === undefined || !Number.isFinite(attempt) || attempt < 0) continue;
-    const time = Number(header.t ?? header.time_ns ?? header.time ?? 0);
-    began.set(attempt, Math.min(began.get(attempt) ?? Infinity, time));
-  }
-  return [...began].sort((a, b) => a[0] - b[0]).map(([, time]) => time);
+  const found = new Set();
+  for (const { header } of journals) if (Number.isInteger(header?.attempt) && header.attempt >= 0) found.add(header.attempt);
+  return [...found].sort((a, b) => a - b);
 }
 
 /** @param {Record<string, any>} by @param {number} size */

@@ -30,7 +30,7 @@ export function slotOf(id) {
     hash = Math.imul(hash ^ id.charCodeAt(at), 0x01000193) >>> 0;
   }
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d) >>> 0;
-  return (hash ^ (hash >>> 12)) % COLOURED;
+  return ((hash ^ (hash >>> 12)) >>> 0) % COLOURED;
 }
 
 /** @type {{key: string, slots: Map<string, number>}} */

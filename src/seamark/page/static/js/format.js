@@ -4,11 +4,12 @@
 /** @typedef {number | bigint} Ns nanoseconds since the Unix epoch */
 
 /**
- * A number in at most five significant digits; whole numbers as they are.
+ * A number in a few significant digits; whole numbers as they are.
  * @param {unknown} x
+ * @param {number} [digits]
  * @returns {string}
  */
-export function number(x) {
+export function number(x, digits = 5) {
   if (x === null || x === undefined) return "";
   if (typeof x === "bigint") return grouped(x.toString());
   if (typeof x !== "number") return String(x);
@@ -17,10 +18,10 @@ export function number(x) {
   if (Number.isInteger(x) && Math.abs(x) < 1e15) return grouped(String(x));
   const size = Math.abs(x);
   if (size < 1e-4 || size >= 1e7) {
-    const [mantissa, exponent] = x.toExponential(3).split("e");
+    const [mantissa, exponent] = x.toExponential(Math.min(3, digits - 1)).split("e");
     return minus(`${stripped(mantissa)}e${exponent.replace("+", "")}`);
   }
-  return minus(stripped(x.toPrecision(5)));
+  return minus(stripped(size >= 10 ** digits ? x.toFixed(0) : x.toPrecision(digits)));
 }
 
 /** @param {string} digits */

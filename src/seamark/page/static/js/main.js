@@ -154,7 +154,7 @@ function Age({ api, live, looked, onLook }) {
   const age = looked ? Math.max(0, (api.now() - looked) / 1000) : null;
   const word = api.lost ? "no answer" : live.active ? "live" : "idle";
   return html`<span class="age ${api.lost ? "lost" : live.active ? "live" : ""}">
-    <i aria-hidden="true">●</i> ${word}${age !== null && html` <span class="number">${duration(Math.floor(age)).replace(/^0 µs$/, "0 s")}</span>`}
+    <i aria-hidden="true">●</i> ${word}${age !== null && html` <span class="seconds">${age < 60 ? `${Math.floor(age)} s` : duration(age)}</span>`}
     <button type="button" class="link" onClick=${onLook} title="Look at the files now">look now</button>
   </span>`;
 }

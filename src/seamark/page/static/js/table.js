@@ -2,7 +2,7 @@
 /** The runs of a project: a table of pages of 200, and below it the charts of some of them. */
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { START, href, keyOf, refOf, write } from "./address.js";
+import { START, href, keyOf, read, refOf, write } from "./address.js";
 import { colourOf } from "./colours.js";
 import { ALWAYS, ColumnChooser, columnsOf, splitColumn, telling, titleOf } from "./columns.js";
 import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, save, tell, useAnswer, useModule } from "./components.js";
@@ -286,21 +286,25 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const all = view.selected[0] === "*";
   const selected = useMemo(() => new Set(view.selected), [view.selected]);
   const isSelected = (/** @type {Row} */ row) => all || selected.has(row.key);
-  const select = (/** @type {Row[]} */ some, /** @type {boolean} */ on) => {
-    const before = all ? rows.map((one) => one.key) : view.selected;
+  // Keys may be pressed faster than the page is drawn: what is chosen now stands in the address.
+  const select = (/** @type {Row[]} */ some, /** @type {boolean | null} */ wanted) => {
+    const now = read();
+    const before = now.selected[0] === "*" ? rows.map((one) => one.key) : now.selected;
+    const on = wanted ?? !before.includes(some[0]?.key);
     const keys = new Set(some.map((one) => one.key));
     const next = on ? [...before.filter((one) => !keys.has(one)), ...keys] : before.filter((one) => !keys.has(one));
     /** @type {Partial<View>} */
     const change = { selected: next };
-    if (view.drawn.length && on) change.drawn = [...new Set([...view.drawn.filter((one) => one !== NONE), ...keys])];
-    if (view.drawn.length && !on) {
-      const left = view.drawn.filter((one) => !keys.has(one));
+    if (now.drawn.length && on) change.drawn = [...new Set([...now.drawn.filter((one) => one !== NONE), ...keys])];
+    if (now.drawn.length && !on) {
+      const left = now.drawn.filter((one) => !keys.has(one));
       change.drawn = next.length ? left : [];
     }
     write(change);
   };
   const draw = (/** @type {Row} */ row) => {
-    const next = drawn.includes(row.key) ? drawn.filter((one) => one !== row.key) : [...drawn, row.key];
+    const seen = drawnKeys(read(), rows);
+    const next = seen.includes(row.key) ? seen.filter((one) => one !== row.key) : [...seen, row.key];
     write({ drawn: next.length ? next : [NONE] });
   };
   const chosenRefs = async () => {
@@ -342,12 +346,13 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const charts = useModule("./charts.js");
   const chartRuns = useMemo(() => {
     const by = new Map(rows.map((one) => [one.key, one]));
-    return drawn.map((key) => {
+    const some = view.group.length && !view.drawn.length && !view.selected.length ? rows.map((one) => one.key) : drawn;
+    return some.map((key) => {
       const row = by.get(key);
       const [at, id] = refOf(key, project);
       return { project: at, id, name: row?.name ?? id, state: row?.state ?? "" };
     });
-  }, [drawn.join(), table, project]);
+  }, [drawn.join(), view.group.length > 0, table, project]);
   const nothing = table && table.total === 0 && !busy;
 
   return html`<div class="tools">
@@ -384,7 +389,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
           : html`<${Rows} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
               isSelected=${isSelected} onSelect=${select} drawn=${drawn} onDraw=${draw} onOpen=${openRun}
               curves=${curves} metric=${metric} honesty=${honesty} theme=${theme} editMenu=${editMenu}
-              onCompare=${() => chosenCount > 1 && compare()} live=${live} />`
+              onCompare=${() => (read().selected.length > 1 || read().selected[0] === "*") && compare()} live=${live} />`
     }
     ${table && !view.group.length && html`<${Pager} page=${view.page} size=${SIZE} total=${table.total} onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}
     ${!nothing && table && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
@@ -444,13 +449,15 @@ function ViewMenu({ view }) {
 
 /**
  * @param {{api: Api, view: View, table: Table | null, columns: string[], busy: boolean, keys: boolean,
- *   isSelected: (row: Row) => boolean, onSelect: (rows: Row[], on: boolean) => void, drawn: string[],
+ *   isSelected: (row: Row) => boolean, onSelect: (rows: Row[], on: boolean | null) => void, drawn: string[],
  *   onDraw: (row: Row) => void, onOpen: (row: Row) => void, curves: Map<string, any>, metric: string,
  *   honesty: any, theme: "light" | "dark", editMenu: any, onCompare: () => void, live: Live}} props
  */
 function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, theme, editMenu, onCompare, live }) {
   const rows = table?.rows ?? [];
   const [at, setAt] = useState(0);
+  /** @type {{current: number}} */
+  const here = useRef(0);
   /** @type {{current: any}} */
   const body = useRef(null);
   /** @type {{current: number}} */
@@ -458,6 +465,7 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
   const move = (/** @type {number} */ to) => {
     const next = Math.max(0, Math.min(rows.length - 1, to));
     setAt(next);
+    here.current = next;
     const row = body.current?.rows[next];
     row?.focus({ preventScroll: true });
     row?.scrollIntoView({ block: "nearest" });
@@ -467,12 +475,12 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
     if (!keys) return undefined;
     const pressed = (/** @type {KeyboardEvent} */ event) => {
       if (isTyping(event)) return;
-      const row = rows[Math.min(at, rows.length - 1)];
+      const row = rows[Math.min(here.current, rows.length - 1)];
       const does = /** @type {Record<string, () => void>} */ ({
         "/": () => /** @type {any} */ (document.querySelector("[data-key='/']"))?.focus(),
-        j: () => move(inTable() ? at + 1 : at),
-        k: () => move(inTable() ? at - 1 : at),
-        x: () => row && onSelect([row], !isSelected(row)),
+        j: () => move(inTable() ? here.current + 1 : here.current),
+        k: () => move(inTable() ? here.current - 1 : here.current),
+        x: () => row && onSelect([row], null),
         e: () => row && onDraw(row),
         c: onCompare,
         g: () => /** @type {any} */ (document.querySelector(".menu.group button"))?.click(),
@@ -487,7 +495,7 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
   const rowKeys = (/** @type {KeyboardEvent} */ event, /** @type {Row} */ row, /** @type {number} */ n) => {
     if (event.target !== event.currentTarget) return;
     if (event.key === "Enter") onOpen(row);
-    else if (event.key === " ") onSelect([row], !isSelected(row));
+    else if (event.key === " ") onSelect([row], null);
     else if (event.key === "ArrowDown") move(n + 1);
     else if (event.key === "ArrowUp") move(n - 1);
     else return;
@@ -552,7 +560,10 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
           const attempts = honesty.attempts.get(full);
           return html`<tr key=${full} tabindex=${n === Math.min(at, rows.length - 1) ? 0 : -1} aria-selected=${String(isSelected(row))}
             class="${isSelected(row) ? "picked" : ""} ${row.key === view.baseline ? "base" : ""}"
-            onFocus=${() => setAt(n)} onKeyDown=${(/** @type {KeyboardEvent} */ e) => rowKeys(e, row, n)}>
+            onFocus=${() => {
+              here.current = n;
+              setAt(n);
+            }} onKeyDown=${(/** @type {KeyboardEvent} */ e) => rowKeys(e, row, n)}>
             <td class="tick"><input type="checkbox" tabindex="-1" aria-label="Select ${row.name}" checked=${isSelected(row)}
               onClick=${(/** @type {any} */ e) => pick(e, row, n)} /></td>
             <td class="eye wide-only"><button type="button" class="quiet" tabindex="-1" aria-pressed=${String(on)}
@@ -681,10 +692,10 @@ function Groups({ api, view, columns, live }) {
       ${shown.map((path) => {
         const one = group.values[path];
         if (!one || one.mean === null) return html`<td key=${path} class="numeric"></td>`;
-        const say = path === "sys/running_time" ? duration : number;
+        const say = (/** @type {number} */ one, /** @type {number} */ digits) => (path === "sys/running_time" ? duration(one) : number(one, digits));
         const fewer = one.n < group.refs.length;
         return html`<td key=${path} class="numeric" title="n = ${one.n}, min ${exact(one.min)}, max ${exact(one.max)}${one.odd ? `, ${one.odd} not finite` : ""}">
-          ${say(one.mean)}${one.std !== null && html`<span class="delta">± ${say(one.std)}</span>`}${fewer && html`<small> n=${one.n}</small>`}</td>`;
+          ${say(one.mean, 4)}${one.std !== null && html`<span class="delta">± ${say(one.std, 2)}</span>`}${fewer && html`<small> n=${one.n}</small>`}</td>`;
       })}
       <td><button type="button" class="link" onClick=${() => inside(group)}>show runs</button></td>
     </tr>`)}</tbody></table></div>

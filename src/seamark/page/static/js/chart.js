@@ -663,7 +663,7 @@ class Drawn {
             const longest = Math.max(0, ...(values || []).map((one) => (one ? String(one).length : 0)));
             return Math.max(34, 14 + longest * 6.4);
           },
-          values: (/** @type {uPlot} */ _, /** @type {(number|null)[]} */ at) => at.map((one) => (one === null ? "" : short(one, 5))),
+          values: (/** @type {uPlot} */ _, /** @type {(number|null)[]} */ at) => at.map((one) => (one === null ? "" : short(one, logy ? 3 : 5))),
         },
       ],
       series: [
@@ -729,9 +729,10 @@ class Drawn {
     while (before >= 0 && column[before] === undefined) before--;
     while (after < column.length && column[after] === undefined) after++;
     const x = plot.data[0];
-    if (before < 0 && after >= column.length) return at;
+    if (before < 0 && after >= column.length) return null;
     const found = before < 0 ? after : after >= column.length ? before : x[at] - x[before] <= x[after] - x[at] ? before : after;
-    return column[found] === null ? at : found;
+    const away = Math.abs(plot.valToPos(x[found], "x") - plot.valToPos(x[at], "x"));
+    return column[found] === null || away > NEAR_PX ? null : found;
   }
 
   restyle() {
@@ -1123,12 +1124,12 @@ export function Chart(props) {
           }
         }
         const answer = await api.post("curves", { refs, paths: part.paths, since, ...look }, { signal: abort.signal });
-        take(kept.current, answer.curves, "");
+        take(kept.current, answer.curves, "", part);
         const again = part.refs.filter((run) => (attempts?.get(run.id)?.length || 0) > 1);
         if (again.length) {
           const refs = again.map((run) => [run.project, run.id]);
           const answer = await api.post("curves", { refs, paths: part.paths, attempt: "replaced", ...look }, { signal: abort.signal });
-          take(kept.current, answer.curves, "replaced");
+          take(kept.current, answer.curves, "replaced", { refs: again, paths: part.paths });
           await Promise.all(again.map((run) => findResumes(api, run, part.paths, kept.current, resumes.current, abort.signal)));
         }
         show(true);
@@ -1286,8 +1287,11 @@ function sameBy(a, b) {
  * @param {Map<string, {parts: Parts, cursor: string}>} kept
  * @param {any[]} curves
  * @param {string} attempt
+ * @param {{refs: RunRef[], paths: string[]}} asked what has no points is not answered
  */
-function take(kept, curves, attempt) {
+function take(kept, curves, attempt, asked) {
+  const there = new Set(curves.map((curve) => `${curve.run}\n${curve.path}`));
+  for (const run of asked.refs) for (const path of asked.paths) if (!there.has(`${run.id}\n${path}`)) kept.delete(`${run.id}\n${path}\n${attempt}`);
   for (const curve of curves) {
     const key = `${curve.run}\n${curve.path}\n${attempt}`;
     const before = kept.get(key);

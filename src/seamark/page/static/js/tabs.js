@@ -406,7 +406,7 @@ function RanksTab({ api, ranks, timings }) {
   const slow = [...by.values()].filter((one) => one.slowdown >= 1.2);
   const bad = ranks.filter((one) => ["hangs", "lost", "missing", "killed", "failed"].includes(one.state));
   const verdict = [
-    ...bad.map((one) => `Rank ${one.rank} ${one.state === "hangs" ? "hangs" : `is ${one.state}`}${one.why ? ` (${one.why})` : ""}.`),
+    ...bad.map((one) => `Rank ${one.rank} ${/** @type {Record<string, string>} */ ({ lost: "is lost", missing: "is missing", killed: "was killed" })[one.state] || one.state}${one.why ? ` (${one.why})` : ""}.`),
     ...slow.map((one) => `Rank ${one.rank} is ${one.slowdown.toFixed(2)} times as slow as the others.`),
   ];
   return html`<div><p class=${verdict.length ? "verdict warn" : "verdict"}>${verdict.length ? verdict.join(" ") : ranks.length > 1 ? (by.size ? "No rank is slower than the others." : "No rank hangs. None recorded the times of its steps.") : "One rank recorded this run."}</p>

@@ -44,8 +44,8 @@ class RunningPage:
         return ask(self.port, method, path, headers)
 
     def greeting(self) -> dict[str, Any]:
-        """Return what it says of itself to everybody."""
-        return json.loads(self.ask("GET", "/api/v1/")[2])
+        """Return what it says of itself to who has the token."""
+        return json.loads(self.ask("GET", "/api/v1/", {"X-Seamark-Token": self.token})[2])
 
     def watchers(self) -> list[int]:
         """Return the ids of the processes that look for it."""

@@ -52,8 +52,13 @@ export function isAside(path) {
   return path.split("/").slice(0, -1).slice(0, 2).some((part) => ASIDE.includes(part));
 }
 
-/** Sorts metrics: losses and accuracies first, of validation before training. @param {string} path */
+/**
+ * Sorts metrics: losses and accuracies first, of validation before training.
+ * @param {string} path
+ * @returns {number[]}
+ */
 function order(path) {
+  /** @type {string[]} */
   const words = path.toLowerCase().match(/[^/_.:\- ]+/g) ?? [];
   const least = (/** @type {Record<string, number>} */ of, /** @type {number} */ none) =>
     Math.min(none, ...words.filter((one) => Object.hasOwn(of, one)).map((one) => of[one]));
@@ -154,9 +159,9 @@ function Chooser({ api, view, shown, onChange }) {
       onChange=${(/** @type {any} */ e) => setDiffering(e.target.checked)} /> Only those that differ</label>
     <div class="pick" role="group" aria-label="Columns">
       ${shown
-        .filter((path) => splitColumn(path)[1] && path.toLowerCase().includes(text.toLowerCase()))
+        .filter((path) => !fields.some((one) => one.path === path) && path.toLowerCase().includes(text.toLowerCase()))
         .map((path) => html`<label key=${path}><input type="checkbox" checked onChange=${() => toggle(path)} />
-          <bdi>${path}</bdi></label>`)}
+          <bdi>${titleOf(path)}</bdi></label>`)}
       ${found.slice(0, 200).map((one) => {
         const on = shown.includes(one.path);
         return html`<label key=${one.path}>

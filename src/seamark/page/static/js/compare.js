@@ -140,7 +140,7 @@ function Line({ path, rows, base, differs }) {
       const delta = row !== base && typeof one === "number" && typeof first === "number" ? one - first : null;
       const same = row !== base && said(one) === said(first);
       return html`<td key=${row.key} class="${numeric ? "numeric" : ""} ${same ? "same" : ""}" title=${said(one).slice(0, 2000)}>
-        ${path === "sys/running_time" ? duration(one) : one instanceof Date ? html`<${Time} ns=${one} full />` : html`<bdi>${value(one).slice(0, 200)}</bdi>`}
+        ${path === "sys/running_time" ? duration(one) : one instanceof Date ? html`<${Time} ns=${one} full />` : one === undefined ? html`<span class="muted" title="not there">–</span>` : html`<bdi>${value(one).slice(0, 200)}</bdi>`}
         ${delta !== null && delta !== 0 && html`<span class="delta">${delta > 0 ? "+" : ""}${number(delta)}</span>`}</td>`;
     })}</tr>`;
 }

@@ -31,15 +31,28 @@ export function Menu({ label, title, items, children, wide, className = "", disa
   };
   useEffect(() => {
     if (!open) return undefined;
+    const popup = root.current?.querySelector(".popup");
+    const at = root.current?.querySelector("button").getBoundingClientRect();
+    const size = popup.getBoundingClientRect();
+    const below = at.bottom + 4 + size.height <= innerHeight || at.top < size.height + 8;
+    popup.style.left = `${Math.max(8, Math.min(at.left, innerWidth - size.width - 8))}px`;
+    popup.style.top = `${below ? at.bottom + 4 : at.top - size.height - 4}px`;
     const first = root.current?.querySelector(
       ".popup input, .popup [role^=menuitem]:not([disabled]), .popup button:not([disabled])",
     );
-    first?.focus();
+    first?.focus({ preventScroll: true });
+    const scrolled = (/** @type {any} */ event) => {
+      if (!popup.contains(event.target)) close(false);
+    };
+    addEventListener("scroll", scrolled, true);
     const outside = (/** @type {any} */ event) => {
       if (!root.current?.contains(event.target)) close(false);
     };
     addEventListener("pointerdown", outside);
-    return () => removeEventListener("pointerdown", outside);
+    return () => {
+      removeEventListener("scroll", scrolled, true);
+      removeEventListener("pointerdown", outside);
+    };
   }, [open]);
   const keys = (/** @type {KeyboardEvent} */ event) => {
     if (!open) return;

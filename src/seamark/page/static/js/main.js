@@ -127,7 +127,7 @@ function Help({ onClose, keys, onKeys }) {
         <dl class="keys">${KEYS.map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
       </section>
       <section><h3>Queries</h3>
-        <dl class="keys">
+        <dl class="keys below">
           <dt><code>${"val/loss < 0.3"}</code></dt><dd>the last value of a series</dd>
           <dt><code>${"val/loss:min < 0.3"}</code></dt><dd>or its <code>min</code>, <code>max</code>, <code>mean</code></dd>
           <dt><code>sys/state = running</code></dt><dd>a state</dd>

@@ -58,11 +58,11 @@ def chart(tab: Any, path: str) -> Any:
 
 def plotted(tab: Any, path: str, fits: Callable[[Any], Any] = bool) -> Any:
     """Return what the uPlot of a chart holds, once it is drawn and is what is asked."""
+    tab.locator(f'[data-label="{path}"]').scroll_into_view_if_needed()  # it is drawn in view
     place = chart(tab, path)
-    place.scroll_into_view_if_needed()
 
     def look() -> Any:
-        found = place.evaluate(PLOT)
+        found = place.count() and place.evaluate(PLOT)
         return found if found and fits(found) else None
 
     return until(look)

@@ -196,7 +196,7 @@ def damaged(root: str) -> None:
         path.write_bytes(data)
 
 
-def record_sweep(root: str, count: int = 130) -> None:
+def record_sweep(root: str, count: int = 210) -> None:
     """Record a project of many small runs, more than a page of the table."""
     for number in range(count):
         with begin(root, "sweep", f"sweep-{number:03}", custom_run_id=f"s{number:03}") as run:

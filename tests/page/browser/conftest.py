@@ -7,6 +7,7 @@ a request to anything but the page's own address.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from page_process import RunningPage, start_page
+from page_process import RunningPage, running_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -54,7 +55,7 @@ def browser() -> Iterator[Browser]:
         missing("Playwright")
     if CHROMIUM is None:
         missing("Chromium")
-    expect.set_options(timeout=30_000)
+    expect.set_options(timeout=30_000 if IN_CI else 10_000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -186,9 +187,8 @@ def main_root(tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]) ->
 @pytest.fixture(scope="session")
 def main_page(main_root: Path, home: dict[str, str]) -> Iterator[RunningPage]:
     """The page of `main_root`."""
-    page = start_page(main_root, **home)
-    yield page
-    assert page.stop() == 0, page.lines
+    with running_page(main_root, **home) as page:
+        yield page
 
 
 @pytest.fixture
@@ -200,15 +200,12 @@ def own_home(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def serve(own_home: dict[str, str]) -> Iterator[Callable[..., RunningPage]]:
     """Return a function that starts a page of other roots, in an environment of its own."""
-    started = []
+    with contextlib.ExitStack() as stack:
 
-    def start(*words: object) -> RunningPage:
-        started.append(start_page(*words, **own_home))
-        return started[-1]
+        def start(*words: object) -> RunningPage:
+            return stack.enter_context(running_page(*words, **own_home))
 
-    yield start
-    for page in started:
-        page.stop()
+        yield start
 
 
 @pytest.fixture

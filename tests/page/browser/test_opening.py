@@ -45,7 +45,7 @@ def test_a_link_asks_for_the_token_in_a_fresh_profile(main_page, new_profile, wa
     field.fill(main_page.token)
     field.press("Enter")
     expect(tab.get_by_role("table")).to_be_visible()
-    expect(tab.get_by_text("sweep-129")).to_be_visible()
+    expect(tab.get_by_role("row").filter(has_text="sweep-209")).to_be_visible()
     assert "project=sweep" in tab.url
 
 
@@ -58,6 +58,10 @@ def test_nothing_but_the_page_is_asked_for(path, main_page, tab):
     expect(tab.get_by_role("banner")).to_be_visible()
     assert asked
     assert {urlsplit(url).netloc for url in asked} == {urlsplit(address(main_page)).netloc}
+    names = {urlsplit(url).path.split("/")[-1] for url in asked}
+    assert "table.js" in names
+    assert ("run.js" in names) == bool(path)
+    assert not names & {"compare.js", "projects.js"}
 
 
 def test_the_vendored_file_is_the_one_that_was_published():

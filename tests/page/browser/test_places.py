@@ -44,7 +44,7 @@ def test_in_a_frame_of_the_same_place(main_page, tab):
         # The fragment belongs to the outer address: the frame asks for the token.
         frame.get_by_label("Token").fill(main_page.token)
         frame.get_by_role("button", name="Open").click()
-        expect(frame.get_by_role("row").filter(has_text="sweep-129")).to_be_visible()
+        expect(frame.get_by_role("row").filter(has_text="sweep-209")).to_be_visible()
         tab.goto("about:blank")
 
 
@@ -67,7 +67,7 @@ def test_on_a_server_with_tokens(run_server, main_root, home, tab, watched):
     field = tab.get_by_label("Token")
     field.fill(server.token)
     field.press("Enter")
-    expect(tab.get_by_role("row").filter(has_text="sweep-129")).to_be_visible()
+    expect(tab.get_by_role("row").filter(has_text="sweep-209")).to_be_visible()
     plotted(tab, "val/loss")
 
 

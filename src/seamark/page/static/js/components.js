@@ -276,7 +276,7 @@ export function useAnswer(make, keys) {
     );
     return () => ended.abort();
   }, [...keys, turn]);
-  return { ...state, again: () => setTurn(turn + 1) };
+  return { ...state, again: () => setTurn((/** @type {number} */ n) => n + 1) };
 }
 
 /** @type {Map<string, any>} */
@@ -339,7 +339,9 @@ export const pace = { running: 0 };
  * @param {{running?: number, crashed?: number, title?: string}} said
  */
 export function tell({ running = 0, crashed = 0, title = "" }) {
+  const more = running > 0 && pace.running === 0;
   pace.running = running;
+  if (more) dispatchEvent(new Event("seamark:pace"));
   const parts = [];
   if (running) parts.push(`${running} running`);
   if (crashed) parts.push(`${crashed} crashed`);

@@ -89,7 +89,7 @@ function TokenEntry({ login, hint, onToken }) {
     <p>${
       login === "account"
         ? "The token of your account, as `seamark login` uses it."
-        : html`It is in the address that <code>seamark ui</code> printed, or said by
+        : html`It is in the address that <code>seamark ui</code> printed, or said by${" "}
           <code>${line}</code>.`
     }</p>
     <form onSubmit=${given} class="row">
@@ -257,7 +257,11 @@ function Page({ greeting, roots, token, onRefused }) {
       { api },
     );
     asking.current = stop;
-    return stop;
+    addEventListener("seamark:pace", stop.now);
+    return () => {
+      removeEventListener("seamark:pace", stop.now);
+      stop();
+    };
   }, [api, view.project]);
 
   useEffect(() => {

@@ -164,7 +164,7 @@ function useTable({ api, view, columns, live }) {
     return () => ended.abort();
   }, [live.tick]);
 
-  return { table, error, busy, news, again: () => setTurn(turn + 1) };
+  return { table, error, busy, news, again: () => setTurn((/** @type {number} */ n) => n + 1) };
 }
 
 /**

@@ -127,8 +127,12 @@ OF_MANY: dict[tuple[str, str], list[tuple[str, Any]]] = {
     ("PATCH", "/runs"): [("", {**_REFS, "add_tags": ["x"]})],
     ("POST", "/arrivals"): [("", {"project": SECRET, "run": "another"})],
     ("POST", "/curves"): [("", {**_REFS, "paths": [f"{WORTH}/loss"]})],
+    ("POST", "/curves/groups"): [
+        ("", {"groups": [{"refs": [[SECRET, RUN]]}], "paths": [f"{WORTH}/loss"]})
+    ],
     ("POST", "/link"): [("", {"project": SECRET, "run": RUN, "sha256": "0" * 64})],
     ("POST", "/runs"): [("", {"columns": ["*"]}), ("", {"query": f"`{WORTH}/lr` > 0"})],
+    ("POST", "/runs/attempts"): [("", _REFS)],
     ("POST", "/runs/claims"): [("", {**_REFS, "claimant": _CLAIMANT})],
     ("POST", "/runs/claims/held"): [("", _CLAIMED)],
     ("POST", "/runs/claims/release"): [("", _CLAIMED)],
@@ -254,6 +258,6 @@ def test_a_run_is_in_no_table_of_other_tokens(tenants, case) -> None:
         expected = 403 if case in CHANGING else 404 if path == "/link" else 200
         assert answer.status == expected, answer.body
         told += answer.body
-    silent = {"/changes", "/runs/crash-reasons", "/runs/losses"}
+    silent = {"/changes", "/runs/attempts", "/runs/crash-reasons", "/runs/losses"}
     if case not in CHANGING and path not in silent:
         assert SECRET.encode() in told or WORTH.encode() in told, told

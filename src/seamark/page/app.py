@@ -165,6 +165,7 @@ class _Greeting:
             "instance": self._instance,
             "login": "none" if self._token is None else "token",
             "page": True,
+            "features": ["attempts", "groups", "names"],
             "time_ns": self._now_ns(),
             "roots": [self._root(place, known=known) for place in range(len(self._roots))],
         }

@@ -102,9 +102,11 @@ def test_answers_are_as_described(here, arrays) -> None:
         "groups": ("runs/groups", {"by": ["lr"], "columns": ["loss:mean"]}),
         "losses": ("runs/losses", {"refs": refs}),
         "reasons": ("runs/crash-reasons", {"refs": refs}),
+        "attempts": ("runs/attempts", {"refs": refs}),
         "series": ("runs/series", {"refs": refs, "paths": ["*"]}),
         "series-paths": ("runs/series-paths", {"refs": refs}),
         "curves": ("curves", {"refs": refs, "paths": ["loss"]}),
+        "group-curves": ("curves/groups", {"groups": [{"refs": refs}], "paths": ["loss"]}),
         "text-page": (f"{at}/text-page", {"file": made.file, "paths": ["log"]}),
         "text-begin": (f"{at}/text-begin", {"file": made.file, "paths": ["log"], "lines": 1}),
     }

@@ -644,7 +644,7 @@ class Drawn {
         x: {
           time,
           distr: logx ? 3 : 1,
-          range: (/** @type {uPlot} */ _, /** @type {number} */ low, /** @type {number} */ high) => this.xRange(low, high),
+          range: () => this.xRange(),
         },
         y: {
           distr: logy ? 3 : 1,
@@ -699,10 +699,16 @@ class Drawn {
     });
   }
 
-  /** @param {number} low @param {number} high @returns {[number, number]} */
-  xRange(low, high) {
+  /** @returns {[number, number]} */
+  xRange() {
     if (this.zoom) return [this.zoom.low, this.zoom.high];
-    if (low === null || low === undefined || !Number.isFinite(low)) return this.how.logx ? [1, 10] : [0, 1];
+    let low = Infinity;
+    let high = -Infinity;
+    for (const { x } of this.lines.map((line) => line.parts)) {
+      if (x.length && x[0] < low) low = x[0];
+      if (x.length && x[x.length - 1] > high) high = x[x.length - 1];
+    }
+    if (low > high) return this.how.logx ? [1, 10] : [0, 1];
     if (low === high) return this.how.logx ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
     return [low, high];
   }
@@ -771,7 +777,7 @@ class Drawn {
       const strong = !looked.run || looked.run === line.run;
       ctx.fillStyle = faded(colour, strong ? 0.17 : 0.06);
       ctx.strokeStyle = faded(colour, strong ? 0.32 : 0.12);
-      ctx.lineWidth = scaled(1);
+      ctx.lineWidth = scaled(0.7);
       let from = 0;
       while (from < parts.x.length) {
         if (!Number.isFinite(parts.mean[from])) {
@@ -790,6 +796,8 @@ class Drawn {
             for (let at = to; at >= from; at--) ctx.lineTo(x(parts.x[at]), low(at));
           }
           ctx.fill();
+          // One point that stands out is as wide as a pixel, however light the band is.
+          ctx.stroke();
         }
         if (parts.smooth) {
           ctx.beginPath();
@@ -1287,7 +1295,7 @@ function sameBy(a, b) {
  * @param {Map<string, {parts: Parts, cursor: string}>} kept
  * @param {any[]} curves
  * @param {string} attempt
- * @param {{refs: RunRef[], paths: string[]}} asked what has no points is not answered
+ * @param {{refs: readonly RunRef[], paths: readonly string[]}} asked what has no points is not answered
  */
 function take(kept, curves, attempt, asked) {
   const there = new Set(curves.map((curve) => `${curve.run}\n${curve.path}`));

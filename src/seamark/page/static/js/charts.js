@@ -116,7 +116,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
       (/** @type {any} */ answer) => {
         const { table } = answer;
         const names = table.cells[table.columns.indexOf("sys/name")] || [];
-        setNewest(table.refs.map((/** @type {[string, string]} */ [project, id], /** @type {number} */ at) => ({ project, id, name: names[at] })));
+        setNewest(table.refs.map((/** @type {[string, string]} */ [project, id], /** @type {number} */ at) => ({ project, id, name: answer.names?.[at] || names[at] })));
       },
       (/** @type {any} */ failed) => !isAbort(failed) && setError(failed),
     );

@@ -45,7 +45,7 @@ export function RunScreen({ api, view, live }) {
   const valueOf = (/** @type {string} */ path) => values.get(path)?.value;
   const known = overview.data?.run === id;
   const state = known ? overview.data.state : undefined;
-  const name = (known && valueOf("sys/name")) || id;
+  const name = (known && (overview.data.name || valueOf("sys/name"))) || id;
   useEffect(() => tell({ title: name, running: state === "running" ? 1 : 0, crashed: state === "crashed" ? 1 : 0 }), [name, state]);
 
   const refs = beside.data?.refs || [];

@@ -215,7 +215,7 @@ function ImagesTab({ api, view, project, id, name, attributes, version }) {
     [api, JSON.stringify(others)],
   );
   /** @type {Map<string, string>} */
-  const named = new Map((names.data?.table.refs || []).map((/** @type {[string, string]} */ [, one], /** @type {number} */ at) => [one, names.data.table.cells[names.data.table.columns.indexOf("sys/name")]?.[at] || one]));
+  const named = new Map((names.data?.table.refs || []).map((/** @type {[string, string]} */ [, one], /** @type {number} */ at) => [one, names.data.names?.[at] || names.data.table.cells[names.data.table.columns.indexOf("sys/name")]?.[at] || one]));
   if (!series.length && !single.length) return html`<${Empty} title="No images"><p>Log some: <code>run["samples"].append(File.as_image(picture), step=step)</code></p><//>`;
   return html`<div class="images">
     ${others.length > 0 && html`<label class="check"><input type="checkbox" checked=${beside} onChange=${(/** @type {any} */ event) => setBeside(event.target.checked)} /> beside the ${counted(others.length, "other selected run")}</label>`}

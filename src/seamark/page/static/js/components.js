@@ -284,13 +284,13 @@ const modules = new Map();
 
 /**
  * A module that is fetched when it is first drawn.
- * @param {string} name of a file beside this one
+ * @param {string} name of a file beside this one; "" for none yet
  * @returns {{module: any, error: any}}
  */
 export function useModule(name) {
   const [state, setState] = useState({ module: modules.get(name), error: null });
   useEffect(() => {
-    if (state.module) return undefined;
+    if (!name || state.module) return undefined;
     let wanted = true;
     import(name).then(
       (module) => {

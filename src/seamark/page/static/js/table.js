@@ -6,7 +6,6 @@ import { START, href, keyOf, read, refOf, write } from "./address.js";
 import { colourOf } from "./colours.js";
 import { ALWAYS, ColumnChooser, columnsOf, splitColumn, telling, titleOf } from "./columns.js";
 import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, save, tell, useAnswer, useModule } from "./components.js";
-import { TagsDialog, Toast, WordsDialog, trash } from "./edits.js";
 import { count, duration, exact, number, time, value } from "./format.js";
 import { QueryField, quotedPath, quotedValue } from "./query.js";
 
@@ -267,6 +266,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const theme = useTheme();
   const [note, setNote] = useState(/** @type {any} */ (null));
   const [open, setOpen] = useState(/** @type {any} */ (null));
+  const edits = useModule(note || open ? "./edits.js" : "").module;
   const queryError = error && view.q && (error.status === 422 || error.status === 400) ? error : null;
 
   const metric = useMemo(() => {
@@ -337,8 +337,8 @@ export function RunsScreen({ api, view, live, keys, root }) {
       ? [{ label: "Name and description …", disabled: !editable, onPick: () => setOpen({ kind: "words", run: { project: some[0].ref[0], id: some[0].ref[1] } }) }]
       : []),
     view.trashed
-      ? { label: "Out of the trash", disabled: !editable, onPick: run(async () => trash(api, await refs(), false, setNote, again)) }
-      : { label: "Into the trash", disabled: !editable, onPick: run(async () => trash(api, await refs(), true, setNote, () => { write({ selected: [], drawn: [] }); again(); })) },
+      ? { label: "Out of the trash", disabled: !editable, onPick: run(async () => (await import("./edits.js")).trash(api, await refs(), false, setNote, again)) }
+      : { label: "Into the trash", disabled: !editable, onPick: run(async () => (await import("./edits.js")).trash(api, await refs(), true, setNote, () => { write({ selected: [], drawn: [] }); again(); })) },
   ];
 
   const chosenRows = all ? rows : rows.filter(isSelected);
@@ -394,9 +394,9 @@ export function RunsScreen({ api, view, live, keys, root }) {
     ${table && !view.group.length && html`<${Pager} page=${view.page} size=${SIZE} total=${table.total} onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}
     ${!nothing && table && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
     ${charts.error && html`<${ErrorBox} error=${charts.error} />`}
-    ${open?.kind === "tags" && html`<${TagsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
-    ${open?.kind === "words" && html`<${WordsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
-    <${Toast} note=${note} onNote=${setNote} />`;
+    ${edits && open?.kind === "tags" && html`<${edits.TagsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
+    ${edits && open?.kind === "words" && html`<${edits.WordsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
+    ${edits && html`<${edits.Toast} note=${note} onNote=${setNote} />`}`;
 }
 
 /** @param {any} one @returns {string} as a cell of CSV; no spreadsheet takes it for a formula */
@@ -414,9 +414,11 @@ function Nothing({ view, root }) {
       <button type="button" onClick=${() => write({ q: "", page: 0 })}>Show all runs</button><//>`;
   }
   if (view.trashed) return html`<${Empty} title="The trash is empty" />`;
+  const projects = () => write({ ...START, root: view.root, screen: "projects" }, { push: true });
   const where = view.project ? `in ${view.project}` : root.path ? `in ${root.path}` : "here";
   return html`<${Empty} title="No runs ${where} yet" code=${FIVE_LINES}>
-    <p>${root.why && !root.read_only ? root.why : "Record one, and it appears here:"}</p><//>`;
+    <p>${root.why && !root.read_only ? root.why : "Record one, and it appears here:"}</p>
+    ${view.project && html`<p><button type="button" onClick=${projects}>Which projects are there?</button></p>`}<//>`;
 }
 
 /** @param {{view: View, known: any[]}} props */

@@ -49,6 +49,9 @@ const BANDS = 8;
 const NEAR_PX = 18;
 const MOST_ROWS = 500;
 const MOST_SEARCHED = 20_000;
+/** Series in one request, and how long charts that come into view wait for each other. */
+const MOST_TOGETHER = 64;
+const GATHER_MS = 12;
 const SYNC = "seamark";
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
 
@@ -1014,6 +1017,50 @@ function requests(runs, paths, has) {
 }
 
 /**
+ * @typedef {object} Asked Charts that ask for the same runs in the same way, as one request.
+ * @property {Set<string>} paths
+ * @property {any[]} since
+ * @property {number} wanted by how many charts
+ * @property {AbortController} abort
+ * @property {Promise<any[]>} answer
+ */
+
+/** @type {Map<string, Asked>} */
+const gathering = new Map();
+
+/**
+ * Ask for curves together with other charts that come into view at the same moment.
+ * @param {any} api
+ * @param {{refs: readonly RunRef[], paths: readonly string[]}} part
+ * @param {any[]} since
+ * @param {Record<string, any>} look
+ * @param {AbortSignal} signal
+ * @returns {Promise<any[]>}
+ */
+function curvesOf(api, part, since, look, signal) {
+  const refs = part.refs.map((run) => [run.project, run.id]);
+  const key = JSON.stringify([api.base, refs, look]);
+  let asked = gathering.get(key);
+  if (!asked || (asked.paths.size + part.paths.length) * refs.length > MOST_TOGETHER) {
+    /** @type {Asked} */
+    const made = { paths: new Set(), since: [], wanted: 0, abort: new AbortController(), answer: Promise.resolve([]) };
+    made.answer = new Promise((go) => setTimeout(go, GATHER_MS)).then(async () => {
+      if (gathering.get(key) === made) gathering.delete(key);
+      const body = { refs, paths: [...made.paths], since: made.since, ...look };
+      return (await api.post("curves", body, { signal: made.abort.signal })).curves;
+    });
+    gathering.set(key, made);
+    asked = made;
+  }
+  const mine = asked;
+  for (const path of part.paths) mine.paths.add(path);
+  mine.since.push(...since);
+  mine.wanted++;
+  signal.addEventListener("abort", () => --mine.wanted || mine.abort.abort(), { once: true });
+  return mine.answer.then((curves) => curves.filter((one) => part.paths.includes(one.path)));
+}
+
+/**
  * @typedef {object} ChartProps
  * @property {any} api
  * @property {string[]} paths
@@ -1123,7 +1170,6 @@ export function Chart(props) {
         return;
       }
       for (const part of requests(runs, paths, has)) {
-        const refs = part.refs.map((run) => [run.project, run.id]);
         const since = [];
         for (const run of part.refs) {
           for (const path of part.paths) {
@@ -1131,13 +1177,15 @@ export function Chart(props) {
             if (before?.cursor) since.push([run.project, run.id, path, before.cursor]);
           }
         }
-        const answer = await api.post("curves", { refs, paths: part.paths, since, ...look }, { signal: abort.signal });
-        take(kept.current, answer.curves, "", part);
+        const curves = await curvesOf(api, part, since, look, abort.signal);
+        if (abort.signal.aborted) return;
+        take(kept.current, curves, "", part);
         const again = part.refs.filter((run) => (attempts?.get(run.id)?.length || 0) > 1);
         if (again.length) {
-          const refs = again.map((run) => [run.project, run.id]);
-          const answer = await api.post("curves", { refs, paths: part.paths, attempt: "replaced", ...look }, { signal: abort.signal });
-          take(kept.current, answer.curves, "replaced", { refs: again, paths: part.paths });
+          const hidden = { refs: again, paths: part.paths };
+          const curves = await curvesOf(api, hidden, [], { ...look, attempt: "replaced" }, abort.signal);
+          if (abort.signal.aborted) return;
+          take(kept.current, curves, "replaced", hidden);
           await Promise.all(again.map((run) => findResumes(api, run, part.paths, kept.current, resumes.current, abort.signal)));
         }
         show(true);

@@ -7,7 +7,8 @@
 import uPlot from "../vendor/uplot.js";
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { runPath } from "./api.js";
-import { GREY, colourOf, useTheme, vividOf } from "./colours.js";
+import { colourOf, useTheme, vividOf } from "./colours.js";
+import { useModule } from "./components.js";
 
 /** @typedef {{project: string, id: string, name?: string | null, state?: string | null}} RunRef */
 /** @typedef {{low: number, high: number}} Range */
@@ -47,7 +48,6 @@ const LOADED_AT_ONCE = 8;
 const MOST_ALIVE = 24;
 const BANDS = 8;
 const NEAR_PX = 18;
-const MOST_ROWS = 500;
 const MOST_SEARCHED = 20_000;
 /** Series in one request, and how long charts that come into view wait for each other. */
 const MOST_TOGETHER = 64;
@@ -210,7 +210,7 @@ function partsOfGroup(group) {
 }
 
 /** @param {Parts} parts points in the order of x, for lines go from left to right */
-function inOrder(parts) {
+export function inOrder(parts) {
   const { x } = parts;
   let sorted = true;
   for (let at = 1; at < x.length && sorted; at++) sorted = !(x[at] < x[at - 1]);
@@ -431,7 +431,7 @@ export function yRange(lines, window, how) {
 }
 
 /** @param {string} name @param {string} otherwise */
-function variable(name, otherwise) {
+export function variable(name, otherwise) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || otherwise;
 }
 
@@ -1288,14 +1288,14 @@ export function Chart(props) {
         ${props.onPin && html`<button type="button" class="chart-tool" aria-pressed=${props.pinned ? "true" : "false"} title=${props.pinned ? "Unpin: back to its section" : "Pin: show it first"} aria-label=${`Pin ${title}`} onClick=${() => props.onPin?.(paths)}>${props.pinned ? "★" : "☆"}</button>`}
         <button type="button" class="chart-tool" aria-pressed=${wide ? "true" : "false"} title=${wide ? "Narrow" : "As wide as the page"} aria-label=${`Widen ${title}`} onClick=${() => setWide(!wide)}>⤢</button>
         <${ChartMenu} title=${title} asTable=${asTable} onTable=${() => setAsTable(!asTable)}
-          onPng=${() => savePng(drawn.current, all, title, axis, colour)} onCsv=${() => saveText(csvOf(all, axis), `${title}.csv`, "text/csv")}
+          drawn=${() => ({ lines: all, axis, canvas: drawn.current?.plot?.ctx.canvas, colour })}
           zoomed=${zoom !== null} onZoomOut=${() => setZoom(null)}
           known=${props.onCombine ? props.known || [] : []} onAdd=${(/** @type {string} */ path) => props.onCombine?.([...paths, path])} onRemove=${props.onRemove} />
       </span>
     </header>
     ${paths.length > 1 && html`<${PathKey} paths=${paths} single=${ids.length === 1 && !groups} colour=${(/** @type {string} */ path) => colourOf(path, paths, theme, {})} />`}
     ${asTable
-      ? html`<${PointsTable} lines=${all} axis=${axis} zoom=${zoom} height=${height} onClose=${() => setAsTable(false)} />`
+      ? html`<${More} part="PointsTable" lines=${all} axis=${axis} zoom=${zoom} height=${height} onClose=${() => setAsTable(false)} />`
       : html`<div class="chart-area" style=${{ height: `${height}px` }}>
           <div class="chart-canvas" ref=${canvas} tabindex="0" role="img" aria-roledescription="chart" onKeyDown=${onKey} onBlur=${hideTip}
             aria-label=${`${title}: ${words}. Arrow keys move along it, t shows it as a table.`}></div>
@@ -1520,10 +1520,8 @@ function PathKey({ paths, single, colour }) {
   })}</ul>`;
 }
 
-/**
- * @param {{title: string, asTable: boolean, onTable: () => void, onPng: () => void, onCsv: () => void, zoomed: boolean, onZoomOut: () => void, known: string[], onAdd: (path: string) => void, onRemove?: () => void}} props
- */
-function ChartMenu({ title, asTable, onTable, onPng, onCsv, zoomed, onZoomOut, known, onAdd, onRemove }) {
+/** The menu of a chart, whose list is loaded when it is first opened. @param {Record<string, any>} props */
+function ChartMenu(props) {
   const [open, setOpen] = useState(false);
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
@@ -1534,135 +1532,30 @@ function ChartMenu({ title, asTable, onTable, onPng, onCsv, zoomed, onZoomOut, k
     document.addEventListener("pointerdown", away);
     return () => document.removeEventListener("pointerdown", away);
   }, [open]);
-  const pick = (/** @type {() => void} */ call) => () => {
+  const back = () => {
     setOpen(false);
-    call();
-    /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector("button"))?.focus();
+    box.current?.querySelector("button")?.focus();
   };
   const onKey = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "Escape" && open) {
-      setOpen(false);
-      /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector("button"))?.focus();
-      event.stopPropagation();
-    }
+    if (event.key !== "Escape" || !open) return;
+    back();
+    event.stopPropagation();
+  };
+  const pick = (/** @type {() => void} */ call) => () => {
+    back();
+    call();
   };
   return html`<span class="chart-menu" ref=${box} onKeyDown=${onKey}>
-    <button type="button" class="chart-tool" aria-expanded=${open ? "true" : "false"} aria-label=${`More of ${title}`} title="More" onClick=${() => setOpen(!open)}>⋯</button>
-    ${open && html`<div class="chart-menu-list" role="group" aria-label=${`More of ${title}`}>
-      <button type="button" onClick=${pick(onTable)}>${asTable ? "As picture" : "As table"} <kbd>t</kbd></button>
-      ${zoomed && html`<button type="button" onClick=${pick(onZoomOut)}>Zoom out <kbd>r</kbd></button>`}
-      <button type="button" disabled=${asTable} onClick=${pick(onPng)}>Save as PNG</button>
-      <button type="button" onClick=${pick(onCsv)}>Save as CSV</button>
-      ${onRemove && html`<button type="button" onClick=${pick(onRemove)}>Remove this chart</button>`}
-      ${known.length > 0 && html`<label>Draw in the same chart
-        <select onChange=${(/** @type {any} */ event) => {
-          const path = event.target.value;
-          if (path) pick(() => onAdd(path))();
-        }}><option value="">a series …</option>${known.map((path) => html`<option key=${path} value=${path}>${path}</option>`)}</select></label>`}
-    </div>`}
+    <button type="button" class="chart-tool" aria-expanded=${open ? "true" : "false"} aria-label=${`More of ${props.title}`} title="More" onClick=${() => setOpen(!open)}>⋯</button>
+    ${open && html`<${More} part="MenuList" ...${props} pick=${pick} />`}
   </span>`;
 }
 
-/**
- * @param {{lines: Line[], axis: string, zoom: Range | null, height: number, onClose: () => void}} props
- */
-function PointsTable({ lines, axis, zoom, height, onClose }) {
-  const sorted = lines.map((line) => ({ ...line, parts: inOrder(line.parts) }));
-  const [xs, ...columns] = aligned(sorted, false);
-  const within = (/** @type {number} */ x) => !zoom || (x >= zoom.low && x <= zoom.high);
-  const rows = [];
-  let left = 0;
-  for (let at = 0; at < xs.length; at++) {
-    if (!within(xs[at])) continue;
-    if (rows.length < MOST_ROWS) rows.push(at);
-    else left++;
-  }
-  return html`<div class="chart-table" tabindex="0" role="region" aria-label="Values" style=${{ height: `${height}px` }}
-    onKeyDown=${(/** @type {KeyboardEvent} */ event) => { if (event.key === "t" || event.key === "Escape") { event.stopPropagation(); onClose(); } }}>
-    <table><thead><tr><th scope="col">${axisName(axis)}</th>${sorted.map((line) => html`<th key=${line.key} scope="col">${line.name}</th>`)}</tr></thead>
-    <tbody>${rows.map((at) => html`<tr key=${at}><th scope="row">${place(xs[at], axis)}</th>${columns.map((column, number) => html`<td key=${number}>${column[at] === undefined ? "" : column[at] === null ? "not finite" : exact(/** @type {number} */ (column[at]))}</td>`)}</tr>`)}</tbody></table>
-    ${left > 0 && html`<p>${counted(left, "further row")}: zoom in, or save as CSV</p>`}
-  </div>`;
-}
-
-/**
- * @param {readonly Line[]} lines
- * @param {string} axis
- */
-export function csvOf(lines, axis) {
-  const cell = (/** @type {string | number} */ value) => {
-    if (typeof value === "number") return Number.isNaN(value) ? "nan" : Number.isFinite(value) ? String(value) : value > 0 ? "inf" : "-inf";
-    const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
-    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  const smooth = lines.some((line) => line.parts.smooth);
-  const rows = [["run", "name", "path", axis, ...(smooth ? ["smoothed"] : []), "mean", "min", "max", "count", "nan", "inf"].map(cell).join(",")];
-  for (const { run, name, path, parts } of lines) {
-    for (let at = 0; at < parts.x.length; at++) {
-      const line = smooth ? [parts.line[at]] : [];
-      rows.push([run, name, path, parts.x[at], ...line, parts.mean[at], parts.min[at], parts.max[at], parts.count[at], parts.nan[at], parts.inf[at]].map(cell).join(","));
-    }
-  }
-  return `${rows.join("\n")}\n`;
-}
-
-/** @param {Blob} blob @param {string} name */
-export function saveBlob(blob, name) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name.replaceAll(/[/\\]/g, "_");
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
-
-/** @param {string} text @param {string} name @param {string} type */
-export function saveText(text, name, type) {
-  saveBlob(new Blob([text], { type }), name);
-}
-
-/**
- * @param {Drawn | null} drawn
- * @param {readonly Line[]} lines
- * @param {string} title
- * @param {string} axis
- * @param {(line: Line, looked: string) => string} colour
- */
-function savePng(drawn, lines, title, axis, colour) {
-  const from = drawn?.plot?.ctx.canvas;
-  if (!from) return;
-  const ratio = devicePixelRatio;
-  const named = lines.slice(0, 24);
-  const canvas = document.createElement("canvas");
-  canvas.width = from.width + 24 * ratio;
-  canvas.height = from.height + (40 + 18 * named.length + 26) * ratio;
-  const ctx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  ctx.scale(ratio, ratio);
-  const fore = variable("--fg", "#111");
-  ctx.fillStyle = variable("--bg", "#fff");
-  ctx.fillRect(0, 0, canvas.width, canvas.height);
-  ctx.fillStyle = fore;
-  ctx.font = "600 15px system-ui, sans-serif";
-  ctx.fillText(title, 12, 24);
-  ctx.drawImage(from, 12, 34, from.width / ratio, from.height / ratio);
-  ctx.font = "12px system-ui, sans-serif";
-  let y = 34 + from.height / ratio + 16;
-  ctx.textAlign = "center";
-  ctx.fillText(axisName(axis), canvas.width / ratio / 2, y);
-  ctx.textAlign = "left";
-  for (const line of named) {
-    y += 18;
-    ctx.strokeStyle = colour(line, "");
-    ctx.lineWidth = 3;
-    ctx.setLineDash(line.dash);
-    ctx.beginPath();
-    ctx.moveTo(14, y - 4);
-    ctx.lineTo(38, y - 4);
-    ctx.stroke();
-    ctx.fillText(line.name, 46, y);
-  }
-  canvas.toBlob((blob) => blob && saveBlob(blob, `${title}.png`), "image/png");
+/** A part of chart_more.js. @param {Record<string, any>} props */
+function More({ part, ...props }) {
+  const { module, error } = useModule("./chart_more.js");
+  if (error) return html`<p class="chart-error" role="alert">${String(error)}</p>`;
+  return module ? html`<${module[part]} ...${props} />` : null;
 }
 
 /**
@@ -1689,5 +1582,3 @@ export function Sparkline({ values, colour = "currentColor", width = 72, height 
   });
   return html`<svg class="sparkline" width=${width} height=${height} role="img" aria-label=${`from ${short(finite[0])} to ${short(finite[finite.length - 1])}`}><path d=${path} fill="none" stroke=${colour} stroke-width="1.5" stroke-linejoin="round" /></svg>`;
 }
-
-export { GREY };

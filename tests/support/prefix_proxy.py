@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import threading
 from collections.abc import Iterator
@@ -42,6 +43,9 @@ def prefixed(port: int) -> Iterator[str]:
                 )
                 self.answer(200, [("Content-Type", "text/html")], frame.encode())
                 return
+            if self.path == "/favicon.ico":
+                self.answer(204, [], b"")
+                return
             if not self.path.startswith(PREFIX):
                 self.answer(404, [], b"")
                 return
@@ -53,7 +57,9 @@ def prefixed(port: int) -> Iterator[str]:
                 headers["Host"] = self.headers["Host"]
                 to.request(self.command, "/" + self.path[len(PREFIX) :], sent or None, headers)
                 said = to.getresponse()
-                self.answer(said.status, said.getheaders(), said.read())
+                body = said.read()
+                with contextlib.suppress(ConnectionError):  # what was no longer wanted
+                    self.answer(said.status, said.getheaders(), body)
             finally:
                 to.close()
 

@@ -90,6 +90,7 @@ def test_damage_and_a_torn_tail_are_said(main_page, tab):
     expect(row).to_contain_text(re.compile(r"damage|gap", re.IGNORECASE))
     row.get_by_role("link", name="bad-disk").click()
     expect(tab.get_by_role("main")).to_contain_text(re.compile(r"damage|gap", re.IGNORECASE))
+    tab.get_by_role("button", name="damaged bytes").click()
     expect(tab.get_by_text(re.compile("fsck")).first).to_be_visible()
 
 

@@ -1071,7 +1071,7 @@ function curvesOf(api, part, since, look, signal) {
  * @property {Range | null} [zoom]
  * @property {string} [title]
  * @property {Map<string, Set<string>>} [has] which paths each run has
- * @property {Map<string, number[]>} [attempts] numbers of attempts by run id
+ * @property {Map<string, number>} [attempts] how many attempts runs have, by run id
  * @property {{by: Record<string, any>, label: string, refs: [string, string][]}[] | null} [groups]
  * @property {number} [version] grows whenever something was recorded
  * @property {boolean} [pinned]
@@ -1180,7 +1180,7 @@ export function Chart(props) {
         const curves = await curvesOf(api, part, since, look, abort.signal);
         if (abort.signal.aborted) return;
         take(kept.current, curves, "", part);
-        const again = part.refs.filter((run) => (attempts?.get(run.id)?.length || 0) > 1);
+        const again = part.refs.filter((run) => (attempts?.get(run.id) || 0) > 1);
         if (again.length) {
           const hidden = { refs: again, paths: part.paths };
           const curves = await curvesOf(api, hidden, [], { ...look, attempt: "replaced" }, abort.signal);
@@ -1393,14 +1393,14 @@ async function findResumes(api, run, paths, kept, resumes, signal) {
  * @param {Map<string, {step: number, time: number, number: number}[]>} resumes by run and path
  * @param {readonly RunRef[]} runs
  * @param {readonly string[]} paths
- * @param {Map<string, number[]> | undefined} attempts
+ * @param {Map<string, number> | undefined} attempts
  * @param {string} axis
  */
 function resumedOf(kept, resumes, runs, paths, attempts, axis) {
   const found = [];
   for (const run of runs) {
-    const numbers = attempts?.get(run.id) || [];
-    if (numbers.length < 2) continue;
+    const number = attempts?.get(run.id) || 0;
+    if (number < 2) continue;
     for (const path of paths) {
       const known = resumes.get(`${run.id}\n${path}`);
       if (known && (axis === "step" || axis === "time")) {
@@ -1411,7 +1411,7 @@ function resumedOf(kept, resumes, runs, paths, attempts, axis) {
       if (!replaced?.length) continue;
       const late = axis === "time" || axis === "relative" || axis === "order";
       const x = replaced.reduce((a, b) => (late ? Math.max(a, b) : Math.min(a, b)), late ? -Infinity : Infinity);
-      found.push({ x, run: run.id, number: numbers[numbers.length - 1] + 1 });
+      found.push({ x, run: run.id, number });
       break;
     }
   }

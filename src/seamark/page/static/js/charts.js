@@ -6,7 +6,7 @@
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
-import { isAbort, runPath } from "./api.js";
+import { isAbort } from "./api.js";
 import { Chart, counted, lookAt, place, short, useLookedAt, useSeen } from "./chart.js";
 import { COLOURED, colourOf, useTheme, vividOf } from "./colours.js";
 import { Empty, ErrorBox, isTyping } from "./components.js";
@@ -16,7 +16,6 @@ import { Empty, ErrorBox, isTyping } from "./components.js";
 /** @typedef {import("./address.js").View} View */
 
 const NEWEST = 5;
-const MOST_ATTEMPTS = 12;
 const HEIGHT = 220;
 /** Sections that are about the machine rather than the training: last, and closed. */
 const BEHIND = ["profiling", "monitoring", "sys"];
@@ -94,7 +93,7 @@ function sectionsOf(has, view, filter, wanted) {
 export function Charts({ api, runs: given, view, live, wanted = () => true, open = [], only = false }) {
   const [newest, setNewest] = useState(/** @type {RunRef[] | null} */ (null));
   const [has, setHas] = useState(/** @type {Map<string, Set<string>> | null} */ (null));
-  const [attempts, setAttempts] = useState(/** @type {Map<string, number[]>} */ (new Map()));
+  const [attempts, setAttempts] = useState(/** @type {Map<string, number>} */ (new Map()));
   const [error, setError] = useState(/** @type {any} */ (null));
   const [zoom, setZoom] = useState(/** @type {Range | null} */ (null));
   const [closed, setClosed] = useState(/** @type {Record<string, boolean>} */ ({}));
@@ -141,25 +140,19 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     return () => abort.abort();
   }, [api, key, versions.all, retry]);
 
-  // Which attempts, of a few runs.
+  // How many attempts.
   useEffect(() => {
     if (!runs.length) return undefined;
     const abort = new AbortController();
-    const some = runs.slice(0, MOST_ATTEMPTS);
-    Promise.all(
-      some.map((run) =>
-        api.get(runPath(run.project, run.id, "writers"), {}, { signal: abort.signal }).then(
-          (/** @type {any} */ answer) => /** @type {[string, number[]]} */ ([run.id, attemptsOf(answer.journals)]),
-          () => null,
-        ),
-      ),
-    ).then((found) => {
-      if (abort.signal.aborted) return;
-      const several = found.filter((one) => one && one[1].length > 1);
-      setAttempts((old) => (JSON.stringify([...old]) === JSON.stringify(several) ? old : new Map(/** @type {any} */ (several))));
-    });
+    api.post("runs/attempts", { refs: runs.map((run) => [run.project, run.id]) }, { signal: abort.signal }).then(
+      (/** @type {any} */ answer) => {
+        const found = answer.attempts.map((/** @type {[string, string, number]} */ [, id, n]) => [id, Number(n)]);
+        setAttempts((old) => (JSON.stringify([...old]) === JSON.stringify(found) ? old : new Map(found)));
+      },
+      () => undefined,
+    );
     return () => abort.abort();
-  }, [api, key]);
+  }, [api, key, versions.all]);
 
   // What was recorded since.
   useEffect(() => {
@@ -217,7 +210,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   const isClosed = (/** @type {string} */ name) => closed[name] ?? (BEHIND.includes(name) && !open.includes(name) && !view.filter);
   const version = versions.all;
   return html`<section class="charts" aria-label="Charts" ref=${root}>
-    <${Controls} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${[...attempts.keys()].length > 0}
+    <${Controls} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0}
       anyOpen=${sections.some((one) => !isClosed(one.name))}
       onToggle=${(/** @type {boolean} */ shut) => setClosed(Object.fromEntries(sections.map((one) => [one.name, shut])))} />
     ${!given.length && !only && html`<p class="charts-note">Nothing is selected: the ${counted(runs.length, "newest run").replace("1 newest run", "newest run")}.</p>`}
@@ -246,16 +239,6 @@ function sameSets(a, b) {
     for (const one of set) if (!other.has(one)) return false;
   }
   return true;
-}
-
-/**
- * @param {any[]} journals
- * @returns {number[]} the attempts of a run, from 0
- */
-export function attemptsOf(journals) {
-  const found = new Set();
-  for (const { header } of journals) if (Number.isInteger(header?.attempt) && header.attempt >= 0) found.add(header.attempt);
-  return [...found].sort((a, b) => a - b);
 }
 
 /** @param {Record<string, any>} by @param {number} size */

@@ -4,7 +4,6 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { href, write } from "./address.js";
 import { runPath } from "./api.js";
-import { attemptsOf } from "./charts.js";
 import { Badge, CopyButton, ErrorBox, Menu, State, Time, isTyping, tell, useAnswer } from "./components.js";
 import { duration } from "./format.js";
 import { TABS, TabPanel } from "./tabs.js";
@@ -139,6 +138,16 @@ export const TROUBLES = {
   fold_errors: "records that could not be read",
   newer: "written by a newer Seamark",
 };
+
+/**
+ * @param {any[]} journals
+ * @returns {number[]} the attempts of a run, from 0
+ */
+function attemptsOf(journals) {
+  const found = new Set();
+  for (const { header } of journals) if (Number.isInteger(header?.attempt) && header.attempt >= 0) found.add(header.attempt);
+  return [...found].sort((a, b) => a - b);
+}
 
 /** @param {Partial<View>} change */
 function follow(change) {

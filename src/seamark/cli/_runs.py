@@ -33,6 +33,7 @@ __all__ = [
     "a_path",
     "a_query",
     "attempt_option",
+    "expect_root",
     "filled",
     "matching_paths",
     "names_of",
@@ -339,7 +340,7 @@ def open_runs(
         check_project(project)
     place, named = place_of(context, local=local)
     if isinstance(place, Path):
-        _expect_root(place, missing_ok=missing_ok and not named)
+        expect_root(place, missing_ok=missing_ok and not named)
     index = open_catalog(place)
     context.call_on_close(index.close)
     runs = Runs(index)
@@ -348,7 +349,7 @@ def open_runs(
     return runs
 
 
-def _expect_root(root: Path, *, missing_ok: bool) -> None:
+def expect_root(root: Path, *, missing_ok: bool) -> None:
     """Make sure that a folder is a root, as far as that can be told before its runs are read.
 
     Raises:

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from seamark.store.read.many import Recent
     from seamark.store.read.series import Sources
 
-__all__ = ["Index"]
+__all__ = ["Index", "is_damaged"]
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _LOCK_S: Final = 10.0
@@ -217,7 +217,7 @@ class Index:
                 facts = dict(self.store.database.rows(connection, _FACTS))
         except (sqlite3.Error, sa.exc.DBAPIError) as error:
             self._disconnect()
-            if _damaged(error):
+            if is_damaged(error):
                 return False
             raise
         return facts.get("schema") == schema.SCHEMA_VERSION and facts.get("root") == str(self.root)
@@ -292,7 +292,7 @@ class Index:
         try:
             return work()
         except (sa.exc.DatabaseError, sqlite3.DatabaseError, DamageError) as error:
-            if isinstance(error, DamageError) or _damaged(error):
+            if isinstance(error, DamageError) or is_damaged(error):
                 log.debug("seamark: the index %s is damaged, rebuilding it: %s", self.file, error)
                 self._replace()
             elif self.file is not None and _unwritable(error):
@@ -1078,7 +1078,7 @@ def _locked(error: BaseException) -> bool:
     return "locked" in str(error) or "busy" in str(error)
 
 
-def _damaged(error: BaseException) -> bool:
+def is_damaged(error: BaseException) -> bool:
     """Return whether an error of SQLite means that the file is no good; other errors may pass."""
     words = (
         "malformed",

@@ -58,6 +58,7 @@ __all__ = [
     "delete_rows",
     "filled",
     "forget_run",
+    "load_attempts",
     "load_attributes",
     "load_journals",
     "load_losses",
@@ -186,6 +187,7 @@ _journal: Final = schema.journal.c
 _WELL: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
 """How the facts of a journal end that has no gaps, lost nothing and could be read to its end."""
 _UNWELL: Final = sa.select(_journal.run, _journal.facts).where(_journal.facts.not_like(f"%{_WELL}"))
+_ATTEMPTS: Final = sa.select(_journal.run, _journal.attempt).where(_journal.attempt.is_not(None))
 _OWNERS: Final = sa.select(
     _journal.run, sa.func.coalesce(_journal.heard, _journal.last_t), _journal.header
 ).where(_journal.owner == 1)
@@ -422,6 +424,14 @@ def load_losses(
                 of_run = found.setdefault(run, {})
                 of_run[name] = of_run.get(name, 0) + count
     return found
+
+
+def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
+    """Return how many attempts runs are made of, by number; only of those with several."""
+    found: dict[int, set[int]] = {}
+    for run, attempt in _of_runs(store, connection, _ATTEMPTS, runs):
+        found.setdefault(run, set()).add(attempt)
+    return {run: len(attempts) for run, attempts in found.items() if len(attempts) > 1}
 
 
 def load_owners(

@@ -71,8 +71,13 @@ def test_a_report_says_what_a_run_comes_to(record: Record) -> None:
     assert "val/loss" in printed
     assert f"{report!r}" == printed
     assert set(report) - set(short) == {
-        *("id", "project", "parent", "owner", "hostname", "creation_time")
+        *("id", "custom_id", "project", "parent", "owner", "claimed_by", "hostname"),
+        *("creation_time", "last_record", "edited", "trashed", "attempts", "environment"),
+        *("distribution", "code", "progress", "inherited_tags", "changes", "masked", "health"),
     }
+    assert report["code"] == {"version": "2024.3"}
+    assert report["last_record"] == report["end_time"]
+    assert (report["edited"], report["trashed"], report["health"]) == (None, None, {})
     assert "traceback" not in short["errors"][0]
     assert run.id not in str(short)
     page = report._repr_html_()

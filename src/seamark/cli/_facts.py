@@ -36,11 +36,8 @@ from seamark.process.crashes import (
     SEGMENTATION_FAULT,
 )
 from seamark.reading.artifacts import label_of, source_label
-from seamark.reading.attributes import DETAIL
+from seamark.reading.facts import health_of
 from seamark.reading.names import generated_name
-from seamark.reading.points import time_of
-from seamark.reading.progress import PROGRESS, loops_of, progress_words
-from seamark.store.read.rank_status import owning_processes, process_of
 from seamark.values.keeping import Keep
 from seamark.values.statistics import Statistics
 
@@ -52,6 +49,7 @@ if TYPE_CHECKING:
     from seamark.process.crashes import Crash
     from seamark.reading.attributes import Attribute
     from seamark.reading.reader import Reader
+    from seamark.reading.report import Report
 
 __all__ = [
     "CODE",
@@ -75,7 +73,6 @@ __all__ = [
     "whole_text",
 ]
 
-_SETS: Final = ("sys/tags", "sys/group_tags", "sys/masked")
 CODE: Final = frozenset(
     f"source_code/{name}"
     for name in (
@@ -87,8 +84,6 @@ CODE: Final = frozenset(
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _LABEL: Final = 12
 _COMMIT: Final = 8
-_AROUND: Final = "/environment/"
-"""Stands between the namespace of a process, which has its pid too, and what is around it."""
 _CLUSTERS: Final = (
     ("slurm", "array_job_id", "array_task_id"),
     ("pbs", "array_job_id", "array_index"),
@@ -345,33 +340,40 @@ def _file_details(view: Reader, record: Mapping[str, Any]) -> Iterator[tuple[str
 
 
 def print_facts(
-    screen: Screen, ref: RunRef, view: Reader, more: Iterable[tuple[str, str]] = ()
+    screen: Screen,
+    ref: RunRef,
+    view: Reader,
+    report: Report,
+    attributes: Sequence[Attribute],
+    more: Iterable[tuple[str, str]] = (),
 ) -> None:
     """Print the facts of a run, and in bold how it ended if that was bad.
 
     Args:
         screen: Where to print.
         ref: The run.
-        view: What reads it.
+        view: What reads it, for what is true only now: how its ranks and its process do.
+        report: What it comes to.
+        attributes: All that it shows.
         more: Labels and texts of further facts; they are broken into lines, not cut short.
     """
-    facts = {one.path: one.value for one in view.attributes("sys") if _is_fact(one)}
     now = datetime.now(timezone.utc)
     kind = kind_of(ref.project, ref.run)
-    state = str(facts.get("sys/state", "unknown" if kind == "run" else ""))
-    name = facts.get("sys/name") or (ref.run if kind != "run" else None)
+    state = str(report["state"] or ("unknown" if kind == "run" else ""))
+    name = report["name"] or (ref.run if kind != "run" else None)
+    detail = report["detail"]
     screen.styled(
         [
             (clean(str(name)), "bold") if name else (generated_name(ref.run), "dim"),
             ("  ", ""),
             (state, STATE_STYLES.get(state, "")),
-            (f" ({clean(str(facts[DETAIL]))})" if DETAIL in facts else "", ""),
-            ("  trashed" if facts.get("sys/trashed") else "", "yellow"),
+            (f" ({clean(str(detail))})" if detail is not None else "", ""),
+            ("  trashed" if report["trashed"] else "", "yellow"),
         ]
     )
-    for trouble in ends(view, facts):
+    for trouble in ends(view, report["state"]):
         screen.line(f"! {indented(trouble, 2)}", style="bold red")
-    for label, text in _fact_lines(screen, ref, view, facts, now):
+    for label, text in _fact_lines(screen, ref, view, report, attributes, now):
         screen.styled([(f"{label:<{_LABEL}}", "dim"), (indented(text, _LABEL), "")])
     for label, text in more:
         lines = textwrap.wrap(clean(text), max(20, screen.width - _LABEL)) or [""]
@@ -384,27 +386,18 @@ def indented(text: str, width: int) -> str:
     return text.replace("\n", "\n" + " " * width)
 
 
-def _is_fact(attribute: Attribute) -> bool:
-    """Whether what is below ``sys`` is what belongs there; anybody may have written it."""
-    wanted = "string_set" if attribute.path in _SETS else "atom"
-    return attribute.family == wanted
-
-
 def _fact_lines(
-    screen: Screen, ref: RunRef, view: Reader, facts: Mapping[str, Any], now: datetime
+    screen: Screen,
+    ref: RunRef,
+    view: Reader,
+    report: Report,
+    attributes: Sequence[Attribute],
+    now: datetime,
 ) -> Iterator[tuple[str, str]]:
-    kind = kind_of(ref.project, ref.run)
-    yield kind.rpartition("_")[2], str(ref)
-    if kind == "model_version":
-        yield "number", f"{model_key(ref.project, ref.run)}-{facts.get('sys/version', '?')}"
-        yield "stage", clean(str(facts.get("sys/stage", "none")))
-    if kind == "artifact":
-        aliases = ", ".join(facts.get("sys/aliases") or ())
-        told = label_of(ref.project, ref.run, facts.get("sys/version"))
-        yield "version", f"{told} ({clean(aliases)})" if aliases else told
-    yield from _given_lines(facts)
-    moments = {"created": facts.get("sys/creation_time"), **_started(facts)}
-    moments |= _changes(view, facts)
+    yield from _version_lines(ref, report)
+    yield from _given_lines(report)
+    moments = {"created": report["creation_time"], **_started(report)}
+    moments |= {"last record": report["last_record"], "edited": report["edited"]}
     for label, moment in moments.items():
         if isinstance(moment, datetime):
             yield (
@@ -413,93 +406,74 @@ def _fact_lines(
                 if screen.terminal
                 else human_time(moment),
             )
-    yield from _time_lines(facts)
-    if attempts := _attempts(view):
+    if isinstance(report["running_time_s"], int | float):
+        yield "ran for", human_duration(float(report["running_time_s"]))
+    if report["progress"]:
+        yield "progress", clean(report["progress"])
+    if attempts := _attempts(report["attempts"]):
         yield "attempts", attempts
-    if facts.get("sys/hostname"):
-        on = _devices(view)
-        host = str(facts["sys/hostname"]) + (f" ({on})" if on else "")
-        yield "host", " · ".join([host, *_surroundings(view)])
-    yield from machine_lines(view.attributes("monitoring"), view.ranks())
-    if code := _code(view):
+    if report["hostname"]:
+        on = _devices(report["distribution"])
+        host = str(report["hostname"]) + (f" ({on})" if on else "")
+        yield "host", " · ".join([host, *_surroundings(report["environment"])])
+    yield from machine_lines(attributes, view.ranks())
+    if code := _code(report["code"]):
         yield "code", code
-    yield from rank_facts(view, str(facts.get("sys/state")))
-    if hidden := sorted(facts.get("sys/masked") or ()):
+    yield from rank_facts(view, str(report["state"]))
+    if hidden := report["masked"]:
         yield "masked", f"{plural(len(hidden), 'value')} ({listed(hidden)})"
     yield view.contents.kind, view.contents.where
 
 
-def _time_lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if isinstance(facts.get("sys/running_time"), int | float):
-        yield "ran for", human_duration(float(facts["sys/running_time"]))
-    loops = loops_of(facts.get(PROGRESS)) if facts.get("sys/state") == "running" else []
-    if loops:
-        yield "progress", clean(progress_words(loops))
+def _version_lines(ref: RunRef, report: Report) -> Iterator[tuple[str, str]]:
+    kind = kind_of(ref.project, ref.run)
+    yield kind.rpartition("_")[2], str(ref)
+    if kind == "model_version":
+        yield "number", f"{model_key(ref.project, ref.run)}-{report.get('number', '?')}"
+        yield "stage", clean(str(report.get("stage", "none")))
+    if kind == "artifact":
+        aliases = ", ".join(report.get("aliases") or ())
+        told = label_of(ref.project, ref.run, report.get("number"))
+        yield "version", f"{told} ({clean(aliases)})" if aliases else told
 
 
-def _started(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _started(report: Report) -> dict[str, Any]:
     """Return when a run began that was recorded a while before; nothing of others."""
-    created, started = facts.get("sys/creation_time"), facts.get("sys/start_time")
+    created, started = report["creation_time"], report["start_time"]
     if not isinstance(created, datetime) or not isinstance(started, datetime):
         return {}
     return {"started": started} if started - created >= timedelta(seconds=1) else {}
 
 
-def _changes(view: Reader, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return when the run itself last recorded something, and when others changed it after that.
-
-    A tag that somebody adds to a dead run does not make it look alive.
-    """
-    modified = facts.get("sys/modification_time")
-    headers = [(one.header, one.last_t) for one in view.journals()]
-    own = [t_ns for head, t_ns in headers if head.get("owner", True) or head.get("rank")]
-    last = time_of(max(own)) if own else modified
-    edited = isinstance(modified, datetime) and modified != last
-    return {"last record": last, **({"edited": modified} if edited else {})}
-
-
-def _given_lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
     """Yield what people gave the run beside its name."""
-    if by := facts.get("sys/claimed_by"):
-        gone = ", which crashed" if facts.get("sys/state") == "crashed" else ""
+    if by := report["claimed_by"]:
+        gone = ", which crashed" if report["state"] == "crashed" else ""
         yield "claimed by", clean(str(by)) + gone
-    if isinstance(number := facts.get("sys/revision"), int) and number > 1:
+    if isinstance(number := report["revision"], int) and number > 1:
         yield "revision", f"{number}, as begun with the parameters and code of an earlier run"
-    for label, path in (("custom id", "sys/custom_run_id"), ("description", "sys/description")):
-        if facts.get(path):
-            yield label, str(facts[path])
-    if isinstance(inherited := facts.get("sys/inherited_tags"), dict):
-        told = [
-            f"{key} = {value_text(one['value'], exact=False)} ({one['project']})"
-            for key, one in sorted(inherited.items())
-            if isinstance(one, dict) and {"value", "project"} <= one.keys()
-        ]
-        if told:
-            yield "inherited", clean(", ".join(told))
-    for label, path in (("tags", "sys/tags"), ("groups", "sys/group_tags")):
-        if facts.get(path):
-            yield label, ", ".join(sorted(facts[path]))
+    for label, name in (("custom id", "custom_id"), ("description", "description")):
+        if report[name]:
+            yield label, str(report[name])
+    told = [
+        f"{key} = {value_text(one['value'], exact=False)} ({one['project']})"
+        for key, one in sorted(report["inherited_tags"].items())
+        if isinstance(one, dict) and {"value", "project"} <= one.keys()
+    ]
+    if told:
+        yield "inherited", clean(", ".join(told))
+    for name in ("tags", "groups"):
+        if report[name]:
+            yield name, ", ".join(report[name])
 
 
-def _attempts(view: Reader) -> str:
+def _attempts(told: Mapping[str, Any]) -> str:
     """Return how often the training was begun, and where the last attempt went on; "" if once."""
-    headers = [one.header for one in view.journals()]
-    numbers = {
-        one for header in headers if isinstance(one := header.get("attempt"), int) and one >= 0
-    }
-    if len(numbers) < 2:  # noqa: PLR2004 - once
+    if not told:
         return ""
-    last = max(numbers)
-    if not any(one.get("positions") for one in headers if one.get("attempt") == last):
-        return f"{len(numbers):,} (the last began anew)"
-    series = [one for one in view.attributes() if one.family == "float_series" and one.value.count]
-    longest = max(series, key=lambda one: (one.value.last_step, one.value.count), default=None)
-    if longest is None:
-        return f"{len(numbers):,}"
-    points = view.points(longest.path)
-    before = points.step[(points.attempt >= 0) & (points.attempt < last)]
-    kept = f" (resumed after step {_step(before.max())})" if len(before) else ""
-    return f"{len(numbers):,}{kept}"
+    if "resumed_after" in told:
+        return f"{told['count']:,} (resumed after step {_step(told['resumed_after'])})"
+    return f"{told['count']:,}" + (" (the last began anew)" if told.get("anew") else "")
 
 
 def _step(step: float) -> str:
@@ -508,48 +482,39 @@ def _step(step: float) -> str:
     return f"{int(text):,}" if text.lstrip("-").isdecimal() else text
 
 
-def _code(view: Reader) -> str:
+def _code(told: Mapping[str, Any]) -> str:
     """Return what was executed: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept) · ..."``.
 
     Empty if none of it was recorded.
     """
-    found = {one.path: one for one in view.attributes("source_code")}
-
-    def text(name: str) -> str:
-        one = found.get(f"source_code/{name}")
-        return shorten(clean(one.value), 60) if one and isinstance(one.value, str) else ""
-
-    words = [text("entrypoint"), _commit(found, text)]
-    if version := text("version"):
+    texts = {
+        name: shorten(clean(told[name]), 60)
+        for name in ("entrypoint", "commit", "branch", "version")
+        if name in told
+    }
+    words = [texts.get("entrypoint", ""), _commit(told, texts)]
+    if version := texts.get("version"):
         words.append(f"version {version}")
     return " · ".join(word for word in words if word)
 
 
-def _commit(found: Mapping[str, Attribute], text: Callable[[str], str]) -> str:
+def _commit(told: Mapping[str, Any], texts: Mapping[str, str]) -> str:
     """Return commit, branch and what has changed since; empty outside of a repository."""
-    commit, branch = text("git/commit")[:_COMMIT], text("git/branch")
+    commit, branch = texts.get("commit", "")[:_COMMIT], texts.get("branch", "")
     if not commit and not branch:
         return ""
-    values = {path: one.value for path, one in found.items() if one.family == "atom"}
-    files = values.get("source_code/git/files_changed")
     words = [branch] if branch else []
-    if isinstance(files, int) and files > 0:
-        diff = found.get("source_code/diff")
-        kept = ": diff kept" if diff is not None and diff.family == "file" else ""
-        part = ", not all of it" if kept and "source_code/diff_left_out" in values else ""
-        words.append(f"{plural(files, 'file')} changed{kept}{part}")
-    elif values.get("source_code/git/dirty") is True:
+    if "files_changed" in told:
+        kept = ": diff kept" if "diff" in told else ""
+        part = ", not all of it" if told.get("diff") == "partly" else ""
+        words.append(f"{plural(told['files_changed'], 'file')} changed{kept}{part}")
+    elif told.get("dirty"):
         words.append("changed")
     return f"{commit or 'no commit'}" + (f" ({', '.join(words)})" if words else "")
 
 
-def _devices(view: Reader) -> str:
+def _devices(found: Mapping[str, int | str]) -> str:
     """Return what a training ran on: ``"1 process, cpu"``; "" if that was not recorded."""
-    found = {
-        one.path.rpartition("/")[2]: one.value
-        for one in view.attributes("distributed")
-        if one.family == "atom" and isinstance(one.value, int | str)
-    }
     size, nodes = found.get("world_size"), found.get("nodes")
     if not isinstance(size, int):
         return ""
@@ -564,16 +529,15 @@ def _devices(view: Reader) -> str:
     return ", ".join(words)
 
 
-def troubles(view: Reader, facts: Mapping[str, Any]) -> Iterator[str]:
+def troubles(view: Reader, state: str) -> Iterator[str]:
     """Yield a line for each thing that a reader must know: a bad end, losses, damage."""
-    yield from ends(view, facts)
-    for one in ailments(view):
+    yield from ends(view, state)
+    for one in ailments(health_of(view)):
         yield one.text
 
 
-def _surroundings(view: Reader) -> Iterator[str]:
+def _surroundings(told: Mapping[str, str]) -> Iterator[str]:
     """Yield what the process that trained the run was in: a job, a container, a service, torch."""
-    told = _environment(view)
     for cluster, of_array, task in _CLUSTERS:
         if number := told.get(f"{cluster}/{of_array}") or told.get(f"{cluster}/job_id"):
             index = told.get(f"{cluster}/{task}", "")
@@ -590,31 +554,8 @@ def _surroundings(view: Reader) -> Iterator[str]:
         yield f"torch {torch}"
 
 
-def _environment(view: Reader) -> dict[str, str]:
-    """Return what the process told of where it ran that spoke for the run last, by name."""
-    journals = {one.writer: one for one in view.journals()}
-    owners = owning_processes(one.header for one in journals.values())
-    families = view.families()
-    paths = [path for path in families if f"{path.partition(_AROUND)[0]}/pid" in families]
-    found: dict[str, dict[str, str]] = {}
-    for one in view.some([path for path in paths if _AROUND in path]):
-        space, _, name = one.path.partition(_AROUND)
-        if isinstance(one.value, str):
-            found.setdefault(space, {})[name] = one.value
-
-    def order(space: str) -> tuple[bool, int, int]:
-        """Return what puts owners last, and of them the newest; a chosen namespace before ranks."""
-        one = journals.get(space.rpartition("/")[2])
-        owner = one is not None and process_of(one.header) in owners
-        rank = one.header.get("rank") if one is not None else 0
-        return owner, -rank if isinstance(rank, int) else 0, one.last_t if one is not None else 0
-
-    return found[max(found, key=order)] if found else {}
-
-
-def ends(view: Reader, facts: Mapping[str, Any]) -> Iterator[str]:
+def ends(view: Reader, state: str | None) -> Iterator[str]:
     """Yield a line for each bad end: that of the run, and those of its ranks."""
-    state = facts.get("sys/state")
     if state == "crashed" and (crash := view.crash()) is not None:
         yield _crash(crash, view.now_ns)
     if state in {"failed", "interrupted"}:

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._checks import COPY
 from seamark.cli._text import clean, human_bytes, plural
-from seamark.paths import is_inside
-from seamark.remote.lacking import FORWARD, WORDS
+from seamark.remote.lacking import WORDS
 
 if TYPE_CHECKING:
     from seamark.cli._screen import Screen
-    from seamark.reading.attributes import Attribute
-    from seamark.reading.reader import Reader
 
 __all__ = ["Ailment", "ailments", "listed", "losses_in_short", "print_health"]
 
@@ -59,8 +56,6 @@ _ADVICE: Final = {
     "value": "log_metrics takes numbers and tensors of one number; " + _GIVEN,
 }
 """What to do about it, by reason."""
-_OUTPUT: Final = {"stdout_left_out": "stdout", "stderr_left_out": "stderr"}
-"""Counters of bytes that a writer left out, and of what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +80,20 @@ class Ailment:
         return {"kind": self.kind, "text": self.text, "advice": self.advice, "what": self.what}
 
 
-def ailments(view: Reader) -> Iterator[Ailment]:
+def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
     """Yield what a run lost while it was recorded, what is damaged, and what contradicts itself.
 
     Args:
-        view: The run.
+        found: See `seamark.reading.facts.health_of`.
     """
-    found = view.troubles()  # not the attributes: anybody may write them
     if dropped := found.get("dropped"):
         text = ", ".join(_lost(reason, count) for reason, count in dropped.items())
         advice = tuple(dict.fromkeys(_ADVICE[one] for one in dropped if one in _ADVICE))
         yield Ailment("dropped", f"lost while recording: {text}", advice, dropped)
-    paths = [path for path in view.families() if path.rpartition("/")[2] in _OUTPUT]
-    yield from _output(view.some(paths))
+    for stream, size in found.get("output", {}).items():
+        text = f"left out: {human_bytes(size)} of {stream}, more than is kept of it"
+        advice = ("to keep more of what is printed: init_run(capture_limit=...)",)
+        yield Ailment("output", text, advice, {stream: size})
     if gaps := found.get("gaps"):
         size = sum(length for spans in gaps.values() for _, length in spans)
         where = plural(len(gaps), "journal")
@@ -112,7 +108,7 @@ def ailments(view: Reader) -> Iterator[Ailment]:
         count = plural(len(newer), "journal")
         text = f"incomplete: {count} written by a newer Seamark; upgrade to see the rest"
         yield Ailment("newer", text, (), newer)
-    yield from _forwarded(view)
+    yield from _forwarded(found.get("forward", {}))
     yield from _contradictions(found.get("conflicts", {}))
     if fork := found.get("fork"):
         parent = clean(f"{fork.get('lacking')!r:.200}")
@@ -130,25 +126,8 @@ def _tag(one: Mapping[str, Any]) -> str:
     return clean(f"{one.get('own')!r:.40} here, {one.get('value')!r:.40} in {one.get('project')}")
 
 
-def _output(attributes: Iterable[Attribute]) -> Iterator[Ailment]:
-    sizes: dict[str, int] = {}
-    for one in attributes:
-        stream = _OUTPUT.get(one.path.rpartition("/")[2])
-        if stream is not None and type(one.value) is int and one.value > 0:
-            sizes[stream] = sizes.get(stream, 0) + one.value
-    for stream, size in sizes.items():
-        text = f"left out: {human_bytes(size)} of {stream}, more than is kept of it"
-        advice = ("to keep more of what is printed: init_run(capture_limit=...)",)
-        yield Ailment("output", text, advice, {stream: size})
-
-
-def _forwarded(view: Reader) -> Iterator[Ailment]:
+def _forwarded(places: Mapping[str, Mapping[str, Any]]) -> Iterator[Ailment]:
     """Yield what places could not hold to which the run was sent on, one for each."""
-    places: dict[str, dict[str, Any]] = {}
-    paths = [path for path in view.families() if is_inside(path, FORWARD)]
-    for one in view.some(paths):
-        place, _, kind = one.path.removeprefix(f"{FORWARD}/").partition("/")
-        places.setdefault(place, {})[kind] = one.value
     for place, told in places.items():
         counts = {kind: told[kind] for kind in WORDS if type(told.get(kind)) is int and told[kind]}
         if counts:

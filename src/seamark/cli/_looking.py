@@ -138,7 +138,7 @@ class Looker:
             machine=machine_now(self._attributes, ranks),
             ranks=ranks,
             behind=lags(self._attributes),
-            problems=list(troubles(view, facts)),
+            problems=list(troubles(view, state)),
             now_ns=view.now_ns,
             last_ns=max(points, default=None),
             curves=self._curves,

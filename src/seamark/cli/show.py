@@ -32,7 +32,6 @@ from seamark.cli._text import clean, human_number, plural, shorten, step_text
 from seamark.paths import is_inside
 from seamark.reading.attributes import CHANGES
 from seamark.reading.document import attributes_of
-from seamark.reading.recorded_errors import recorded_errors
 from seamark.reading.report import report_of_run
 from seamark.reading.units import unit_of
 from seamark.run.drawing import matches
@@ -40,7 +39,6 @@ from seamark.run.drawing import matches
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.reading.reader import Reader
-    from seamark.reading.report import Report
 
 __all__ = ["show"]
 
@@ -147,9 +145,10 @@ def show(
             "attributes": attributes_of(attributes),
         }
         if not wanted:
-            told["report"] = _report(ref, view, attributes)
+            report = report_of_run(view, attributes, project=ref.project)
+            told["report"] = report
             told["ranks"] = rank_mappings(view)
-            told["health"] = [one.as_mapping() for one in ailments(view)]
+            told["health"] = [one.as_mapping() for one in ailments(report["health"])]
         click.echo(dumps(told))
         return
     _print(
@@ -161,11 +160,6 @@ def show(
         everything=everything,
         limit=limit,
     )
-
-
-def _report(ref: RunRef, view: Reader, attributes: Sequence[Attribute]) -> Report:
-    """Return what `seamark.Run.report` does."""
-    return report_of_run(attributes, recorded_errors(view), project=ref.project)
 
 
 def _errors(screen: Screen, errors: Sequence[Mapping[str, Any]]) -> None:
@@ -232,9 +226,11 @@ def _print(
     )
     if not narrowed:
         costs = _largest_costs(attributes) if shown.digest else ()
-        _facts.print_facts(screen, ref, view, [("time", cost) for cost in costs])
-        print_health(screen, ailments(view))
-        _errors(screen, _report(ref, view, attributes)["errors"])
+        report = report_of_run(view, attributes, project=ref.project)
+        further = [("time", cost) for cost in costs]
+        _facts.print_facts(screen, ref, view, report, attributes, further)
+        print_health(screen, ailments(report["health"]))
+        _errors(screen, report["errors"])
     counted = {} if whole else _counted(attributes, digest=shown.digest)
     rest = attributes if whole else _rest(shown, attributes, counted)
     for title, wanted, printer in _SECTIONS:
@@ -242,12 +238,12 @@ def _print(
             if not (narrowed and len({_section_of(a) for a in rest}) == 1):
                 screen.heading(f"{title} ({len(part):,})")
             _section(shown, ref, part, printer)
-    further = [
+    counts = [
         f"{_count(space, part)}: seamark show {ref.run} {space}" for space, part in counted.items()
     ]
     if not narrowed:
-        further = [*_output(screen, ref, view, attributes), *further]
-    for line in ["", *further] if further else ():
+        counts = [*_output(screen, ref, view, attributes), *counts]
+    for line in ["", *counts] if counts else ():
         screen.line(line, style="dim")
 
 

@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["RankStatus"]
+__all__ = ["Process", "RankStatus", "owning_processes", "process_of"]
+
+Process = tuple[str, ...]
+"""What tells a process from every other."""
+
+
+def owning_processes(headers: Iterable[Mapping[str, Any]]) -> set[Process]:
+    """Return the processes that own the run, be it from some journal of theirs on.
+
+    A process that opens a run owns it from when it trains in it, and its earlier journal says no.
+
+    Args:
+        headers: Of all journals of the run.
+    """
+    return {process_of(header) for header in headers if header.get("owner") is True}
+
+
+def process_of(header: Mapping[str, Any]) -> Process:
+    """Return what tells a process from every other, as a header names it."""
+    # As text: a header may come from a stranger, and hold what cannot be compared.
+    return tuple(repr(header.get(key)) for key in ("host", "boot", "pid", "start"))
 
 
 @dataclass(frozen=True, slots=True)

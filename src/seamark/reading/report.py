@@ -7,11 +7,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.reading.attributes import CHANGES, INHERITED
+from seamark.reading.facts import (
+    attempts_of,
+    code_of,
+    distribution_of,
+    environment_of,
+    health_of,
+    last_record_of,
+)
 from seamark.reading.html import block, harmless, table, text
 from seamark.reading.interest import aside, holds_parameters, is_counter, metric_order
+from seamark.reading.progress import PROGRESS, loops_of, progress_words
+from seamark.reading.recorded_errors import recorded_errors
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
+    from seamark.reading.reader import Reader
     from seamark.reading.recorded_errors import RecordedError
 
 __all__ = ["Report", "report_of_project", "report_of_run"]
@@ -30,11 +42,16 @@ _FACTS: Final = {
 }
 _INTERNAL: Final = {
     "id": "sys/id",
+    "custom_id": "sys/custom_run_id",
     "parent": "sys/parent",
     "owner": "sys/owner",
+    "claimed_by": "sys/claimed_by",
     "hostname": "sys/hostname",
     "creation_time": "sys/creation_time",
+    "trashed": "sys/trashed",
 }
+_OF_VERSIONS: Final = {"number": "sys/version", "stage": "sys/stage", "aliases": "sys/aliases"}
+"""What only versions of models and artifacts have."""
 _SETS: Final = {"tags": "sys/tags", "groups": "sys/group_tags"}
 _HEAD: Final = frozenset({"name", "state", "detail"})
 _SHOWN: Final = frozenset({"mean", "std", "min", "max", "count"})
@@ -105,8 +122,8 @@ class Report(dict[str, Any]):
 
 
 def report_of_run(
+    view: Reader | None,
     attributes: Sequence[Attribute],
-    errors: Iterable[RecordedError],
     *,
     project: str,
     short: bool = False,
@@ -114,24 +131,33 @@ def report_of_run(
     """Return what a run comes to.
 
     Args:
+        view: The run; None while nothing is recorded.
         attributes: All that it shows.
-        errors: What went wrong with it.
         project: Its project.
-        short: Leave out ids, where it ran, and tracebacks.
+        short: Leave out ids, where and how it ran, what is not well, and tracebacks.
     """
+    errors = [] if view is None else recorded_errors(view)
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     sets = {one.path: one.value for one in attributes if one.family == "string_set"}
     found = Report({name: atoms.get(path) for name, path in _FACTS.items()})
     if not short:
         found["project"] = project
         found |= {name: atoms.get(path) for name, path in _INTERNAL.items()}
+        found["trashed"] = found["trashed"] or None
+        found |= {name: atoms[path] for name, path in _OF_VERSIONS.items() if path in atoms}
+        found |= _course(view, attributes, atoms.get("sys/modification_time"))
+        found["masked"] = sorted(sets.get("sys/masked", ()))
     found |= {name: sorted(sets.get(path, ())) for name, path in _SETS.items()}
     found["keyed_tags"] = _below("tags", atoms)
+    if not short:
+        found["inherited_tags"] = _mapping(atoms.get(INHERITED))
     found["parameters"] = {
         path.removeprefix("parameters/"): value
         for path, value in atoms.items()
         if holds_parameters(path) and not (path.startswith("sys/") or aside(path))
     }
+    if not short:
+        found["changes"] = _mapping(atoms.get(CHANGES))
     found["metadata"] = _below("metadata", atoms)
     series = [one for one in attributes if one.family == "float_series" and not aside(one.path)]
     series.sort(key=lambda one: (is_counter(one.path), metric_order(one.path)))
@@ -141,8 +167,30 @@ def report_of_run(
         for one in attributes
         if one.family == "statistic" and one.path.startswith("chronos/")
     }
+    if not short:
+        loops = loops_of(atoms.get(PROGRESS)) if found["state"] == "running" else []
+        found["progress"] = progress_words(loops)
+        found["distribution"] = distribution_of(attributes)
+        found["code"] = code_of(attributes)
+        found["health"] = {} if view is None else health_of(view)
     found["errors"] = [_error(one, short=short) for one in errors]
     return found
+
+
+def _course(view: Reader | None, attributes: Sequence[Attribute], modified: Any) -> dict[str, Any]:
+    """Return when a run recorded last, when others changed it after that, and its attempts."""
+    journals = [] if view is None else view.journals()
+    last = last_record_of(journals, modified)
+    return {
+        "last_record": last,
+        "edited": modified if modified != last else None,
+        "attempts": {} if view is None else attempts_of(view, journals, attributes),
+        "environment": environment_of(journals, attributes),
+    }
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def report_of_project(

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FORWARD", "WORDS"]
+__all__ = ["WORDS"]
 
-FORWARD: Final = "monitoring/seamark/forward"
 WORDS: Final = {
     "artifacts": "artifacts: left out",
     "damaged": "records that cannot be read: left out",

@@ -561,13 +561,18 @@ class Run(Container):
         (times in seconds) and ``errors``. What is not recorded is None or empty.
 
         Args:
-            short: Leave out ids (``project``, ``id``, ``parent``), where it ran (``owner``,
-                ``hostname``, ``creation_time``), and the tracebacks of errors.
+            short: Leave out ids (``project``, ``id``, ``custom_id``, ``parent``), whose it is and
+                when and where it ran (``owner``, ``claimed_by``, ``hostname``, ``creation_time``,
+                ``last_record``, ``edited``, ``trashed``, ``attempts``, ``environment``,
+                ``distribution``, ``code``, ``progress``), what counts from elsewhere or was
+                changed (``inherited_tags``, ``changes``, ``masked``), what is not well
+                (``health``), and the tracebacks of errors.
         """
         from seamark.reading.report import report_of_run
 
-        attributes = self.recorded.attributes()
-        return report_of_run(attributes, self.errors, project=self.project, short=short)
+        view = self.recorded.reader()
+        attributes = self.recorded.attributes(reader=view)
+        return report_of_run(view, attributes, project=self.project, short=short)
 
     @property
     def checkpoints(self) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from seamark.paths import is_inside
-from seamark.remote.lacking import FORWARD
+from seamark.reading.facts import FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.reader import SETTLE_NS
 from seamark.process.crashes import GONE, LOST, Evidence
-from seamark.reading.ranks import RankStatus
+from seamark.reading.ranks import Process, RankStatus, owning_processes, process_of
 from seamark.store.read.ending import error_text
 
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
 
-__all__ = ["owning_processes", "process_of", "rank_statuses", "who_waits"]
-
-Process = tuple[str, ...]
-"""What tells a process from every other."""
+__all__ = ["rank_statuses", "who_waits"]
 
 _QUIET_NS: Final = 60 * 10**9
 """No pause between two records is taken for a hang before this time, nanoseconds."""
@@ -157,23 +154,6 @@ def _takes_part(journal: JournalState, owners: Collection[Process]) -> bool:
     owns = journal.header.get("owner") is True
     began = process_of(journal.header) in owners  # a journal that it wrote before it owned the run
     return owns or (journal.attempt is not None and (began or bool(rank)))
-
-
-def owning_processes(headers: Iterable[Mapping[str, Any]]) -> set[Process]:
-    """Return the processes that own the run, be it from some journal of theirs on.
-
-    A process that opens a run owns it from when it trains in it, and its earlier journal says no.
-
-    Args:
-        headers: Of all journals of the run.
-    """
-    return {process_of(header) for header in headers if header.get("owner") is True}
-
-
-def process_of(header: Mapping[str, Any]) -> Process:
-    """Return what tells a process from every other, as a header names it."""
-    # As text: a header may come from a stranger, and hold what cannot be compared.
-    return tuple(repr(header.get(key)) for key in ("host", "boot", "pid", "start"))
 
 
 def _newest_process(journals: Iterable[JournalState]) -> list[JournalState]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from seamark.store.read.rank_status import owning_processes, process_of
+from seamark.reading.ranks import owning_processes, process_of
 
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import RunState

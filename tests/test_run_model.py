@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,12 @@ class Container:
     revision: int | None = None
     parent: str | None = None
     holder: int | None = None
+    attempt: int = 0
+    """The newest one."""
+    points: list[tuple[int, int]] = field(default_factory=list)
+    """Where the book has points of attempts, and of which."""
+    doubtful: bool = False
+    """Whether somebody wrote points of whom it is not said here whether it was as an owner."""
 
     def atom(self, path: str) -> Any:
         """Return the value of an atom; None if there is none that shows."""
@@ -95,6 +103,8 @@ class Held:
     defined: dict[str, Any] | None = None
     """Tags of projects above, as they were when they were asked."""
     claims: bool = False
+    attempt: int | None = None
+    """The one that its points belong to; None: to none, as of an evaluation."""
 
 
 @dataclass
@@ -128,6 +138,8 @@ class RunModel(RuleBasedStateMachine):
         self.drafts: dict[int, tuple[int, str, str, dict[str, str]]] = {}
         self.artifacts: dict[tuple[str, str], Artifacts] = {}
         self.versions: dict[tuple[str, str], dict[str, tuple[int, str]]] = {}
+        self.groups: dict[int, tuple[int, str, str]] = {}
+        self.saved: list[tuple[Container, int, dict[str, Any]]] = []
         self.at = 0
         self.told: list[str] = []
 
@@ -172,7 +184,8 @@ class RunModel(RuleBasedStateMachine):
 
     def hold(self, worker: int, container: Container, **more: Any) -> int:
         self.at += 1
-        self.held[self.at] = Held(worker, container, **more)
+        held = self.held[self.at] = Held(worker, container, **more)
+        held.attempt = container.attempt if held.owner else None
         return self.at
 
     def take(self, worker: int, deed: str, *given: Any) -> Any:
@@ -232,7 +245,7 @@ class RunModel(RuleBasedStateMachine):
     ) -> None:
         """Begin a run; keyed tags that a project above has are refused."""
         made = Container("run", project, "", len(self.containers), revision=0)
-        held = Held(worker, made, owner=True)
+        held = Held(worker, made, owner=True, attempt=0)
         arguments = {"params": {"lr": lr, "todo": True}, "tags": given or None, **more}
         if "parent" in more and (runs := self.runs()):
             whole = runs[more["parent"] % len(runs)]
@@ -349,6 +362,7 @@ class RunModel(RuleBasedStateMachine):
         (was.kill if kill else was.end)()
         self.workers[worker] = self.hire()
         self.drafts = {at: one for at, one in self.drafts.items() if one[0] != worker}
+        self.groups = {at: one for at, one in self.groups.items() if one[0] != worker}
         for at in [at for at, one in self.held.items() if one.worker == worker]:
             if not kill:
                 self.left(at)
@@ -409,8 +423,15 @@ class RunModel(RuleBasedStateMachine):
         return held
 
     @staticmethod
+    def pointed(held: Held) -> None:
+        """Note that the last record of the book is of points, and of which attempt."""
+        if held.attempt is not None:
+            held.container.points.append((held.container.book.said[-1].offset, held.attempt))
+
+    @staticmethod
     def began(held: Held) -> None:
         """Take it that something wrote a point: a run that waited is running."""
+        held.container.doubtful |= held.owner is None
         if held.owner is None:  # and so may own it now
             held.container.state = None
         if held.container.state == "created" and held.owner:
@@ -463,6 +484,7 @@ class RunModel(RuleBasedStateMachine):
         deed = ("append", values[0], step) if len(values) == 1 else ("extend", values, at)
         if held := self.write(number, "float_series", path, *deed):
             held.container.book.column(path, at, values)
+            self.pointed(held)
 
     @rule(number=which, values=st.lists(numbers, min_size=2, max_size=2), step=steps)
     def row(self, number: int, values: list[float], step: float) -> None:
@@ -475,6 +497,7 @@ class RunModel(RuleBasedStateMachine):
             row.pop("loss")
         self.do(held.worker, "row", at, row, step)
         held.container.book.row(row, step)
+        self.pointed(held)
         self.began(held)
         for path in row:
             held.container.ever.setdefault(path, set()).add("float_series")
@@ -483,6 +506,7 @@ class RunModel(RuleBasedStateMachine):
     def text(self, number: int, path: str, text: str, step: float) -> None:
         if held := self.write(number, "string_series", path, "append", text, step):
             held.container.book.texts(path, (step, text))
+            self.pointed(held)
 
     @rule(number=which, path=sets, some=words, more=st.booleans())
     def change_set(self, *, number: int, path: str, some: list[str], more: bool) -> None:
@@ -501,7 +525,26 @@ class RunModel(RuleBasedStateMachine):
             digest = hashlib.sha256(content.encode()).hexdigest()
             held.container.book.op("file", path=path, file={"sha256": digest})
 
-    @rule(number=which, path=st.one_of(series, sets, kept))
+    @rule(
+        number=which,
+        path=st.sampled_from(["files", "a/b"]),
+        files=st.dictionaries(st.sampled_from(["x", "y"]), contents, min_size=1, max_size=2),
+    )
+    def upload_files(self, number: int, path: str, files: dict[str, str]) -> None:
+        """Add files to a set; one of the same name takes the place of the other."""
+        if held := self.write(number, "file_set", path, "upload_files", files):
+            members = {
+                name: {"sha256": hashlib.sha256(content.encode()).hexdigest()}
+                for name, content in files.items()
+            }
+            held.container.book.op("files", path=path, members=members)
+
+    @rule(number=which, path=st.sampled_from(["files", "a/b"]), name=st.sampled_from("xyz"))
+    def delete_files(self, number: int, path: str, name: str) -> None:
+        if held := self.write(number, "file_set", path, "delete_files", [name]):
+            held.container.book.op("unfiles", path=path, names=[name])
+
+    @rule(number=which, path=st.one_of(series, sets, kept, st.just("files")))
     def clear(self, number: int, path: str) -> None:
         """Empty a series or a set; whatever is there by somebody else, too."""
         if (found := self.pick(number)) is None:
@@ -610,6 +653,65 @@ class RunModel(RuleBasedStateMachine):
             run = runs[number % len(runs)]
             self.do(worker, "trash", run.project, run.name, trashed)
             self.assigned(run, {"sys/trashed": trashed})
+
+    @rule(worker=workers, project=projects)
+    def claim_group(self, worker: int, project: str) -> None:
+        """Claim the first group that has runs and that nobody else has in this project."""
+        inside = [one for one in self.runs() if f"{one.project}/".startswith(f"{project}/")]
+        tagged = [one.visible().get("sys/group_tags", ("", set())) for one in inside]
+        there = {name for family, some in tagged if family == "string_set" for name in some}
+        taken = {name for _, at, name in self.groups.values() if at == project}
+        free = sorted(there - taken)
+        found = self.take(worker, "claim_group", project, "runs > 0")
+        assert found == (free[0] if free else None)
+        if free:
+            self.at += 1
+            self.groups[self.at] = (worker, project, free[0])
+
+    @precondition(lambda self: self.groups)
+    @rule(number=which)
+    def release_group(self, number: int) -> None:
+        """Give a group back."""
+        at = list(self.groups)[number % len(self.groups)]
+        worker, _, _ = self.groups.pop(at)
+        assert self.do(worker, "release", at) is True
+        assert self.do(worker, "release", at) is False
+
+    # ------------------------------------------------------------------- attempts
+
+    @rule(number=which)
+    def checkpoint(self, number: int) -> None:
+        """Save what a training needs to go on from here."""
+        owners = [(at, one) for at, one in self.held.items() if one.owner]
+        if owners:
+            at, held = owners[number % len(owners)]
+            if (held.container, held.container.book.offset) in [one[:2] for one in self.saved]:
+                return
+            state = self.do(held.worker, "checkpoint", at)
+            self.saved.append((held.container, held.container.book.offset, state))
+
+    @precondition(lambda self: self.saved)
+    @rule(worker=workers, number=which)
+    def resume(self, worker: int, number: int) -> None:
+        """Begin an attempt: what older ones recorded after the checkpoint is hidden.
+
+        Who owned the run stops first: what one of an older attempt goes on to record is hidden or
+        not by when its journals were opened.
+        """
+        run, offset, state = self.saved[number % len(self.saved)]
+        if run.doubtful or run.trashed:
+            return
+        for at, held in list(self.held.items()):
+            if held.container is run and held.owner is not False:
+                self.do(held.worker, "stop", at)
+                self.left(at)
+        assert self.take(worker, "resume", run.project, state) == run.name
+        run.attempt += 1
+        run.book.hidden |= {at for at, of in run.points if at >= offset and of < run.attempt}
+        for parts in (*run.seen.values(), *run.timed.values()):
+            run.killed |= parts.keys()  # of these, what the checkpoint had is left
+        self.owns(run)
+        self.hold(worker, run, owner=True)
 
     # ------------------------------------------------------------------- artifacts
 
@@ -724,6 +826,7 @@ class RunModel(RuleBasedStateMachine):
             path
             for path in found
             if not path.startswith(("sys/", "monitoring/", "kept/", "chronos/"))
+            and not path.endswith("/claimed_by")
         }
         assert shown == {path for path in wanted if not path.startswith("sys/")}
         for path, (family, value) in wanted.items():
@@ -739,6 +842,9 @@ class RunModel(RuleBasedStateMachine):
                 assert set(got["value"]) == value, path
             elif family == "file":
                 assert got["value"]["sha256"] == value["sha256"], path
+            elif family == "file_set":
+                told_of = {name: file["sha256"] for name, file in got["value"].items()}
+                assert told_of == {name: file["sha256"] for name, file in value.items()}, path
             else:
                 part = "series" if family == "float_series" else "texts"
                 points = oracle.expected_records([one.book], [one.book.offset], path, family)
@@ -832,6 +938,74 @@ class RunModel(RuleBasedStateMachine):
             self.everything(self.hire(copy), live=False)
         finally:
             (self.folder / "deeds.txt").write_text("\n".join(self.told))
+
+
+def train_and_resume(tmp_path: Path, seed: int, count: int) -> None:
+    """Have the machine do mostly what trainings do that are resumed, drawn without Hypothesis."""
+    draw = random.Random(seed)
+    RunModel.place, RunModel.crew = tmp_path, Crew()
+    try:
+        machine = RunModel()
+
+        def at() -> dict[str, int]:
+            return {"number": draw.randrange(100)}
+
+        def worker() -> dict[str, Any]:
+            return {"worker": draw.randrange(WORKERS)}
+
+        def project() -> dict[str, Any]:
+            return {**worker(), "project": draw.choice(PROJECTS)}
+
+        def values() -> dict[str, Any]:
+            return {"step": float(draw.randrange(9)), "values": [draw.uniform(-9, 9) for _ in "ab"]}
+
+        def files() -> dict[str, str]:
+            return {name: draw.choice(["one", "two"]) for name in draw.sample("xy", 2)}
+
+        more = {"groups": ["u", "v"]}
+        deeds: list[Callable[[], object]] = [
+            lambda: machine.begin(**project(), given={}, lr=0, more=more, start=True),
+            lambda: machine.row(**at(), **values()),
+            lambda: machine.row(**at(), **values()),
+            lambda: machine.extend(**at(), **values(), path="loss"),
+            lambda: machine.text(**at(), path="c/d", text="t", step=1.0),
+            lambda: machine.assign(**at(), path="c", value=draw.randrange(9)),
+            lambda: machine.keep(**at(), path="kept/a", values=[1.0, 2.0]),
+            lambda: machine.open(**worker(), **at(), owner=False),
+            lambda: machine.checkpoint(**at()),
+            lambda: machine.checkpoint(**at()),
+            lambda: machine.saved and machine.resume(**worker(), **at()),
+            lambda: machine.saved and machine.resume(**worker(), **at()),
+            lambda: machine.upload_files(**at(), path="files", files=files()),
+            lambda: machine.delete_files(**at(), path="files", name=draw.choice("xy")),
+            lambda: machine.clear(**at(), path=draw.choice(["files", "loss"])),
+            lambda: machine.claim_group(**project()),
+            lambda: machine.groups and machine.release_group(**at()),
+            lambda: machine.leave(**worker(), kill=draw.random() < 0.7),
+            lambda: machine.read(**worker(), **at()),
+        ]
+        for first in (0, 1, 12, 8, 1, 10, 3, 15):  # begin, save, go on, resume, claim a group
+            deeds[first]()
+        for _ in range(count):
+            draw.choice(deeds)()
+        machine.teardown()
+    finally:
+        RunModel.crew.close()
+
+
+@pytest.mark.slow
+def test_trainings_that_are_resumed(tmp_path: Path) -> None:
+    """What was recorded after the checkpoint is hidden, by whom and where it is read."""
+    train_and_resume(tmp_path, 1, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(2, 22))
+def test_many_trainings_that_are_resumed(tmp_path: Path, seed: int) -> None:
+    """The same in other orders."""
+    train_and_resume(tmp_path, seed, 80)
 
 
 def run_machine(tmp_path: Path, **how: Any) -> None:

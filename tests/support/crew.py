@@ -215,6 +215,23 @@ class Deeds:
     def release(self, at: int) -> bool:
         return bool(self.held[at].release())
 
+    def claim_group(self, at: int, project: str, query: str | None) -> str | None:
+        found = self.project(project).claim_group(query)
+        if found is None:
+            return None
+        self.held[at] = found
+        return str(found.name)
+
+    def checkpoint(self, at: int) -> dict[str, Any]:
+        return dict(self.held[at].checkpoint_state())
+
+    def resume(self, at: int, project: str, state: dict[str, Any]) -> str:
+        """Go on with the run of a checkpoint, as a training does that loads it."""
+        made = self.seamark.init_run(project=project, **self.root, **self.quiet)
+        self.held[at] = made.resumed(state)
+        self.held[at].start()
+        return str(self.held[at].id)
+
     def set_state(self, at: int, state: str) -> None:
         self.held[at].set_state(state)
 
@@ -255,6 +272,14 @@ class Deeds:
 
     def upload(self, at: int, path: str, content: str) -> None:
         self.held[at][path].upload(self.seamark.types.File.from_content(content), wait=True)
+
+    def upload_files(self, at: int, path: str, files: dict[str, str]) -> None:
+        for name, content in files.items():
+            Path(name).write_text(content)
+        self.held[at][path].upload_files(list(files), wait=True)
+
+    def delete_files(self, at: int, path: str, names: list[str]) -> None:
+        self.held[at][path].delete_files(names)
 
     def keep(self, at: int, path: str, values: list[float]) -> None:
         """Keep statistics of numbers."""

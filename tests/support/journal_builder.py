@@ -55,6 +55,8 @@ class JournalBuilder:
         self._data = bytearray(file_header(self.uid))  # bytes would be copied for every frame
         self.said: list[Said] = []
         self.ends: list[int] = []
+        self.hidden: set[int] = set()
+        """Offsets of points that an oracle takes for hidden, beside what headers say."""
         self.header = {
             "writer": self.writer,
             "attempt": attempt,

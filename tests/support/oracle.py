@@ -40,7 +40,8 @@ class _Oracle:
             cut = self._cut(journal, [one for one, _ in there], attempt)
             for said in journal.said:
                 if said.offset < end:
-                    self._take(journal, said, hidden=said.offset >= cut)
+                    hidden = said.offset >= cut or said.offset in journal.hidden
+                    self._take(journal, said, hidden=hidden)
 
     @staticmethod
     def _cut(journal: Any, others: list[Any], attempt: Any) -> float:

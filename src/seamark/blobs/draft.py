@@ -24,6 +24,7 @@ from seamark.blobs.store import (
     copy_blob,
     digest_of,
     has_blob,
+    narrow,
     narrow_blob,
     open_source,
     read_all,
@@ -32,7 +33,7 @@ from seamark.blobs.store import (
 )
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.journal.folder import RunFolder
-from seamark.journal.safe import fits, make_folder, open_file, open_folder
+from seamark.journal.safe import fits, make_folder, open_folder, open_in
 from seamark.process.interrupts import let_pass
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ _AT_ONCE: Final = 4
 """How many files are read and written at the same time."""
 _TELLING_S: Final = 0.1
 """How often it is told how far it is."""
+_MOST_OPEN: Final = 32
+"""How many folders of other versions stay open while files are stored."""
 _FEW: Final = 64
 """So many contents are forced to disk one by one; what others wrote there does not matter then."""
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
@@ -63,6 +66,7 @@ class DraftBlobs:
         self._others: dict[str, RunFolder] | None = None
         self._at = f"{folder.blobs_dir}/"
         self._written: list[str] = []
+        self._folders: _Folders  # while files are stored
 
     def store(
         self, paths: Iterable[str], progress: Callable[[int], object]
@@ -84,7 +88,11 @@ class DraftBlobs:
         if self._others is None:
             self._others = dict(self._known())
         wanted = list(paths)
-        return _Each(self._store, wanted, min(len(wanted), _AT_ONCE)).results(progress)
+        self._folders = _Folders(self._folder)
+        try:
+            return _Each(self._store, wanted, min(len(wanted), _AT_ONCE)).results(progress)
+        finally:
+            self._folders.close()
 
     def sync(self) -> None:
         """Force the contents and their names to disk.
@@ -132,7 +140,7 @@ class DraftBlobs:
         if len(content) < like.st_size:
             content = read_all(fd, like.st_size + 1)  # some file servers give it in parts
         sha256, size = hashlib.sha256(content).hexdigest(), len(content)
-        if self._link(sha256, size, like.st_mode):
+        if self._link(sha256, size, like.st_mode, content):
             return sha256, size
         rights = 0o666 & (stat.S_IMODE(like.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
         try:
@@ -160,29 +168,99 @@ class DraftBlobs:
                 return sha256, size
         return copy_blob(self._folder, fd)
 
-    def _link(self, sha256: str, size: int, mode: int) -> bool:
-        """Link what another version has, with the rights of a source; return whether that is so."""
+    def _link(self, sha256: str, size: int, mode: int, content: bytes | None = None) -> bool:
+        """Link what another version has, with the rights of a source; return whether that is so.
+
+        Args:
+            sha256: Of what is to be stored.
+            size: Of it, in bytes.
+            mode: Rights of the source.
+            content: The same, where it is in memory: what is there is compared with it then, which
+                says as much as its digest does.
+        """
         other = self._others.get(sha256) if self._others else None
         if other is None:
             return False
+        opened: list[int] = []
         try:
-            fd = open_file(blob_path(other, sha256))
-            try:
-                if digest_of(fd) != (sha256, size):
-                    return False
-                with contextlib.suppress(FileExistsError):
-                    os.link(
-                        blob_path(other, sha256),
-                        blob_path(self._folder, sha256),
-                        follow_symlinks=False,
-                    )
-            finally:
-                os.close(fd)
+            at = self._folders.get(other.run, opened)
+            fd = open_in(at, sha256)
+            opened.append(fd)
+            there = os.fstat(fd)
+            if there.st_size != size or not _is(fd, sha256, size, content):
+                return False
+            with contextlib.suppress(FileExistsError):  # two files alike
+                os.link(
+                    sha256,
+                    sha256,
+                    src_dir_fd=at,
+                    dst_dir_fd=self._folders.own,
+                    follow_symlinks=False,
+                )
+            narrow(fd, mode)
+            linked = os.stat(sha256, dir_fd=self._folders.own, follow_symlinks=False)
+            if os.path.samestat(linked, there):
+                return True
         except OSError as error:  # gone meanwhile, or a disk without links
             let_pass(error)
             return False
+        finally:
+            for each in opened:
+                os.close(each)
         narrow_blob(self._folder, sha256, mode)
         return has_blob(self._folder, sha256, size)
+
+
+class _Folders:
+    """The folders of contents that are open while files are stored.
+
+    Args:
+        draft: Whose contents are stored.
+
+    Attributes:
+        own: Descriptor of its folder.
+    """
+
+    def __init__(self, draft: RunFolder) -> None:
+        self._draft = draft
+        self._open: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self.own = open_folder(draft.blobs_dir)
+
+    def get(self, version: str, lent: list[int]) -> int:
+        """Return the descriptor of the folder of another version.
+
+        Args:
+            version: Of the same artifact.
+            lent: Gets the descriptor where it is to be closed by who asked.
+
+        Raises:
+            OSError: If there is none, or a link is in its place.
+        """
+        if (fd := self._open.get(version)) is not None:
+            return fd
+        with self._lock:
+            if (fd := self._open.get(version)) is None:
+                other = RunFolder(self._draft.root, self._draft.project, version)
+                fd = open_folder(other.blobs_dir)
+                if len(self._open) < _MOST_OPEN:
+                    self._open[version] = fd
+                else:
+                    lent.append(fd)
+        return fd
+
+    def close(self) -> None:
+        """Close all of them."""
+        for fd in (self.own, *self._open.values()):
+            os.close(fd)
+
+
+def _is(fd: int, sha256: str, size: int, content: bytes | None) -> bool:
+    """Return whether an open file is what it should be."""
+    if content is None:
+        return digest_of(fd) == (sha256, size)
+    found = os.read(fd, size + 1)
+    return (found if len(found) >= size else read_all(fd, size + 1)) == content
 
 
 class _Each:

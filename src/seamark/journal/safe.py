@@ -35,6 +35,7 @@ __all__ = [
     "names_in",
     "open_file",
     "open_folder",
+    "open_in",
     "parts_of",
     "remove_entry",
     "touch",
@@ -88,6 +89,25 @@ def open_file(path: str | os.PathLike[str], above: int = 2) -> int:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         msg = f"{os.fspath(path)}: expected a regular file, found a folder, a pipe or a device"
+        raise FileMissingError(msg)
+    return fd
+
+
+def open_in(folder: int, name: str) -> int:
+    """Return a descriptor of a regular file in a folder that is open, open for reading.
+
+    Args:
+        folder: Descriptor of the folder; see `open_folder`.
+        name: Of the file, without ``/``.
+
+    Raises:
+        FileMissingError: If a pipe, a device or a folder is there.
+        OSError: If it is not there, is a link, or cannot be opened.
+    """
+    fd = os.open(name, _READ, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        msg = f"{name}: expected a regular file, found a folder, a pipe or a device"
         raise FileMissingError(msg)
     return fd
 

@@ -1056,8 +1056,16 @@ function curvesOf(api, part, since, look, signal) {
   for (const path of part.paths) mine.paths.add(path);
   mine.since.push(...since);
   mine.wanted++;
+  underWay++;
   signal.addEventListener("abort", () => --mine.wanted || mine.abort.abort(), { once: true });
-  return mine.answer.then((curves) => curves.filter((one) => part.paths.includes(one.path)));
+  return mine.answer.finally(() => underWay--).then((curves) => curves.filter((one) => part.paths.includes(one.path)));
+}
+
+let underWay = 0;
+
+/** Whether charts wait for what they asked for: what is new is asked for after it, not in its place. */
+export function isLoading() {
+  return underWay > 0;
 }
 
 /**
@@ -1073,7 +1081,7 @@ function curvesOf(api, part, since, look, signal) {
  * @property {Map<string, Set<string>>} [has] which paths each run has
  * @property {Map<string, number>} [attempts] how many attempts runs have, by run id
  * @property {{by: Record<string, any>, label: string, refs: [string, string][]}[] | null} [groups]
- * @property {number} [version] grows whenever something was recorded
+ * @property {Record<string, number>} [versions] by run id, what grows whenever it recorded something
  * @property {boolean} [pinned]
  * @property {(paths: string[]) => void} [onPin]
  * @property {(paths: string[]) => void} [onCombine]
@@ -1085,12 +1093,12 @@ function curvesOf(api, part, since, look, signal) {
  * @param {ChartProps} props
  */
 export function Chart(props) {
-  const { api, paths, runs, view, height = 220, zoom: given, onZoom, has, attempts, groups, version = 0 } = props;
+  const { api, paths, runs, view, height = 220, zoom: given, onZoom, has, attempts, groups, versions } = props;
   const [ownZoom, setOwnZoom] = useState(/** @type {Range | null} */ (null));
   const zoom = given === undefined ? ownZoom : given;
   const setZoom = onZoom ?? setOwnZoom;
   const theme = useTheme();
-  const [told, setTold] = useState({ loading: true, error: "", drawn: 0, wait: false, serial: 0 });
+  const [told, setTold] = useState({ loading: true, error: "", drawn: 0, wait: false });
   const [asTable, setAsTable] = useState(false);
   const [said, setSaid] = useState("");
   const [wide, setWide] = useState(false);
@@ -1098,6 +1106,9 @@ export function Chart(props) {
   const canvas = useRef(/** @type {HTMLElement | null} */ (null));
   const drawn = useRef(/** @type {Drawn | null} */ (null));
   const kept = useRef(/** @type {Map<string, {parts: Parts, cursor: string}>} */ (new Map()));
+  /** What each run was asked for when it was loaded last: it is not asked for again. */
+  const loaded = useRef(/** @type {Map<string, string>} */ (new Map()));
+  const keptOf = useRef("");
   const resumes = useRef(/** @type {Map<string, {step: number, time: number, number: number}[]>} */ (new Map()));
   const seen = useSeen(root);
   const [released, setReleased] = useState(0);
@@ -1143,15 +1154,14 @@ export function Chart(props) {
   };
 
   // What is loaded.
-  useEffect(() => {
-    kept.current = new Map();
-    resumes.current = new Map();
-    setTold((old) => ({ ...old, loading: true, serial: old.serial + 1 }));
-  }, [pathsKey, runsKey, base, groupsKey]);
-
-  const asked = JSON.stringify([pathsKey, runsKey, base, groupsKey, zoom, wantsReplaced]);
+  const kind = JSON.stringify([pathsKey, base, groupsKey]);
   useEffect(() => {
     if (!seen) return undefined;
+    if (keptOf.current !== kind) {
+      if (keptOf.current) setTold((old) => ({ ...old, loading: true, error: "", drawn: old.drawn + 1 }));
+      keptOf.current = kind;
+      for (const one of [kept, resumes, loaded]) one.current = new Map();
+    }
     const abort = new AbortController();
     const px = Math.max(600, Math.min(4000, Math.ceil((canvas.current?.clientWidth || 500) / 250) * 500));
     const look = lookOf(view, zoom, px);
@@ -1169,7 +1179,9 @@ export function Chart(props) {
         show(false);
         return;
       }
-      for (const part of requests(runs, paths, has)) {
+      const stamp = (/** @type {RunRef} */ run) => `${versions?.[run.id] || 0} ${(attempts?.get(run.id) || 0) > 1} ${px} ${JSON.stringify(zoom)}`;
+      const stale = runs.filter((run) => loaded.current.get(run.id) !== stamp(run));
+      for (const part of requests(stale, paths, has)) {
         const since = [];
         for (const run of part.refs) {
           for (const path of part.paths) {
@@ -1188,16 +1200,17 @@ export function Chart(props) {
           take(kept.current, curves, "replaced", hidden);
           await Promise.all(again.map((run) => findResumes(api, run, part.paths, kept.current, resumes.current, abort.signal)));
         }
+        for (const run of part.refs) loaded.current.set(run.id, stamp(run));
         show(true);
       }
-      show(false);
+      setTold((old) => (old.loading || old.error ? { ...old, loading: false, error: "" } : old));
     };
     load().catch((error) => {
       if (abort.signal.aborted) return;
       setTold((old) => ({ ...old, loading: false, error: error?.hint || error?.message || String(error) }));
     });
     return () => abort.abort();
-  }, [seen, asked, version, attempts, told.serial]);
+  }, [seen, kind, runsKey, zoom?.low, zoom?.high, versions, attempts]);
 
   // What is alive.
   useEffect(() => {
@@ -1238,7 +1251,7 @@ export function Chart(props) {
     if (!one) return;
     one.resumed = resumedOf(kept.current, resumes.current, runs, paths, attempts, axis);
     one.show(lines().map((line) => ({ ...line, parts: inOrder(line.parts) })), zoom);
-  }, [told.drawn, zoom?.low, zoom?.high, wantsReplaced]);
+  }, [told.drawn, runsKey, zoom?.low, zoom?.high, wantsReplaced]);
 
   const all = lines();
   const notes = notesOf(all, kept.current, view, drawn.current?.range ?? null, zoom);

@@ -317,7 +317,7 @@ function LogTab({ api, project, id, version, overview }) {
       <label>last <select value=${tail} onChange=${(/** @type {any} */ event) => setTail(Number(event.target.value))}>${LINES.map((one) => html`<option key=${one} value=${one}>${one.toLocaleString("en")} lines</option>`)}</select></label>
       <label class="check"><input type="checkbox" checked=${follow} onChange=${(/** @type {any} */ event) => setFollow(event.target.checked)} /> follow</label>
       <input type="search" placeholder="Only lines with …" aria-label="Only lines with" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} />
-      <span class="quiet">${counted(shown.length, "piece")} of ${counted(streams.length, "stream")}${overview?.state === "running" ? ", live" : ""}</span>
+      <span class="quiet">${counted(shown.length, "line")} of ${counted(streams.length, "stream")}${overview?.state === "running" ? ", live" : ""}</span>
       <${CopyButton} text=${() => shown.map(([, , text]) => (typeof text === "string" ? plainText(text) : "")).join("\n")} />
     </div>
     <div class="log-lines" ref=${box} tabindex="0" role="log" aria-live="off" aria-label="What it printed"

@@ -548,6 +548,8 @@ const RELATIVE_STEPS = [
   86400, 172800, 432000, 864000, 1728000, 4320000, 8640000,
 ];
 
+const WHOLE = Array.from({ length: 46 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
+
 /**
  * The uPlot of a chart, and what it needs to be drawn again.
  */
@@ -636,6 +638,9 @@ class Drawn {
       across.incrs = RELATIVE_STEPS;
       across.values = (/** @type {uPlot} */ _, /** @type {number[]} */ at) => at.map((one) => (one === null ? "" : span(one)));
     } else if (!time) {
+      // Whole steps have whole numbers below them.
+      const whole = !logx && this.lines.every(({ parts: { x, width } }) => width || !x.length || [x[0], x[x.length >> 1], x[x.length - 1]].every(Number.isInteger));
+      if (whole) across.incrs = WHOLE;
       across.values = (/** @type {uPlot} */ _, /** @type {(number|null)[]} */ at) => at.map((one) => (one === null ? "" : short(one, 6)));
     }
     return /** @type {any} */ ({

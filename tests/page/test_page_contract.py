@@ -204,3 +204,23 @@ def test_the_same_page_is_on_the_server(both) -> None:
     assert httpx.get(f"{url}/{PROJECT}/e/..%5cx", headers=html).status_code == 404
     greeting = httpx.get(f"{url}/api/v1/").json()
     assert (greeting["login"], greeting["roots"][0]["api"]) == ("account", "api/v1/")
+
+
+def test_a_server_gives_addresses_of_files_as_a_folder_does(both) -> None:
+    """Its processes sign alike, and only who may read the run is given one."""
+    run = both.ids["run-0"]
+    for client, base, url in (
+        (both.page.client, both.page.base, both.page.url),
+        (both.server, "", f"{both.there.url}/"),
+    ):
+        found = client.get(f"{base}runs/{PROJECT}/{run}/attribute?path=film")
+        digest = wire.loads(found.content)["attribute"].value["sha256"]
+        body = {"project": PROJECT, "run": run, "sha256": digest, "name": "f.mp4"}
+        while (asked := client.post(f"{base}link", json=body)).status_code == 404:
+            pass  # it is still being sent
+        address = asked.json()["url"]
+        answer = httpx.get(f"{url}{address}", headers={"Range": "bytes=5-9"})
+        assert (answer.status_code, answer.content) == (206, b"56789")
+        assert httpx.post(f"{url}{base or 'api/v1/'}link", json=body).status_code == 401
+        unknown = {**body, "sha256": "0" * 64}
+        assert client.post(f"{base}link", json=unknown).status_code == 404

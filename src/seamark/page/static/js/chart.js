@@ -633,7 +633,7 @@ class Drawn {
     const font = '11px system-ui, sans-serif';
     const time = axis === "time";
     /** @type {any} */
-    const across = { stroke: muted, font, ticks: { stroke: grid, width: 1, size: 4 }, grid: { stroke: grid, width: 1 }, size: 26, gap: 4, space: 64 };
+    const across = { stroke: muted, font, ticks: { stroke: grid, width: 1, size: 4 }, grid: { stroke: grid, width: 1 }, size: time ? 38 : 26, gap: 4, space: 64 };
     if (axis === "relative" && !logx) {
       across.incrs = RELATIVE_STEPS;
       across.values = (/** @type {uPlot} */ _, /** @type {number[]} */ at) => at.map((one) => (one === null ? "" : span(one)));
@@ -657,7 +657,7 @@ class Drawn {
         y: {
           distr: logy ? 3 : 1,
           range: () => {
-            this.range = yRange(this.lines, this.zoom, { robust: this.how.robust, logy, banded: (line) => this.banded(line) });
+            this.range = yRange(this.lines, this.zoom, { robust: this.how.robust, logy, banded: (line) => !line.replaced && this.lines.length <= BANDS });
             const found = this.range ?? { low: logy ? 1 : 0, high: logy ? 10 : 1 };
             return [found.low, found.high];
           },
@@ -752,11 +752,9 @@ class Drawn {
   restyle() {
     const { plot } = this;
     if (!plot) return;
-    const grown = this.lines.length > BANDS;
     this.lines.forEach((line, at) => {
       plot.series[at + 1].width = scaled(this.widthOf(line)) / devicePixelRatio;
     });
-    if (grown) plot.setScale("x", this.currentX(plot));
     plot.redraw(false, false);
   }
 
@@ -865,6 +863,8 @@ class Drawn {
     const max = /** @type {number} */ (plot.scales.x.max);
     for (const line of this.lines) {
       const { parts } = line;
+      // What is looked at lies above all others.
+      if (line.run === looked.run && this.lines.length > 1) this.trace(line, x, y);
       ctx.fillStyle = this.strokeOf(line);
       const sparse = parts.x.length <= 60 && this.lines.length <= BANDS;
       const hides = (/** @type {number} */ value) => !Number.isFinite(value) || (this.how.logy && value <= 0);
@@ -887,6 +887,29 @@ class Drawn {
       for (const one of parts.minus) if (one >= min && one <= max) triangle(ctx, x(one), bottom, -1);
     }
     ctx.restore();
+  }
+
+  /**
+   * @param {Line} line
+   * @param {(value: number) => number} x
+   * @param {(value: number) => number} y
+   */
+  trace({ parts, dash, run, ...line }, x, y) {
+    const ctx = /** @type {uPlot} */ (this.plot).ctx;
+    ctx.strokeStyle = this.how.colour({ parts, dash, run, ...line }, run);
+    ctx.lineWidth = scaled(2.5);
+    ctx.setLineDash(dash.map(scaled));
+    ctx.beginPath();
+    let pen = false;
+    for (let at = 0; at < parts.x.length; at++) {
+      const value = parts.line[at];
+      const shown = Number.isFinite(value) && !(this.how.logy && value <= 0);
+      if (shown && pen) ctx.lineTo(x(parts.x[at]), y(value));
+      else if (shown) ctx.moveTo(x(parts.x[at]), y(value));
+      pen = shown;
+    }
+    ctx.stroke();
+    ctx.setLineDash([]);
   }
 
   /** @param {uPlot} plot */
@@ -947,7 +970,7 @@ class Drawn {
       {
         title: `${axisName(this.how.axis)} ${place(centre, this.how.axis)}`,
         rows: rows.slice(0, most).map((one) => ({
-          colour: this.how.colour(one.line, one.line.run),
+          colour: this.how.colour(one.line, looked.run),
           name: one.line.name,
           value: valueOf(one.line, one.at),
           more: [one.x === centre ? "" : `at ${place(one.x, this.how.axis)}`, moreOf(one.line, one.at)].filter(Boolean).join(", "),
@@ -968,7 +991,10 @@ class Drawn {
 
   destroyPlot() {
     if (!this.plot) return;
-    if (this.hovered) hideTip();
+    if (this.hovered) {
+      hideTip();
+      lookAt("");
+    }
     this.plot.destroy();
     this.plot = null;
     delete (/** @type {any} */ (this.element.closest(".chart") || this.element).uplot);
@@ -1159,7 +1185,9 @@ export function Chart(props) {
   };
 
   // What is loaded.
-  const kind = JSON.stringify([pathsKey, base, groupsKey]);
+  // In the order of recording what was replaced has its place among all others.
+  const whole = axis === "order" && wantsReplaced;
+  const kind = JSON.stringify([pathsKey, base, groupsKey, whole]);
   useEffect(() => {
     if (!seen) return undefined;
     if (keptOf.current !== kind) {
@@ -1170,6 +1198,7 @@ export function Chart(props) {
     const abort = new AbortController();
     const px = Math.max(600, Math.min(4000, Math.ceil((canvas.current?.clientWidth || 500) / 250) * 500));
     const look = lookOf(view, zoom, px);
+    if (whole) look.attempt = "all";
     const show = (/** @type {boolean} */ loading) => setTold((old) => ({ ...old, loading, error: "", drawn: old.drawn + 1 }));
     const load = async () => {
       if (groups) {
@@ -1197,7 +1226,7 @@ export function Chart(props) {
         const curves = await curvesOf(api, part, since, look, abort.signal);
         if (abort.signal.aborted) return;
         take(kept.current, curves, "", part);
-        const again = part.refs.filter((run) => (attempts?.get(run.id) || 0) > 1);
+        const again = axis === "order" ? [] : part.refs.filter((run) => (attempts?.get(run.id) || 0) > 1);
         if (again.length) {
           const hidden = { refs: again, paths: part.paths };
           const curves = await curvesOf(api, hidden, [], { ...look, attempt: "replaced" }, abort.signal);
@@ -1427,9 +1456,11 @@ function resumedOf(kept, resumes, runs, paths, attempts, axis) {
       }
       const replaced = kept.get(`${run.id}\n${path}\nreplaced`)?.parts.x;
       if (!replaced?.length) continue;
-      const late = axis === "time" || axis === "relative" || axis === "order";
+      const late = axis === "time" || axis === "relative";
       const x = replaced.reduce((a, b) => (late ? Math.max(a, b) : Math.min(a, b)), late ? -Infinity : Infinity);
-      found.push({ x, run: run.id, number });
+      // The attempt that went on begins with its first point behind what it replaced.
+      const after = kept.get(`${run.id}\n${path}\n`)?.parts.x.find((one) => one > x);
+      found.push({ x: late ? (after ?? x) : x, run: run.id, number });
       break;
     }
   }

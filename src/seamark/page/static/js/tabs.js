@@ -102,10 +102,10 @@ function OverviewTab({ api, project, id, overview, attributes }) {
 
 /** @param {{overview: any, trace: unknown}} props */
 function Failure({ overview, trace }) {
-  const why = overview.reason || overview.crash?.detail || overview.crash?.reason || overview.signal;
+  const why = overview.reason || overview.crash?.reason || overview.crash?.detail || overview.signal;
   return html`<section class="failure" aria-label="What went wrong">
     <h2>${why || `It ended as ${overview.state}, and said no reason`}</h2>
-    ${overview.crash && html`<p>${[overview.crash.reason, overview.crash.host && `on ${overview.crash.host}`, overview.crash.pid && `pid ${overview.crash.pid}`, overview.crash.detail !== why && overview.crash.detail].filter(Boolean).join(", ")}</p>`}
+    ${overview.crash && html`<p>${[overview.crash.reason !== why && overview.crash.reason, overview.crash.host && `on ${overview.crash.host}`, overview.crash.pid && `pid ${overview.crash.pid}`, overview.crash.detail !== why && overview.crash.detail].filter(Boolean).join(", ")}</p>`}
     ${typeof trace === "string" && html`<details open><summary>Traceback</summary><div class="code"><pre tabindex="0"><code>${trace}</code></pre><${CopyButton} text=${trace} /></div></details>`}
   </section>`;
 }

@@ -130,7 +130,7 @@ def test_a_page_ends_with_its_terminal():
         stdin=inner,
         stdout=inner,
         stderr=inner,
-        env=page_environment(),
+        env=page_environment(SEAMARK_REMOTE="https://seamark.lab"),
         preexec_fn=take_terminal,  # noqa: PLW1509 - it makes two calls of the system
     )
     os.close(inner)
@@ -138,6 +138,7 @@ def test_a_page_ends_with_its_terminal():
     while b"Ctrl-C" not in said:
         said += os.read(outer, 4096)
     assert b"no runs here yet" in said
+    assert b"a server has its own page: https://seamark.lab" in said
     port = int(re.search(rb"127\.0\.0\.1:(\d+)/", said)[1])
     headers = {"X-Seamark-Token": running.keep().token}
     [shown] = json.loads(ask(port, "GET", "/api/v1/", headers)[2])["roots"]
@@ -214,7 +215,9 @@ def test_what_is_no_root_is_refused(root, tmp_path):
 def test_several_roots_are_one_page(root, tmp_path):
     """Each once, with a name of its own; without a token, none is printed; SIGTERM ends it well."""
     other = record(tmp_path / "others" / ".seamark")
-    with running_page(root, other, root, "--no-token") as page:
+    given = {"SEAMARK_REMOTE": "https://seamark.lab"}  # folders that are named count more
+    with running_page(root, other, root, "--no-token", **given) as page:
+        assert "seamark.lab" not in "\n".join(page.lines)
         assert [one["name"] for one in page.greeting()["roots"]] == ["runs", "others"]
         assert "#token" not in "\n".join(page.lines)
         assert page.stop(signal.SIGTERM) == 0

@@ -239,7 +239,8 @@ function Page({ greeting, roots, token, onRefused }) {
           const said = await api.get("changes", { cursor, project: view.project }, { signal });
           more = Boolean(said.more);
           reset ||= Boolean(cursor && said.reset);
-          cursor = said.cursor;
+          // The same question again is answered with 304 until there is something.
+          if (!cursor || said.reset || said.runs.length || said.more) cursor = said.cursor;
           changed.push(...said.runs);
           setLooked(api.looked || api.now());
           if (said.active !== undefined) active = said.active;

@@ -141,29 +141,47 @@ function useTable({ api, view, columns, live }) {
     return () => ended.abort();
   }, [api, asked, JSON.stringify(columns)]);
 
-  // What changed is put where it stands; that others came or rows moved is only said.
+  // What changed is put where it stands; that others came or rows moved is only said. A slow server
+  // is asked again when it has answered, never twice at a time.
+  /** @type {{current: any}} */
+  const looking = useRef(null);
+  const [turned, setTurned] = useState(0);
   useEffect(() => {
     if (!live.tick || !table || !columns || busy || error) return undefined;
-    const ended = new AbortController();
+    if (looking.current && looking.current.table === table) {
+      looking.current.again = true;
+      return undefined;
+    }
+    const mine = { table, again: false, ended: new AbortController() };
+    looking.current?.ended.abort();
+    looking.current = mine;
     const there = new Set(table.rows.map((one) => `${one.ref[0]}/${one.ref[1]}`));
-    const touched = live.reset || live.changed.some((one) => there.has(`${one.project}/${one.run}`));
+    const touched = live.reset || turned > 0 || live.changed.some((one) => there.has(`${one.project}/${one.run}`));
+    const signal = mine.ended.signal;
     const look = async () => {
+      /** @type {Table | null} */
+      let fresh = null;
       if (touched && table.cursor) {
-        const said = await api.post("runs", { ...body, snapshot: table.cursor }, { signal: ended.signal });
-        if (ended.signal.aborted) return;
-        const fresh = tableOf(said, project);
-        if (fresh.cursor === table.cursor) setTable((was) => (was === table ? fresh : was));
+        const said = await api.post("runs", { ...body, snapshot: table.cursor }, { signal });
+        const made = tableOf(said, project);
+        if (made.cursor === table.cursor) fresh = made;
       }
       const { columns: _, ...rest } = body;
-      const now = await api.post("runs/select", rest, { signal: ended.signal });
-      if (ended.signal.aborted) return;
+      const now = await api.post("runs/select", rest, { signal });
+      if (looking.current !== mine) return;
+      looking.current = null;
       const order = now.refs.map((/** @type {Ref} */ one) => one.join("/")).join();
       const before = table.rows.map((one) => one.ref.join("/")).join();
       setNews({ more: now.total - table.total, moved: order !== before });
+      if (fresh) setTable((was) => (was === table ? fresh : was));
+      if (mine.again) setTurned(turned + 1);
     };
-    look().catch(() => undefined);
-    return () => ended.abort();
-  }, [live.tick]);
+    look().catch(() => {
+      if (looking.current === mine) looking.current = null;
+    });
+    return undefined;
+  }, [live.tick, turned]);
+  useEffect(() => () => looking.current?.ended.abort(), []);
 
   return { table, error, busy, news, again: () => setTurn((/** @type {number} */ n) => n + 1) };
 }

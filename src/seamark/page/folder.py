@@ -365,7 +365,7 @@ class Folder:
         """Append operations to a run; see `seamark.server.serving.Writes`."""
         check_place(project, run)
         position = self.edits.record(project, run, ops)
-        self._watch.look_now(self._place)
+        self._watch.look_now(self._place, [(project, run)])
         return position
 
     def behind(self, wanted: Mapping[Ref, int]) -> int:

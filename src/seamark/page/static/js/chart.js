@@ -499,13 +499,15 @@ function showTip(told, x, y) {
  * @param {number} reach how far a point may be away, in units of x
  */
 function valuesAt(lines, x, reach) {
+  /** @type {{line: Line, at: number, x: number, value: number}[]} */
   const found = [];
   for (const line of lines) {
     const { parts } = line;
     const at = nearestPart(parts, x);
     if (at < 0) continue;
     const inside = x >= parts.x[0] - reach && x <= parts.x[parts.x.length - 1] + reach;
-    if (!inside) continue;
+    // Of a group that is drawn in two parts one is silent where the other speaks.
+    if (!inside || (line.of !== undefined && (Number.isNaN(parts.line[at]) || found.some((one) => one.line.run === line.run && one.line.path === line.path)))) continue;
     found.push({ line, at, x: parts.x[at], value: parts.line[at] });
   }
   const height = (/** @type {number} */ value) => (Number.isNaN(value) ? -Infinity : value);
@@ -597,7 +599,7 @@ class Drawn {
 
   /** @param {Line} line */
   banded(line) {
-    return !line.replaced && (this.lines.length <= BANDS || line.run === looked.run);
+    return !line.replaced && !line.key.endsWith("\nless") && (this.lines.length <= BANDS || line.run === looked.run);
   }
 
   /**
@@ -1176,13 +1178,15 @@ export function Chart(props) {
           const label = attempt ? `${several} (replaced)` : several;
           /** @type {Line} */
           const line = { key: `${run.id}\n${path}\n${attempt}`, run: run.id, project: run.project, path, name: label, parts: one.parts, dash, replaced: Boolean(attempt) };
-          if (groups) found.push(...ofGroup(line, /** @type {any} */ (run).of));
-          else found.push(line);
+          if (groups) line.of = /** @type {any} */ (run).of;
+          found.push(line);
         }
       }
     }
     return found;
   };
+
+  const drawnLines = () => lines().flatMap((line) => (line.of === undefined ? [{ ...line, parts: inOrder(line.parts) }] : ofGroup(line, line.of)));
 
   // What is loaded.
   // In the order of recording what was replaced has its place among all others.
@@ -1269,7 +1273,7 @@ export function Chart(props) {
       height,
     });
     drawn.current = one;
-    one.show(lines().map((line) => ({ ...line, parts: inOrder(line.parts) })), zoom);
+    one.show(drawnLines(), zoom);
     const observer = new ResizeObserver(() => one.resize(Math.max(120, element.clientWidth), height));
     observer.observe(element);
     return () => {
@@ -1284,7 +1288,7 @@ export function Chart(props) {
     const one = drawn.current;
     if (!one) return;
     one.resumed = resumedOf(kept.current, resumes.current, runs, paths, attempts, axis);
-    one.show(lines().map((line) => ({ ...line, parts: inOrder(line.parts) })), zoom);
+    one.show(drawnLines(), zoom);
   }, [told.drawn, runsKey, zoom?.low, zoom?.high, wantsReplaced]);
 
   const all = lines();
@@ -1374,7 +1378,7 @@ function ofGroup(line, of) {
       full[at] = NaN;
     } else if (!(at + 1 < size && parts.count[at + 1] < of) && !(at > 0 && parts.count[at - 1] < of)) less[at] = NaN;
   }
-  const whole = { ...line, of, name: line.name };
+  const whole = { ...line, of };
   if (!some) return [whole];
   const behind = { ...line, of, key: `${line.key}less`, dash: [5, 4], parts: { ...parts, line: less } };
   return [{ ...whole, parts: { ...parts, line: full } }, behind];

@@ -16,7 +16,11 @@ SHOWN = "?project=vision/digits&sort=val/loss:min&selected={quick-otter},{calm-h
 MADE = {
     "page-table": ("light", f"{SHOWN},{{warm-crow}}&logy=1", "train/loss"),
     "page-dark": ("dark", f"{SHOWN},{{warm-crow}}&logy=1&smooth=50", "train/loss"),
-    "page-groups": ("light", "?project=vision/digits&group=parameters/width", "val/loss"),
+    "page-groups": (
+        "light",
+        "?project=vision/digits&group=parameters/width&q=parameters/width > 0",
+        "val/loss",
+    ),
     "page-run": ("light", "?project=vision/digits&run={warm-crow}&tab=charts", "train/loss"),
     "page-ranks": ("light", "?project=vision/digits&run={twins}&tab=ranks", None),
     "page-compare": ("light", f"{SHOWN}&screen=compare", "train/loss"),

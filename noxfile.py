@@ -361,7 +361,7 @@ def through(session: nox.Session) -> None:
 @nox.session
 def page(session: nox.Session) -> None:
     """Open the page in the system's Chromium; ``-- --pictures`` makes those of the documents."""
-    session.install(".[ui,image]", "--group", "page")
+    session.install(".[image,server,ui]", "--group", "page")
     chosen = [] if "-m" in session.posargs else ["-m", "not thorough"]
     run_pytest(session, "tests/page/browser", *chosen)
 

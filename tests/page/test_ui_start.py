@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
+import re
 import signal
 import socket
 import sqlite3
@@ -19,7 +21,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 psutil = pytest.importorskip("psutil")
 
-from page_process import page_environment, running_page, until  # noqa: E402
+from page_process import ask, page_environment, running_page, until  # noqa: E402
 from recording import QUIET  # noqa: E402
 
 from seamark.local.index import Index  # noqa: E402
@@ -82,6 +84,7 @@ def test_a_page_starts_once_for_its_user_and_ends_well(root, state):
         for pid in (page.process.pid, watcher):
             assert token not in " ".join(psutil.Process(pid).cmdline())
 
+        tickets_open_it_once(page)
         again = command(root)  # the root is the same, whatever it is called
         assert again.returncode == 0, again.stderr
         assert f"http://127.0.0.1:{page.port}/#token={token}" in again.stdout
@@ -100,24 +103,22 @@ def test_a_page_starts_once_for_its_user_and_ends_well(root, state):
     assert running.keep().token == renewed
 
 
-def test_a_ticket_opens_the_page_once(root):
+def tickets_open_it_once(page):
     """A notebook gets in with an address that is worth nothing once it was used."""
-    with running_page(root) as page:
-        assert page.ask("POST", "/open")[0] == 401
-        assert page.ask("POST", "/open", {"X-Seamark-Token": "guessed"})[0] == 401
-        status, _, body = page.ask("POST", "/open", {"X-Seamark-Token": page.token})
-        assert (status, page.token.encode() in body) == (200, False)
-        path = "/" + body.decode().split('"')[3]
-        status, headers, _ = page.ask("GET", path)
-        assert (status, headers["location"]) == (303, f"../#token={page.token}")
-        assert headers["cache-control"] == "no-store"
-        status, headers, _ = page.ask("GET", path)
-        assert (status, headers["location"]) == (303, "../")
-        assert page.stop() == 0  # by SIGTERM
+    assert page.ask("POST", "/open")[0] == 401
+    assert page.ask("POST", "/open", {"X-Seamark-Token": "guessed"})[0] == 401
+    status, _, body = page.ask("POST", "/open", {"X-Seamark-Token": page.token})
+    assert (status, page.token.encode() in body) == (200, False)
+    path = "/" + json.loads(body)["path"]
+    status, headers, _ = page.ask("GET", path)
+    assert (status, headers["location"]) == (303, f"../#token={page.token}")
+    assert headers["cache-control"] == "no-store"
+    status, headers, _ = page.ask("GET", path)
+    assert (status, headers["location"]) == (303, "../")
 
 
-def test_a_page_ends_with_its_terminal(root):
-    """Who closes the terminal ends the page, and what looks for it; a page that is killed, too."""
+def test_a_page_ends_with_its_terminal():
+    """Who closes the terminal ends it, and what looks for it; no folder need be there to begin."""
     outer, inner = pty.openpty()
 
     def take_terminal():
@@ -125,17 +126,23 @@ def test_a_page_ends_with_its_terminal(root):
         fcntl.ioctl(inner, termios.TIOCSCTTY, 0)
 
     process = subprocess.Popen(
-        [sys.executable, "-m", "seamark", "ui", "--port", "0", str(root)],
+        [sys.executable, "-m", "seamark", "ui", "--port", "0"],
         stdin=inner,
         stdout=inner,
         stderr=inner,
-        env=page_environment(),
+        env=page_environment(SEAMARK_REMOTE="https://seamark.lab"),
         preexec_fn=take_terminal,  # noqa: PLW1509 - it makes two calls of the system
     )
     os.close(inner)
     said = b""
     while b"Ctrl-C" not in said:
         said += os.read(outer, 4096)
+    assert b"no runs here yet" in said
+    assert b"a server has its own page: https://seamark.lab" in said
+    port = int(re.search(rb"127\.0\.0\.1:(\d+)/", said)[1])
+    headers = {"X-Seamark-Token": running.keep().token}
+    [shown] = json.loads(ask(port, "GET", "/api/v1/", headers)[2])["roots"]
+    assert shown["path"].endswith("work/.seamark")
     [watcher] = until(psutil.Process(process.pid).children)
     os.close(outer)
     assert process.wait(60) == 0
@@ -205,16 +212,15 @@ def test_what_is_no_root_is_refused(root, tmp_path):
         assert said in found.stderr
 
 
-def test_several_roots_and_one_that_is_not_there_yet(root, tmp_path, monkeypatch):
-    """Each is named; where nobody named a root, it may be missing; --no-token prints none."""
+def test_several_roots_are_one_page(root, tmp_path):
+    """Each once, with a name of its own; without a token, none is printed; SIGTERM ends it well."""
     other = record(tmp_path / "others" / ".seamark")
-    with running_page(root, other, root, "--no-token") as page:
+    given = {"SEAMARK_REMOTE": "https://seamark.lab"}  # folders that are named count more
+    with running_page(root, other, root, "--no-token", **given) as page:
+        assert "seamark.lab" not in "\n".join(page.lines)
         assert [one["name"] for one in page.greeting()["roots"]] == ["runs", "others"]
         assert "#token" not in "\n".join(page.lines)
-    with running_page() as page:
-        assert any("no runs here yet" in line for line in page.lines)
-        [shown] = page.greeting()["roots"]
-        assert shown["path"].endswith("work/.seamark")
+        assert page.stop(signal.SIGTERM) == 0
 
 
 def test_it_answers_before_the_first_fold_has_ended(root):
@@ -231,6 +237,7 @@ def test_it_answers_before_the_first_fold_has_ended(root):
                 until(index.runs)
 
 
+@pytest.mark.thorough
 def test_where_no_index_can_be_written_it_lies_in_a_temporary_folder(root, tmp_path, monkeypatch):
     """Two processes share it, so that it cannot be in memory; it is gone after the page."""
     target = tmp_path / "index"

@@ -151,8 +151,16 @@ def test_looking_can_be_asked_for(root, clock, looker):
     looker.step()
     assert looker.said[-1].runs == 0
     looker.look_now()
+    looker.index.takes_s = 7.0
     looker.step()
     assert (looker.said[-1].runs, looker.looks) == (1, 2)
+    looker.look_now()  # of a look that takes long, there is a pause as long
+    assert looker.due() == clock.now + 7.0
+    run = record(root)
+    looker.look_now([("demo", run.id), ("demo", "gone")])  # one that was edited does not wait
+    looker.step()
+    assert (looker.looks, looker.quick) == (2, 2)
+    assert ("demo", run.id) in looker.index.runs()
 
 
 def test_what_cannot_be_looked_at_is_said_and_tried_again(root, clock, looker):

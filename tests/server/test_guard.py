@@ -147,7 +147,7 @@ OF_MANY: dict[tuple[str, str], list[tuple[str, Any]]] = {
     ("POST", "/twins"): [("", {"project": SECRET, "run": "another", "hash": "0" * 32})],
 }
 WITHOUT = "/linked/{signed}/{name}"
-"""Answers without a token what was signed for it; see `tests/server/routes/test_links.py`."""
+"""Answers without a token what was signed for it; see `tests/page/test_page_edits.py`."""
 CHANGING = {
     ("PATCH", "/runs"),
     ("POST", "/arrivals"),

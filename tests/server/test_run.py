@@ -45,7 +45,7 @@ from seamark.store import schema
 def test_a_server_says_what_it_is_to_everybody(server) -> None:
     """The greeting needs no token; the token that was printed is an admin's."""
     said = ask(server.url, "GET", "").json()
-    assert (said["api"], said["journal"], said["login"]) == (1, [1, 0], "token")
+    assert (said["api"], said["journal"], said["login"]) == (1, [1, 0], "account")
     assert said["limits"]["batch_bytes"] == 8 << 20
     assert ask(server.url, "GET", "accounts/me", server.token).json()["admin"]
 

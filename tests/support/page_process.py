@@ -146,7 +146,7 @@ def running_page(*words: object, **more: str) -> Iterator[RunningPage]:
                 page.process.stdout.close()
 
 
-def until(holds: Callable[[], Any], seconds: float = 60.0) -> Any:
+def until(holds: Callable[[], Any], seconds: float = 120.0) -> Any:
     """Wait until something holds and return it; fail after so many seconds."""
     end = time.monotonic() + seconds
     while not (found := holds()):

@@ -8,6 +8,7 @@ Kinds are the functions whose names follow ``record_``.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import struct
@@ -203,6 +204,53 @@ def record_sweep(root: str, count: int = 210) -> None:
             run["parameters"] = {"lr": 10.0 ** -(1 + number % 4), "seed": number % SEEDS}
             for step in range(5):
                 run.log_metrics({"val/loss": number + 1 / (1 + step)}, step=step)
+
+
+def record_pictures(root: str) -> None:
+    """Record a small sweep that looks like one, for the pictures of the documents."""
+    names = ["quick-otter", "calm-heron", "brave-lynx", "shy-swan", "bold-ibis", "warm-crow"]
+    names += ["pale-moth", "keen-newt"]
+    for number, name in enumerate(names):
+        draw = random.Random(number)
+        rate, width = (0.03, 0.01, 0.003, 0.001)[number % 4], (64, 128)[number // 4]
+        tags = {0: ["best"], 4: ["wide"]}.get(number, [])
+        run = begin(root, "vision/digits", name, custom_run_id=name, tags=tags)
+        run["parameters"] = {"lr": rate, "width": width, "optimizer": "Adam", "epochs": 20}
+        run["sys/description"] = "Digits of scikit-learn, a small convolutional net."
+        floor, pace = 0.02 + 0.4 * abs(rate - 0.01) / (1 + width / 64), 40 + 2 / rate
+        epochs = 9 if number == 3 else 20
+        again = None
+        for step in range(epochs * 100):
+            if number == 5 and step == 1_200:
+                again = run.checkpoint_state()
+            noise = draw.gauss(0, 0.15)
+            loss = (2.3 * math.exp(-step / pace) + floor) * math.exp(noise)
+            run.log_metrics({"train/loss": loss, "train/epoch": step // 100}, step=step)
+            if step % 100 == 99:
+                val = (2.3 * math.exp(-step / pace) + 1.3 * floor) * math.exp(noise / 5)
+                run.log_metrics({"val/loss": val, "val/acc": math.exp(-val / 2)}, step=step)
+        if number == 3:
+            with contextlib.suppress(RuntimeError), run:
+                _diverged()
+        run.stop()
+        if again is not None:
+            went_on = make_run(project="vision/digits", name=name, root=root, **QUIET)
+            run = went_on.resumed(again)
+            for step in range(1_200, 2_000):
+                loss = 0.8 * floor * math.exp(draw.gauss(0, 0.12))
+                run.log_metrics({"train/loss": loss}, step=step)
+            run.stop()
+    ranked(root)
+
+
+def _diverged() -> None:
+    msg = "the loss is not finite at step 900"
+    raise RuntimeError(msg)
+
+
+def record_few(root: str) -> None:
+    """Record three runs, to be edited."""
+    record_sweep(root, 3)
 
 
 def record_wide(root: str) -> None:

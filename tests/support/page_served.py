@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,9 +48,10 @@ class Watching:
     def shown(self, root: int, refs: Any) -> None:
         """Nobody asks."""
 
-    def look_now(self, root: int) -> None:
+    def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
         with Index.open(self.roots[root]) as index:
-            index.refresh()
+            for project, run in refs:
+                index.refresh(project, run)
 
 
 class Clock:

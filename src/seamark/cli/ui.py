@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,16 +120,25 @@ def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
 
     Raises:
         Misuse: If one does not exist although it was named, is a file, or holds the root meant.
-        ArgumentError: If nobody named a root, and the nearest one is another user's.
+        ArgumentError: If nobody named a root, and the nearest one is another user's; or if
+            ``SEAMARK_REMOTE`` cannot be read.
     """
     from seamark.page.roots import named_roots
+    from seamark.run.catalogs import first_remote, readable
 
     place, named = place_of(context, local="ui")
     assert isinstance(place, Path)  # noqa: S101 - a root, as asked for
+    by_option = context.find_root().params.get("root") is not None
     if not folders:
+        if not by_option and (remote := first_remote(os.environ.get("SEAMARK_REMOTE"))):
+            there = readable(remote)
+            if isinstance(there, Path):
+                place, named = there, True
+            else:
+                note(f"these are the runs on this machine; a server has its own page: {there}")
         expect_root(place, missing_ok=not named)
         return named_roots([place])
-    if context.find_root().params.get("root") is not None:
+    if by_option:
         misuse("expected folders or --root, got both")
     roots = named_roots(folders)
     for one in roots:

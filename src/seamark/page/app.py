@@ -23,7 +23,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from seamark import __version__
-from seamark.page.files import PageFiles
+from seamark.page.files import Marked, PageFiles
 from seamark.page.folder import THREADS, TOKEN, Folder, is_token
 from seamark.server import failures
 from seamark.server.app import BASE, description
@@ -34,7 +34,7 @@ from seamark.server.settings import Limits
 from seamark.store.damage import DamageError
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from seamark.page.roots import Root
     from seamark.page.watch import Watch
@@ -84,7 +84,7 @@ def make_page(
     greeting = _Greeting(roots, folders, watch, token, instance, now_ns)
     app.add_api_route(f"{BASE}/", greeting, methods=["GET"], include_in_schema=False)
     inner = Gate(_Doors(app, folders, token, hosts), Limits())
-    return _Marked(inner, files, now_ns)
+    return Marked(inner, files, now_ns)
 
 
 def _application(folders: Sequence[Folder], files: PageFiles) -> FastAPI:
@@ -268,27 +268,6 @@ class _Doors:
                 return
         hint = "without a token, this page answers under names of this machine, as localhost, only"
         raise Refusal(400, "host", hint)
-
-
-class _Marked:
-    """Puts onto every answer which version gave it, and when."""
-
-    def __init__(self, app: ASGIApp, files: PageFiles, now_ns: Callable[[], int]) -> None:
-        self._app, self._files, self._now_ns = app, files, now_ns
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-
-        async def marked(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                more = [(b"seamark-version", self._files.version.encode())]
-                given = {name.lower() for name, _ in message.get("headers", [])}
-                if b"seamark-now" not in given:
-                    more.append((b"seamark-now", str(self._now_ns()).encode()))
-                message = {**message, "headers": [*message.get("headers", []), *more]}
-            await send(message)
-
-        await self._app(scope, receive, marked)
 
 
 def _header(scope: Scope, name: bytes) -> str:

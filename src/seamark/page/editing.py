@@ -31,7 +31,7 @@ __all__ = ["Edits", "NotWritable"]
 
 IDLE_S: Final = 60.0
 """After how long without an edit a journal is closed, seconds."""
-_MOST_OPEN: Final = 32
+_MOST_OPEN: Final = 256
 _KNOWN: Final = 4096
 _CLOSE_S: Final = 5.0
 

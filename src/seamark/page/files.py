@@ -10,14 +10,18 @@ from __future__ import annotations
 import gzip
 import hashlib
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.responses import Response
 
 from seamark import __version__
 
-__all__ = ["FOLDER", "PageFiles", "policy"]
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["FOLDER", "Marked", "PageFiles", "policy"]
 
 FOLDER: Final = Path(__file__).parent / "static"
 _INDEX: Final = "index.html"
@@ -144,3 +148,30 @@ class PageFiles:
                 digest.update(f"{name}\0{len(body)}\0".encode() + body)
             self._as_of, self._files, self._packed = as_of, files, {}
             self._version = f"{__version__}-{digest.hexdigest()[:10]}"
+
+
+class Marked:
+    """Puts onto every answer which version of the page gave it, and when.
+
+    Args:
+        app: What answers.
+        files: Of the page.
+        now_ns: Nanoseconds since the Unix epoch.
+    """
+
+    def __init__(self, app: ASGIApp, files: PageFiles, now_ns: Callable[[], int]) -> None:
+        self._app, self._files, self._now_ns = app, files, now_ns
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                more = [(b"seamark-version", self._files.version.encode())]
+                given = {name.lower() for name, _ in message.get("headers", [])}
+                if b"seamark-now" not in given:
+                    more.append((b"seamark-now", str(self._now_ns()).encode()))
+                message = {**message, "headers": [*message.get("headers", []), *more]}
+            await send(message)
+
+        await self._app(scope, receive, marked)

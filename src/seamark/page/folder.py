@@ -63,6 +63,8 @@ _STATEMENT_S: Final = 30.0
 _BLOCK: Final = 1 << 20
 _WAIT_S: Final = 2.0
 _LOOK_S: Final = 0.02
+_SEEN_NS: Final = 10**9
+"""How long it is believed which runs run: to look costs some of the system's calls for each."""
 _WRITABLE: Final = os.W_OK | os.X_OK
 _run: Final = schema.run.c
 
@@ -112,6 +114,7 @@ class _Opened:
         self.store = Store(database, PathNumbers(database))
         self._lock = threading.Lock()
         self._watching = file_connection(file)
+        self._seen = (-1, 0, "")
 
     def is_there(self) -> bool:
         """Return whether the file is still the one that was opened."""
@@ -122,10 +125,20 @@ class _Opened:
         with self._lock:
             return int(self._watching.execute("PRAGMA data_version").fetchone()[0])
 
-    def close(self) -> None:
-        """Close all connections that nobody uses."""
+    def running(self, now_ns: int) -> str:
+        """Return a short text that changes when a run is seen to run no more, within a second."""
+        version = self.version()
         with self._lock:
-            self._watching.close()
+            at, moment, found = self._seen
+            if at == version and 0 <= now_ns - moment < _SEEN_NS:
+                return found
+        found = _running(self.store, now_ns)
+        with self._lock:
+            self._seen = version, now_ns, found
+        return found
+
+    def let_go(self) -> None:
+        """Close all connections that nobody uses; the others when nobody does."""
         self.store.database.engine.dispose()
 
 
@@ -154,7 +167,7 @@ class _Changes:
         """Return what changes whenever anything does that can be read."""
         opened = self._find()
         version = opened.version()
-        return f"{opened.name}.{version}.{_running(opened.store, now_ns)}"
+        return f"{opened.name}.{version}.{opened.running(now_ns)}"
 
     def cursor(self, now_ns: int) -> str:
         """Return up to where somebody who reads now has seen what changed."""
@@ -196,7 +209,7 @@ class _Changes:
 
     def _compare(self, opened: _Opened, now_ns: int) -> None:
         """Number what is not as it was, if the file or the state of a run changed."""
-        as_of = opened.version(), _running(opened.store, now_ns)
+        as_of = opened.version(), opened.running(now_ns)
         if opened.name == self._name and as_of == self._as_of:
             return
         store = opened.store
@@ -352,7 +365,7 @@ class Folder:
         """Append operations to a run; see `seamark.server.serving.Writes`."""
         check_place(project, run)
         position = self.edits.record(project, run, ops)
-        self._watch.look_now(self._place)
+        self._watch.look_now(self._place, [(project, run)])
         return position
 
     def behind(self, wanted: Mapping[Ref, int]) -> int:
@@ -425,7 +438,7 @@ class Folder:
         self.edits.close()
         with self._lock:
             if self._opened is not None:
-                self._opened.close()
+                self._opened.let_go()
                 self._opened = None
 
     def _looked(self) -> tuple[int, int]:
@@ -439,7 +452,7 @@ class Folder:
                 before, self._opened = self._opened, None
                 if before is not None:
                     with contextlib.suppress(sqlite3.Error, sa.exc.SQLAlchemyError):
-                        before.close()
+                        before.let_go()
                 self._opened = _Opened(_file_of(self.root))
             return self._opened
 

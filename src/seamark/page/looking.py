@@ -5,7 +5,7 @@ It is started by `seamark.page.watch` only. What it hears and says are lines of 
     {"roots": [path, ...]}                       the first line it hears
     {"what": "asked"}                            somebody looks at the page
     {"what": "shown", "root": 0, "refs": [...]}  these runs are drawn
-    {"what": "look", "root": 0}                  look at this root at once
+    {"what": "look", "root": 0, "refs": []}      look at this root at once, or at these runs
     {"root": 0, "looked_ns": ..., "left": ...}   what it says; see `seamark.page.watch.Looked`
 """
 
@@ -74,6 +74,7 @@ class Looker:
         self._now = Looked()
         self._shown: list[Ref] = []
         self._running: list[Ref] = []
+        self._edited: list[Ref] = []
         self._turns = [0, 0]
         self._asked_at = clock()
         self._ended_at = self._quick_at = clock()
@@ -91,14 +92,21 @@ class Looker:
         self._shown = list(refs)
         self.asked()
 
-    def look_now(self) -> None:
-        """Have the next look begin at once."""
-        self._at_once = True
+    def look_now(self, refs: Iterable[Ref] = ()) -> None:
+        """Have the next look begin at once, or as long after the last one as that took.
+
+        Args:
+            refs: Only these runs, as they were edited; none for all.
+        """
+        if edited := list(refs):
+            self._edited = list(dict.fromkeys([*self._edited, *edited]))
+        else:
+            self._at_once = True
         self.asked()
 
     def due(self) -> float:
         """Return when there is something to do, on the clock."""
-        if self._at_once:
+        if self._edited:
             return self._clock()
         soon = [self._full_at()]
         if self._is_watched() and self._running:
@@ -107,7 +115,9 @@ class Looker:
 
     def step(self) -> None:
         """Do what is due, if anything is."""
-        if self._at_once or self._clock() >= self._full_at():
+        while self._edited:
+            self._look_at(self._edited.pop(0))
+        if self._clock() >= self._full_at():
             self._look_at_all()
         elif self._clock() >= self.due():
             self._look_at_some()
@@ -116,6 +126,8 @@ class Looker:
         return self._clock() - self._asked_at < FORGET_S
 
     def _full_at(self) -> float:
+        if self._at_once:  # half of the time at most, however often somebody wants it
+            return self._ended_at + self._took_s
         pause_s = PAUSE_S if self._is_watched() else IDLE_S
         return self._ended_at + max(pause_s, SHARE * self._took_s)
 
@@ -181,12 +193,15 @@ class Looker:
             for ref in [*refs[start:], *refs[:start]]:
                 if self._clock() - began >= QUICK_S:
                     break
-                with contextlib.suppress(Exception):  # told by the next look at everything
-                    self._index.refresh(*ref)
+                self._look_at(ref)
                 self._turns[kind] += 1
-                self.quick += 1
         self._quick_at = self._clock()
         self._quick_s = self._quick_at - began
+
+    def _look_at(self, ref: Ref) -> None:
+        with contextlib.suppress(Exception):  # told by the next look at everything
+            self._index.refresh(*ref)
+        self.quick += 1
 
 
 class _Once(logging.Filter):
@@ -267,7 +282,10 @@ class _Heard:
             for one in self._lookers:
                 one.asked()
         elif what == "shown":
-            refs = [(str(project), str(run)) for project, run in message["refs"]]
-            self._lookers[message["root"]].shown(refs)
+            self._lookers[message["root"]].shown(_refs(message))
         elif what == "look":
-            self._lookers[message["root"]].look_now()
+            self._lookers[message["root"]].look_now(_refs(message))
+
+
+def _refs(message: dict[str, Any]) -> list[Ref]:
+    return [(str(project), str(run)) for project, run in message["refs"]]

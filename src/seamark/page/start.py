@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import importlib.util
 import os
 import shutil
@@ -271,6 +272,7 @@ def _answer(
     class Announced(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
+            gc.freeze()  # what is there now stays: nobody who asks waits until it is looked through
             if not self.should_exit:
                 threading.Thread(target=tell, name="seamark-tell", daemon=True).start()
 

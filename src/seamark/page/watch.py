@@ -79,11 +79,12 @@ class Watch(Protocol):
             refs: (project, run id) of the runs; those that were named before are let go of.
         """
 
-    def look_now(self, root: int) -> None:
-        """Have a root looked at at once.
+    def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
+        """Have a root, or only some of its runs, looked at at once.
 
         Args:
             root: Its place among the roots of the page.
+            refs: (project, run id) of the runs; none for all that there is.
         """
 
 
@@ -141,9 +142,9 @@ class Watcher:
             self._shown[root] = drawn
         self._send({"what": "shown", "root": root, "refs": drawn})
 
-    def look_now(self, root: int) -> None:
+    def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
         """See `Watch.look_now`."""
-        self._send({"what": "look", "root": root})
+        self._send({"what": "look", "root": root, "refs": list(refs)[:_MOST_SHOWN]})
 
     def stop(self) -> None:
         """End the process, at once if it does not end by itself; harmless when called twice."""

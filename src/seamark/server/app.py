@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["BASE", "description", "make_app", "routers"]
 
 BASE: Final = "/api/v1"
-_BESIDE: Final = ("seamark.neptune.server",)
+_BESIDE: Final = ("seamark.neptune.server", "seamark.page.beside")
 """Answered at addresses of their own, by rooms above this one, which build on it."""
 
 

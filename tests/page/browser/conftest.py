@@ -32,6 +32,12 @@ document.addEventListener("securitypolicyviolation", (event) =>
 """
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the pictures of the documents be made."""
+    parser.addoption("--pictures", action="store_true", help="Make the pictures of the documents.")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what lies here, so that the sessions without a browser can leave it out."""
     for item in items:

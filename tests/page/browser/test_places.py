@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from urllib.parse import urlsplit
 
 import pytest
 from page_looking import opening, plotted
+from page_process import page_environment
 from prefix_proxy import PREFIX, prefixed
 
 pytest.importorskip("fastapi")
@@ -43,6 +46,38 @@ def test_in_a_frame_of_the_same_place(main_page, tab):
         frame.get_by_role("button", name="Open").click()
         expect(frame.get_by_role("row").filter(has_text="sweep-209")).to_be_visible()
         tab.goto("about:blank")
+
+
+def test_on_a_server_with_tokens(run_server, main_root, home, tab, watched):
+    """What a team's server answers at its root is the same page; a token of an account opens it."""
+    watched.allow("401")
+    server = run_server()
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "seamark",
+            "sync",
+            "--root",
+            str(main_root),
+            "--project",
+            "vision/digits",
+        ],
+        check=True,
+        capture_output=True,
+        timeout=240,
+        env=page_environment(**home, SEAMARK_REMOTE=server.url, SEAMARK_API_TOKEN=server.token),
+    )
+    tab.goto(f"{server.url}/?project=vision/digits")
+    field = tab.get_by_label("Token")
+    field.fill("seamark_no")
+    field.press("Enter")
+    expect(tab.get_by_role("table")).to_have_count(0)
+    field = tab.get_by_label("Token")
+    field.fill(server.token)
+    field.press("Enter")
+    expect(tab.get_by_role("row").filter(has_text="quick-otter")).to_be_visible()
+    plotted(tab, "train/loss")
 
 
 def test_several_roots_are_entries_of_one_list(main_root, recorded, serve, tab):

@@ -29,5 +29,10 @@ def greet(request: Request) -> dict[str, Any]:
         "journal": list(JOURNAL_VERSION),
         "time_ns": server.now_ns(),
         "limits": asdict(server.settings.limits),
-        "login": "token",
+        "login": "account",
+        "product": "seamark",
+        "version": __version__,
+        "page": True,
+        "features": ["attempts", "groups", "names"],
+        "roots": [{"name": "", "path": "", "api": "api/v1/", "read_only": False, "why": ""}],
     }

@@ -499,13 +499,15 @@ function showTip(told, x, y) {
  * @param {number} reach how far a point may be away, in units of x
  */
 function valuesAt(lines, x, reach) {
+  /** @type {{line: Line, at: number, x: number, value: number}[]} */
   const found = [];
   for (const line of lines) {
     const { parts } = line;
     const at = nearestPart(parts, x);
     if (at < 0) continue;
     const inside = x >= parts.x[0] - reach && x <= parts.x[parts.x.length - 1] + reach;
-    if (!inside) continue;
+    // Of a group that is drawn in two parts one is silent where the other speaks.
+    if (!inside || (line.of !== undefined && (Number.isNaN(parts.line[at]) || found.some((one) => one.line.run === line.run && one.line.path === line.path)))) continue;
     found.push({ line, at, x: parts.x[at], value: parts.line[at] });
   }
   const height = (/** @type {number} */ value) => (Number.isNaN(value) ? -Infinity : value);
@@ -547,6 +549,8 @@ const RELATIVE_STEPS = [
   0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
   86400, 172800, 432000, 864000, 1728000, 4320000, 8640000,
 ];
+
+const WHOLE = Array.from({ length: 46 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
 /**
  * The uPlot of a chart, and what it needs to be drawn again.
@@ -595,7 +599,7 @@ class Drawn {
 
   /** @param {Line} line */
   banded(line) {
-    return !line.replaced && (this.lines.length <= BANDS || line.run === looked.run);
+    return !line.replaced && !line.key.endsWith("\nless") && (this.lines.length <= BANDS || line.run === looked.run);
   }
 
   /**
@@ -631,11 +635,14 @@ class Drawn {
     const font = '11px system-ui, sans-serif';
     const time = axis === "time";
     /** @type {any} */
-    const across = { stroke: muted, font, ticks: { stroke: grid, width: 1, size: 4 }, grid: { stroke: grid, width: 1 }, size: 26, gap: 4, space: 64 };
+    const across = { stroke: muted, font, ticks: { stroke: grid, width: 1, size: 4 }, grid: { stroke: grid, width: 1 }, size: time ? 38 : 26, gap: 4, space: 64 };
     if (axis === "relative" && !logx) {
       across.incrs = RELATIVE_STEPS;
       across.values = (/** @type {uPlot} */ _, /** @type {number[]} */ at) => at.map((one) => (one === null ? "" : span(one)));
     } else if (!time) {
+      // Whole steps have whole numbers below them.
+      const whole = !logx && this.lines.every(({ parts: { x, width } }) => width || !x.length || [x[0], x[x.length >> 1], x[x.length - 1]].every(Number.isInteger));
+      if (whole) across.incrs = WHOLE;
       across.values = (/** @type {uPlot} */ _, /** @type {(number|null)[]} */ at) => at.map((one) => (one === null ? "" : short(one, 6)));
     }
     return /** @type {any} */ ({
@@ -652,7 +659,7 @@ class Drawn {
         y: {
           distr: logy ? 3 : 1,
           range: () => {
-            this.range = yRange(this.lines, this.zoom, { robust: this.how.robust, logy, banded: (line) => this.banded(line) });
+            this.range = yRange(this.lines, this.zoom, { robust: this.how.robust, logy, banded: (line) => !line.replaced && this.lines.length <= BANDS });
             const found = this.range ?? { low: logy ? 1 : 0, high: logy ? 10 : 1 };
             return [found.low, found.high];
           },
@@ -747,11 +754,9 @@ class Drawn {
   restyle() {
     const { plot } = this;
     if (!plot) return;
-    const grown = this.lines.length > BANDS;
     this.lines.forEach((line, at) => {
       plot.series[at + 1].width = scaled(this.widthOf(line)) / devicePixelRatio;
     });
-    if (grown) plot.setScale("x", this.currentX(plot));
     plot.redraw(false, false);
   }
 
@@ -860,6 +865,8 @@ class Drawn {
     const max = /** @type {number} */ (plot.scales.x.max);
     for (const line of this.lines) {
       const { parts } = line;
+      // What is looked at lies above all others.
+      if (line.run === looked.run && this.lines.length > 1) this.trace(line, x, y);
       ctx.fillStyle = this.strokeOf(line);
       const sparse = parts.x.length <= 60 && this.lines.length <= BANDS;
       const hides = (/** @type {number} */ value) => !Number.isFinite(value) || (this.how.logy && value <= 0);
@@ -882,6 +889,29 @@ class Drawn {
       for (const one of parts.minus) if (one >= min && one <= max) triangle(ctx, x(one), bottom, -1);
     }
     ctx.restore();
+  }
+
+  /**
+   * @param {Line} line
+   * @param {(value: number) => number} x
+   * @param {(value: number) => number} y
+   */
+  trace({ parts, dash, run, ...line }, x, y) {
+    const ctx = /** @type {uPlot} */ (this.plot).ctx;
+    ctx.strokeStyle = this.how.colour({ parts, dash, run, ...line }, run);
+    ctx.lineWidth = scaled(2.5);
+    ctx.setLineDash(dash.map(scaled));
+    ctx.beginPath();
+    let pen = false;
+    for (let at = 0; at < parts.x.length; at++) {
+      const value = parts.line[at];
+      const shown = Number.isFinite(value) && !(this.how.logy && value <= 0);
+      if (shown && pen) ctx.lineTo(x(parts.x[at]), y(value));
+      else if (shown) ctx.moveTo(x(parts.x[at]), y(value));
+      pen = shown;
+    }
+    ctx.stroke();
+    ctx.setLineDash([]);
   }
 
   /** @param {uPlot} plot */
@@ -942,7 +972,7 @@ class Drawn {
       {
         title: `${axisName(this.how.axis)} ${place(centre, this.how.axis)}`,
         rows: rows.slice(0, most).map((one) => ({
-          colour: this.how.colour(one.line, one.line.run),
+          colour: this.how.colour(one.line, looked.run),
           name: one.line.name,
           value: valueOf(one.line, one.at),
           more: [one.x === centre ? "" : `at ${place(one.x, this.how.axis)}`, moreOf(one.line, one.at)].filter(Boolean).join(", "),
@@ -963,7 +993,10 @@ class Drawn {
 
   destroyPlot() {
     if (!this.plot) return;
-    if (this.hovered) hideTip();
+    if (this.hovered) {
+      hideTip();
+      lookAt("");
+    }
     this.plot.destroy();
     this.plot = null;
     delete (/** @type {any} */ (this.element.closest(".chart") || this.element).uplot);
@@ -1056,8 +1089,16 @@ function curvesOf(api, part, since, look, signal) {
   for (const path of part.paths) mine.paths.add(path);
   mine.since.push(...since);
   mine.wanted++;
+  underWay++;
   signal.addEventListener("abort", () => --mine.wanted || mine.abort.abort(), { once: true });
-  return mine.answer.then((curves) => curves.filter((one) => part.paths.includes(one.path)));
+  return mine.answer.finally(() => underWay--).then((curves) => curves.filter((one) => part.paths.includes(one.path)));
+}
+
+let underWay = 0;
+
+/** Whether charts wait for what they asked for: what is new is asked for after it, not in its place. */
+export function isLoading() {
+  return underWay > 0;
 }
 
 /**
@@ -1073,7 +1114,7 @@ function curvesOf(api, part, since, look, signal) {
  * @property {Map<string, Set<string>>} [has] which paths each run has
  * @property {Map<string, number>} [attempts] how many attempts runs have, by run id
  * @property {{by: Record<string, any>, label: string, refs: [string, string][]}[] | null} [groups]
- * @property {number} [version] grows whenever something was recorded
+ * @property {Record<string, number>} [versions] by run id, what grows whenever it recorded something
  * @property {boolean} [pinned]
  * @property {(paths: string[]) => void} [onPin]
  * @property {(paths: string[]) => void} [onCombine]
@@ -1085,12 +1126,12 @@ function curvesOf(api, part, since, look, signal) {
  * @param {ChartProps} props
  */
 export function Chart(props) {
-  const { api, paths, runs, view, height = 220, zoom: given, onZoom, has, attempts, groups, version = 0 } = props;
+  const { api, paths, runs, view, height = 220, zoom: given, onZoom, has, attempts, groups, versions } = props;
   const [ownZoom, setOwnZoom] = useState(/** @type {Range | null} */ (null));
   const zoom = given === undefined ? ownZoom : given;
   const setZoom = onZoom ?? setOwnZoom;
   const theme = useTheme();
-  const [told, setTold] = useState({ loading: true, error: "", drawn: 0, wait: false, serial: 0 });
+  const [told, setTold] = useState({ loading: true, error: "", drawn: 0, wait: false });
   const [asTable, setAsTable] = useState(false);
   const [said, setSaid] = useState("");
   const [wide, setWide] = useState(false);
@@ -1098,6 +1139,9 @@ export function Chart(props) {
   const canvas = useRef(/** @type {HTMLElement | null} */ (null));
   const drawn = useRef(/** @type {Drawn | null} */ (null));
   const kept = useRef(/** @type {Map<string, {parts: Parts, cursor: string}>} */ (new Map()));
+  /** What each run was asked for when it was loaded last: it is not asked for again. */
+  const loaded = useRef(/** @type {Map<string, string>} */ (new Map()));
+  const keptOf = useRef("");
   const resumes = useRef(/** @type {Map<string, {step: number, time: number, number: number}[]>} */ (new Map()));
   const seen = useSeen(root);
   const [released, setReleased] = useState(0);
@@ -1134,27 +1178,31 @@ export function Chart(props) {
           const label = attempt ? `${several} (replaced)` : several;
           /** @type {Line} */
           const line = { key: `${run.id}\n${path}\n${attempt}`, run: run.id, project: run.project, path, name: label, parts: one.parts, dash, replaced: Boolean(attempt) };
-          if (groups) found.push(...ofGroup(line, /** @type {any} */ (run).of));
-          else found.push(line);
+          if (groups) line.of = /** @type {any} */ (run).of;
+          found.push(line);
         }
       }
     }
     return found;
   };
 
-  // What is loaded.
-  useEffect(() => {
-    kept.current = new Map();
-    resumes.current = new Map();
-    setTold((old) => ({ ...old, loading: true, serial: old.serial + 1 }));
-  }, [pathsKey, runsKey, base, groupsKey]);
+  const drawnLines = () => lines().flatMap((line) => (line.of === undefined ? [{ ...line, parts: inOrder(line.parts) }] : ofGroup(line, line.of)));
 
-  const asked = JSON.stringify([pathsKey, runsKey, base, groupsKey, zoom, wantsReplaced]);
+  // What is loaded.
+  // In the order of recording what was replaced has its place among all others.
+  const whole = axis === "order" && wantsReplaced;
+  const kind = JSON.stringify([pathsKey, base, groupsKey, whole]);
   useEffect(() => {
     if (!seen) return undefined;
+    if (keptOf.current !== kind) {
+      if (keptOf.current) setTold((old) => ({ ...old, loading: true, error: "", drawn: old.drawn + 1 }));
+      keptOf.current = kind;
+      for (const one of [kept, resumes, loaded]) one.current = new Map();
+    }
     const abort = new AbortController();
     const px = Math.max(600, Math.min(4000, Math.ceil((canvas.current?.clientWidth || 500) / 250) * 500));
     const look = lookOf(view, zoom, px);
+    if (whole) look.attempt = "all";
     const show = (/** @type {boolean} */ loading) => setTold((old) => ({ ...old, loading, error: "", drawn: old.drawn + 1 }));
     const load = async () => {
       if (groups) {
@@ -1169,7 +1217,9 @@ export function Chart(props) {
         show(false);
         return;
       }
-      for (const part of requests(runs, paths, has)) {
+      const stamp = (/** @type {RunRef} */ run) => `${versions?.[run.id] || 0} ${(attempts?.get(run.id) || 0) > 1} ${px} ${JSON.stringify(zoom)}`;
+      const stale = runs.filter((run) => loaded.current.get(run.id) !== stamp(run));
+      for (const part of requests(stale, paths, has)) {
         const since = [];
         for (const run of part.refs) {
           for (const path of part.paths) {
@@ -1180,7 +1230,7 @@ export function Chart(props) {
         const curves = await curvesOf(api, part, since, look, abort.signal);
         if (abort.signal.aborted) return;
         take(kept.current, curves, "", part);
-        const again = part.refs.filter((run) => (attempts?.get(run.id) || 0) > 1);
+        const again = axis === "order" ? [] : part.refs.filter((run) => (attempts?.get(run.id) || 0) > 1);
         if (again.length) {
           const hidden = { refs: again, paths: part.paths };
           const curves = await curvesOf(api, hidden, [], { ...look, attempt: "replaced" }, abort.signal);
@@ -1188,16 +1238,17 @@ export function Chart(props) {
           take(kept.current, curves, "replaced", hidden);
           await Promise.all(again.map((run) => findResumes(api, run, part.paths, kept.current, resumes.current, abort.signal)));
         }
+        for (const run of part.refs) loaded.current.set(run.id, stamp(run));
         show(true);
       }
-      show(false);
+      setTold((old) => (old.loading || old.error ? { ...old, loading: false, error: "" } : old));
     };
     load().catch((error) => {
       if (abort.signal.aborted) return;
       setTold((old) => ({ ...old, loading: false, error: error?.hint || error?.message || String(error) }));
     });
     return () => abort.abort();
-  }, [seen, asked, version, attempts, told.serial]);
+  }, [seen, kind, runsKey, zoom?.low, zoom?.high, versions, attempts]);
 
   // What is alive.
   useEffect(() => {
@@ -1222,7 +1273,7 @@ export function Chart(props) {
       height,
     });
     drawn.current = one;
-    one.show(lines().map((line) => ({ ...line, parts: inOrder(line.parts) })), zoom);
+    one.show(drawnLines(), zoom);
     const observer = new ResizeObserver(() => one.resize(Math.max(120, element.clientWidth), height));
     observer.observe(element);
     return () => {
@@ -1237,8 +1288,8 @@ export function Chart(props) {
     const one = drawn.current;
     if (!one) return;
     one.resumed = resumedOf(kept.current, resumes.current, runs, paths, attempts, axis);
-    one.show(lines().map((line) => ({ ...line, parts: inOrder(line.parts) })), zoom);
-  }, [told.drawn, zoom?.low, zoom?.high, wantsReplaced]);
+    one.show(drawnLines(), zoom);
+  }, [told.drawn, runsKey, zoom?.low, zoom?.high, wantsReplaced]);
 
   const all = lines();
   const notes = notesOf(all, kept.current, view, drawn.current?.range ?? null, zoom);
@@ -1327,7 +1378,7 @@ function ofGroup(line, of) {
       full[at] = NaN;
     } else if (!(at + 1 < size && parts.count[at + 1] < of) && !(at > 0 && parts.count[at - 1] < of)) less[at] = NaN;
   }
-  const whole = { ...line, of, name: line.name };
+  const whole = { ...line, of };
   if (!some) return [whole];
   const behind = { ...line, of, key: `${line.key}less`, dash: [5, 4], parts: { ...parts, line: less } };
   return [{ ...whole, parts: { ...parts, line: full } }, behind];
@@ -1409,9 +1460,11 @@ function resumedOf(kept, resumes, runs, paths, attempts, axis) {
       }
       const replaced = kept.get(`${run.id}\n${path}\nreplaced`)?.parts.x;
       if (!replaced?.length) continue;
-      const late = axis === "time" || axis === "relative" || axis === "order";
+      const late = axis === "time" || axis === "relative";
       const x = replaced.reduce((a, b) => (late ? Math.max(a, b) : Math.min(a, b)), late ? -Infinity : Infinity);
-      found.push({ x, run: run.id, number });
+      // The attempt that went on begins with its first point behind what it replaced.
+      const after = kept.get(`${run.id}\n${path}\n`)?.parts.x.find((one) => one > x);
+      found.push({ x: late ? (after ?? x) : x, run: run.id, number });
       break;
     }
   }

@@ -7,7 +7,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
 import { isAbort } from "./api.js";
-import { Chart, counted, lookAt, place, short, useLookedAt, useSeen } from "./chart.js";
+import { Chart, counted, isLoading, lookAt, place, short, useLookedAt, useSeen } from "./chart.js";
 import { COLOURED, colourOf, useTheme, vividOf } from "./colours.js";
 import { Empty, ErrorBox, isTyping } from "./components.js";
 
@@ -97,7 +97,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   const [error, setError] = useState(/** @type {any} */ (null));
   const [zoom, setZoom] = useState(/** @type {Range | null} */ (null));
   const [closed, setClosed] = useState(/** @type {Record<string, boolean>} */ ({}));
-  const [versions, setVersions] = useState(/** @type {{all: number, runs: Record<string, number>}} */ ({ all: 0, runs: {} }));
+  const [versions, setVersions] = useState(/** @type {Record<string, number>} */ ({}));
   const [groups, setGroups] = useState(/** @type {any[] | null} */ (null));
   const [retry, setRetry] = useState(0);
   const theme = useTheme();
@@ -138,7 +138,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
       (/** @type {any} */ failed) => !isAbort(failed) && setError(failed),
     );
     return () => abort.abort();
-  }, [api, key, versions.all, retry]);
+  }, [api, key, versions, retry]);
 
   // How many attempts.
   useEffect(() => {
@@ -152,16 +152,31 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
       () => undefined,
     );
     return () => abort.abort();
-  }, [api, key, versions.all]);
+  }, [api, key, versions]);
 
   // What was recorded since.
   useEffect(() => {
     if (!live?.subscribe) return undefined;
     const ids = new Set(runs.map((run) => run.id));
-    return live.subscribe((/** @type {{run: string}[] | null} */ changed) => {
-      if (changed && !changed.some((one) => ids.has(one.run))) return;
-      setVersions((old) => ({ ...old, all: old.all + 1 }));
+    const touched = new Set();
+    let timer = 0;
+    const settle = () => {
+      timer = 0;
+      if (isLoading()) timer = setTimeout(settle, 300);
+      else {
+        const some = [...touched];
+        touched.clear();
+        setVersions((old) => ({ ...old, ...Object.fromEntries(some.map((id) => [id, (old[id] || 0) + 1])) }));
+      }
+    };
+    const stop = live.subscribe((/** @type {{run: string}[] | null} */ changed) => {
+      for (const id of changed ? changed.map((one) => one.run) : ids) if (ids.has(id)) touched.add(id);
+      if (touched.size && !timer) settle();
     });
+    return () => {
+      stop();
+      clearTimeout(timer);
+    };
   }, [live?.subscribe, key]);
 
   // Groups, if the runs are grouped.
@@ -208,7 +223,6 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     write({ charts: [...view.charts.filter((one) => one !== before && one !== entry), entry] });
   };
   const isClosed = (/** @type {string} */ name) => closed[name] ?? (BEHIND.includes(name) && !open.includes(name) && !view.filter);
-  const version = versions.all;
   return html`<section class="charts" aria-label="Charts" ref=${root}>
     <${Controls} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0}
       anyOpen=${sections.some((one) => !isClosed(one.name))}
@@ -222,7 +236,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
         <span class="charts-arrow" aria-hidden="true">${isClosed(name) ? "▸" : "▾"}</span>${name} <span class="charts-count">${cards.length}</span></button></h3>
       ${!isClosed(name) && html`<div class="charts-grid">${cards.map((card) => html`<${Slot} key=${card.key} label=${card.title}>
         ${() => html`<${Chart} api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
-          has=${has} attempts=${attempts} groups=${groups} version=${version} pinned=${view.pinned.includes(card.key)} onPin=${() => pin(card.key)}
+          has=${has} attempts=${attempts} groups=${groups} versions=${versions} pinned=${view.pinned.includes(card.key)} onPin=${() => pin(card.key)}
           known=${known.filter((path) => !card.paths.map(commonName).includes(path))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
           onRemove=${view.charts.includes(card.key) ? () => write({ charts: view.charts.filter((one) => one !== card.key), pinned: view.pinned.filter((one) => one !== card.key) }) : undefined} />`}
       <//>`)}</div>`}

@@ -42,7 +42,9 @@ export function Menu({ label, title, items, children, wide, className = "", disa
     );
     first?.focus({ preventScroll: true });
     const scrolled = (/** @type {any} */ event) => {
-      if (!popup.contains(event.target)) close(false);
+      // A keyboard on the screen scrolls the page below the field that it is for.
+      const typing = popup.querySelector("input:focus");
+      if (!popup.contains(event.target) && !typing) close(false);
     };
     addEventListener("scroll", scrolled, true);
     const outside = (/** @type {any} */ event) => {

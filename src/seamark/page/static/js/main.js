@@ -152,9 +152,10 @@ function Age({ api, live, looked, onLook }) {
     return () => clearInterval(timer);
   }, []);
   const age = looked ? Math.max(0, (api.now() - looked) / 1000) : null;
+  const left = api.left > 0 ? ` · ${api.left.toLocaleString("en-US")} more runs being read` : "";
   const word = api.lost ? "no answer" : live.active ? "live" : "idle";
   return html`<span class="age ${api.lost ? "lost" : live.active ? "live" : ""}">
-    <i aria-hidden="true">●</i> ${word}${age !== null && html` <span class="seconds">${age < 60 ? `${Math.floor(age)} s` : duration(age)}</span>`}
+    <i aria-hidden="true">●</i> ${word}${age !== null && html` <span class="seconds">${age < 60 ? `${Math.floor(age)} s` : duration(age)}</span>`}${left}
     <button type="button" class="link" onClick=${onLook} title="Look at the files now">look now</button>
   </span>`;
 }
@@ -238,7 +239,8 @@ function Page({ greeting, roots, token, onRefused }) {
           const said = await api.get("changes", { cursor, project: view.project }, { signal });
           more = Boolean(said.more);
           reset ||= Boolean(cursor && said.reset);
-          cursor = said.cursor;
+          // The same question again is answered with 304 until there is something.
+          if (!cursor || said.reset || said.runs.length || said.more) cursor = said.cursor;
           changed.push(...said.runs);
           setLooked(api.looked || api.now());
           if (said.active !== undefined) active = said.active;
@@ -276,6 +278,16 @@ function Page({ greeting, roots, token, onRefused }) {
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, [keys]);
+
+  // Where what had the focus is gone with its screen, the next screen has it.
+  const shown = `${view.root}\n${view.screen}\n${view.run && `${view.project}\n${view.run}`}`;
+  const first = useRef(shown);
+  useEffect(() => {
+    if (first.current === shown) return;
+    first.current = shown;
+    if (view.run || view.screen !== "runs") scrollTo(0, 0);
+    if (document.activeElement === document.body) document.getElementById("main")?.focus({ preventScroll: true });
+  }, [shown]);
 
   const props = { api, view, live, keys, root, roots };
   const screen = view.run

@@ -3,7 +3,6 @@
 
 import { html, useEffect } from "../vendor/preact.js";
 import { START, href, write } from "./address.js";
-import { runPath } from "./api.js";
 import { CopyButton, Empty, ErrorBox, Time, tell, useAnswer } from "./components.js";
 import { number } from "./format.js";
 
@@ -45,11 +44,13 @@ export function ProjectsScreen({ api, view, live, root, roots }) {
   const described = useAnswer(
     (signal) =>
       view.project
-        ? api.post(runPath(view.project, ".project", "attributes"), { paths: ["sys/description"] }, { signal }).catch(() => null)
+        ? api.post("runs", { kind: "project", project: view.project, columns: ["sys/description"], unknown: "tell" }, { signal })
         : Promise.resolve(null),
     [api, view.project],
   );
-  const description = described.data?.attributes?.find((/** @type {any} */ one) => one)?.value;
+  const about = described.data?.table;
+  const own = about?.refs.findIndex((/** @type {string[]} */ one) => one[0] === view.project) ?? -1;
+  const description = own < 0 ? null : about.cells[about.columns.indexOf("sys/description")]?.[own];
   const at = (/** @type {string} */ project) => ({ ...START, root: view.root, project });
   return html`<div class="title">
       <h1><bdi>${view.project || (roots.length > 1 ? root.name : "Projects")}</bdi></h1>

@@ -8,6 +8,9 @@ import { useAnswer, useId } from "./components.js";
 
 const STATES = ["created", "running", "completed", "failed", "interrupted", "suspended", "crashed"];
 const OPERATORS = ["=", "!=", "<", "<=", ">", ">=", "=~", "!~", "CONTAINS", "NOT CONTAINS", "IN", "NOT IN", "MATCHES", "IS MISSING", "IS NOT MISSING"];
+const AGGREGATES = ["min", "max", "mean", "last", "count"];
+/** What every run may be asked for, whether or not one of them has it as an attribute. */
+const SYSTEM = ["state", "name", "tags", "creation_time", "running_time", "owner", "description", "id", "hostname", "crash_reason", "failed", "group_tags", "modification_time"].map((one) => `sys/${one}`);
 const JOINS = ["AND", "OR", "AND NOT"];
 const MOST = 12;
 const TOKEN = /\s+|"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|`[^`]*`?|>=|<=|!=|<>|==|=~|!~|[=<>(),]|[^\s"'`=<>!~(),]+|./gsu;
@@ -91,7 +94,10 @@ export function proposals(place, paths, tags) {
     return [...starts, ...holds];
   };
   if (place.want === "path") {
-    const found = among(paths);
+    const colon = place.typed.lastIndexOf(":");
+    const before = place.typed.slice(0, colon).replace(/`/g, "");
+    if (colon > 0 && paths.includes(before)) return among(AGGREGATES.map((one) => `${before}:${one}`));
+    const found = among([...new Set([...SYSTEM, ...paths])]);
     // What people ask for comes before what the machine said of itself.
     found.sort((a, b) => Number(/^(sys|monitoring|source_code)\//.test(a)) - Number(/^(sys|monitoring|source_code)\//.test(b)));
     return found.filter((one) => one.toLowerCase() !== typed || one !== place.typed).slice(0, MOST);
@@ -115,18 +121,24 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
   /** @type {{current: any}} */
   const field = useRef(null);
   const id = useId("query");
-  useEffect(() => setText(value), [value]);
+  // A blank behind what was asked stays: more is about to be typed.
+  useEffect(() => {
+    if (text.trim() !== value) setText(value);
+  }, [value]);
   const { data } = useAnswer(
     (signal) => (open ? api.get("paths", { project }, { signal }) : Promise.resolve(undefined)),
     [api, project, open],
   );
   const place = placeOf(text.slice(0, caret));
-  const found = open ? proposals(place, data?.paths ?? ["sys/state", "sys/tags", "sys/name"], tags) : [];
-  const shown = found.length > 0 && !(place.want === "path" && found.length === 1 && found[0] === place.typed);
+  const found = open ? proposals(place, data?.paths ?? [], tags) : [];
+  const shown = found.length > 0 && !(found.length === 1 && found[0] === place.typed);
+
+  useEffect(() => document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: "nearest" }), [at]);
 
   // What is whole is asked for while one types; the rest when Enter is pressed.
   useEffect(() => {
     if (text === value) return undefined;
+    if (text.trim() === value) return undefined;
     const whole = !text.trim() || (placeOf(`${text} `).want === "join" && place.want !== "operator");
     if (!whole) return undefined;
     const timer = setTimeout(() => onChange(text.trim()), 700);

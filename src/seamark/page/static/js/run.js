@@ -49,10 +49,16 @@ export function RunScreen({ api, view, live }) {
 
   const refs = beside.data?.refs || [];
   const place = refs.findIndex((/** @type {[string, string]} */ [, one]) => one === id);
+  /** A step to the side that was asked for before it was known what lies there. */
+  const early = useRef(0);
   const go = (/** @type {number} */ by) => {
+    early.current = beside.data ? 0 : early.current + by;
     const next = place < 0 ? undefined : refs[place + by];
     if (next) write({ project: next[0], run: next[1] }, { push: true });
   };
+  useEffect(() => {
+    if (beside.data && early.current) go(early.current);
+  }, [beside.data]);
   useEffect(() => {
     const pressed = (/** @type {KeyboardEvent} */ event) => {
       if (isTyping(event) || document.documentElement.dataset.keys === "off") return;

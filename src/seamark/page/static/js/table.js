@@ -26,6 +26,8 @@ import { QueryField, quotedPath, quotedValue } from "./query.js";
 const SIZE = 200;
 const NEWEST = 5;
 const NONE = "-";
+/** The row that was opened last, to which Back leads. */
+let opened = "";
 const CURVE_PX = 48;
 const CURVES_AT_ONCE = 50;
 const CSV_MOST = 10000;
@@ -139,29 +141,47 @@ function useTable({ api, view, columns, live }) {
     return () => ended.abort();
   }, [api, asked, JSON.stringify(columns)]);
 
-  // What changed is put where it stands; that others came or rows moved is only said.
+  // What changed is put where it stands; that others came or rows moved is only said. A slow server
+  // is asked again when it has answered, never twice at a time.
+  /** @type {{current: any}} */
+  const looking = useRef(null);
+  const [turned, setTurned] = useState(0);
   useEffect(() => {
     if (!live.tick || !table || !columns || busy || error) return undefined;
-    const ended = new AbortController();
+    if (looking.current && looking.current.table === table) {
+      looking.current.again = true;
+      return undefined;
+    }
+    const mine = { table, again: false, ended: new AbortController() };
+    looking.current?.ended.abort();
+    looking.current = mine;
     const there = new Set(table.rows.map((one) => `${one.ref[0]}/${one.ref[1]}`));
-    const touched = live.reset || live.changed.some((one) => there.has(`${one.project}/${one.run}`));
+    const touched = live.reset || turned > 0 || live.changed.some((one) => there.has(`${one.project}/${one.run}`));
+    const signal = mine.ended.signal;
     const look = async () => {
+      /** @type {Table | null} */
+      let fresh = null;
       if (touched && table.cursor) {
-        const said = await api.post("runs", { ...body, snapshot: table.cursor }, { signal: ended.signal });
-        if (ended.signal.aborted) return;
-        const fresh = tableOf(said, project);
-        if (fresh.cursor === table.cursor) setTable((was) => (was === table ? fresh : was));
+        const said = await api.post("runs", { ...body, snapshot: table.cursor }, { signal });
+        const made = tableOf(said, project);
+        if (made.cursor === table.cursor) fresh = made;
       }
       const { columns: _, ...rest } = body;
-      const now = await api.post("runs/select", rest, { signal: ended.signal });
-      if (ended.signal.aborted) return;
+      const now = await api.post("runs/select", rest, { signal });
+      if (looking.current !== mine) return;
+      looking.current = null;
       const order = now.refs.map((/** @type {Ref} */ one) => one.join("/")).join();
       const before = table.rows.map((one) => one.ref.join("/")).join();
       setNews({ more: now.total - table.total, moved: order !== before });
+      if (fresh) setTable((was) => (was === table ? fresh : was));
+      if (mine.again) setTurned(turned + 1);
     };
-    look().catch(() => undefined);
-    return () => ended.abort();
-  }, [live.tick]);
+    look().catch(() => {
+      if (looking.current === mine) looking.current = null;
+    });
+    return undefined;
+  }, [live.tick, turned]);
+  useEffect(() => () => looking.current?.ended.abort(), []);
 
   return { table, error, busy, news, again: () => setTurn((/** @type {number} */ n) => n + 1) };
 }
@@ -228,6 +248,45 @@ function useHonesty(api, rows, live) {
   return data ?? { losses: new Map(), attempts: new Map(), reasons: new Map() };
 }
 
+/**
+ * How far the running ones are, by run.
+ * @param {Api} api @param {Row[]} rows @param {Live} live
+ * @returns {Map<string, any>}
+ */
+function useProgress(api, rows, live) {
+  const running = rows.filter((one) => one.state === "running").map((one) => one.ref[1]);
+  const { data } = useAnswer(
+    async (signal) => {
+      if (!running.length) return new Map();
+      const said = await api.post("runs", { id: running, columns: ["sys/progress"], unknown: "tell" }, { signal });
+      return new Map(tableOf(said, "").rows.map((one) => [one.ref.join("/"), one.values.get("sys/progress")]));
+    },
+    [api, running.join(), live.tick],
+  );
+  return data ?? new Map();
+}
+
+/**
+ * Which of the runs that an address selects are not there.
+ * @param {Api} api @param {View} view
+ * @returns {string[]} their keys
+ */
+function useMissing(api, view) {
+  const given = useMemo(() => (view.selected[0] === "*" ? [] : view.selected), [api, view.project]);
+  const { data } = useAnswer(
+    async (signal) => {
+      if (!given.length) return [];
+      const refs = given.map((one) => refOf(one, view.project));
+      const asked = { id: refs.map((one) => one[1]), trashed: null, unknown: "tell", limit: CSV_MOST };
+      const said = await api.post("runs/select", asked, { signal });
+      const there = new Set(said.refs.map((/** @type {Ref} */ one) => one.join("/")));
+      return given.filter((_, at) => !there.has(refs[at].join("/")));
+    },
+    [api, given],
+  );
+  return data ?? [];
+}
+
 /** The theme that is seen, for colours of curves. @returns {"light" | "dark"} */
 export function useTheme() {
   /** @returns {"light" | "dark"} */
@@ -267,7 +326,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const [note, setNote] = useState(/** @type {any} */ (null));
   const [open, setOpen] = useState(/** @type {any} */ (null));
   const edits = useModule(note || open ? "./edits.js" : "").module;
-  const queryError = error && view.q && (error.status === 422 || error.status === 400) ? error : null;
+  const queryError = error && view.q && /^query/.test(String(error.hint)) ? error : null;
 
   const metric = useMemo(() => {
     const first = (columns ?? []).map((one) => splitColumn(one)[0]);
@@ -276,7 +335,14 @@ export function RunsScreen({ api, view, live, keys, root }) {
   }, [columns, known]);
   const curves = useCurves({ api, rows: view.group.length ? [] : rows, path: metric, live });
   const honesty = useHonesty(api, rows, live);
-  const drawn = drawnKeys(view, rows);
+  const progress = useProgress(api, rows, live);
+  const gone = useMissing(api, view);
+  const missing = gone.filter((one) => view.selected.includes(one));
+  useEffect(() => {
+    // Where nothing is shown, nothing moves.
+    if (table && table.total === 0 && news.more > 0) again();
+  }, [news.more]);
+  const drawn = drawnKeys(view, rows).filter((one) => !gone.includes(one));
 
   useEffect(() => {
     const of = (/** @type {string} */ state) => rows.filter((one) => one.state === state).length;
@@ -313,7 +379,10 @@ export function RunsScreen({ api, view, live, keys, root }) {
     return /** @type {Ref[]} */ (said.refs);
   };
   const chosenCount = all ? (table?.total ?? 0) : view.selected.length;
-  const openRun = (/** @type {Row} */ row) => write({ project: row.ref[0], run: row.ref[1], tab: "" }, { push: true });
+  const openRun = (/** @type {Row} */ row) => {
+    opened = row.key;
+    write({ project: row.ref[0], run: row.ref[1], tab: "" }, { push: true });
+  };
   const compare = () => write({ screen: "compare" }, { push: true });
   const editable = !root.read_only;
 
@@ -365,7 +434,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
       <button type="button" onClick=${run(csv)} title="Save the table as CSV: what is selected, else all that match">CSV</button>
     </div>
     <div class="chosen">
-      <span>${table ? html`<strong>${number(table.total)}</strong> ${table.total === 1 ? "run" : "runs"}${view.trashed ? " in the trash" : ""}` : "Reading …"}</span>
+      <span>${table ? html`<strong>${number(table.total)}</strong> ${table.total === 1 ? "run" : "runs"}${view.trashed ? " in the trash" : ""}` : error ? "" : "Reading …"}</span>
       ${(news.more > 0 || news.moved) &&
       html`<button type="button" class="news" onClick=${again}>${[news.more > 0 && `${number(news.more)} new`, news.moved && "order changed"].filter(Boolean).join(", ")} · show</button>`}
       ${chosenCount > 0 &&
@@ -380,15 +449,20 @@ export function RunsScreen({ api, view, live, keys, root }) {
       ${!editable && html`<small>Nothing can be edited: ${root.why || "this folder is read-only"}.</small>`}
     </div>
     ${error && !queryError && html`<${ErrorBox} error=${error} onRetry=${again} />`}
+    ${error && !queryError && (view.cols.length > 0 || view.sort !== START.sort) &&
+    html`<p class="chosen"><button type="button" onClick=${() => write({ cols: [], sort: START.sort, ascending: false })}>Columns and order as at first</button></p>`}
+    ${missing.length > 0 &&
+    html`<p class="chosen warn">${number(missing.length)} of ${count(view.selected.length, "selected run")} ${missing.length === 1 ? "is" : "are"} not in this folder: ${missing.slice(0, 3).join(", ")}${missing.length > 3 ? " …" : ""}
+      <button type="button" class="link" onClick=${() => write({ selected: view.selected.filter((one) => !missing.includes(one)) })}>Forget ${missing.length === 1 ? "it" : "them"}</button></p>`}
     ${(table?.told ?? []).map((text) => html`<${Banner} kind="warn">${text}<//>`)}
     ${
       nothing
-        ? html`<${Nothing} view=${view} root=${root} />`
+        ? html`<${Nothing} view=${view} root=${root} left=${api.left} />`
         : view.group.length
           ? html`<${Groups} api=${api} view=${view} columns=${columns ?? []} live=${live} />`
           : html`<${Rows} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
               isSelected=${isSelected} onSelect=${select} drawn=${drawn} onDraw=${draw} onOpen=${openRun}
-              curves=${curves} metric=${metric} honesty=${honesty} theme=${theme} editMenu=${editMenu}
+              curves=${curves} metric=${metric} honesty=${honesty} progress=${progress} theme=${theme} editMenu=${editMenu}
               onCompare=${() => (read().selected.length > 1 || read().selected[0] === "*") && compare()} live=${live} />`
     }
     ${table && !view.group.length && html`<${Pager} page=${view.page} size=${SIZE} total=${table.total} onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}
@@ -406,8 +480,8 @@ function cell(one) {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** @param {{view: View, root: Root}} props */
-function Nothing({ view, root }) {
+/** @param {{view: View, root: Root, left: number}} props */
+function Nothing({ view, root, left }) {
   if (view.q) {
     return html`<${Empty} title="No run matches">
       <p>Nothing here matches <code>${view.q}</code>.</p>
@@ -415,6 +489,7 @@ function Nothing({ view, root }) {
   }
   if (view.trashed) return html`<${Empty} title="The trash is empty" />`;
   const projects = () => write({ ...START, root: view.root, screen: "projects" }, { push: true });
+  if (left > 0) return html`<p class="starting">Reading ${count(left, "run")} …</p>`;
   const where = view.project ? `in ${view.project}` : root.path ? `in ${root.path}` : "here";
   return html`<${Empty} title="No runs ${where} yet" code=${FIVE_LINES}>
     <p>${root.why && !root.read_only ? root.why : "Record one, and it appears here:"}</p>
@@ -453,9 +528,9 @@ function ViewMenu({ view }) {
  * @param {{api: Api, view: View, table: Table | null, columns: string[], busy: boolean, keys: boolean,
  *   isSelected: (row: Row) => boolean, onSelect: (rows: Row[], on: boolean | null) => void, drawn: string[],
  *   onDraw: (row: Row) => void, onOpen: (row: Row) => void, curves: Map<string, any>, metric: string,
- *   honesty: any, theme: "light" | "dark", editMenu: any, onCompare: () => void, live: Live}} props
+ *   honesty: any, progress: Map<string, any>, theme: "light" | "dark", editMenu: any, onCompare: () => void, live: Live}} props
  */
-function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, theme, editMenu, onCompare, live }) {
+function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, progress, theme, editMenu, onCompare, live }) {
   const rows = table?.rows ?? [];
   const [at, setAt] = useState(0);
   /** @type {{current: number}} */
@@ -472,6 +547,12 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
     row?.focus({ preventScroll: true });
     row?.scrollIntoView({ block: "nearest" });
   };
+  useEffect(() => {
+    const n = rows.findIndex((one) => one.key === opened);
+    const lost = document.activeElement === document.body || document.activeElement?.id === "main";
+    if (n >= 0 && lost) move(n);
+    if (rows.length) opened = "";
+  }, [rows.length > 0]);
   const inTable = () => body.current?.contains(document.activeElement);
   useEffect(() => {
     if (!keys) return undefined;
@@ -578,6 +659,7 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
                 onOpen(row);
               }}><bdi>${row.name}</bdi></a>${sub && inProject !== view.project && html`<small><bdi>${view.project ? inProject.slice(view.project.length + 1) : inProject}</bdi></small>`}</th>
             <td><${State} state=${row.state} title=${honesty.reasons.get(full)} />${" "}
+              ${progress.get(full) && html`<small class="muted wide-only">${progressOf(progress.get(full))}</small> `}
               ${attempts > 1 && html`<${Badge} kind="accent" title="Resumed: ${attempts} attempts in one run">↻ ${attempts} attempts<//>`}
               ${lost && html`<${Badge} kind="warn" title=${losses(lost)}>⚠ ${count(gaps(lost), "gap")}<//>`}</td>
             ${metric && html`<td class="wide-only spark">${Sparkline && curves.get(full) ? html`<${Sparkline} values=${curves.get(full)} />` : ""}</td>`}

@@ -102,10 +102,10 @@ function OverviewTab({ api, project, id, overview, attributes }) {
 
 /** @param {{overview: any, trace: unknown}} props */
 function Failure({ overview, trace }) {
-  const why = overview.reason || overview.crash?.detail || overview.crash?.reason || overview.signal;
+  const why = overview.reason || overview.crash?.reason || overview.crash?.detail || overview.signal;
   return html`<section class="failure" aria-label="What went wrong">
     <h2>${why || `It ended as ${overview.state}, and said no reason`}</h2>
-    ${overview.crash && html`<p>${[overview.crash.reason, overview.crash.host && `on ${overview.crash.host}`, overview.crash.pid && `pid ${overview.crash.pid}`, overview.crash.detail !== why && overview.crash.detail].filter(Boolean).join(", ")}</p>`}
+    ${overview.crash && html`<p>${[overview.crash.reason !== why && overview.crash.reason, overview.crash.host && `on ${overview.crash.host}`, overview.crash.pid && `pid ${overview.crash.pid}`, overview.crash.detail !== why && overview.crash.detail].filter(Boolean).join(", ")}</p>`}
     ${typeof trace === "string" && html`<details open><summary>Traceback</summary><div class="code"><pre tabindex="0"><code>${trace}</code></pre><${CopyButton} text=${trace} /></div></details>`}
   </section>`;
 }
@@ -180,6 +180,8 @@ function Long({ text, note, code }) {
 
 /** @param {TabProps} props */
 function ChartsTab({ tab, api, view, live, project, id, name, attributes, overview }) {
+  // What a machine measures has no steps of the training: they would only count.
+  const timed = useMemo(() => (view.x === "step" ? { ...view, x: "relative" } : view), [view]);
   const runs = useMemo(() => [{ project, id, name, state: overview?.state }], [project, id, name, overview?.state]);
   if (tab === "charts") return html`<${Charts} key="charts" api=${api} runs=${runs} view=${view} live=${live} wanted=${isTraining} only />`;
   const facts = (attributes || []).filter((one) => /^monitoring\/[^/]+\/environment\//.test(one.path));
@@ -190,7 +192,7 @@ function ChartsTab({ tab, api, view, live, project, id, name, attributes, overvi
     machines.set(writer, [...(machines.get(writer) || []), one]);
   }
   return html`<div>${[...machines].map(([writer, values]) => html`<${Group} key=${writer} space=${`monitoring/${writer}/environment`} values=${values} api=${api} project=${project} id=${id} open=${machines.size === 1} />`)}
-    <${Charts} key="system" api=${api} runs=${runs} view=${view} live=${live} wanted=${isMonitored} open=${OPEN} only /></div>`;
+    <${Charts} key="system" api=${api} runs=${runs} view=${timed} live=${live} wanted=${isMonitored} open=${OPEN} only /></div>`;
 }
 
 const OPEN = ["monitoring"];
@@ -317,7 +319,7 @@ function LogTab({ api, project, id, version, overview }) {
       <label>last <select value=${tail} onChange=${(/** @type {any} */ event) => setTail(Number(event.target.value))}>${LINES.map((one) => html`<option key=${one} value=${one}>${one.toLocaleString("en")} lines</option>`)}</select></label>
       <label class="check"><input type="checkbox" checked=${follow} onChange=${(/** @type {any} */ event) => setFollow(event.target.checked)} /> follow</label>
       <input type="search" placeholder="Only lines with …" aria-label="Only lines with" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} />
-      <span class="quiet">${counted(shown.length, "piece")} of ${counted(streams.length, "stream")}${overview?.state === "running" ? ", live" : ""}</span>
+      <span class="quiet">${counted(shown.length, "line")} of ${counted(streams.length, "stream")}${overview?.state === "running" ? ", live" : ""}</span>
       <${CopyButton} text=${() => shown.map(([, , text]) => (typeof text === "string" ? plainText(text) : "")).join("\n")} />
     </div>
     <div class="log-lines" ref=${box} tabindex="0" role="log" aria-live="off" aria-label="What it printed"
@@ -417,7 +419,7 @@ function RanksTab({ api, ranks, timings }) {
       const own = time ? Number(Number.isNaN(time.own_s) ? time.mean_s : time.own_s) : NaN;
       return html`<tr key=${one.rank}><th scope="row">${one.rank}</th><td><${Badge} kind=${["hangs", "lost", "missing", "killed", "failed"].includes(one.state) ? "bad" : one.state === "running" ? "good" : "plain"}>${one.state}<//></td><td class="value">${one.why}</td><td>${one.host ?? ""}</td><td class="number">${one.pid ?? ""}</td>
         <td>${Number(one.last_t) ? html`<${Time} ns=${one.last_t} now=${api.now()} />` : "never"}</td><td class="number">${one.state === "running" || one.state === "hangs" ? span(Math.max(0, now - Number(one.row_t || one.first_t)) / 1e9) : ""}</td>
-        ${by.size > 0 && html`<td><${Bar} value=${own} of=${slowest} bad=${time?.slowdown >= 1.2} /></td><td class="number">${time ? seconds(time.mean_s) : ""}</td><td class="number">${time ? seconds(time.p95_s) : ""}</td><td class="number">${time && Number.isFinite(time.slowdown) ? `${time.slowdown.toFixed(2)}×` : ""}</td>`}</tr>`;
+        ${by.size > 0 && html`<td><${Bar} value=${own} of=${slowest} bad=${time?.slowdown >= 1.2} told /></td><td class="number">${time ? seconds(time.mean_s) : ""}</td><td class="number">${time ? seconds(time.p95_s) : ""}</td><td class="number">${time && Number.isFinite(time.slowdown) ? `${time.slowdown.toFixed(2)}×` : ""}</td>`}</tr>`;
     })}</tbody></table></div></div>`;
 }
 
@@ -428,10 +430,10 @@ function seconds(value) {
   return `${Number(size.toPrecision(4))} ${unit}`;
 }
 
-/** @param {{value: number, of: number, bad?: boolean}} props */
-function Bar({ value, of, bad = false }) {
+/** @param {{value: number, of: number, bad?: boolean, told?: boolean}} props */
+function Bar({ value, of, bad = false, told = false }) {
   if (!Number.isFinite(value)) return null;
-  return html`<span class=${`bar ${bad ? "bad" : ""}`}><i style=${{ width: `${of > 0 ? Math.max(1, (100 * value) / of) : 0}%` }}></i><span>${seconds(value)}</span></span>`;
+  return html`<span class=${`bar ${bad ? "bad" : ""}`} title=${seconds(value)}><i style=${{ width: `${of > 0 ? Math.max(1, (100 * value) / of) : 0}%` }}></i></span>${told && html` <span class="number">${seconds(value)}</span>`}`;
 }
 
 // ---------------------------------------------------------------------- profile

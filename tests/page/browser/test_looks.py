@@ -1,0 +1,136 @@
+"""The page for every eye: the rules of WCAG, dark, narrow, and its pictures in the documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from page_looking import opening, plotted
+
+import seamark
+
+HERE = Path(__file__).parent
+PICTURES = HERE.parents[2] / "docs" / "pictures"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+STATES = {
+    "table": "?project=vision/digits",
+    "groups": "?project=sweep&group=parameters/seed",
+    "projects": "?screen=projects",
+    "run": "?project=vision/digits&run={heron}",
+    "ranks": "?project=vision/digits&run={twins}&tab=ranks",
+    "compare": "?project=vision/digits&screen=compare&selected={otter},{heron}",
+}
+
+
+def expect(*given):
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+@pytest.fixture(scope="session")
+def ids(main_root):
+    """Ids of the runs of `main_root`, by their custom ids."""
+    given = {"root": main_root, "mode": "read-only"}
+    names = ["otter", "heron", "twins", "hostile"]
+    return {
+        name: seamark.init_run("vision/digits", custom_run_id=name, **given).id for name in names
+    }
+
+
+def shown(tab, page, ids, state):
+    """Open one of `STATES`, and return when all of it is there."""
+    tab.goto(opening(page, STATES[state].format(**ids)))
+    expect(tab.get_by_role("banner")).to_be_visible()
+    expect(tab.get_by_role("main").get_by_role("table").first).to_be_visible()
+    expect(tab.locator("main [aria-busy=true], main .loading")).to_have_count(0)
+    expect(tab.get_by_text("Opening …")).to_have_count(0)
+
+
+def findings(tab):
+    """Return what axe finds against WCAG 2.2 AA: its rule, and where."""
+    tab.evaluate((HERE / "vendor" / "axe.min.js").read_text(encoding="utf-8"))
+    found = tab.evaluate(
+        "(tags) => axe.run(document, {runOnly: {type: 'tag', values: tags}})", RULES
+    )
+    return [
+        (one["id"], node["target"], node["failureSummary"][:300])
+        for one in found["violations"]
+        for node in one["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("state", STATES)
+def test_everybody_can_use_it(state, scheme, main_page, new_profile, ids):
+    """No finding against WCAG 2.2 AA, in light and dark."""
+    tab = new_profile(color_scheme=scheme).new_page()
+    shown(tab, main_page, ids, state)
+    assert findings(tab) == []
+
+
+def test_dark_is_the_systems_or_chosen(main_page, new_profile, ids):
+    """The browser's wish is taken until somebody chooses; a choice stays."""
+    tab = new_profile(color_scheme="dark").new_page()
+    shown(tab, main_page, ids, "table")
+    back = "() => getComputedStyle(document.body).backgroundColor"
+    dark = tab.evaluate(back)
+    tab.get_by_role("button", name="Colours").click()
+    expect(tab.get_by_role("button", name="Colours: light")).to_be_visible()
+    light = tab.evaluate(back)
+    assert dark != light
+    tab.reload()
+    expect(tab.get_by_role("button", name="Colours: light")).to_be_visible()
+    assert tab.evaluate(back) == light
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_on_a_telephone(state, main_page, new_profile, ids):
+    """At 390 pixels nothing is wider than the screen but what scrolls by itself."""
+    tab = new_profile(viewport={"width": 390, "height": 800}).new_page()
+    shown(tab, main_page, ids, state)
+    assert tab.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+def test_a_telephones_table_has_the_name_the_state_and_one_metric(main_page, new_profile, ids):
+    """And the charts are one below the other."""
+    tab = new_profile(viewport={"width": 390, "height": 800}).new_page()
+    shown(tab, main_page, ids, "table")
+    heads = tab.locator("table.runs thead").get_by_role("columnheader")
+    assert [text.strip(" ▲▼") for text in heads.all_inner_texts() if text.strip()] == [
+        "Name",
+        "State",
+        "train/loss",
+    ]
+    plotted(tab, "train/loss")
+    boxes = [box.bounding_box() for box in tab.locator(".charts-slot").all()[:3]]
+    assert len({box["x"] for box in boxes}) == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_curves_can_be_told_from_the_ground(scheme, main_page, new_profile, ids):
+    """Each of the eight colours has a contrast of 3 : 1 with what is really behind it."""
+    tab = new_profile(color_scheme=scheme).new_page()
+    shown(tab, main_page, ids, "table")
+    plotted(tab, "train/loss")
+    found = tab.evaluate(
+        """() => {
+          const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+          const opaque = (one) => one.length < 4 || one[3] > 0;
+          let at = document.querySelector(".chart-canvas");
+          const ground = (one) => numbers(getComputedStyle(one).backgroundColor);
+          while (at.parentElement && !opaque(ground(at))) at = at.parentElement;
+          return [ground(at), [...document.querySelectorAll(".swatch.on")].map(ground)];
+        }"""
+    )
+
+    def luminance(colour):
+        parts = [part / 255 for part in colour[:3]]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    ground, colours = found
+    assert len(colours) == 5
+    for colour in colours:
+        low, high = sorted((luminance(ground), luminance(colour)))
+        assert (high + 0.05) / (low + 0.05) >= 3, colour

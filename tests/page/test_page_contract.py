@@ -1,0 +1,226 @@
+"""A page of a folder answers as a server does that has the same runs, and as Python reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+
+import httpx
+from page_served import PROJECT, page, record
+from served import folding, served
+
+import seamark
+from seamark.reading import wire
+from seamark.server.positions import as_header
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory) -> Iterator[Any]:
+    """A page of a folder, and a server that was sent the same runs."""
+    root = tmp_path_factory.mktemp("both") / "root"
+    with served(tmp_path_factory.mktemp("server")) as there, folding(there.server):
+        ids = record(root, there.url, there.token)
+        sent = {(PROJECT, run): there.server.intake.known(PROJECT, run)[1] for run in ids.values()}
+        bearer = {"Authorization": f"Bearer {there.token}", "Seamark-Position": as_header(sent)}
+        with page(root) as own, httpx.Client(headers=bearer, timeout=60) as client:
+            client.base_url = f"{there.url}/api/v1/"
+            while "seamark-behind" in client.get("projects").headers:
+                pass
+            yield SimpleNamespace(page=own, server=client, ids=ids, root=root, there=there)
+
+
+def test_the_runs_are_sent_whole(both) -> None:
+    """So that what follows compares the same runs."""
+    assert all(both.there.server.intake.known(PROJECT, run)[1] > 1000 for run in both.ids.values())
+
+
+OF_RUN = [
+    "overview",
+    "attributes",
+    "attribute?path=parameters/lr",
+    "attribute?path=train/loss",
+    "attribute?path=nothing",
+    "has?path=train",
+    "families",
+    "points?path=train/loss&path=train/acc",
+    "points?path=train/loss&limit=5",
+    "points-part?path=train/loss&last=50",
+    "curve?path=train/loss&points=20",
+    "drawing?path=train/loss&points=40&window=9",
+    "drawing?path=train/loss&points=40&x=train/acc&log_x=true",
+    "texts?path=log",
+    "files?path=train/loss",
+    "last?path=log",
+    "log?path=log",
+    "ranks",
+]
+GETS = [
+    "projects",
+    "runs?columns=sys/name&columns=parameters/*&columns=train/loss:min&sort_by=train/loss:min",
+    "runs?query=`parameters/lr` > 0.15&columns=parameters/lr&limit=1",
+    'runs?query=`sys/name`:string =~ "run-[01]"&columns=sys/tags',
+    "runs?query=no such grammar",
+    "runs?sort_by=never/was",
+    "runs?state=failed&columns=sys/failed",
+    "runs?project=team&columns=*",
+    "runs?project=elsewhere",
+    "runs/names",
+    "paths",
+]
+POSTS: list[tuple[str, dict[str, Any]]] = [
+    ("runs/select", {"tag": "t1"}),
+    ("runs/fields", {"contains": "train"}),
+    ("runs/paths", {"contains": "parameters"}),
+    ("runs/groups", {"by": ["parameters/optimizer"], "columns": ["train/loss:min"]}),
+    ("runs/losses", {"refs": "all"}),
+    ("runs/attempts", {"refs": "all"}),
+    ("runs/crash-reasons", {"refs": "all"}),
+    ("runs/series-paths", {"refs": "all"}),
+    ("runs/series", {"refs": "all", "paths": ["train/*"]}),
+    ("curves", {"refs": "all", "paths": ["train/loss", "train/acc"], "px": 50, "window": 11}),
+    ("curves", {"refs": "all", "paths": ["train/loss"], "x": "time", "px": 50}),
+    ("curves/groups", {"groups": "all", "paths": ["train/loss"], "px": 50}),
+    ("curves", {"refs": [[PROJECT, "never-was"]], "paths": ["train/loss"]}),
+    ("curves", {"refs": [["../..", "etc"]], "paths": ["train/loss"]}),
+    ("curves", {"refs": "all", "paths": ["train/loss"], "px": 1}),
+]
+_ITS_OWN = {"cursor", "looked_ns", "left", "last_record_ns", "last_t", "row_t", "end_t"}
+"""What each says of itself, and when it heard of a rank, which a server knows by its own clock."""
+
+
+def answered(client: httpx.Client, base: str, method: str, path: str, body: Any = None) -> Any:
+    """Return status and what an answer says, without what each says of itself."""
+    at, _, query = path.partition("?")
+    params = [tuple(one.split("=", 1)) for one in query.split("&") if one]
+    answer = client.request(method, base + at, params=params, json=body)
+    told = json.loads(answer.content)
+    return answer.status_code, _same(told)
+
+
+def _same(told: Any) -> Any:
+    if isinstance(told, dict):
+        return {key: _same(value) for key, value in told.items() if key not in _ITS_OWN}
+    return [_same(one) for one in told] if isinstance(told, list) else told
+
+
+def of_run(both: Any, rest: str) -> str:
+    return f"runs/{PROJECT}/{both.ids['run-1']}/{rest}"
+
+
+@pytest.mark.parametrize("path", [*OF_RUN, *GETS])
+def test_a_folder_answers_as_a_server_does(both, path) -> None:
+    """Status and content are the same, refusals included."""
+    if path in OF_RUN:
+        path = of_run(both, path)
+    own = answered(both.page.client, both.page.base, "GET", path)
+    assert own == answered(both.server, "", "GET", path)
+    assert own[0] in {200, 404, 422}
+
+
+@pytest.mark.parametrize("case", range(len(POSTS)))
+def test_a_folder_answers_longer_questions_as_a_server_does(both, case) -> None:
+    """As above."""
+    path, body = POSTS[case]
+    refs = [[PROJECT, run] for run in both.ids.values()]
+    given: dict[str, Any] = {"refs": refs, "groups": [{"by": {"x": 1}, "refs": refs}]}
+    body = {key: given[key] if value == "all" else value for key, value in body.items()}
+    own = answered(both.page.client, both.page.base, "POST", path, body)
+    assert own == answered(both.server, "", "POST", path, body)
+    assert own[0] in {200, 422}
+
+
+def test_a_folder_answers_what_python_reads(both) -> None:
+    """Points, tables, texts and states are those of the Python API."""
+    project = seamark.init_project(PROJECT, root=str(both.root), mode="read-only")
+    frame = project.fetch_runs_table(columns=["sys/name", "train/loss"]).to_pandas()
+    asked = both.page.client.post(
+        f"{both.page.base}runs", json={"columns": ["sys/name", "train/loss"]}
+    )
+    found = wire.loads(asked.content)
+    assert found["table"]["sys/name"] == frame["sys/name"].tolist()
+    told = [np.nan if one is None else one for one in found["table"]["train/loss"]]
+    np.testing.assert_array_equal(told, frame["train/loss"])
+    assert found["names"] == frame["sys/name"].tolist()
+    for name, run_id in both.ids.items():
+        at = f"{both.page.base}runs/{PROJECT}/{run_id}/"
+        with seamark.init_run(
+            PROJECT, with_id=run_id, root=str(both.root), mode="read-only"
+        ) as run:
+            told = wire.loads(both.page.client.get(f"{at}overview").content)
+            assert (told["state"], told["name"]) == (run["sys/state"].fetch(), name)
+            if name == "bad":
+                assert told["failed"] is True
+                continue
+            points = wire.loads(both.page.client.get(f"{at}points?path=train/loss").content)
+            values = run["train/loss"].fetch_values()["value"]
+            np.testing.assert_array_equal(points["points"]["train/loss"].value, values)
+
+
+def test_a_drawing_that_is_asked_for_again_has_only_what_changed(both) -> None:
+    """Its cursor names the whole of it, also where parts were left out."""
+    ref = [PROJECT, both.ids["run-0"]]
+    body: dict[str, Any] = {"refs": [ref], "paths": ["train/loss"], "px": 50}
+    first = wire.loads(both.page.client.post(f"{both.page.base}curves", json=body).content)
+    (whole,) = first["curves"]
+    body["since"] = [[*ref, "train/loss", whole.cursor]]
+    again = wire.loads(both.page.client.post(f"{both.page.base}curves", json=body).content)
+    (rest,) = again["curves"]
+    assert rest.drawing.kept == len(whole.drawing.curve) > 10
+    assert rest.cursor == whole.cursor
+
+
+def test_nothing_new_is_no_body(both) -> None:
+    """A page that asks again is told that nothing changed, and how old that is."""
+    for path in ("runs", "projects", of_run(both, "overview"), of_run(both, "attributes")):
+        first = both.page.client.get(both.page.base + path)
+        tag = {"If-None-Match": first.headers["etag"]}
+        again = both.page.client.get(both.page.base + path, headers=tag)
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["seamark-looked"] == "12345"
+
+
+def test_the_same_page_is_on_the_server(both) -> None:
+    """At its root, for browsers alone; a run of Neptune's client leads to the view of it."""
+    url = both.there.url
+    html = {"Accept": "text/html,*/*"}
+    page_of_server = httpx.get(f"{url}/", headers=html)
+    version = page_of_server.headers["seamark-version"]
+    assert f"static/{version}/js/main.js" in page_of_server.text
+    assert httpx.get(f"{url}/static/{version}/js/main.js").status_code == 200
+    assert httpx.get(f"{url}/").status_code == 404
+    assert httpx.get(f"{url}/{PROJECT}/e/RUN-1").status_code == 404
+    led = httpx.get(f"{url}/{PROJECT}/e/RUN-1", headers=html)
+    assert (led.status_code, led.headers["location"]) == (
+        303,
+        "../../../?project=team%2Fvision&run=RUN-1",
+    )
+    assert httpx.get(f"{url}/{PROJECT}/e/..%5cx", headers=html).status_code == 404
+    greeting = httpx.get(f"{url}/api/v1/").json()
+    assert (greeting["login"], greeting["roots"][0]["api"]) == ("account", "api/v1/")
+
+
+def test_a_server_gives_addresses_of_files_as_a_folder_does(both) -> None:
+    """Its processes sign alike, and only who may read the run is given one."""
+    run = both.ids["run-0"]
+    for client, base, url in (
+        (both.page.client, both.page.base, both.page.url),
+        (both.server, "", f"{both.there.url}/"),
+    ):
+        found = client.get(f"{base}runs/{PROJECT}/{run}/attribute?path=film")
+        digest = wire.loads(found.content)["attribute"].value["sha256"]
+        body = {"project": PROJECT, "run": run, "sha256": digest, "name": "f.mp4"}
+        while (asked := client.post(f"{base}link", json=body)).status_code == 404:
+            pass  # it is still being sent
+        address = asked.json()["url"]
+        answer = httpx.get(f"{url}{address}", headers={"Range": "bytes=5-9"})
+        assert (answer.status_code, answer.content) == (206, b"56789")
+        assert httpx.post(f"{url}{base or 'api/v1/'}link", json=body).status_code == 401
+        unknown = {**body, "sha256": "0" * 64}
+        assert client.post(f"{base}link", json=unknown).status_code == 404

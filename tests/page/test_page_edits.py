@@ -1,0 +1,365 @@
+"""What people change on a page of folders, the files that they open, and what is not there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+import httpx
+from page_served import HTML, PNG, PROJECT, Clock, page, record
+
+import seamark
+from seamark.journal.folder import RunFolder
+from seamark.journal.reader import JournalReader
+from seamark.local.place import index_path
+from seamark.page.editing import Edits
+from seamark.reading import wire
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory) -> tuple[Path, dict[str, str]]:
+    """A root with runs that no test changes."""
+    root = tmp_path_factory.mktemp("recorded") / "root"
+    return root, record(root)
+
+
+@pytest.fixture
+def runs(recorded, tmp_path) -> tuple[Path, dict[str, str]]:
+    """A copy of it for one test."""
+    shutil.copytree(recorded[0], tmp_path / "root")
+    return tmp_path / "root", recorded[1]
+
+
+def headers_of(root: Path, run: str) -> list[dict[str, Any]]:
+    found = []
+    for journal in RunFolder(root, PROJECT, run).journals():
+        with JournalReader(journal.path) as reader:
+            found.append(dict(reader.header()))
+    return found
+
+
+def test_an_edit_is_a_record_of_a_journal_that_owns_nothing(runs) -> None:
+    """State, times and owner stay; several edits of one run are in one journal."""
+    root, ids = runs
+    run = ids["run-0"]
+    before = seamark.init_run(PROJECT, with_id=run, root=str(root), mode="read-only")
+    derived = {
+        path: before[path].fetch() for path in ("sys/state", "sys/owner", "sys/running_time")
+    }
+    before.stop()
+    with page(root) as here:
+        at = f"{here.base}runs"
+        first = {"refs": [[PROJECT, run]], "name": "best", "add_tags": ["x"], "remove_tags": ["a"]}
+        told = here.client.patch(at, json=first).json()["runs"][0]
+        second = {"refs": [[PROJECT, run]], "description": "why", "trashed": True}
+        told = here.client.patch(at, json=second).json()["runs"][0]
+        assert told["ok"] is True
+        seen = {"Seamark-Position": f"{PROJECT}/{run}={told['position']}"}
+        columns = ["sys/name", "sys/tags", "sys/description", "sys/trashed", *derived]
+        asked = {"columns": columns, "trashed": None, "id": run}
+        answer = here.client.post(at, json=asked, headers=seen)
+        assert "seamark-behind" not in answer.headers
+        (row,) = wire.loads(answer.content)["table"].rows
+        assert (row["sys/name"], sorted(row["sys/tags"])) == ("best", ["t0", "x"])
+        assert (row["sys/description"], row["sys/trashed"]) == ("why", True)
+        assert {path: row[path] for path in derived} == derived
+        stale = {"refs": [[PROJECT, run]], "description": "mine", "description_was": "other"}
+        refused = here.client.patch(at, json=stale)
+        assert (refused.status_code, refused.json()["description"]) == (409, "why")
+    written = [one for one in headers_of(root, run) if one["owner"] is False]
+    assert len(written) == 1
+    assert written[0]["attempt"] is None
+    with seamark.init_run(PROJECT, with_id=run, root=str(root), mode="read-only") as after:
+        assert after["sys/description"].fetch() == "why"
+        assert {path: after[path].fetch() for path in derived} == derived
+
+
+def test_many_runs_are_edited_at_once_and_each_is_told_of(runs) -> None:
+    """Chosen by a query; one that is not there is one answer among others."""
+    root, ids = runs
+    with page(root) as here:
+        at = f"{here.base}runs"
+        asked = {"project": PROJECT, "query": '`sys/state` = "completed"', "add_tags": ["all"]}
+        told = here.client.patch(at, json=asked).json()["runs"]
+        assert {one["run"] for one in told if one["ok"]} == set(ids.values()) - {ids["bad"]}
+        some = [[PROJECT, ids["bad"]], [PROJECT, "never-was"], ["../..", "etc"]]
+        told = here.client.patch(at, json={"refs": some, "trashed": True}).json()["runs"]
+        assert [one["ok"] for one in told] == [True, False, False]
+        alone = here.client.patch(at, json={"refs": some[1:2], "trashed": True})
+        assert alone.status_code == 404
+        for field in ("state", "owner", "sys/state"):
+            refused = here.client.patch(at, json={"refs": some[:1], field: "x"})
+            assert refused.status_code == 422, field
+    assert not (root.parent / "etc").exists()
+
+
+def test_a_journal_is_closed_when_nobody_edits_any_more(runs) -> None:
+    """A minute after the last edit; the next one opens another."""
+    root, ids = runs
+    now = [0.0]
+    edits = Edits(root, clock=lambda: now[0])
+    op = {"op": "add", "path": "sys/tags", "values": ["x"]}
+    edits.record(PROJECT, ids["run-0"], [op])
+    now[0] = 59.0
+    edits.record(PROJECT, ids["run-1"], [op])
+    edits.close_idle()
+    edits.record(PROJECT, ids["run-0"], [op])
+    now[0] = 60.0
+    edits.close_idle()
+    edits.record(PROJECT, ids["run-0"], [op])
+    now[0] = 121.0
+    edits.close_idle()
+    edits.record(PROJECT, ids["run-0"], [op])
+    edits.close()
+    edits.close()
+    counts = [
+        sum(one["owner"] is False for one in headers_of(root, ids[name]))
+        for name in ("run-0", "run-1", "run-2")
+    ]
+    assert counts == [2, 1, 0]
+
+
+def test_a_root_that_is_read_only_says_so_before_and_after(runs) -> None:
+    """The greeting, and who edits all the same, give the same reason; nothing is written."""
+    root, ids = runs
+    why = "this copy is kept as it is"
+    with page(root, read_only=why) as here:
+        said = here.client.get("api/v1/").json()["roots"][0]
+        assert (said["read_only"], said["why"]) == (True, why)
+        body = {"refs": [[PROJECT, ids["run-0"]]], "trashed": True}
+        answer = here.client.patch(f"{here.base}runs", json=body)
+        assert (answer.status_code, answer.json()) == (403, {"error": "read-only", "hint": why})
+    assert all(one["owner"] for one in headers_of(root, ids["run-0"]))
+
+
+def test_a_run_that_is_somebody_elses_is_refused_by_itself(runs, monkeypatch) -> None:
+    """Others of the same question are edited."""
+    root, ids = runs
+    denied = str(RunFolder(root, PROJECT, ids["run-0"]).journal_dir)
+    access = os.access
+
+    def asked(path: Any, mode: int, **more: Any) -> bool:
+        return str(path) != denied and access(path, mode, **more)
+
+    monkeypatch.setattr("seamark.page.editing.os.access", asked)
+    with page(root) as here:
+        refs = [[PROJECT, ids["run-0"]], [PROJECT, ids["run-1"]]]
+        body = {"refs": refs, "add_tags": ["x"]}
+        told = here.client.patch(f"{here.base}runs", json=body).json()["runs"]
+        assert [(one["ok"], one["error"]) for one in told] == [(False, "read-only"), (True, None)]
+        assert "cannot be written to by you" in told[0]["hint"]
+
+
+def digest_of(client: httpx.Client, base: str, run: str, path: str) -> str:
+    answer = client.get(f"{base}runs/{PROJECT}/{run}/attribute", params={"path": path})
+    found: str = wire.loads(answer.content)["attribute"].value["sha256"]
+    return found
+
+
+def test_a_file_is_given_to_who_has_the_token_or_an_address_of_it(recorded) -> None:
+    """Pictures are shown, what would run is shown in a sandbox of its own, all else is saved."""
+    root, ids = recorded
+    run = ids["run-0"]
+    with page(root) as here, httpx.Client(base_url=here.url) as stranger:
+
+        def link(path: str, **more: Any) -> str:
+            digest = digest_of(here.client, here.base, run, path)
+            body = {"project": PROJECT, "run": run, "sha256": digest, **more}
+            answer = here.client.post(f"{here.base}link", json=body)
+            assert answer.status_code == 200, answer.text
+            url: str = answer.json()["url"]
+            assert TOKEN_PART not in url
+            return url
+
+        picture = stranger.get(link("picture", name="a.png"))
+        assert (picture.content, picture.headers["content-type"]) == (PNG, "image/png")
+        assert picture.headers["content-disposition"].startswith("inline")
+        report = stranger.get(link("report", name='x"\n;.html'))
+        assert report.content == HTML
+        assert report.headers["content-type"] == "application/octet-stream"
+        assert report.headers["content-disposition"].startswith("attachment")
+        assert report.headers["content-security-policy"] == "sandbox; default-src 'none'"
+        shown = stranger.get(link("report", name="x.html", preview=True))
+        assert shown.headers["content-type"] == "text/html; charset=utf-8"
+        assert shown.headers["content-security-policy"] == (
+            "sandbox allow-scripts; default-src 'unsafe-inline' data: blob:"
+        )
+        disguised = stranger.get(link("report", name="x.png"))
+        assert disguised.headers["content-disposition"].startswith("attachment")
+        for one in (picture, report, shown, disguised):
+            assert one.headers["x-content-type-options"] == "nosniff"
+            assert one.headers["cache-control"] == "private, no-store"
+        film = stranger.get(link("film", name="f.mp4"), headers={"Range": "bytes=10-19"})
+        assert (film.status_code, film.content) == (206, b"0123456789")
+        assert film.headers["content-range"] == "bytes 10-19/3000"
+        assert film.headers["content-type"] == "video/mp4"
+        digest = digest_of(here.client, here.base, run, "picture")
+        at = f"{here.base}runs/{PROJECT}/{run}/blobs/{digest}"
+        assert here.client.get(at).content == PNG
+        assert stranger.get(at).status_code == 401
+
+
+TOKEN_PART = "seamark_"
+
+
+def test_addresses_are_good_for_a_minute_to_begin_with(recorded) -> None:
+    """What was begun goes on; what was signed for one root is none of another."""
+    root, ids = recorded
+    run, clock = ids["run-0"], Clock()
+    with page(root, root, now_ns=clock) as here, httpx.Client(base_url=here.url) as stranger:
+        digest = digest_of(here.client, here.base, run, "film")
+        body = {"project": PROJECT, "run": run, "sha256": digest, "name": "f.mp4"}
+        url, late = (
+            here.client.post(f"{here.base}link", json=body).json()["url"] for _ in range(2)
+        )
+        clock.ns += 1
+        other = here.client.post(f"{here.base}link", json=body).json()["url"]
+        assert stranger.get(url.replace("r0/", "r1/")).status_code == 404
+        clock.ns += 59 * 10**9
+        assert stranger.get(url).status_code == 200
+        clock.ns += 3600 * 10**9
+        assert stranger.get(url, headers={"Range": "bytes=0-9"}).status_code == 206
+        clock.ns += 12 * 3600 * 10**9
+        assert stranger.get(url).status_code == 404
+        assert stranger.get(late).status_code == 404
+        assert stranger.get(other).status_code == 404
+        flipped = url.replace("linked/W", "linked/X", 1)
+        assert flipped != url
+        assert stranger.get(flipped).status_code == 404
+
+
+HOSTILE = ["..", ".", "../..", "%2e%2e", "a/../../b", "x\0y", "C:\\x", "<img onerror=1>", "\u202e"]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_names_lead_to_nothing_outside_of_the_root(recorded, name) -> None:
+    """Whatever stands in the place of a project, a run or a file: it is not there."""
+    root, ids = recorded
+    (root.parent / "blobs").mkdir(exist_ok=True)
+    (root.parent / "blobs" / ("0" * 64)).write_bytes(b"secret")
+    asked: list[tuple[str, str, Any]] = []
+    for project, run in ((name, ids["run-0"]), (PROJECT, name), (name, name)):
+        body = {"project": project, "run": run, "sha256": "0" * 64}
+        asked += [
+            ("POST", "link", body),
+            ("POST", "runs/losses", {"refs": [[project, run]]}),
+            ("PATCH", "runs", {"refs": [[project, run]], "trashed": True}),
+        ]
+        for rest in ("overview", f"blobs/{'0' * 64}", "attributes", "points?path=x"):
+            asked.append(("GET", f"runs/{_quoted(project)}/{_quoted(run)}/{rest}", None))
+    asked.append(("GET", f"runs/{PROJECT}/{ids['run-0']}/blobs/{_quoted(name)}", None))
+    with page(root, look=False) as here:
+        for method, path, body in asked:
+            answer = here.client.request(method, here.base + path, json=body)
+            assert answer.status_code in {200, 404, 422}, (path, answer.text)
+            assert b"secret" not in answer.content
+            if answer.status_code == 200:
+                assert answer.json() == {"losses": []}
+
+
+def _quoted(name: str) -> str:
+    from urllib.parse import quote
+
+    return quote(name, safe="")
+
+
+def test_what_is_folded_so_far_is_answered_before_the_first_look_has_ended(runs) -> None:
+    """With how much is left; and what comes then is told as a change."""
+    root, ids = runs
+    with page(root, look=False) as here:
+        index_path(root)
+        first = here.client.get(f"{here.base}changes")
+        assert first.json()["left"] == 7
+        assert first.headers["seamark-left"] == "7"
+        assert first.headers["seamark-looked"] == "0"
+        assert wire.loads(here.client.get(f"{here.base}runs").content)["table"].total == 0
+        here.watch.look()
+        told = here.client.get(f"{here.base}changes?cursor={first.json()['cursor']}")
+        assert {one["run"] for one in told.json()["runs"]} >= set(ids.values())
+        assert "seamark-left" not in told.headers
+        cursor = told.json()["cursor"]
+        assert here.client.get(f"{here.base}changes?cursor={cursor}").json()["runs"] == []
+        shutil.rmtree(RunFolder(root, PROJECT, ids["run-2"]).path)
+        here.watch.look()
+        (gone,) = here.client.get(f"{here.base}changes?cursor={cursor}").json()["runs"]
+        assert (gone["run"], gone["gone"]) == (ids["run-2"], True)
+        assert here.client.get(f"{here.base}changes?cursor=made.1.2").json()["reset"] is True
+
+
+def test_damage_is_told_as_python_tells_it(runs) -> None:
+    """A torn tail, bytes that are none, and a journal that cannot be read."""
+    root, ids = runs
+    for name in ("run-0", "run-1"):
+        (journal,) = RunFolder(root, PROJECT, ids[name]).journals()
+        data = bytearray(journal.path.read_bytes())
+        if name == "run-0":
+            del data[-9:]
+        else:
+            data[len(data) // 2 : len(data) // 2 + 8] = b"\xff" * 8
+        journal.path.write_bytes(data)
+    with page(root) as here:
+        for name in ("run-0", "run-1"):
+            at = f"{here.base}runs/{PROJECT}/{ids[name]}/"
+            told = wire.loads(here.client.get(f"{at}writers").content)["journals"]
+            with seamark.init_run(
+                PROJECT, with_id=ids[name], root=str(root), mode="read-only"
+            ) as run:
+                mine = run.recorded.view().journals()
+                assert [one.gaps for one in told] == [one.gaps for one in mine]
+                values = run["train/loss"].fetch_values()["value"].tolist()
+            found = wire.loads(here.client.get(f"{at}points?path=train/loss").content)
+            assert len(found["points"]["train/loss"]) == len(values)
+        refs = [[PROJECT, run] for run in ids.values()]
+        losses = here.client.post(f"{here.base}runs/losses", json={"refs": refs}).json()["losses"]
+        assert ids["run-1"] in {run for _, run, _ in losses}
+
+
+def test_a_run_that_lies_in_two_roots_is_in_both(runs, tmp_path) -> None:
+    """Each root is asked by itself, and an edit of one is none of the other."""
+    root, ids = runs
+    shutil.copytree(root, tmp_path / "second")
+    with page(root, tmp_path / "second") as here:
+        body = {"refs": [[PROJECT, ids["run-0"]]], "name": "only here"}
+        told = here.client.patch("r1/api/v1/runs", json=body).json()["runs"][0]
+        seen = {"Seamark-Position": f"{PROJECT}/{ids['run-0']}={told['position']}"}
+        names = []
+        for place in range(2):
+            answer = here.client.get(
+                f"r{place}/api/v1/runs/{PROJECT}/{ids['run-0']}/overview", headers=seen
+            )
+            names.append(answer.json()["name"])
+        assert names == ["run-0", "only here"]
+
+
+def test_an_index_that_is_made_again_or_damaged_is_not_the_end(runs) -> None:
+    """The next answers come from the new one; every cursor begins anew."""
+    root, _ = runs
+    with page(root) as here:
+        cursor = here.client.get(f"{here.base}changes").json()["cursor"]
+        before = here.client.get(f"{here.base}runs").headers["etag"]
+        file = index_path(root)
+        for end in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{file}{end}").unlink()
+        here.watch.look()
+        answer = here.client.get(f"{here.base}runs", headers={"If-None-Match": before})
+        assert wire.loads(answer.content)["table"].total == 4
+        asked = here.client.get(f"{here.base}changes?cursor={cursor}").json()
+        assert asked["reset"] is True
+        with contextlib.closing(sqlite3.connect(file)) as connection:
+            connection.execute("DROP TABLE series")
+            connection.commit()
+        table = {"columns": ["train/loss"]}
+        while True:  # it is folded again beside the answers
+            answer = here.client.post(f"{here.base}runs", json=table)
+            if answer.status_code == 200 and wire.loads(answer.content)["table"].total == 4:
+                break
+            assert answer.status_code in {200, 503}, answer.text

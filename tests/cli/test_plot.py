@@ -152,3 +152,48 @@ def test_the_terminal_gets_colours(
     assert "\x1b[36m" in shown
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert max(map(len, plain.splitlines())) <= 60
+
+
+def test_groups_of_runs(cli: Callable[..., Result], start: Callable[..., Run]) -> None:
+    """Mean and spread of those that show the same; all words are series, a query chooses the runs.
+
+    The line of a group goes through its mean, dots lie a standard deviation above and below it.
+    """
+    for lr, values in ((0.1, [2.0] * 30), (0.1, [4.0] * 20), (0.2, [9.0] * 30)):
+        run = start()
+        run["lr"] = lr
+        for step, value in enumerate(values):
+            run.log_metrics({"x": value, "y": -value}, step=step)
+        run.stop()
+    both = cli("plot", "--by", "lr", "x", "--height", "9")
+    assert both.exit_code == 0, both.stderr
+    assert sorted(line[2:] for line in legend(both.stdout)) == [
+        "lr = 0.1 (n = 1 to 2)",
+        "lr = 0.2 (n = 1)",
+    ]
+    one = cli("plot", "--by", "lr", "x", "--query", "lr = 0.1", "--height", "9").stdout
+    assert one.splitlines()[0].strip() == "x"
+    assert legend(one) == ["── lr = 0.1 (n = 1 to 2)"]
+    rows = {line[:4].strip(): line[5:] for line in one.splitlines()[1:] if line[:4].strip()}
+    assert rows["3"][: len(rows["3"]) // 2].strip()  # the mean of 2 and 4
+    inked = [line.partition("│")[2] or line.partition("┤")[2] for line in one.splitlines()[1:10]]
+    assert inked[0].strip()
+    assert inked[-1].strip()  # and what is a standard deviation away: 1.6 to 4.4
+    assert len(legend(cli("plot", "--by", "lr,sys/id", "x", "y").stdout)) == 6
+    for words in (["--by", "lr", "z"], ["--by", "no", "x"], ["--by", "lr", "x", "--query", "lr=3"]):
+        assert cli("plot", *words).exit_code == 2
+
+
+def test_groups_as_a_file(
+    cli: Callable[..., Result], start: Callable[..., Run], tmp_path: Path
+) -> None:
+    """With bands, where there are several runs."""
+    pytest.importorskip("plotly")
+    for value in (1.0, 3.0):
+        run = start()
+        for step in range(5):
+            run.log_metrics({"x": value}, step=step)
+        run.stop()
+    out = tmp_path / "groups.html"
+    assert cli("plot", "--by", "sys/owner", "x", "-o", out).exit_code == 0
+    assert "n = 2" in out.read_text()

@@ -379,3 +379,24 @@ def test_killed_and_started_again_it_ends_the_same(
     assert held(elsewhere) == held()
     assert not [one for one in (root / P).iterdir() if one.name.startswith(".")]
     assert json.loads(cli("show", "SAN-2", "--json").stdout)["attributes"]["m/0"]["value"]["count"]
+
+
+def test_a_fork_shows_the_points_of_its_parent(exports: Path, cli, root) -> None:
+    """Though its files hold only its own, and whichever of them is imported first."""
+    forked = [
+        value("sys/custom_run_id", "string", "child"),
+        value("sys/forking/parent", "string", "my-run"),
+        value("sys/forking/step", "float", 2.0),
+    ]
+    own = [point("loss", 3, 30.0), point("loss", 4, 40.0)]
+    write_run(exports, P, "child", [[*system("child"), *forked, *own]])
+    first = [value("sys/custom_run_id", "string", "my-run")]
+    points = [point("loss", step, float(step)) for step in range(6)]
+    write_run(exports, P, "my-run", [[*system("my-run"), *first, *points]])
+    told = cli("import", "neptune", str(exports))
+    assert told.exit_code == 0
+    assert "own points" not in told.output
+    table = seamark.init_project(P).fetch_runs_table(query='sys/custom_run_id = "child"')
+    points = opened(table[0]["sys/id"])["loss"].fetch_points()
+    assert points.step.tolist() == [0, 1, 2, 3, 4]
+    assert points.value.tolist() == [0, 1, 2, 30, 40]

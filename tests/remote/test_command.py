@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from recording import QUIET
 from server_process import Running, running_server
 
+import seamark
 from seamark import init_run
 from seamark.cli import app
 from seamark.cli._looking import Looker
@@ -184,3 +185,26 @@ def test_looking_again_costs_a_few_answers_without_a_body(
     assert len(answers) <= 6, answers
     assert sum(size for _, _, size in answers) < 1 << 10
     catalog.close()
+
+
+def test_groups_are_drawn_as_below_a_root(
+    call: Callable[..., Result], sent: str, running: Running, tmp_path: Path
+) -> None:
+    """By the command and from Python: a picture, and the numbers that it is made of."""
+    words = ("plot", "--project", sent, "--by", "params/lr", "val/*", "--height", "8")
+    there = call(*words)
+    here = CliRunner().invoke(app, [*words, "--root", str(tmp_path / "runs")])
+    assert there.exit_code == here.exit_code == 0, there.output
+    assert there.stdout == here.stdout
+    assert "params/lr = 2.0 (n = 1)" in there.stdout
+    found = []
+    for place in ({"remote": running.url}, {}):
+        given = {"root": tmp_path / "runs", "mode": "read-only", **place}
+        with seamark.init_project(sent, **given) as project:
+            (curve,) = project.fetch_group_curves("val/loss", "sys/owner", points=12)
+            found.append([list(map(float, each)) for each in (curve.x, curve.mean, curve.std)])
+            assert set(curve.n) == {2}
+            assert curve.width > 0
+    assert found[0] == found[1]
+    refused = call("plot", "--project", sent, "--by", "params/lr", "val/los")
+    assert (refused.exit_code, "did you mean 'val/loss'" in refused.stderr) == (2, True)

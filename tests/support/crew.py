@@ -295,6 +295,15 @@ class Deeds:
         with self.seamark.init_artifact(with_id, **self.root) as artifact:
             artifact.alias(alias)
 
+    def bring(self, project: str, name: str, files: dict[str, bytes], remote: str) -> str:
+        """Save a version of an artifact, and return its digest once a server has all of it."""
+        given = {"name": name, "project": project, "remote": remote}
+        with self.seamark.init_artifact(**given, **self.root) as made:
+            for file, content in files.items():
+                Path(file).write_bytes(content)
+                made.add_file(file)
+        return str(made.digest)
+
     # -- reading
 
     def own(self, at: int) -> dict[str, Any]:

@@ -80,6 +80,7 @@ _COMMANDS: Final = {
     "login": "login",
     "logout": "login",
     "token": "token",
+    "ui": "ui",
     "server": "server",
     "completion": "completion",
 }

@@ -30,6 +30,8 @@ _LONG: Final = 1e7
 """Whole numbers below this are written out."""
 _DAY_S: Final = 86_400
 _MOST: Final = sys.float_info.max
+_DOTTED: Final = 3
+"""How far the dots of a dotted line are apart."""
 _EMPTY: Final = "\u2800"
 """A braille cell without dots; a space is kinder to whoever copies the picture."""
 
@@ -153,6 +155,7 @@ def draw(
     width: int,
     height: int,
     colour: bool,
+    bands: bool = False,
     safe: Callable[[str], str] = str,
 ) -> str:
     """Draw curves with braille dots.
@@ -163,6 +166,7 @@ def draw(
         width: Cells that a line may take.
         height: Lines of the drawing area; axis, title and legend come on top.
         colour: Tell curves apart by colours, else by letters in the drawing.
+        bands: Show the edges of bands, as dotted lines.
         safe: Makes names printable.
 
     Raises:
@@ -171,14 +175,18 @@ def draw(
     shown = [axes.visible(curve) for curve in curves]
     lines = [curve.finite() for curve in shown]
     check_drawable(lines, axes)
-    y_scale = _Scale.over([line.y for line in lines], log=axes.log_y, dots=4 * height)
+    spanned = [line.y for line in lines]
+    if bands:
+        edges = [edge for line in lines for edge in (line.low, line.high) if edge is not None]
+        spanned += [edge[np.isfinite(edge)] for edge in edges]
+    y_scale = _Scale.over(spanned, log=axes.log_y, dots=4 * height)
     y_ticks = y_scale.ticks(max(2, round(height / 2.5)))
     y_labels = _labels(y_ticks)
     margin = max(map(len, y_labels), default=0)
     columns = max(10, width - margin - 2)
     all_x = [x for curve in shown for x in (curve.x, curve.odd().x) if len(x)]
     x_scale = _Scale.over(all_x, log=axes.log_x, dots=2 * columns)
-    rows = _raster(shown, x_scale, y_scale, columns, height, colour=colour)
+    rows = _raster(shown, x_scale, y_scale, columns, height, colour=colour, bands=bands)
     at_row = {
         height - 1 - round(spot) // 4: label for spot, label in _spots(y_scale, y_ticks, y_labels)
     }
@@ -208,6 +216,7 @@ def _raster(
     height: int,
     *,
     colour: bool,
+    bands: bool,
 ) -> list[str]:
     from plotille import Canvas
 
@@ -215,6 +224,9 @@ def _raster(
     for at, curve in enumerate(curves):
         paint = COLOURS[at % len(COLOURS)] if colour else None
         points = thin(curve, 2 * columns)
+        for edge in (points.low, points.high) if bands else ():
+            if edge is not None:
+                _dotted(canvas, x_scale.place(points.x), edge, y_scale, paint)
         xs, ys = x_scale.place(points.x), points.y
         _line(canvas, xs, np.where(np.isfinite(ys), ys, np.nan), y_scale, paint)
         odd = points.odd()
@@ -242,6 +254,19 @@ def _line(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | No
         else:
             canvas.line(*before, x, y, color=paint)
         before = (x, y)
+
+
+def _dotted(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | None) -> None:
+    """Draw the edge of a band where it is finite."""
+    if not len(xs):
+        return
+    dots = np.full(len(ys), np.nan)
+    finite = np.isfinite(ys)
+    dots[finite] = scale.place(ys[finite])
+    where = np.append(np.arange(xs[0], xs[-1], _DOTTED), xs[-1])
+    for x, y in zip(where.tolist(), np.interp(where, xs, dots).tolist(), strict=True):
+        if math.isfinite(y):
+            canvas.point(x, y, color=paint)
 
 
 def _odd_ones(canvas: Canvas, xs: Floats, ys: Floats, top: int, paint: str | None) -> None:

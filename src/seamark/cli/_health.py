@@ -69,7 +69,7 @@ class Ailment:
 
     Attributes:
         kind: ``"dropped"``, ``"output"``, ``"gaps"``, ``"fold_errors"``, ``"newer"``,
-            ``"forward"``, ``"conflicts"``, ``"copies"`` or ``"tags"``.
+            ``"forward"``, ``"conflicts"``, ``"copies"``, ``"fork"`` or ``"tags"``.
         text: What happened, one line.
         advice: What to do about it, a line for each thing that can be done.
         what: The same for programs: counts or places by name.
@@ -114,6 +114,11 @@ def ailments(view: Reader) -> Iterator[Ailment]:
         yield Ailment("newer", text, (), newer)
     yield from _forwarded(view)
     yield from _contradictions(found.get("conflicts", {}))
+    if fork := found.get("fork"):
+        parent = clean(f"{fork.get('lacking')!r:.200}")
+        text = f"incomplete: it was forked from a run that is not here, {parent}"
+        advice = ("its series begin where it was forked; put that run into the same project",)
+        yield Ailment("fork", text, advice, fork)
     if tags := found.get("tags"):
         said = [f"{key} ({_tag(one)})" for key, one in tags.items()]
         text = f"tags that a project above has otherwise, which counts: {listed(said)}"

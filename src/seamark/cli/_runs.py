@@ -33,8 +33,10 @@ __all__ = [
     "a_path",
     "a_query",
     "attempt_option",
+    "expect_root",
     "filled",
     "matching_paths",
+    "names_of",
     "open_runs",
     "project_option",
     "query_option",
@@ -338,7 +340,7 @@ def open_runs(
         check_project(project)
     place, named = place_of(context, local=local)
     if isinstance(place, Path):
-        _expect_root(place, missing_ok=missing_ok and not named)
+        expect_root(place, missing_ok=missing_ok and not named)
     index = open_catalog(place)
     context.call_on_close(index.close)
     runs = Runs(index)
@@ -347,7 +349,7 @@ def open_runs(
     return runs
 
 
-def _expect_root(root: Path, *, missing_ok: bool) -> None:
+def expect_root(root: Path, *, missing_ok: bool) -> None:
     """Make sure that a folder is a root, as far as that can be told before its runs are read.
 
     Raises:
@@ -387,3 +389,8 @@ def matching_paths(
     if not patterns:
         return known
     return list(dict.fromkeys(path for one in patterns for path in known if matches(path, one)))
+
+
+def names_of(given: Sequence[str]) -> list[str]:
+    """Return what is separated by commas."""
+    return [name.strip() for one in given for name in one.split(",") if name.strip()]

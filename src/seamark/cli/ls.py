@@ -24,7 +24,15 @@ from seamark.cli._groups import print_groups
 from seamark.cli._health import losses_in_short
 from seamark.cli._json import dumps
 from seamark.cli._places import places_of
-from seamark.cli._runs import Runs, a_path, a_query, filled, open_runs, project_option
+from seamark.cli._runs import (
+    Runs,
+    a_path,
+    a_query,
+    filled,
+    names_of,
+    open_runs,
+    project_option,
+)
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
 from seamark.cli._text import (
     clean,
@@ -316,10 +324,10 @@ def ls(
         ascending=sorting.ascending,
         local=True,
     )
-    wanted = _names(columns)
+    wanted = names_of(columns)
     if by:
         form = "csv" if as_csv else "json" if as_json else ""
-        _ls_groups(runs, chosen, _names(by), wanted, form, differing=differing)
+        _ls_groups(runs, chosen, names_of(by), wanted, form, differing=differing)
         return
     for_people = not (as_json or as_csv)
     asked = _Asked(wanted, sorting, kind, differing=differing, for_people=for_people)
@@ -361,11 +369,6 @@ def _nothing(runs: Runs, kind: str) -> str:
 def _note_more(shown: int, total: int, word: str) -> None:
     if total > shown:
         note(f"{plural(shown, word)} of {total:,}; --limit 0 shows all")
-
-
-def _names(given: Sequence[str]) -> list[str]:
-    """Return what is separated by commas."""
-    return [name.strip() for one in given for name in one.split(",") if name.strip()]
 
 
 class _Asked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,9 +16,11 @@ from seamark.cli._app import misuse, root_option
 from seamark.cli._runs import (
     RunRef,
     Runs,
+    a_path,
     attempt_option,
     filled,
     matching_paths,
+    names_of,
     open_runs,
     project_option,
     query_option,
@@ -29,13 +32,14 @@ from seamark.reading.interest import aside
 from seamark.reading.units import is_measured
 
 if TYPE_CHECKING:
-    from seamark.pictures.plots import Curve
+    from seamark.pictures.plots import Axes, Curve
     from seamark.reading.points import Attempt
     from seamark.run.drawing import Asked, Source
 
 __all__ = ["plot"]
 
 _LEAST_HEIGHT: Final = 5
+_NEWEST: Final = "sys/creation_time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,15 @@ class _Wanted:
 )
 @project_option
 @query_option
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="PATH[,PATH...]",
+    shell_complete=_complete.paths,
+    callback=a_path,
+    help="Draw groups of runs with the same values here: the mean of each group, one standard "
+    "deviation (n - 1) on either side, and how many runs there are.",
+)
 @click.option(
     "-o",
     "--out",
@@ -102,6 +115,7 @@ def plot(
     words: tuple[str, ...],
     project: str | None,
     query: str | None,
+    by: tuple[str, ...],
     out: Path | None,
     x: str | None,
     smooth: float | None,
@@ -117,8 +131,9 @@ def plot(
     """Plot series of numbers of one or several runs in one picture.
 
     Give the runs first, then the series: paths, namespaces, or patterns with * (quote them). With
-    --query the query chooses the runs and all arguments are series. NaN and infinite values are
-    marked at the edge of the picture.
+    --query the query chooses the runs and all arguments are series; with --by, too, which takes all
+    runs of the project without one. NaN and infinite values are marked at the edge of the picture;
+    in groups they do not count.
 
     \b
     Examples:
@@ -129,6 +144,7 @@ def plot(
       seamark plot latest train/loss --attempt replaced
       seamark plot latest 'monitoring/*/cpu'
       seamark plot --query 'hyperparams/lr < 0.01' val/loss -o losses.html
+      seamark plot --by parameters/lr val/loss
 
     Files need the extra: pip install "seamark[plot]"
     """
@@ -150,28 +166,71 @@ def plot(
     if out is not None and not out.parent.is_dir():
         misuse(f"cannot write {out}: the folder {out.parent} does not exist")
     runs = open_runs(context, project)
-    wanted = _sort_words(runs, words, project, query)
-    sources = _sources(runs, wanted.refs)
-    if x is None and not log_x and all(is_measured(one.strip("/")) for one in wanted.patterns):
-        asked = replace(asked, x="time")
-    axes = axes_of(asked, wanted.patterns, sources)
-    curves = curves_of(sources, wanted.patterns, asked, plural(len(sources), "run"))
-    _note_left_out(curves, asked)
+    if by:
+        asked = _along(asked, x, words)
+        curves, axes = _of_groups(runs, names_of(by), words, project, query, asked)
+    else:
+        wanted = _sort_words(runs, words, project, query)
+        sources = _sources(runs, wanted.refs)
+        asked = _along(asked, x, wanted.patterns)
+        axes = axes_of(asked, wanted.patterns, sources)
+        curves = curves_of(sources, wanted.patterns, asked, plural(len(sources), "run"))
+        _note_left_out(curves, asked)
+        if out is None and len(sources) == len(curves) == 1:
+            axes = replace(axes, title=axes.unit)  # who named it knows the rest
     if out is not None:
         plots.save(curves, axes, out)
         note(f"wrote {out}")
         return
-    if len(sources) == len(curves) == 1:
-        axes = replace(axes, title=axes.unit)  # who named it knows the rest
     screen = Screen()
     from seamark.cli._draw import draw
 
     lines = height or max(
         _LEAST_HEIGHT, min(20, shutil.get_terminal_size().lines - 8 - len(curves))
     )
-    click.echo(
-        draw(curves, axes, width=screen.width, height=lines, colour=screen.colours, safe=clean)
+    picture = draw(
+        curves,
+        axes,
+        width=screen.width,
+        height=lines,
+        colour=screen.colours,
+        bands=bool(by),
+        safe=clean,
     )
+    click.echo(picture)
+
+
+def _along(asked: Asked, x: str | None, patterns: Sequence[str]) -> Asked:
+    """Return how curves are drawn: what the machine measures along time, if nobody chose."""
+    if x is None and not asked.log_x and all(is_measured(one.strip("/")) for one in patterns):
+        return replace(asked, x="time")
+    return asked
+
+
+def _of_groups(
+    runs: Runs,
+    by: Sequence[str],
+    patterns: Sequence[str],
+    project: str | None,
+    query: str | None,
+    asked: Asked,
+) -> tuple[list[Curve], Axes]:
+    """Return what is drawn of groups of runs."""
+    from seamark.cli._facts import value_text
+    from seamark.run.drawing import MOST_CURVES, curves_of_groups, group_axes, lines_of_groups
+    from seamark.store.query.selection import Selection
+
+    runs.expect_project(project)
+    chosen = Selection(project=project, query=query, sort_by=_NEWEST, local=True)
+    groups = list(runs.index.groups(chosen, by))
+    if not groups:
+        misuse("no run matches" + (f" the query {query!r}" if query else ""))
+    where = f"{plural(len(groups), 'group')} of runs"
+    found = curves_of_groups(runs.index, groups, patterns, asked, where)
+    if len(found) > MOST_CURVES:
+        note(f"drawing {MOST_CURVES} of {len(found)} curves; choose runs with --query")
+        found = found[:MOST_CURVES]
+    return lines_of_groups(found, partial(value_text, exact=True)), group_axes(asked, found)
 
 
 def _sort_words(

@@ -222,8 +222,6 @@ class ExportedRun:
                 "another time zone than UTC, which --tz names",
                 self.called,
             )
-        if self._text("sys/forking/parent"):
-            notes.add("forks, which hold only their own points", self.called)
 
     def _ended(self, created: int, modified: int, last: int) -> int:
         running = self._system.get("sys/running_time")

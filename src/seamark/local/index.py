@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import sqlalchemy as sa
 
 from seamark.errors import RunNotFoundError
-from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs, purged_ids
+from seamark.journal.folder import PROJECT_LOG, RunFolder, is_run_id, iter_runs, purged_ids
 from seamark.journal.root import root_inside
 from seamark.local import looks, place
 from seamark.local.lock import exclusive
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from seamark.store.read.many import Recent
     from seamark.store.read.series import Sources
 
-__all__ = ["Index"]
+__all__ = ["Index", "is_damaged"]
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _LOCK_S: Final = 10.0
@@ -217,7 +217,7 @@ class Index:
                 facts = dict(self.store.database.rows(connection, _FACTS))
         except (sqlite3.Error, sa.exc.DBAPIError) as error:
             self._disconnect()
-            if _damaged(error):
+            if is_damaged(error):
                 return False
             raise
         return facts.get("schema") == schema.SCHEMA_VERSION and facts.get("root") == str(self.root)
@@ -292,7 +292,7 @@ class Index:
         try:
             return work()
         except (sa.exc.DatabaseError, sqlite3.DatabaseError, DamageError) as error:
-            if isinstance(error, DamageError) or _damaged(error):
+            if isinstance(error, DamageError) or is_damaged(error):
                 log.debug("seamark: the index %s is damaged, rebuilding it: %s", self.file, error)
                 self._replace()
             elif self.file is not None and _unwritable(error):
@@ -914,13 +914,18 @@ class Index:
         Raises:
             RunNotFoundError: If the index has no such run.
         """
+        return self._view(project, run)
+
+    def _view(
+        self, project: str, run: str, freshen: Callable[[str], None] | None = None
+    ) -> RunView:
         from seamark.local.view import RunView
 
         with self.lock:
             if (project, run) not in self._aside:
                 self._number((project, run))
         ref, folder = (project, run), RunFolder(self.root, project, run)
-        return RunView(folder, lambda: self.store_of(ref), self.guarded, self.now_ns)
+        return RunView(folder, lambda: self.store_of(ref), self.guarded, self.now_ns, freshen)
 
     def fresh_view(self, project: str, run: str) -> RunView:
         """Return one run as it is now; see `refresh`.
@@ -931,7 +936,32 @@ class Index:
         if kind_of(project, run) in ("model_version", "artifact"):
             self.refresh(project)  # which number it goes by depends on the others
         self.refresh(project, run)
-        return self.view(project, run)
+        return self._view(project, run, lambda parent: self._freshen_line(project, run, parent))
+
+    def _freshen_line(self, project: str, run: str, parent: str) -> None:
+        """Fold what is new of the runs that a fork has points from.
+
+        Args:
+            project: Project path.
+            run: Id of the fork.
+            parent: What it names as its parent: a stranger's word, as are those that follow.
+        """
+        from seamark.store.read.forks import GENERATIONS, parents_meant
+
+        seen = {run}
+        for _ in range(GENERATIONS):
+            fork = None
+            for name in parents_meant(project, parent):
+                if name in seen or not is_run_id(name):
+                    continue
+                self.refresh(project, name)
+                with contextlib.suppress(RunNotFoundError):
+                    fork = self._view(project, name).fork
+                    seen.add(name)
+                    break
+            if fork is None:
+                return
+            parent = fork.parent
 
     def guarded(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, alone with the index and healing it; see `healing`."""
@@ -1048,7 +1078,7 @@ def _locked(error: BaseException) -> bool:
     return "locked" in str(error) or "busy" in str(error)
 
 
-def _damaged(error: BaseException) -> bool:
+def is_damaged(error: BaseException) -> bool:
     """Return whether an error of SQLite means that the file is no good; other errors may pass."""
     words = (
         "malformed",

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seamark.blobs.contents import FolderContents
+from seamark.journal.folder import RunFolder
 from seamark.local.copies import open_journal
 from seamark.store.read.run import RunReader, Snapshot
 
 if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
+    from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
 __all__ = ["RunView"]
@@ -26,6 +27,8 @@ class RunView(RunReader):
         store: Returns where it is folded.
         guarded: Does some work alone with the index, which is made again if it is damaged.
         now_ns: Clock, nanoseconds since the Unix epoch.
+        freshen: Folds what is new of the run of which a fork names this as its parent; it is called
+            before the first answer that may show something of it. None where nothing is folded.
 
     Attributes:
         folder: Where it lies.
@@ -38,20 +41,47 @@ class RunView(RunReader):
         store: Callable[[], Store],
         guarded: Callable[[Callable[[], Any]], Any],
         now_ns: Callable[[], int],
+        freshen: Callable[[str], None] | None = None,
     ) -> None:
         self.folder = folder
         self.contents = FolderContents(folder)
-        self._guarded = guarded
+        self._guarded, self._freshen = guarded, freshen
+
+        def others(project: str, run: str) -> Sources:
+            other = RunFolder(folder.root, project, run)
+            return lambda name: open_journal(other, name)
+
         super().__init__(
             store,
             folder.project,
             folder.run,
-            lambda name: open_journal(folder, name),
+            others(folder.project, folder.run),
             now_ns=now_ns,
+            others=others,
         )
 
     def _ask(self, question: Callable[[Snapshot], T]) -> T:
         """See `RunReader._ask`; an index that is damaged is made again."""
-        ask = super()._ask
-        answer: T = self._guarded(lambda: ask(question))
+        ask, freshen = super()._ask, self._freshen
+
+        def look(seen: Snapshot) -> T:
+            if freshen is not None and seen.state.fork is not None:
+                raise _IsForkError(seen.state.fork.parent)
+            return question(seen)
+
+        try:
+            answer: T = self._guarded(lambda: ask(look))
+        except _IsForkError as fork:  # outside of the transaction, in which nothing can be folded
+            assert freshen is not None  # noqa: S101 - see above
+            self._freshen = None
+            freshen(fork.parent)
+            return self._ask(question)
         return answer
+
+
+class _IsForkError(Exception):
+    """A run that was forked from another was to be read; never seen outside of `RunView`."""
+
+    def __init__(self, parent: str) -> None:
+        super().__init__(parent)
+        self.parent = parent

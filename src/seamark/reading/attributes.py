@@ -8,6 +8,8 @@ from typing import Any, Final
 __all__ = [
     "CHANGES",
     "DETAIL",
+    "FORKED_AT",
+    "FORKED_FROM",
     "INHERITED",
     "PARENT",
     "Attribute",
@@ -20,6 +22,10 @@ CHANGES: Final = "monitoring/seamark/changes"
 """Where readers derive what was changed of parameters after it was recorded."""
 DETAIL: Final = "sys/state_detail"
 """Where readers derive what a person said of the state of a run, beside it."""
+FORKED_AT: Final = "sys/forking/step"
+"""Where a fork says up to which step it has the points of the run that it was forked from."""
+FORKED_FROM: Final = "sys/forking/parent"
+"""Where it names that run, of its own project, by id or custom id."""
 INHERITED: Final = "sys/inherited_tags"
 """Where readers derive which keyed tags are those of a project above, and of which."""
 PARENT: Final = "sys/parent"

@@ -347,12 +347,14 @@ class RunCurve:
         run: Run id.
         path: Of the series.
         drawing: What is drawn.
+        cursor: Of the whole drawing, where a server answers; see `Drawing.cursor`.
     """
 
     project: str
     run: str
     path: str
     drawing: Drawing
+    cursor: str = ""
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -34,6 +34,7 @@ from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, Se
 from seamark.reading.catalog import RunField
 from seamark.reading.changes import ChangedRun
 from seamark.reading.curves import Curve, Drawing, RunCurve
+from seamark.reading.drawn import GroupCurve
 from seamark.reading.groups import RunGroup, Spread
 from seamark.reading.names import RunName
 from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, TextPoint
@@ -619,6 +620,7 @@ _PARTS: Final = {
     ),
     **dict.fromkeys(("count", "nan_count", "inf_count"), _ints),
 }
+_GROUPED: Final = {"n": _ints, **dict.fromkeys(("x", "mean", "std", "min", "max"), _floats)}
 _TIMES: Final = ("mean_s", "p50_s", "p95_s", "max_s", "own_s", "slowdown")
 
 _ALL: Final = (
@@ -660,7 +662,16 @@ _ALL: Final = (
         ends=_tuple_of(_floats, _floats),
         kept=_int,
     ),
-    _class(RunCurve, project=_str, run=_str, path=_str, drawing=_instance(Drawing)),
+    _class(RunCurve, project=_str, run=_str, path=_str, drawing=_instance(Drawing), cursor=_str),
+    _class(
+        GroupCurve,
+        _even(*_GROUPED),
+        path=_str,
+        by=_dict,
+        runs=_list_of(_tuple_of(_str, _str)),
+        width=_number,
+        **_GROUPED,
+    ),
     _class(
         RunName,
         project=_str,

@@ -21,7 +21,10 @@ from seamark.reading.units import shared_unit, unit_of
 
 if TYPE_CHECKING:
     from seamark.pictures.plots import Axes, Curve, XKind
-    from seamark.reading.curves import Drawing
+    from seamark.reading.catalog import Catalog, Ref
+    from seamark.reading.curves import Drawing, RunCurve
+    from seamark.reading.drawn import GroupCurve
+    from seamark.reading.groups import RunGroup
     from seamark.reading.points import Attempt
     from seamark.reading.reader import Reader
     from seamark.values.arrays import Floats
@@ -33,6 +36,9 @@ __all__ = [
     "axes_of",
     "check_patterns",
     "curves_of",
+    "curves_of_groups",
+    "group_axes",
+    "lines_of_groups",
     "matches",
     "no_series",
 ]
@@ -288,21 +294,116 @@ def axes_of(asked: Asked, patterns: Sequence[str], sources: Sequence[Source]) ->
         patterns: What is drawn.
         sources: Of which runs.
     """
-    from seamark.pictures.plots import Axes
-
-    named = asked.x in NAMED_AXES
     if len(sources) > 1:
         title = patterns[0] if len(patterns) == 1 else ""
     else:
         title = sources[0].label if sources else ""
     found = (path for source in sources for path in source.reader.series_paths())
     unit = shared_unit(path for path in found if any(matches(path, one) for one in patterns))
+    return _axes(asked, ", ".join(filter(None, (title, unit))), unit)
+
+
+def _axes(asked: Asked, title: str, unit: str) -> Axes:
+    from seamark.pictures.plots import Axes
+
+    named = asked.x in NAMED_AXES
     return Axes(
         x_kind=cast("XKind", asked.x) if named else "series",
-        title=", ".join(filter(None, (title, unit))),
+        title=title,
         unit=unit,
         log_x=asked.log_x,
         log_y=asked.log_y,
         x_name="" if named else asked.x,
         note=asked.words,
     )
+
+
+# ---------------------------------------------------------------------- groups of runs
+
+
+def curves_of_groups(
+    index: Catalog,
+    groups: Sequence[RunGroup],
+    patterns: Sequence[str],
+    asked: Asked,
+    where: str,
+) -> list[GroupCurve]:
+    """Read what series come to over groups of runs.
+
+    Args:
+        index: What is read.
+        groups: The groups.
+        patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
+        asked: How.
+        where: What is looked through, for messages.
+
+    Raises:
+        MissingFieldError: If a pattern matches no series of any run, or none of them has points.
+    """
+    from seamark.reading.drawn import group_curves
+
+    check_patterns(patterns)
+    refs = list(dict.fromkeys(ref for group in groups for ref in group.refs))
+    meant = index.series_of(refs, lambda path: any(matches(path, one) for one in patterns))
+    paths = sorted({path for some in meant.values() for path in some})
+    for pattern in patterns:
+        if not any(matches(path, pattern) for path in paths):
+            every = index.series_of(refs, lambda _: True)
+            known = sorted({path for some in every.values() for path in some})
+            raise no_series(pattern, known, where)
+
+    def draw(refs: Sequence[Ref], some: Sequence[str], look: Look) -> Sequence[RunCurve]:
+        return index.curves(refs, some, look, asked.attempt)
+
+    found = group_curves(draw, [(one.by, one.refs) for one in groups], paths, asked.look)
+    if not found:
+        msg = f"no run of {where} has points of {' or '.join(patterns)!r} over x={asked.x!r}"
+        raise MissingFieldError(msg)
+    return found
+
+
+def lines_of_groups(found: Sequence[GroupCurve], words: Callable[[object], str]) -> list[Curve]:
+    """Return the lines of groups: mean, and as a band one standard deviation on either side.
+
+    Args:
+        found: What the series come to.
+        words: Returns how a value is written.
+    """
+    from seamark.pictures.plots import COLOURS, Curve, slots
+
+    paths = list(dict.fromkeys(one.path for one in found))
+    shared = shared_unit(paths)
+    names = [_name_of(one, words) for one in found]
+    colours = slots(names)
+    lines = []
+    for one, name in zip(found, names, strict=True):
+        label = [one.path] if len(paths) > 1 or not name else []
+        label += [name] if name else []
+        if not shared and (unit := unit_of(one.path)):
+            label.append(f"({unit})")
+        least, most = int(one.n.min()), int(one.n.max())
+        label.append(f"(n = {least})" if least == most else f"(n = {least} to {most})")
+        lines.append(
+            Curve(
+                label=" ".join(label),
+                x=one.x,
+                y=one.mean,
+                low=one.mean - one.std,
+                high=one.mean + one.std,
+                colour=colours[name] + paths.index(one.path) * len(COLOURS),
+            )
+        )
+    return lines
+
+
+def _name_of(group: GroupCurve, words: Callable[[object], str]) -> str:
+    """Return what the runs of a group have in common, in words."""
+    return ", ".join(f"{column} = {words(value)}" for column, value in group.by.items())
+
+
+def group_axes(asked: Asked, found: Sequence[GroupCurve]) -> Axes:
+    """Return what the axes of a picture of groups mean, and what stands above it."""
+    paths = list(dict.fromkeys(one.path for one in found))
+    unit = shared_unit(paths)
+    title = paths[0] if len(paths) == 1 else ""
+    return _axes(asked, ", ".join(filter(None, (title, unit))), unit)

@@ -19,17 +19,18 @@ from seamark.paths import PROJECT_LOG, projects_above
 from seamark.reading.points import check_attempt
 from seamark.reading.wire import dumps
 from seamark.server.access import NOBODY, Readable, Role
-from seamark.server.changes import Cursor, now_at
 from seamark.server.failures import Refusal, later
-from seamark.server.guard import expect, open_to_all, server_of
-from seamark.server.positions import BEHIND, POSITION, Positions, from_header
+from seamark.server.guard import expect, open_to_all, serving_of
+from seamark.server.positions import BEHIND, POSITION, from_header
 from seamark.store import schema
 from seamark.store.cells import OPEN
-from seamark.store.read.run import RunReader
+from seamark.store.fold.run_state import Fork
+from seamark.store.read.forks import ancestors_of
 from seamark.store.silence import silent_from
 
 if TYPE_CHECKING:
-    from seamark.server.state import Server
+    from seamark.server.serving import Serving
+    from seamark.store.read.run import RunReader
     from seamark.store.read.series import Sources
 
 __all__ = [
@@ -49,15 +50,23 @@ T = TypeVar("T")
 
 NOW: Final = "Seamark-Now"
 """Header of an answer: the time of the server, nanoseconds since the Unix epoch."""
+LOOKED: Final = "Seamark-Looked"
+"""The same: when it was last looked for what is new, by the same clock; 0 for never."""
+LEFT: Final = "Seamark-Left"
+"""The same: how many runs are still to be read for the first time; missing for none."""
 MOST_BYTES: Final = 16 << 20
 """How much of a list goes into one answer, bytes before compression."""
 _SMALL: Final = 1 << 11
 _TOGETHER: Final = 64
 _AT_ONCE: Final = 4
 _PATIENCE_S: Final = 20.0
-_ROW: Final = sa.select(schema.run.c.version, schema.run.c.state, schema.run.c.beat).where(
-    schema.run.c.project == sa.bindparam("project"), schema.run.c.name == sa.bindparam("name")
-)
+_ROW: Final = sa.select(
+    schema.run.c.version,
+    schema.run.c.state,
+    schema.run.c.beat,
+    schema.run.c.forked_from,
+    schema.run.c.forked_at,
+).where(schema.run.c.project == sa.bindparam("project"), schema.run.c.name == sa.bindparam("name"))
 _heavy: Final = threading.BoundedSemaphore(_AT_ONCE)
 
 
@@ -75,7 +84,7 @@ class Asked:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.server: Server = server_of(request)
+        self.server: Serving = serving_of(request)
         self.now_ns = self.server.now_ns()
         self._behind = 0
 
@@ -86,7 +95,7 @@ class Asked:
             wanted = {
                 ref: position for ref, position in from_header(given).items() if allowed(ref[0])
             }
-            self._behind = Positions(self.server.store).wait_for_all(wanted)
+            self._behind = self.server.behind(wanted)
 
     def answer(self, make: Callable[[], dict[str, Any]], tag: str | None = None) -> Response:
         """Return the answer to send.
@@ -95,7 +104,10 @@ class Asked:
             make: Returns what is answered; not called where the client has it already.
             tag: Changes whenever the answer may; None if that is not known.
         """
-        headers = {NOW: str(self.now_ns), "Vary": "Accept-Encoding"}
+        looked_ns, left = self.server.changing.looked(self.now_ns)
+        headers = {NOW: str(self.now_ns), LOOKED: str(looked_ns), "Vary": "Accept-Encoding"}
+        if left:
+            headers[LEFT] = str(left)
         if self._behind:
             headers[BEHIND] = str(self._behind)
         if tag is not None:
@@ -112,12 +124,11 @@ class Asked:
 
     def sources(self, project: str, run: str) -> Sources:
         """Return what opens the journals of a run."""
-        return partial(self.server.kept.source, project, run)
+        return self.server.sources(project, run)
 
     def reader(self, project: str, run: str) -> RunReader:
         """Return the reader of a run, which somebody has to have been let in to."""
-        sources, now_ns = self.sources(project, run), self.server.now_ns
-        return RunReader(self.server.store, project, run, sources, now_ns=now_ns)
+        return self.server.reader(project, run)
 
 
 class Several(Asked):
@@ -139,22 +150,15 @@ class Several(Asked):
         self.sees_all = readable.everything and not readable.but
         self.wait(self.may_read)
 
-    def cursor(self) -> Cursor:
+    def cursor(self) -> str:
         """Return up to where somebody who reads now has seen what changed."""
-        database = self.server.store().database
-        with database.reading() as connection:
-            number, _ = now_at(database, connection, self.now_ns)
-        return Cursor(self.server.databases.store_in_use, number, self.now_ns)
+        return self.server.changing.cursor(self.now_ns)
 
     def tag(self) -> str:
         """Return what changes whenever anything does that anybody can read, at little cost."""
-        database = self.server.store().database
-        with database.reading() as connection:
-            number, silent = now_at(database, connection, self.now_ns)
         seen = self._readable
         rights = repr((seen.everything, sorted(seen.projects), sorted(seen.but))).encode()
-        name = self.server.databases.store_in_use
-        return f"{name}.{number}.{silent}.{zlib.crc32(rights):08x}"
+        return f"{self.server.changing.tag(self.now_ns)}.{zlib.crc32(rights):08x}"
 
     def only_readable(self, refs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return those of some runs that they may read, once each; others are as if not there."""
@@ -179,22 +183,32 @@ class OneRun(Asked):
 
     def tag(self) -> str:
         """Return what changes whenever anything does that can be read of the run."""
-        database = self.server.store().database
+        store = self.server.store()
+        database = store.database
         with database.reading() as connection:
             rows = database.rows(connection, _ROW, project=self.project, name=self.run)
         if not rows:
             msg = f"run {self.run!r} does not exist in project {self.project!r}"
             raise RunNotFoundError(msg)
-        version, state, beat = rows[0]
-        silent = state in ("running", OPEN) and silent_from(state, beat) < self.now_ns
+        version, state, beat, parent, step = rows[0]
+        silent = state in ("running", OPEN) and (
+            silent_from(state, beat) < self.now_ns
+            # Where its process may be, it is known to be gone before nothing is heard of it.
+            or (store.here and self.read.state != state)
+        )
         with database.reading() as connection:  # it inherits their tags
             above = [
                 f".{project}.{row[0]}"
                 for project in projects_above(self.project, self.run)
                 for row in database.rows(connection, _ROW, project=project, name=PROJECT_LOG)
             ]
+        if parent is not None:  # what is read of it may be theirs
+            ref = (self.project, self.run)
+            with database.reading() as connection:
+                line, _ = ancestors_of(store, connection, ref, Fork(parent, step))
+            above += [f".{each.run.number}.{each.run.version}" for each in line]
         inherits = f".{zlib.crc32(''.join(above).encode()):08x}" if above else ""
-        return f"{self.server.databases.store_in_use}.{version}.{int(silent)}{inherits}"
+        return f"{self.server.changing.name()}.{version}.{int(silent)}{inherits}"
 
     def told(self, make: Callable[[], dict[str, Any]]) -> Response:
         """Return an answer that stays the same until the run changes."""

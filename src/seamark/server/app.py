@@ -21,7 +21,7 @@ from seamark.server.guard import asker, open_to_all
 if TYPE_CHECKING:
     from seamark.server.state import Server
 
-__all__ = ["BASE", "make_app", "routers"]
+__all__ = ["BASE", "description", "make_app", "routers"]
 
 BASE: Final = "/api/v1"
 _BESIDE: Final = ("seamark.neptune.server",)
@@ -57,7 +57,7 @@ def make_app(server: Server) -> FastAPI:
     failures.install(app)
     for router in routers():
         app.include_router(router, prefix=BASE, dependencies=[Depends(asker)])
-    app.include_router(_description(), prefix=BASE, dependencies=[Depends(asker)])
+    app.include_router(description(), prefix=BASE, dependencies=[Depends(asker)])
     for name in _BESIDE:
         import_module(name).mount(app)
     app.add_middleware(Gate, limits=server.settings.limits)
@@ -72,7 +72,8 @@ def routers() -> Iterator[APIRouter]:
             yield router
 
 
-def _description() -> APIRouter:
+def description() -> APIRouter:
+    """Return the route that describes all others of its application."""
     router = APIRouter(tags=["server"])
 
     @router.get("/openapi.json", include_in_schema=False)

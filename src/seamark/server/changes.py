@@ -8,22 +8,27 @@ whoever has seen a number has seen all that are smaller.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from seamark.paths import is_inside
+from seamark.reading.changes import ChangedRun
 from seamark.server.folding import tables
+from seamark.server.serving import News
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.database import Upsert
+from seamark.store.read.recent import recent_paths
 from seamark.store.silence import SILENT_FROM, state_of_row
 
 if TYPE_CHECKING:
+    from seamark.server.databases import Databases
     from seamark.store.database import Database
 
-__all__ = ["Changed", "Cursor", "changes_since", "note_changes", "now_at"]
+__all__ = ["Changed", "Cursor", "ServerChanges", "changes_since", "note_changes", "now_at"]
 
 _KEY: Final = "changes"
 _NUMBER: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
@@ -179,3 +184,55 @@ def changes_since(
     number = rows[-1][0] if rows else cursor.number
     at_ns = cursor.at_ns if more else now_ns
     return Cursor(cursor.store, number, at_ns), list(found.values()), more
+
+
+class ServerChanges:
+    """What changed in the store that is live; see `seamark.server.serving.Changing`.
+
+    Args:
+        databases: Which have it.
+    """
+
+    def __init__(self, databases: Databases) -> None:
+        self._databases = databases
+
+    def name(self) -> str:
+        """Return the name of the store that is live."""
+        return self._databases.store_in_use
+
+    def tag(self, now_ns: int) -> str:
+        """Return what changes whenever anything does that can be read."""
+        number, silent = self._now(now_ns)
+        return f"{self.name()}.{number}.{silent}"
+
+    def cursor(self, now_ns: int) -> str:
+        """Return up to where somebody who reads now has seen what changed."""
+        number, _ = self._now(now_ns)
+        return str(Cursor(self.name(), number, now_ns))
+
+    def _now(self, now_ns: int) -> tuple[int, int]:
+        database = self._databases.store().database
+        with database.reading() as connection:
+            return now_at(database, connection, now_ns)
+
+    def since(
+        self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
+    ) -> News:
+        """Return what changed since a cursor."""
+        since = Cursor.of(cursor)
+        if since is None or since.store != self.name():
+            return News(self.cursor(now_ns), reset=True, more=False, runs=[])
+        store = self._databases.store()
+        with store.database.reading() as connection:
+            upto, found, more = changes_since(store.database, connection, since, now_ns)
+            told = [
+                one for one in found if is_inside(one.project, project) and may_read(one.project)
+            ]
+            there = [(one.project, one.run) for one in told if not one.gone]
+            paths = recent_paths(store, connection, there, min(since.at_ns, now_ns))
+        runs = [ChangedRun(*one, paths.get((one.project, one.run), [])) for one in told]
+        return News(str(upto), reset=False, more=more, runs=runs)
+
+    def looked(self, now_ns: int) -> tuple[int, int]:
+        """Return that it is looked all the time."""
+        return now_ns, 0

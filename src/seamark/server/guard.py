@@ -19,9 +19,20 @@ from seamark.server.access import NOBODY, Identity, Role
 from seamark.server.failures import Refusal
 
 if TYPE_CHECKING:
+    from seamark.server.serving import Serving
     from seamark.server.state import Server
 
-__all__ = ["Asker", "asker", "expect", "expect_admin", "needs", "open_to_all", "server_of"]
+__all__ = [
+    "Asker",
+    "asker",
+    "expect",
+    "expect_admin",
+    "needs",
+    "open_to_all",
+    "public",
+    "server_of",
+    "serving_of",
+]
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `seamark token create`.")
 _header = APIKeyHeader(
@@ -33,6 +44,12 @@ _TOKEN_NEEDED = "this needs a token (Authorization: Bearer ...)"  # noqa: S105 -
 def server_of(request: Request) -> Server:
     """Return the server that answers a request."""
     return cast("Server", request.app.state.server)
+
+
+def serving_of(request: Request) -> Serving:
+    """Return who has the runs that a request is about: the server, or one of the page's folders."""
+    found = getattr(request.state, "serving", None)
+    return cast("Serving", request.app.state.server if found is None else found)
 
 
 def asker(
@@ -50,7 +67,7 @@ def asker(
     del bearer, header  # for the description of the API: the headers themselves are read below
     known = getattr(request.state, "identity", None)
     if known is None:
-        known = server_of(request).logins.identify(request.headers, _address(request))
+        known = serving_of(request).logins.identify(request.headers, _address(request))
         request.state.identity = known
     return cast("Identity", known)
 
@@ -82,7 +99,7 @@ def expect(request: Request, project: str, role: Role) -> Identity:
         check_scope(project)
     except PathError as error:
         raise _hidden(project) from error
-    found = server_of(request).accounts.role(who, project)
+    found = serving_of(request).accounts.role(who, project)
     if found is not None and found >= role:
         return who
     if who == NOBODY:
@@ -133,6 +150,11 @@ def open_to_all(request: Request) -> Identity:
     who = asker(request)
     request.state.guarded = True
     return who
+
+
+def public(request: Request) -> None:
+    """Go on for everybody, whatever they show: the answer is the same for all, as a program is."""
+    request.state.guarded = True
 
 
 def needs(role: Role) -> Callable[..., Identity]:

@@ -146,7 +146,25 @@ Drawing: Any = _shape(
     ends=Value,
     kept=int,
 )
-RunCurve: Any = _shape("RunCurve", "One series.", project=str, run=str, path=str, drawing=Drawing)
+RunCurve: Any = _shape(
+    "RunCurve",
+    "One series; cursor: to ask with for what changed since.",
+    project=str,
+    run=str,
+    path=str,
+    drawing=Drawing,
+    cursor=str,
+)
+GroupCurve: Any = _shape(
+    "GroupCurve",
+    "What a series of several runs comes to; see seamark.reading.drawn.GroupCurve.",
+    path=str,
+    by=dict[str, Any],
+    runs=list[Any],
+    width=Number,
+    n=Ints,
+    **dict.fromkeys(("x", "mean", "std", "min", "max"), Floats),
+)
 RunNames: Any = _model(
     "RunNames",
     __base__=_Wire,
@@ -224,6 +242,7 @@ MODELS: Final[dict[str, Any]] = {
         "Overview",
         "How a run is doing.",
         **_of_run,
+        name=str,
         state=str,
         reason=str,
         signal=str,
@@ -281,7 +300,14 @@ MODELS: Final[dict[str, Any]] = {
             )
         ),
     ),
-    "runs": _envelope("Runs", "A table.", table=RunsTable, told=list[str], cursor=str),
+    "runs": _envelope(
+        "Runs",
+        "A table; names: what its runs are called, of at most 1,000 of them.",
+        table=RunsTable,
+        names=list[str],
+        told=list[str],
+        cursor=str,
+    ),
     "select": _envelope("Selected", "In order.", refs=_list(Ref), total=int, told=list[str]),
     "fields": _envelope(
         "Fields",
@@ -359,6 +385,12 @@ MODELS: Final[dict[str, Any]] = {
         curves=_list(RunCurve),
         cursor=str,
     ),
+    "group-curves": _envelope("GroupCurves", "What is drawn.", groups=_list(GroupCurve)),
+    "attempts": _envelope(
+        "Attempts",
+        "[project, run, number of attempts], of runs that were gone on with.",
+        attempts=list[list[Any]],
+    ),
     "changes": _envelope(
         "Changes",
         "What changed since a cursor; reset: everything may have.",
@@ -366,6 +398,7 @@ MODELS: Final[dict[str, Any]] = {
         reset=bool,
         more=bool,
         looked_ns=int | Special,
+        left=int,
         runs=_list(
             _shape(
                 "ChangedRun",
@@ -400,6 +433,9 @@ MODELS: Final[dict[str, Any]] = {
                 position=int | None,
             )
         ),
+    ),
+    "link": _envelope(
+        "Link", "Where a content is, relative to the page, for those without a token.", url=str
     ),
     "arrival": _envelope(
         "Arrival",

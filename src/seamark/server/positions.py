@@ -45,10 +45,14 @@ class Positions:
 
     Args:
         store: Returns the store that is live.
+        gone: Tells whether a run was purged: nobody waits for what will never be there.
     """
 
-    def __init__(self, store: Callable[[], Store]) -> None:
+    def __init__(
+        self, store: Callable[[], Store], gone: Callable[[str, str], bool] | None = None
+    ) -> None:
         self._store = store
+        self._gone = gone
 
     def folded(self, project: str, run: str) -> int:
         """Return up to which position a run is folded, bytes; 0 for one that is not there."""
@@ -83,13 +87,23 @@ class Positions:
             How many bytes are missing of all of them.
         """
         end, pause = time.monotonic() + seconds, _FIRST_S
-        while True:
-            behind = sum(max(0, position - self.folded(*run)) for run, position in wanted.items())
+        missing = self._missing(wanted)
+        if missing and self._gone is not None:
+            gone = self._gone
+            missing = self._missing({run: wanted[run] for run in missing if not gone(*run)})
+        while missing:
             left = end - time.monotonic()
-            if not behind or left <= 0:
-                return behind
+            if left <= 0:
+                break
             time.sleep(min(pause, left))
             pause = min(2 * pause, _LAST_S)
+            missing = self._missing({run: wanted[run] for run in missing})
+        return sum(missing.values())
+
+    def _missing(self, wanted: Mapping[Ref, int]) -> dict[Ref, int]:
+        """Return how many bytes are missing of each run of which any are."""
+        found = {run: position - self.folded(*run) for run, position in wanted.items()}
+        return {run: left for run, left in found.items() if left > 0}
 
 
 def as_header(positions: Mapping[Ref, int]) -> str:

@@ -11,19 +11,27 @@ from seamark.server.accounts.accounts import Accounts
 from seamark.server.accounts.logins import Logins, deciding_by
 from seamark.server.accounts.migrate import migrate
 from seamark.server.blobs import Blobs
+from seamark.server.changes import ServerChanges
 from seamark.server.claims import ServerClaims
 from seamark.server.databases import Databases, open_databases
 from seamark.server.kept import tables as kept_tables
 from seamark.server.kept.growing import take_up
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import KeptJournals
+from seamark.server.links import Links
 from seamark.server.objects import open_objects
+from seamark.server.positions import Positions
 from seamark.server.quota import Quota
 from seamark.server.writer import ServerWriter, is_own_journal
 from seamark.store.query.snapshots import Snapshots
+from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from seamark.server.blobs import Blob
     from seamark.server.settings import Settings
+    from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
 __all__ = ["Server", "make_tables", "open_server"]
@@ -31,6 +39,8 @@ __all__ = ["Server", "make_tables", "open_server"]
 
 class Server:
     """The parts of a process that answers, found by its routes in ``app.state.server``.
+
+    Routes that read use no more of it than `seamark.server.serving.Serving` has.
 
     Args:
         settings: What the server was told.
@@ -48,11 +58,16 @@ class Server:
         intake: Takes journals.
         kept: Gives them; see `seamark.server.folding.kept.Kept`.
         claims: Who has claimed what.
+        positions: How far runs are folded, and waiting for it.
         writer: Adds records of its own; see `seamark.server.writer.ServerWriter`.
         blobs: Takes and gives files.
         quota: Tells whether a workspace has room for more.
+        changing: What changed.
+        links: Addresses of single contents.
         now_ns: Nanoseconds since the Unix epoch.
     """
+
+    read_only = ""
 
     def __init__(
         self,
@@ -62,11 +77,13 @@ class Server:
     ) -> None:
         self.settings, self.databases, self.now_ns = settings, databases, now_ns
         self.snapshots = Snapshots()
+        self.changing = ServerChanges(databases)
         self.accounts = Accounts(databases.account, now_ns)
         self.logins = Logins(
             self.accounts, deciding_by(settings.auth), now_ns, processes=settings.workers
         )
         self.instance = self.accounts.instance()
+        self.links = Links(self.accounts.link_key(), now_ns)
         self.objects = open_objects(settings.blobs)
         self.quota = quota = Quota(databases.kept, settings.quota)
         self.intake = Intake(
@@ -84,6 +101,7 @@ class Server:
         self.claims = ServerClaims(
             databases.account, databases.store, lambda *run: self.intake.known(*run)[1], now_ns
         )
+        self.positions = Positions(databases.store, self.accounts.is_purged)
         self.writer = ServerWriter(
             self.instance, self.kept, self.intake.take, databases.store, now_ns
         )
@@ -91,6 +109,24 @@ class Server:
     def store(self) -> Store:
         """Return the folded store that is live."""
         return self.databases.store()
+
+    def sources(self, project: str, run: str) -> Sources:
+        """Return what opens the journals of a run."""
+        return partial(self.kept.source, project, run)
+
+    def reader(self, project: str, run: str) -> RunReader:
+        """Return the reader of a run."""
+        sources = self.sources(project, run)
+        return RunReader(self.store, project, run, sources, now_ns=self.now_ns, others=self.sources)
+
+    def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:
+        """Wait until runs are folded up to some positions; see `Positions.wait_for_all`."""
+        return self.positions.wait_for_all(wanted)
+
+    def content(self, project: str, run: str, digest: str) -> Blob | None:
+        """Return a content of a project, whichever of its runs it came with."""
+        del run
+        return self.blobs.find(project, digest)
 
     def take_up(self) -> None:
         """Name what was kept last by a process that died; before anything is taken."""

@@ -50,6 +50,10 @@ _COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]
 """Statements as the driver has them, by dialect: constants of modules, for every database."""
 _DEFINITIONS: Final[dict[str, dict[sa.MetaData, list[str]]]] = {}
 
+_CACHE_KIB: Final = 256 << 10
+_KEPT: Final = 4
+"""Connections that stay open between two questions."""
+
 
 class Conflict(Exception):  # noqa: N818 - not an error: somebody else was faster
     """Rows changed since they were read, or were being changed: look again."""
@@ -310,26 +314,32 @@ def insertion(table: sa.Table) -> sa.Insert:
     return sa.insert(table).values({name: sa.bindparam(name) for name in table.columns.keys()})  # noqa: SIM118 - its keys are names
 
 
-def sqlite_engine(connect: Callable[[], sqlite3.Connection]) -> sa.Engine:
-    """Return an engine on one SQLite connection, whose writing transactions are BEGIN IMMEDIATE.
+def sqlite_engine(connect: Callable[[], sqlite3.Connection], *, threads: int = 1) -> sa.Engine:
+    """Return an engine on SQLite whose writing transactions are BEGIN IMMEDIATE.
 
     Reading is not blocked by another process that writes (write-ahead log).
 
     Args:
-        connect: Opens the connection.
+        connect: Opens a connection.
+        threads: How many may use it at the same time, each with a connection of its own; by
+            default there is one connection.
     """
 
     def opened() -> sqlite3.Connection:
         connection = connect()
         try:
             connection.isolation_level = None  # SQLAlchemy's BEGIN below is the only one
-            set_up_files(connection)
+            set_up_files(connection, cache_kib=_CACHE_KIB // threads)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    engine = sa.create_engine("sqlite://", creator=opened, poolclass=StaticPool)
+    pool: dict[str, Any] = {"poolclass": StaticPool}
+    if threads > 1:
+        kept = min(threads, _KEPT)
+        pool = {"poolclass": sa.QueuePool, "pool_size": kept, "max_overflow": threads - kept}
+    engine = sa.create_engine("sqlite://", creator=opened, **pool)
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
@@ -351,7 +361,7 @@ def memory_engine() -> sa.Engine:
     return sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False))
 
 
-def set_up_files(connection: sqlite3.Connection, *, cache_kib: int = 256 << 10) -> None:
+def set_up_files(connection: sqlite3.Connection, *, cache_kib: int = _CACHE_KIB) -> None:
     """Set how a connection to SQLite writes and what it keeps in memory.
 
     Args:

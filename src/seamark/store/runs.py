@@ -13,7 +13,7 @@ import secrets
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -42,7 +42,7 @@ from seamark.store.fold.registers import (
     state_class,
     to_json,
 )
-from seamark.store.fold.run_state import Attributes, JournalState, RunState
+from seamark.store.fold.run_state import Attributes, Fork, JournalState, RunState
 
 if TYPE_CHECKING:
     from seamark.store.database import Database
@@ -51,12 +51,14 @@ if TYPE_CHECKING:
 __all__ = [
     "RUNS_AT_ONCE",
     "Conflict",
+    "Place",
     "Saving",
     "Store",
     "StoredRun",
     "delete_rows",
     "filled",
     "forget_run",
+    "load_attempts",
     "load_attributes",
     "load_journals",
     "load_losses",
@@ -131,7 +133,8 @@ _DELETE_ELEMENT: Final = sa.delete(schema.element).where(
     _of_run(schema.element), schema.element.c.path == sa.bindparam("path")
 )
 _DELETES: Final = tuple(sa.delete(table).where(_of_run(table)) for table in schema.TABLES_OF_RUN)
-_FIND_RUN: Final = sa.select(_run.id, _run.version, _run.registers).where(
+_OF_ROW: Final = (_run.id, _run.version, _run.forked_from, _run.forked_at)
+_FIND_RUN: Final = sa.select(*_OF_ROW, _run.registers).where(
     _run.project == sa.bindparam("project"), _run.name == sa.bindparam("name")
 )
 _COLUMNS: Final = tuple(
@@ -173,17 +176,18 @@ _BELOW: Final = _ATTRIBUTES.join(schema.path, schema.path.c.id == _cells.path).w
 
 RUNS_AT_ONCE: Final = 200
 """How many runs are asked for together at most."""
-_PLACES: Final = sa.select(_run.project, _run.name, _run.id, _run.version).where(
+_PLACES: Final = sa.select(_run.project, _run.name, *_OF_ROW).where(
     _one_of(_run.name, RUNS_AT_ONCE)
 )
 _NUMBERS: Final = sa.select(_run.id, _run.project, _run.name)
-_FIND_MANY: Final = sa.select(_run.project, _run.name, _run.id, _run.version, _run.registers).where(
+_FIND_MANY: Final = sa.select(_run.project, _run.name, *_OF_ROW, _run.registers).where(
     _one_of(_run.name, RUNS_AT_ONCE)
 )
 _journal: Final = schema.journal.c
 _WELL: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
 """How the facts of a journal end that has no gaps, lost nothing and could be read to its end."""
 _UNWELL: Final = sa.select(_journal.run, _journal.facts).where(_journal.facts.not_like(f"%{_WELL}"))
+_ATTEMPTS: Final = sa.select(_journal.run, _journal.attempt).where(_journal.attempt.is_not(None))
 _OWNERS: Final = sa.select(
     _journal.run, sa.func.coalesce(_journal.heard, _journal.last_t), _journal.header
 ).where(_journal.owner == 1)
@@ -294,7 +298,7 @@ def load_run(
     found = store.database.rows(connection, _FIND_RUN, project=project, name=name)
     if not found:
         return None
-    number, version, text = found[0]
+    number, version, parent, step, text = found[0]
     state = RunState()
     if for_fold:
         state.load = _loader(store, number)
@@ -303,6 +307,7 @@ def load_run(
         if for_fold:
             journal.names = Names(_names_loader(store, number, journal))
     _recall(state, text)
+    state.fork = _fork(parent, step)
     return StoredRun(project, name, number, version, state)
 
 
@@ -320,15 +325,36 @@ def _recall(state: RunState, registers: str) -> None:
     state.started = known["started"]
 
 
+def _fork(parent: str | None, step: float | None) -> Fork | None:
+    return None if parent is None or step is None else Fork(parent, step)
+
+
+class Place(NamedTuple):
+    """Where a run stands in the tables.
+
+    Attributes:
+        number: Of the run.
+        version: Of its row.
+        fork: Where it was forked from another; None if it is no fork.
+    """
+
+    number: int
+    version: int
+    fork: Fork | None
+
+
 def places_of(
     store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
-) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return number and version of up to `RUNS_AT_ONCE` runs, by project and run id."""
+) -> dict[tuple[str, str], Place]:
+    """Return where up to `RUNS_AT_ONCE` runs stand, by project and run id."""
     if not refs:
         return {}
     ids = filled({name for _, name in refs}, RUNS_AT_ONCE)
     rows = store.database.rows(connection, _PLACES, **ids)
-    there = {(project, name): (number, version) for project, name, number, version in rows}
+    there = {
+        (project, name): Place(number, version, _fork(*fork))
+        for project, name, number, version, *fork in rows
+    }
     return {ref: there[ref] for ref in refs if ref in there}
 
 
@@ -337,7 +363,7 @@ def numbers_of(
 ) -> dict[int, tuple[str, str]]:
     """Return runs, given as (project, run id), by number; those that are gone are left out."""
     if len(refs) <= RUNS_AT_ONCE:
-        return {number: ref for ref, (number, _) in places_of(store, connection, refs).items()}
+        return {one.number: ref for ref, one in places_of(store, connection, refs).items()}
     rows, wanted = store.database.rows(connection, _NUMBERS), set(refs)
     return {number: (project, name) for number, project, name in rows if (project, name) in wanted}
 
@@ -356,9 +382,10 @@ def load_many(
     rows = database.rows(connection, _FIND_MANY, **ids)
     found: dict[int, StoredRun] = {}
     registers: dict[int, str] = {}
-    for project, name, number, version, text in rows:
+    for project, name, number, version, parent, step, text in rows:
         if (project, name) in wanted:
             found[number] = StoredRun(project, name, number, version, RunState())
+            found[number].state.fork = _fork(parent, step)
             registers[number] = text
     names = [column.name for column in schema.journal.columns]
     journals = []
@@ -397,6 +424,14 @@ def load_losses(
                 of_run = found.setdefault(run, {})
                 of_run[name] = of_run.get(name, 0) + count
     return found
+
+
+def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
+    """Return how many attempts runs are made of, by number; only of those with several."""
+    found: dict[int, set[int]] = {}
+    for run, attempt in _of_runs(store, connection, _ATTEMPTS, runs):
+        found.setdefault(run, set()).add(attempt)
+    return {run: len(attempts) for run, attempts in found.items() if len(attempts) > 1}
 
 
 def load_owners(
@@ -672,6 +707,8 @@ def _run_row(run: StoredRun, keys: _Keys, owner: str) -> dict[str, Any]:
         "started": state.started,
     }
     columns = run_columns(state)
+    fork = state.fork if state.fork is not None and can_hold(state.fork.parent) else None
+    columns["forked_from"], columns["forked_at"] = fork or (None, None)
     columns |= {"registers": to_json(registers), "version": run.version + 1}
     columns["kind"] = kind_of(run.project, run.name)
     columns["owner"] = columns["owner"] or owner

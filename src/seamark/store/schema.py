@@ -27,7 +27,7 @@ __all__ = [
     "series",
 ]
 
-SCHEMA_VERSION: Final = "15"
+SCHEMA_VERSION: Final = "16"
 """Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
 
 metadata = sa.MetaData()
@@ -74,6 +74,8 @@ run = sa.Table(
     sa.Column("running", sa.BigInteger, nullable=False),  # ns
     sa.Column("beat", sa.BigInteger, nullable=False),  # last sign of life of an owner
     sa.Column("trashed", sa.SmallInteger, nullable=False),
+    sa.Column("forked_from", _Text),  # as it names its parent; null: it is no fork
+    sa.Column("forked_at", _Double),  # the last step that it has from there
     sa.Column("registers", _Text, nullable=False),  # JSON: deletes, clears, changes, state
     sa.Column("version", sa.BigInteger, nullable=False),  # one more each time the run is saved
     sa.UniqueConstraint("project", "name"),

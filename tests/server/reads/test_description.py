@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -101,12 +102,17 @@ def test_answers_are_as_described(here, arrays) -> None:
         "groups": ("runs/groups", {"by": ["lr"], "columns": ["loss:mean"]}),
         "losses": ("runs/losses", {"refs": refs}),
         "reasons": ("runs/crash-reasons", {"refs": refs}),
+        "attempts": ("runs/attempts", {"refs": refs}),
         "series": ("runs/series", {"refs": refs, "paths": ["*"]}),
         "series-paths": ("runs/series-paths", {"refs": refs}),
         "curves": ("curves", {"refs": refs, "paths": ["loss"]}),
+        "group-curves": ("curves/groups", {"groups": [{"refs": refs}], "paths": ["loss"]}),
         "text-page": (f"{at}/text-page", {"file": made.file, "paths": ["log"]}),
         "text-begin": (f"{at}/text-begin", {"file": made.file, "paths": ["log"], "lines": 1}),
     }
+    kept = hashlib.sha256(b"x").hexdigest()
+    here.server.blobs.put("team/x", "run0", kept, 1, 0, b"x")
+    posts["link"] = ("link", {"project": "team/x", "run": "run0", "sha256": kept})
     claimant = {"host": "here", "pid": 1, "key": "0" * 16, "t": 1}
     posts["arrival"] = ("arrivals", {"project": "team/x", "run": "run9", "name": "new"})
     posts["claimed"] = ("runs/claims", {"refs": refs, "claimant": claimant})

@@ -33,12 +33,12 @@ from seamark.neptune.server.answers import NotThere
 from seamark.neptune.server.names import Container, container_id
 from seamark.server.failures import later
 from seamark.server.kept.refusals import DivergedError, GapError
-from seamark.server.positions import Positions
 from seamark.server.writer import NEPTUNE, own_journal
 from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
     from seamark.server.state import Server
+    from seamark.store.read.series import Sources
 
 __all__ = ["BATCH_BYTES", "Batch", "Log", "Logs", "Opened", "Sent"]
 
@@ -407,7 +407,7 @@ class Log:
         opened.position = position
         if not journals:
             return opened
-        if Positions(server.store).wait_for(container, position, _PATIENCE_S):
+        if server.positions.wait_for(container, position, _PATIENCE_S):
             hint = "what was sent before is still being worked on; send it again"
             msg = "busy"
             raise later(msg, hint, 2)
@@ -487,8 +487,12 @@ def reader_of(server: Server, container: Container) -> RunReader:
     """Return what reads a run."""
     from functools import partial
 
-    sources = partial(server.kept.source, *container)
-    return RunReader(server.store, *container, sources, now_ns=server.now_ns)
+    def others(project: str, run: str) -> Sources:
+        return partial(server.kept.source, project, run)
+
+    return RunReader(
+        server.store, *container, others(*container), now_ns=server.now_ns, others=others
+    )
 
 
 def _request_of(last: Frame) -> str:

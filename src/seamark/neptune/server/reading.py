@@ -15,7 +15,6 @@ from seamark.errors import RunNotFoundError
 from seamark.neptune.server.answers import NotThere
 from seamark.neptune.server.log import reader_of
 from seamark.neptune.server.names import Container, container_id
-from seamark.server.positions import Positions
 from seamark.store import schema
 from seamark.store.silence import state_of_row
 
@@ -56,7 +55,7 @@ class Read:
         if wait:
             journals, self.position = server.intake.known(*container)
             if journals:
-                Positions(server.store).wait_for(container, self.position, _PATIENCE_S)
+                server.positions.wait_for(container, self.position, _PATIENCE_S)
             elif not container.is_project:
                 raise NotThere(container_id(container))
         else:

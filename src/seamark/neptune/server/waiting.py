@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from seamark.paths import is_inside
-from seamark.server.positions import Positions
 
 if TYPE_CHECKING:
     from seamark.server.state import Server
@@ -34,4 +33,4 @@ def wait_in(server: Server, project: str) -> None:
         (one.project, one.run): one.position for one in waiting if is_inside(one.project, project)
     }
     if wanted:
-        Positions(server.store).wait_for_all(wanted, _PATIENCE_S)
+        server.positions.wait_for_all(wanted, _PATIENCE_S)

@@ -211,16 +211,24 @@ class Accounts:
 
     def instance(self) -> str:
         """Return the random name of this server, which is made the first time."""
+        return self._drawn("instance", 8)
+
+    def link_key(self) -> bytes:
+        """Return what addresses of contents are signed with, the same in all processes."""
+        return bytes.fromhex(self._drawn("link_key", 32))
+
+    def _drawn(self, key: str, size: int) -> str:
+        """Return a random text of hex digits that is kept, and made the first time."""
         table = tables.fact
-        asked = sa.select(table.c.value).where(table.c.key == "instance")
+        asked = sa.select(table.c.value).where(table.c.key == key)
         with self._database.reading() as connection:
             if found := connection.execute(asked).scalar_one_or_none():
                 return str(found)
         with self._alone() as connection:
             if found := connection.execute(asked).scalar_one_or_none():
                 return str(found)
-            made = secrets.token_hex(8)
-            connection.execute(sa.insert(table).values(key="instance", value=made))
+            made = secrets.token_hex(size)
+            connection.execute(sa.insert(table).values(key=key, value=made))
             return made
 
     def has_users(self) -> bool:

@@ -225,8 +225,9 @@ class Blobs:
         self._expect_fit(size, offset, data)
         known = self.progress(project, digest, size)
         if known.complete:
-            self._mark_used(project, run, digest)
-            return Progress(size, complete=True)
+            if self._mark_used(project, run, digest):
+                return known
+            known = self.progress(project, digest, size)
         if offset > known.offset:
             msg = f"bytes {known.offset:,} to {offset:,} of {digest} are missing: send them first"
             raise OffsetGap(msg, known=known.offset)
@@ -316,9 +317,8 @@ class Blobs:
     def _finish(self, run: str, upload: _Upload) -> Progress:
         """Compare the digest of what has arrived, and keep it."""
         known = self.progress(upload.project, upload.digest, upload.size)
-        if known.complete:  # by somebody else, just now
-            self._mark_used(upload.project, run, upload.digest)
-            return known
+        if known.complete and self._mark_used(upload.project, run, upload.digest):
+            return known  # by somebody else, just now
         with self._database.reading() as connection:
             parts = self._parts(connection, upload.upload)
         blob = Blob(upload.digest, upload.size, parts, self._objects)
@@ -359,9 +359,13 @@ class Blobs:
             self._delete([made.name])
             self._hashes.forget(made.upload)
 
-    def _mark_used(self, project: str, run: str, digest: str) -> None:
+    def _mark_used(self, project: str, run: str, digest: str) -> bool:
+        """Say who needs a content; return whether it is there still, and has not just left."""
+        until = self._now_ns() + RESERVED_NS
         with self._database.writing() as connection:
             self._use(connection, project, run, [digest])
+            at = {"at_project": project, "at_digest": digest}
+            return bool(self._run(connection, sql.RESERVE, **at, until=until))
 
     def _use(
         self, connection: sa.Connection, project: str, run: str, digests: Iterable[str]

@@ -76,9 +76,7 @@ def hear(store: Store, kept: Kept, refs: Collection[Ref]) -> int:
 
 
 def _hear(store: Store, connection: sa.Connection, heard: dict[Ref, Any]) -> int:
-    numbers = {
-        number: ref for ref, (number, _) in places_of(store, connection, list(heard)).items()
-    }
+    numbers = {one.number: ref for ref, one in places_of(store, connection, list(heard)).items()}
     if not numbers:
         return 0
     # In the order in which a run is saved: its own row, then those of its journals.

@@ -175,8 +175,8 @@ def forget(
     database = store.database
     with database.writing() as connection:
         found = places_of(store, connection, [(project, run)])
-        for number, _ in found.values():
-            forget_run(store, connection, number)
+        for one in found.values():
+            forget_run(store, connection, one.number)
         database.run(connection, _FORGET, at_project=project, at_run=run)
         if more is not None:
             more(connection)

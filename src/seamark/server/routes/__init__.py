@@ -11,9 +11,10 @@ server, nanoseconds since the Unix epoch. Most answers to GET have an ``ETag``: 
 Of one run, below ``runs/{project}/{run}/`` (`seamark.server.routes.reads`):
 
 =======================================================  ========================================
-``GET overview``                                         ``{"project", "run", "state", "reason",
-                                                         "signal", "traceback": str | null,
-                                                         "failed": bool, "crash": Crash | null,
+``GET overview``                                         ``{"project", "run", "name", "state",
+                                                         "reason", "signal",
+                                                         "traceback": str | null, "failed": bool,
+                                                         "crash": Crash | null,
                                                          "troubles": {...}}``
 ``GET ranks``                                            ``{"ranks": [RankStatus]}``
 ``GET stragglers``                                       ``{"ranks": [RankTiming]}``
@@ -50,8 +51,8 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
 ``GET projects``                                         ``{"projects": [{"project", "runs",
                                                          "running", "trashed",
                                                          "last_record_ns"}]}``
-``GET runs?project&query&id&state&owner&tag&trashed``    ``{"table": RunsTable, "told": [str],
-``&sort_by&ascending&offset&limit&columns&unknown``      "cursor": str}``
+``GET runs?project&query&id&state&owner&tag&trashed``    ``{"table": RunsTable, "names": [str],
+``&sort_by&ascending&offset&limit&columns&unknown``      "told": [str], "cursor": str}``
 ``POST runs`` (the same as JSON)                         the same
 ``POST runs/select`` (without ``columns``)               ``{"refs": [ref], "total": int,
                                                          "told": [str]}``
@@ -67,13 +68,16 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
 ``POST runs/losses`` ``{"refs"}``                        ``{"losses": [[project, run,
                                                          {reason: count}]]}``
 ``POST runs/crash-reasons`` ``{"refs"}``                 ``{"reasons": [[project, run, reason]]}``
+``POST runs/attempts`` ``{"refs"}``                      ``{"attempts": [[project, run, number]]}``
 ``POST runs/series``                                     ``{"table": SeriesTable | CurveTable,
 ``{"refs", "paths", "attempt", "points", "unknown"}``    "told": [str], "left": [ref], "apart":
                                                          [project, run, [path]] | null}``
 ``POST runs/series-paths`` ``{"refs", "paths"}``         ``{"paths": [[project, run, [path]]]}``
 ``POST curves``                                          ``{"curves": [{"project", "run", "path",
-``{"refs", "paths", "px", "attempt", "x", "window",``    "drawing": Drawing}], "cursor": str}``
+``{"refs", "paths", "px", "attempt", "x", "window",``    "drawing", "cursor"}], "cursor": str}``
 ``"log_x", "log_y"}``
+``POST curves/groups``                                   ``{"groups": [GroupCurve]}``
+``{"groups": [{"by", "refs"}], "paths", "px", ...}``
 ``GET changes?cursor&project``                           ``{"cursor": str, "reset": bool, "more":
                                                          bool, "runs": [{"project", "run",
                                                          "state", "gone": bool}]}``
@@ -81,6 +85,8 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
 ``{"refs" | "query", "name", "description",``            "error", "hint", "position"}]}``
 ``"description_was", "add_tags", "remove_tags",``
 ``"trashed"}``
+``POST link``                                            ``{"url": str}``, an address of a content
+``{"project", "run", "sha256", "name", "preview"}``      that needs no token, for 60 s to begin with
 ``POST arrivals``                                        ``{"outcome": "go" | "skip" | "taken" |
 ``{"project", "run", "name", "conflict",``               "no project", "name": str | null,
 ``"make_project"}``                                      "others": [run id]}``

@@ -6,12 +6,8 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
 
-from seamark.paths import is_inside
-from seamark.reading.changes import ChangedRun
-from seamark.server.changes import Cursor, changes_since
 from seamark.server.models import answers
 from seamark.server.routes.tables import All  # noqa: TC001 - FastAPI asks for them
-from seamark.store.read.recent import recent_paths
 
 __all__ = ["router"]
 
@@ -28,37 +24,15 @@ def changes(
 
     ``reset`` says that everything may have changed: the runs were folded anew, or the cursor is
     none. Their paths say where to look first. ``more`` says that there is more already, to be
-    asked for with the new cursor.
+    asked for with the new cursor. ``looked_ns`` is when it was last looked for what is new, and
+    ``left`` how many runs are still to be read for the first time.
     """
-    since, tag = Cursor.of(cursor), every.tag()
-    if since is None or since.store != every.server.databases.store_in_use:
-        return every.answer(
-            lambda: {
-                "cursor": str(every.cursor()),
-                "reset": True,
-                "more": False,
-                "looked_ns": every.now_ns,
-                "runs": [],
-            }
-        )
+    tag, changing = every.tag(), every.server.changing
 
     def make() -> dict[str, Any]:
-        store = every.server.store()
-        with store.database.reading() as connection:
-            upto, found, more = changes_since(store.database, connection, since, every.now_ns)
-            found = [
-                one
-                for one in found
-                if is_inside(one.project, project) and every.may_read(one.project)
-            ]
-            there = [(one.project, one.run) for one in found if not one.gone]
-            paths = recent_paths(store, connection, there, min(since.at_ns, every.now_ns))
-        return {
-            "cursor": str(upto),
-            "reset": False,
-            "more": more,
-            "looked_ns": every.now_ns,
-            "runs": [ChangedRun(*one, paths.get((one.project, one.run), [])) for one in found],
-        }
+        found = changing.since(cursor, project, every.may_read, every.now_ns)
+        looked_ns, left = changing.looked(every.now_ns)
+        return {**found._asdict(), "looked_ns": looked_ns, "left": left}
 
-    return every.answer(make, tag)
+    # Without a cursor the answer is one for whoever begins now, and as new as the question.
+    return every.answer(make, tag if cursor else None)

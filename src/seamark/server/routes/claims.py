@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
-from seamark.server.guard import asker, expect
+from seamark.server.guard import asker, expect, server_of
 from seamark.server.models import answers
 from seamark.server.routes.tables import All, Ref, Text  # noqa: TC001 - FastAPI asks for them
 
@@ -81,7 +81,7 @@ def take(every: All, body: _TakeBody) -> Response:
     if body.refs and not refs:
         hint = f"this needs the role contributor in {body.refs[0][0][:200]}"
         raise Refusal(403, "role-too-small", hint)
-    found = every.server.claims.take(refs, body.kind, body.claimant.model_dump())
+    found = server_of(every.request).claims.take(refs, body.kind, body.claimant.model_dump())
     told: dict[str, Any] = {"ref": None, "number": None, "position": None}
     if found is not None:
         told = {"ref": list(found.ref), "number": found.number, "position": found.position}
@@ -93,7 +93,7 @@ def held(every: All, body: _ClaimBody) -> Response:
     """Return whether a claim is still the newest, and was not released."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
     ref = (body.project, body.name)
-    found = every.server.claims.holds(ref, body.kind, body.number, body.key)
+    found = server_of(every.request).claims.holds(ref, body.kind, body.number, body.key)
     return every.answer(lambda: {"held": found})
 
 
@@ -102,5 +102,5 @@ def release(every: All, body: _ClaimBody) -> Response:
     """Give a claim back; ``held`` says whether it was the newest, and the asker's."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
     ref = (body.project, body.name)
-    found = every.server.claims.release(ref, body.kind, body.number, body.key)
+    found = server_of(every.request).claims.release(ref, body.kind, body.number, body.key)
     return every.answer(lambda: {"held": found})

@@ -112,6 +112,8 @@ def edit(every: All, body: _EditBody) -> Response:
     If one run alone is named and cannot be edited, that is the answer: 403, 404, or 409 with
     ``description`` if it is not what ``description_was`` says.
     """
+    if every.server.read_only:
+        raise Refusal(403, "read-only", every.server.read_only)
     who = asker(every.request)
     refs = list(dict.fromkeys(body.refs)) if body.refs else _matching(every, body)
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-edit") as pool:

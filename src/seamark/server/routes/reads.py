@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from seamark.errors import ArgumentError
 from seamark.reading.curves import Look
+from seamark.reading.names import generated_name
 from seamark.reading.stragglers import rank_timings
 from seamark.server.answering import OneRun, attempt_of, fitting, heavy, one_run
 from seamark.server.failures import Refusal
@@ -83,6 +84,7 @@ def overview(one: One) -> Response:
         lambda: {
             "project": one.project,
             "run": one.run,
+            "name": _name(read, one.run),
             "state": read.state,
             "reason": read.reason,
             "signal": read.signal,
@@ -92,6 +94,13 @@ def overview(one: One) -> Response:
             "troubles": read.troubles(),
         }
     )
+
+
+def _name(read: RunReader, run: str) -> str:
+    """Return what a run is called: by the name that was given, or the generated one."""
+    found = read.attribute("sys/name")
+    given = None if found is None else found.value
+    return given if isinstance(given, str) and given else generated_name(run)
 
 
 @router.get("/ranks", operation_id="getRanks", responses=answers("ranks"))

@@ -29,10 +29,10 @@ from seamark.store.query.patterns import matcher
 from seamark.store.query.selection import Selection
 from seamark.store.read.fields import run_fields
 from seamark.store.read.many import lengths_of, read_many, series_of
-from seamark.store.read.names import run_names
+from seamark.store.read.names import names_of, run_names
 from seamark.store.read.shared import shared_paths
 from seamark.store.read.tables import query_runs
-from seamark.store.runs import load_losses, numbers_of
+from seamark.store.runs import load_attempts, load_losses, numbers_of
 from seamark.store.silence import SILENT_FROM
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 MOST_ROWS: Final = 10_000
 _MOST_CELLS: Final = 4_000_000
+_MOST_NAMES: Final = 1000
 _MOST_QUERY: Final = 16 << 10
 _MOST_COLUMNS: Final = 1000
 _MOST_REFS: Final = 20_000
@@ -233,12 +234,15 @@ def _table(every: Several, body: _TableBody) -> dict[str, Any]:
     selection = body.selection(_restriction(every), limit=limit)
     cursor = every.cursor()
 
-    def answer(store: Store, connection: sa.Connection) -> RunsTable:
+    def answer(store: Store, connection: sa.Connection) -> tuple[RunsTable, list[str]]:
         page = None if body.snapshot is None else (every.server.snapshots, body.snapshot)
-        return query_runs(store, connection, selection, body.columns, every.now_ns, told, page)
+        now_ns = every.now_ns
+        table = query_runs(store, connection, selection, body.columns, now_ns, told, page)
+        named = list(table.refs) if len(table) <= _MOST_NAMES else []
+        return table, names_of(store, connection, named)
 
     with heavy():
-        table = _ask(every, answer)
+        table, shown = _ask(every, answer)
         if len(table) * len(table.columns) > _MOST_CELLS:
             most = max(1, _MOST_CELLS // len(table.columns))
             hint = (
@@ -246,7 +250,7 @@ def _table(every: Several, body: _TableBody) -> dict[str, Any]:
                 f"ask for fewer columns, or with limit={most}"
             )
             raise Refusal(413, "too-many-cells", hint, limit=most)
-    return {"table": table, "told": told.messages, "cursor": str(cursor)}
+    return {"table": table, "names": shown, "told": told.messages, "cursor": cursor}
 
 
 @router.post("/runs/select", operation_id="selectRuns", responses=answers("select"))
@@ -457,6 +461,12 @@ def crash_reasons(every: All, body: _RefsBody) -> Response:
         return reasons_of(store, asked, runs, every.now_ns)
 
     return every.answer(lambda: {"reasons": _of_runs(every, body.refs, reasons)})
+
+
+@router.post("/runs/attempts", operation_id="readAttempts", responses=answers("attempts"))
+def attempts(every: All, body: _RefsBody) -> Response:
+    """Return how often runs were begun or gone on with, of those that were gone on with."""
+    return every.answer(lambda: {"attempts": _of_runs(every, body.refs, load_attempts)})
 
 
 def _of_runs(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from seamark.journal.format import FRAME_HEADER_BYTES, Kind
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
 from seamark.journal.records import sound_header
+from seamark.reading.attributes import FORKED_AT, FORKED_FROM
 from seamark.reading.interest import holds_parameters
 from seamark.store.fold.decode import Decoded, decode, tells_progress
 from seamark.store.fold.payloads import (
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fold"]
 
+_OF_FORKS: Final = frozenset({FORKED_AT, FORKED_FROM})
 _STATES: Final = frozenset(
     {"created", "running", "completed", "failed", "interrupted", "suspended"}
 )
@@ -151,12 +153,16 @@ class _Folding:
         namespaces: set[str] = set()
         for record in records:
             _touched(record, paths, namespaces)
+        if not _OF_FORKS.isdisjoint(paths):
+            paths |= _OF_FORKS  # neither says anything alone
         self.run.need(paths, namespaces)
         for record in records:
             try:
                 self._READERS[record.kind](self, record)
             except Exception as error:  # noqa: BLE001 - one odd record never stops a reader
                 self.journal.note(record.offset, f"{type(error).__name__}: {error}")
+        if not _OF_FORKS.isdisjoint(self.run.dirty):
+            self.run.note_fork()
         for count, first_t, last_t in decoded.points:
             self.journal.saw_rows(count, first_t, last_t)
         for batch in decoded.batches:

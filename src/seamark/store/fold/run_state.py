@@ -6,12 +6,14 @@ up, and where that cannot be exact any more the run is marked with ``needs_refol
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from seamark.reading.attributes import FORKED_AT, FORKED_FROM
 from seamark.store.fold.names import PATH_BYTES, Names
 from seamark.store.fold.registers import (
     NEVER,
@@ -22,11 +24,14 @@ from seamark.store.fold.registers import (
     state_class,
     to_json,
 )
+from seamark.values import decode_atom
 
-__all__ = ["JournalState", "RunState"]
+__all__ = ["Fork", "JournalState", "RunState"]
 
 _NOTES: Final = 20
 """How many fold errors of a journal are kept as text; the others are only counted."""
+_LONGEST_NAME: Final = 1000
+"""Characters of the id of a run that another one names."""
 _MOST_CHANGES: Final = 20
 """How many earlier values of a parameter are kept."""
 _LONGEST_CHANGE: Final = 200
@@ -36,6 +41,18 @@ _I63: Final = (1 << 63) - 1
 Attributes = dict[str, dict[str, FamilyState]]
 Load = Callable[[Iterable["JournalState"], Collection[str] | None, Collection[str]], Attributes]
 """Returns what is stored at paths, and at and below namespaces; given the journals of the run."""
+
+
+class Fork(NamedTuple):
+    """Where a run begins that was forked from another.
+
+    Attributes:
+        parent: Id or custom id of the other, in the same project.
+        step: The last step of which the other one's points are those of the run.
+    """
+
+    parent: str
+    step: float
 
 
 class JournalState:
@@ -201,6 +218,7 @@ class RunState:
         changed: What parameters were before they were changed, by path and key: type and value.
         journals: By writer id.
         state: Key and record of the newest state that an owner wrote.
+        fork: Where the run was forked from another; None if it says nothing of the kind.
         started: When an owner first said that the run is running, nanoseconds since the Unix epoch;
             None if none did.
         dirty: Paths whose rows in the store are out of date.
@@ -216,6 +234,7 @@ class RunState:
         self.changed: dict[str, dict[Key, tuple[str, Any]]] = {}
         self.journals: dict[str, JournalState] = {}
         self.state: tuple[Key, dict[str, Any]] = (NEVER, {})
+        self.fork: Fork | None = None
         self.started: int | None = None
         self.dirty: set[str] = set()
         self.needs_refold = False
@@ -409,6 +428,21 @@ class RunState:
     def began(self, t: int) -> None:
         """Take note that the run was running at a time, nanoseconds since the Unix epoch."""
         self.started = t if self.started is None else min(self.started, t)
+
+    def note_fork(self) -> None:
+        """Take note of where the run was forked; once what says so was loaded and has changed."""
+        parent, step = (self._atom(path) for path in (FORKED_FROM, FORKED_AT))
+        self.fork = None
+        is_number = isinstance(step, int | float) and not isinstance(step, bool)
+        if is_number and isinstance(parent, str) and 0 < len(parent) <= _LONGEST_NAME:
+            with contextlib.suppress(OverflowError):  # of an int that is no float
+                self.fork = Fork(parent, float(step)) if math.isfinite(step) else None
+
+    def _atom(self, path: str) -> Any:
+        shown = next(iter(self.surviving(path)), None)
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            return decode_atom(shown.type, shown.value) if isinstance(shown, AtomState) else None
+        return None
 
     def note_change(self, path: str, key: Key, kind: str, value: Any) -> None:
         """Keep what a parameter was before; of many values the newest."""

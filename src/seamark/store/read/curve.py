@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look, check_point
 from seamark.store.groups import Drawn, drawn_groups
 from seamark.store.pyramid import Listed, Piece, Pyramid, draw_series, reduce_series
 from seamark.store.read.series import (
-    Sources,
     Span,
-    newer,
     read_floats,
+    shown,
     span_of,
     tail_pieces,
     unpacked,
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from seamark.reading.points import Points
     from seamark.store.fold.run_state import JournalState
     from seamark.store.read import series
-    from seamark.store.runs import Store, StoredRun
+    from seamark.store.read.forks import Share
+    from seamark.store.runs import Store
     from seamark.values.arrays import Floats, Ints
 
 __all__ = ["read_curve", "read_drawing"]
@@ -40,38 +40,32 @@ _EVERYTHING: Final = Span(0, np.inf)
 def read_curve(
     store: Store,
     connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
+    shares: Sequence[Share],
     path: str,
     points: int,
-    attempt: int | str,
 ) -> Curve:
     """Return a float series in parts.
 
     Args:
         store: Holds the groups.
         connection: Of the transaction in which the run was loaded.
-        run: As loaded.
-        sources: Opens its journals.
+        shares: Of which runs it is made, itself first.
         path: Of the series.
         points: At most this many representative points.
-        attempt: As checked by `seamark.reading.points.check_attempt`.
 
     Raises:
         ArgumentError: If ``points`` is not a number of at least 2.
     """
     limit = check_points(points)
-    pieces = _pieces(store, connection, run, sources, path, attempt)
+    pieces = _pieces(store, connection, shares, path)
     return reduce_series(pieces, limit)
 
 
 def read_drawing(
     store: Store,
     connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
+    shares: Sequence[Share],
     path: str,
-    attempt: int | str,
     look: Look,
     created_ns: int,
 ) -> Drawing:
@@ -86,9 +80,9 @@ def read_drawing(
     left_out = 0
     if look.x in NAMED_AXES:
         origin_ns = created_ns if look.x == "relative" else 0
-        pieces = _pieces(store, connection, run, sources, path, attempt, look.x, origin_ns)
+        pieces = _pieces(store, connection, shares, path, look.x, origin_ns)
     else:
-        found = read_floats(store, connection, run, sources, [path, look.x], attempt)
+        found = read_floats(store, connection, shares, [path, look.x])
         x, value = _along(found[path], found[look.x])
         left_out = len(found[path]) - len(x)
         pieces = [Listed(x, value)] if len(x) else []
@@ -122,50 +116,62 @@ def _along(points: Points, other: Points) -> tuple[Floats, Floats]:
 def _pieces(
     store: Store,
     connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
+    shares: Sequence[Share],
     path: str,
-    attempt: int | str,
     x: str = "step",
     origin_ns: int = 0,
 ) -> list[Piece]:
     """Return a series as consecutive stretches, in the order of x and time."""
-    listed, packed = _shown(store, connection, run, sources, path, attempt)
+    listed: list[series.Piece] = []
+    packed: list[_Packed] = []
+    for share in shares:
+        _add_shown(store, connection, share, path, listed, packed)
     if x == "order":
-        return _in_order(listed, packed, run.state.journals.values())
+        return _in_order(listed, packed)
     found: list[tuple[float, int, Piece]] = []
     for one in listed:
         place = one.step if x == "step" else _seconds(one.time, origin_ns)
         found.append((float(place.min()), int(one.t.min()), Listed(place, one.value)))
-    for group, _ in packed:
+    for group, _, _ in packed:
         whole: Piece = group if x == "step" else _Timed(group, origin_ns)
         found.append((whole.first, group.low_t, whole))
     found.sort(key=lambda one: one[:2])
     return [piece for _, _, piece in found]
 
 
-def _shown(
+class _Packed(NamedTuple):
+    """A group of which nothing is hidden.
+
+    Attributes:
+        group: It.
+        last_t: A time that none of its points is behind.
+        journal: In which they are.
+    """
+
+    group: Drawn
+    last_t: int
+    journal: JournalState
+
+
+def _add_shown(
     store: Store,
     connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
+    share: Share,
     path: str,
-    attempt: int | str,
-) -> tuple[list[series.Piece], list[tuple[Drawn, int]]]:
-    """Return what was read of a series, and groups of which nothing is hidden.
-
-    Beside each group stands a time that none of its points is behind.
-    """
-    state, after = run.state, run.state.emptied(path)
-    listed: list[series.Piece] = []
-    packed: list[tuple[Drawn, int]] = []
+    listed: list[series.Piece],
+    packed: list[_Packed],
+) -> None:
+    """Add what was read of a series of one run, and groups of which nothing is hidden."""
+    run, state, after, last = share.run, share.run.state, share.after(path), share.end(path)
+    if last == -np.inf:
+        return
 
     def add(points: series.Piece) -> None:
-        kept = newer(points, after)
+        kept = shown(share, path, points)
         if len(kept.step):
             listed.append(kept)
 
-    for piece in tail_pieces(store, connection, run, sources, [path], attempt)[path]:
+    for piece in tail_pieces(store, connection, share, [path])[path]:
         add(piece)
     number = store.numbers.number(connection, path)
     assert run.number is not None  # noqa: S101 - it was loaded
@@ -173,37 +179,32 @@ def _shown(
     if number is not None and any(journal.chunked for journal in state.journals.values()):
         groups = drawn_groups(store.database, connection, run.number, number)
     journals = {journal.number: journal for journal in state.journals.values()}
-    spans = {number: span_of(state, journal, attempt) for number, journal in journals.items()}
+    spans = {at: span_of(state, journal, share.attempt) for at, journal in journals.items()}
     for at, group in enumerate(groups):
         journal, span = journals[group.journal], spans[group.journal]
         same = at + 1 < len(groups) and groups[at + 1].journal == group.journal
         end = groups[at + 1].place if same else journal.chunked
-        if group.place >= span.end or end <= span.begin or not group.count:
+        if group.place >= span.end or end <= span.begin or not group.count or group.first > last:
             continue
-        if span.begin <= group.place and end <= span.end and group.low_t > after[0]:
-            packed.append((group, groups[at + 1].low_t if same else journal.last_t))
+        whole = span.begin <= group.place and end <= span.end and group.last <= last
+        if whole and group.low_t > after[0]:
+            last_t = groups[at + 1].low_t if same else journal.last_t
+            packed.append(_Packed(group, last_t, journal))
             continue
-        add(unpacked(journal, group.whole(), span))
-    return listed, packed
+        add(unpacked(journal, span, group.whole()))
 
 
-def _in_order(
-    listed: Sequence[series.Piece],
-    packed: Sequence[tuple[Drawn, int]],
-    journals: Iterable[JournalState],
-) -> list[Piece]:
+def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list[Piece]:
     """Return a series as stretches along the order of recording: time, then journal, then place.
 
     Where the times of two stretches overlap, as those of several writers do, all points are read.
 
     Args:
         listed: Stretches that were read.
-        packed: Others, and a time that none of their points is behind.
-        journals: Of the run.
+        packed: Others.
     """
-    by_number = {journal.number: journal for journal in journals}
     every: list[tuple[int, int, Drawn | tuple[Ints, Floats]]] = [
-        (one.low_t, last, one) for one, last in packed
+        (one.low_t, last, one) for one, last, _ in packed
     ]
     for uid in {one.journal.uid for one in listed}:
         own = sorted((one for one in listed if one.journal.uid == uid), key=lambda one: one.place)
@@ -223,9 +224,7 @@ def _in_order(
             start += found[-1].count
         return found
     whole = [*listed]
-    for one, _ in packed:
-        journal = by_number[one.journal]
-        whole.append(unpacked(journal, one.whole(), _EVERYTHING))
+    whole += [unpacked(journal, _EVERYTHING, one.whole()) for one, _, journal in packed]
     whole.sort(key=lambda one: (one.journal.uid, one.place))
     order = np.argsort(np.concatenate([one.t for one in whole]), kind="stable")
     value = np.concatenate([one.value for one in whole])[order]

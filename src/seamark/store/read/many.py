@@ -14,12 +14,14 @@ from seamark.store.cells import FAMILY_NUMBERS
 from seamark.store.ingest import UNREADABLE
 from seamark.store.query.patterns import matcher
 from seamark.store.read.curve import read_curve
+from seamark.store.read.forks import Line, ancestors_of, line_of
 from seamark.store.read.series import Sources, read_floats
 from seamark.store.runs import RUNS_AT_ONCE, filled, load_many, places_of
 
 if TYPE_CHECKING:
+    from seamark.journal.source import Source
     from seamark.reading.curves import Curve
-    from seamark.store.runs import Store, StoredRun
+    from seamark.store.runs import Place, Store, StoredRun
 
 __all__ = ["Recent", "lengths_of", "read_many", "series_of"]
 
@@ -171,7 +173,9 @@ def series_of(
     found: dict[Ref, set[str]] = {}
     for start in range(0, len(refs), RUNS_AT_ONCE):
         places = places_of(store, connection, refs[start : start + RUNS_AT_ONCE])
-        there = {number: ref for ref, (number, _) in places.items()}
+        there = {one.number: ref for ref, one in places.items()}
+        for ref, line in _lines(store, connection, places).items():
+            found.setdefault(ref, set()).update(filter(is_meant, _floats_of(line)))
         for first in range(0, len(numbers) if there else 0, _PATHS_AT_ONCE):
             paths = filled(numbers[first : first + _PATHS_AT_ONCE], _PATHS_AT_ONCE)
             asked = {f"path{at.removeprefix('at')}": path for at, path in paths.items()}
@@ -195,10 +199,25 @@ def lengths_of(
         patterns: As `read_many` takes them, in whose order the paths come.
     """
     places = places_of(store, connection, refs)
-    there = {number: ref for ref, (number, _) in places.items()}
     known = _matching(store, connection, patterns)
+    there = {one.number: ref for ref, one in places.items()}
+    found = dict[Ref, dict[str, int]]((ref, {}) for ref in refs)
+    found |= _lengths(store, connection, there, known)
+    for ref, line in _lines(store, connection, places).items():
+        of_line, own = _floats_of(line), found[ref]
+        above = {int(run.number or 0): (run.project, run.name) for run, _ in line.ancestors}
+        for lengths in _lengths(store, connection, above, known).values():
+            own |= {path: own.get(path, 0) + lengths[path] for path in lengths if path in of_line}
+        found[ref] = {path: own[path] for path in known.values() if path in own}
+    return found
+
+
+def _lengths(
+    store: Store, connection: sa.Connection, there: Mapping[int, Ref], known: Mapping[int, str]
+) -> dict[Ref, dict[str, int]]:
+    """Return how many points the series of runs have themselves; see `lengths_of`."""
     numbers = list(known)
-    found: dict[Ref, dict[str, int]] = {ref: {} for ref in refs}
+    found: dict[Ref, dict[str, int]] = {ref: {} for ref in there.values()}
     for first in range(0, len(numbers) if there else 0, _PATHS_AT_ONCE):
         paths = filled(numbers[first : first + _PATHS_AT_ONCE], _PATHS_AT_ONCE)
         asked = {f"path{at.removeprefix('at')}": path for at, path in paths.items()}
@@ -213,6 +232,25 @@ def lengths_of(
                 if (run, number) in counts:
                     found[ref][known[number]] = counts[run, number]
     return found
+
+
+def _lines(store: Store, connection: sa.Connection, places: Mapping[Ref, Place]) -> dict[Ref, Line]:
+    """Return those of some runs that are forks, with the runs that they have points from."""
+    forks = load_many(store, connection, [ref for ref, one in places.items() if one.fork])
+    found = {}
+    for ref, run in forks.items():
+        ancestors, _ = ancestors_of(store, connection, ref, run.state.fork)
+        found[ref] = Line(store, connection, run, _unopened, ancestors)
+    return found
+
+
+def _unopened(name: str) -> Source:
+    """Open no journal: of these runs nothing is read."""
+    raise FileNotFoundError(name)
+
+
+def _floats_of(line: Line) -> set[str]:
+    return {path for path, family in line.families().items() if family == "float_series"}
 
 
 class _Reading:
@@ -238,11 +276,13 @@ class _Reading:
         """Return what reads the series of each of some runs."""
         store, connection = self.store, self.connection
         places = places_of(store, connection, refs)
-        numbers = [number for number, _ in places.values()]
+        numbers = [number for number, *_ in places.values()]
         shown = _shown(store, connection, numbers, known)
         kept: dict[Ref, dict[str, Points]] = {}
         if self.points is None:
-            for ref, (number, version) in places.items():
+            for ref, (number, version, fork) in places.items():
+                if fork is not None:
+                    continue
                 there = shown.get(number, [])
                 found = {p: self.recent.get(number, version, self.attempt, p) for p in there}
                 if None not in found.values():
@@ -255,22 +295,32 @@ class _Reading:
             run = runs.get(ref)
             if run is None or run.number is None:
                 return {}
-            return self._read(run, shown.get(run.number, []))
+            paths = shown.get(run.number, [])
+            if run.state.fork is not None:
+                series = {*paths, *_floats_of(self._line(run))}
+                paths = [path for path in known.values() if path in series]
+            return self._read(run, paths)
 
         return read
+
+    def _line(self, run: StoredRun) -> Line:
+        sources = self.sources(run.project, run.name)
+        return line_of(self.store, self.connection, run, sources, self.sources)
 
     def _read(self, run: StoredRun, paths: Sequence[str]) -> Mapping[str, Points | Curve]:
         if not paths:
             return {}
         store, connection, attempt = self.store, self.connection, self.attempt
-        sources = self.sources(run.project, run.name)
+        line = self._line(run)
+        shares = line.shares(paths, "float_series", attempt)
         if self.points is not None:
             return {
-                path: read_curve(store, connection, run, sources, path, self.points, attempt)
-                for path in paths
+                path: read_curve(store, connection, shares, path, self.points) for path in paths
             }
-        found = read_floats(store, connection, run, sources, paths, attempt)
+        found = read_floats(store, connection, shares, paths)
         assert run.number is not None  # noqa: S101 - it was loaded
+        if line.ancestors:
+            return found  # which may change though this run does not
         if any(one.stopped == UNREADABLE for one in run.state.journals.values()):
             return found  # something is missing that may be there the next time
         for path, points in found.items():

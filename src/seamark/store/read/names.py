@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
 from seamark.paths import model_key
-from seamark.reading.names import RunName
+from seamark.reading.names import RunName, generated_name
 from seamark.store import schema
 from seamark.store.query.known import in_projects
 from seamark.store.read.versions import version_numbers
+from seamark.store.runs import numbers_of
 
 if TYPE_CHECKING:
+    from seamark.reading.catalog import Ref
     from seamark.store.runs import Store
 
-__all__ = ["run_names"]
+__all__ = ["names_of", "run_names"]
 
 _NAME: Final = "sys/name"
 _MARKS: Final = {"model_version": "-", "artifact": ":"}
@@ -39,6 +41,28 @@ def _names(path: Any, kind: Any) -> sa.Select[Any]:
 
 
 _NAMES: Final = _names(sa.bindparam("path"), sa.bindparam("kind"))
+
+
+def names_of(store: Store, connection: sa.Connection, refs: Sequence[Ref]) -> list[str]:
+    """Return what some runs are called, in their order: the name given, or the generated one.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        refs: (project, run id) of the runs.
+    """
+    number = store.numbers.number(connection, _NAME)
+    given: dict[Ref, str | None] = {}
+    if number is not None:
+        runs = numbers_of(store, connection, refs)
+        asked = sa.select(_value.run, _value.text).where(
+            _value.run.in_(list(runs)),
+            _value.path == number,
+            _value.visible == 1,
+            _value.type == "string",
+        )
+        given = {runs[run]: name for run, name in store.database.query(connection, asked)}
+    return [given.get(ref) or generated_name(ref[1]) for ref in refs]
 
 
 def run_names(

@@ -6,7 +6,8 @@ thousands of attributes, asking for one loads one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,8 +16,15 @@ import sqlalchemy as sa
 from seamark.errors import RunNotFoundError
 from seamark.paths import is_inside, kind_of
 from seamark.process.crashes import LOST, Crash, Evidence
-from seamark.reading.attributes import CHANGES, DETAIL, INHERITED, Attribute, JournalInfo
-from seamark.reading.curves import Look
+from seamark.reading.attributes import (
+    CHANGES,
+    DETAIL,
+    INHERITED,
+    Attribute,
+    JournalInfo,
+    SeriesTail,
+)
+from seamark.reading.curves import NAMED_AXES, Look
 from seamark.reading.points import (
     Attempt,
     FilePoint,
@@ -43,6 +51,7 @@ from seamark.store.fold.registers import (
     FamilyState,
     FileSetState,
     FileState,
+    FloatSeriesState,
     Key,
     RecordState,
     SeriesState,
@@ -51,6 +60,7 @@ from seamark.store.fold.registers import (
 )
 from seamark.store.read.curve import read_curve, read_drawing
 from seamark.store.read.ending import error_text
+from seamark.store.read.forks import Line, line_of
 from seamark.store.read.inherited import TAGS, Inherited, inherited_tags
 from seamark.store.read.rank_status import rank_statuses, who_waits
 from seamark.store.read.series import (
@@ -71,7 +81,7 @@ from seamark.store.silence import state_of_row
 if TYPE_CHECKING:
     from seamark.reading.curves import Curve, Drawing
     from seamark.reading.ranks import RankStatus
-    from seamark.store.fold.run_state import JournalState, RunState
+    from seamark.store.fold.run_state import Fork, JournalState, RunState
 
 __all__ = ["COPY", "RunReader", "Snapshot", "gaps_of", "troubles"]
 
@@ -92,6 +102,7 @@ _HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
 )
 _FLOATS: Final = "float_series"
+_FLOATS_AT_ONCE: Final = 64
 _WORLD_SIZE: Final = "distributed/world_size"
 COPY: Final = "journal/"
 """Prefix of the name of a file among the conflicts."""
@@ -107,12 +118,14 @@ class Snapshot:
         connection: Of the transaction.
         run: As loaded.
         now_ns: Time by the clock of the reader, nanoseconds since the Unix epoch.
+        line: It, and the runs that it has points from.
     """
 
     store: Store
     connection: sa.Connection
     run: StoredRun
     now_ns: int
+    line: Line
 
     @property
     def state(self) -> RunState:
@@ -135,6 +148,7 @@ class RunReader:
         name: Run id.
         sources: Opens its journals.
         now_ns: Clock, nanoseconds since the Unix epoch.
+        others: Returns what opens the journals of another run; None where a fork is read alone.
     """
 
     def __init__(
@@ -145,11 +159,12 @@ class RunReader:
         sources: Sources,
         *,
         now_ns: Callable[[], int],
+        others: Callable[[str, str], Sources] | None = None,
     ) -> None:
         self.project = project
         self.name = name
         self._find_store = store
-        self._sources = sources
+        self._sources, self._others = sources, others
         self._now_ns = now_ns
         self._crash: tuple[tuple[str, int], Crash] | None = None
 
@@ -170,7 +185,8 @@ class RunReader:
             if run is None:
                 msg = f"run {self.name!r} does not exist in project {self.project!r}"
                 raise RunNotFoundError(msg)
-            return question(Snapshot(store, connection, run, self._now_ns()))
+            line = line_of(store, connection, run, self._sources, self._others)
+            return question(Snapshot(store, connection, run, self._now_ns(), line))
 
     # ------------------------------------------------------------------ attributes
 
@@ -188,6 +204,7 @@ class RunReader:
             for path, kind, value in self._derived(seen):
                 if is_inside(path, namespace):
                     found[path] = Attribute(path, "atom", kind, value)
+            found |= self._of_line(seen, lambda path: is_inside(path, namespace))
             return [found[path] for path in sorted(found)]
 
         return self._ask(answer)
@@ -211,6 +228,8 @@ class RunReader:
             self._load(seen, (), [path])
             if next(seen.state.visible(), None) is not None:
                 return True
+            if any(is_inside(one, path) for one in seen.line.families()):
+                return True
             return any(is_inside(derived, path) for derived, _, _ in self._derived(seen))
 
         return self._ask(answer)
@@ -225,9 +244,28 @@ class RunReader:
         state.attributes.update(found)
 
     def _shown(self, seen: Snapshot, path: str) -> Attribute | None:
+        if found := self._of_line(seen, path.__eq__):
+            return found[path]
         self._load(seen, [path])
         shown = seen.state.surviving(path)
         return self._attribute(seen, path, shown[0]) if shown else None
+
+    def _of_line(self, seen: Snapshot, is_meant: Callable[[str], bool]) -> dict[str, Attribute]:
+        """Return the series that have points of other runs; all of their points are read."""
+        families = {path: one for path, one in seen.line.families().items() if is_meant(path)}
+        found: dict[str, Attribute] = {}
+        floats = [path for path, family in families.items() if family == _FLOATS]
+        for start in range(0, len(floats), _FLOATS_AT_ONCE):
+            some = floats[start : start + _FLOATS_AT_ONCE]
+            for path, points in self._floats(seen, some, "latest").items():
+                state = FloatSeriesState()
+                if len(points):
+                    state.extend(b"", points.time_ns, points.step, points.value)
+                found[path] = Attribute(path, _FLOATS, _FLOATS, state.summary())
+        for path, family in families.items():
+            if family != _FLOATS:
+                found[path] = Attribute(path, family, family, self._tail(seen, path, family))
+        return found
 
     def _attribute(self, seen: Snapshot, path: str, state: FamilyState) -> Attribute:
         kind, value = state.family, None
@@ -242,6 +280,14 @@ class RunReader:
         elif isinstance(state, SetState | FileSetState | StatisticState):
             value = state.visible(seen.state.emptied(path))
         return Attribute(path, state.family, kind, value)
+
+    def _tail(self, seen: Snapshot, path: str, family: str) -> SeriesTail:
+        points = self._points_of(seen, path, family, "latest")
+        if not points:
+            return SeriesTail(None, 0, math.nan, math.nan)
+        (first, *_), (step, value, *_) = points[0], points[-1]
+        last = value["file"] if family == "file_series" else value
+        return SeriesTail(last, len(points), first, step)
 
     def series_paths(self) -> list[str]:
         """Return the paths that show a float series, sorted."""
@@ -282,7 +328,8 @@ class RunReader:
     @staticmethod
     def _families(seen: Snapshot) -> dict[str, str]:
         rows = seen.store.database.rows(seen.connection, _SHOWN, run=seen.number)
-        return {path: NUMBER_FAMILIES[family] for path, family in rows}
+        own = {path: NUMBER_FAMILIES[family] for path, family in rows}
+        return own | seen.line.families()
 
     def some(self, paths: Collection[str]) -> list[Attribute]:
         """Return what some paths show, in their order; those that show nothing are left out."""
@@ -290,15 +337,23 @@ class RunReader:
         def answer(seen: Snapshot) -> list[Attribute]:
             self._load(seen, paths)
             derived = {path: (kind, value) for path, kind, value in self._derived(seen)}
+            of_line = self._of_line(seen, set(paths).__contains__)
             found = []
             for path in paths:
                 if path in derived:
                     found.append(Attribute(path, "atom", *derived[path]))
+                elif path in of_line:
+                    found.append(of_line[path])
                 elif shown := seen.state.surviving(path):
                     found.append(self._attribute(seen, path, shown[0]))
             return found
 
         return self._ask(answer)
+
+    @property
+    def fork(self) -> Fork | None:
+        """Where the run was forked from another; None if it was not."""
+        return self._ask(lambda seen: seen.state.fork)
 
     @property
     def state(self) -> str:
@@ -441,6 +496,8 @@ class RunReader:
 
     def _troubles(self, seen: Snapshot, tags: Mapping[str, Inherited]) -> dict[str, Any]:
         found = troubles(seen.state, self._conflicts(seen))
+        if seen.line.lacking is not None:
+            found["fork"] = {"lacking": seen.line.lacking}
         told = self._told(seen, tags) if tags else {}
         other = {
             key: one
@@ -548,11 +605,16 @@ class RunReader:
         wanted = list(dict.fromkeys(paths))
 
         def answer(seen: Snapshot) -> dict[str, Points]:
-            return read_floats(
-                seen.store, seen.connection, seen.run, self._sources, wanted, chosen, limit
-            )
+            return self._floats(seen, wanted, chosen, limit)
 
         return self._ask(answer)
+
+    @staticmethod
+    def _floats(
+        seen: Snapshot, paths: Sequence[str], attempt: int | str, limit: int | None = None
+    ) -> dict[str, Points]:
+        shares = seen.line.shares(paths, _FLOATS, attempt)
+        return read_floats(seen.store, seen.connection, shares, paths, limit)
 
     def points_part(
         self,
@@ -571,16 +633,9 @@ class RunReader:
         chosen = check_attempt(attempt)
 
         def answer(seen: Snapshot) -> tuple[Points, Mark | None] | None:
+            shares = seen.line.shares([path], _FLOATS, chosen)
             return read_floats_part(
-                seen.store,
-                seen.connection,
-                seen.run,
-                self._sources,
-                path,
-                chosen,
-                most,
-                after=after,
-                last=last,
+                seen.store, seen.connection, shares, path, most, after=after, last=last
             )
 
         return self._ask(answer)
@@ -599,9 +654,8 @@ class RunReader:
         chosen = check_attempt(attempt)
 
         def answer(seen: Snapshot) -> Curve:
-            return read_curve(
-                seen.store, seen.connection, seen.run, self._sources, path, points, chosen
-            )
+            shares = seen.line.shares([path], _FLOATS, chosen)
+            return read_curve(seen.store, seen.connection, shares, path, points)
 
         return self._ask(answer)
 
@@ -623,16 +677,10 @@ class RunReader:
         chosen, wanted = check_attempt(attempt), look or Look()
 
         def answer(seen: Snapshot) -> Drawing:
-            return read_drawing(
-                seen.store,
-                seen.connection,
-                seen.run,
-                self._sources,
-                path,
-                chosen,
-                wanted,
-                run_columns(seen.state)["created"],
-            )
+            paths = [path] if wanted.x in NAMED_AXES else [path, wanted.x]
+            shares = seen.line.shares(paths, _FLOATS, chosen)
+            created = min(run_columns(one.run.state)["created"] for one in shares)
+            return read_drawing(seen.store, seen.connection, shares, path, wanted, created)
 
         return self._ask(answer).since(since)
 
@@ -735,11 +783,14 @@ class RunReader:
                 return None
             if found.family != "histogram_series":
                 return found.value.last
-            state = seen.state.surviving(path)[0]
-            assert isinstance(state, SeriesState)  # noqa: S101 - of that family
-            point = read_record_at(
-                seen.store, seen.connection, seen.run, self._sources, path, state.last_key
-            )
+            own = next(iter(seen.state.surviving(path)), None)
+            if isinstance(own, SeriesState) and own.count:
+                point = read_record_at(
+                    seen.store, seen.connection, seen.run, self._sources, path, own.last_key
+                )
+            else:
+                found_points = self._points_of(seen, path, found.family, "latest")
+                point = found_points[-1] if found_points else None
             if point is None:
                 return None
             step, value, time_ns, number = point
@@ -753,14 +804,19 @@ class RunReader:
         chosen = check_attempt(attempt)
 
         def answer(seen: Snapshot) -> list[tuple[float, Any, int, int]]:
+            return self._points_of(seen, path, family, chosen)
+
+        return self._ask(answer)
+
+    def _points_of(
+        self, seen: Snapshot, path: str, family: str, attempt: int | str
+    ) -> list[tuple[float, Any, int, int]]:
+        shares = seen.line.shares([path], family, attempt)
+        if len(shares) == 1:
             self._load(seen, [path])
             if family not in seen.state.attributes.get(path, {}):
                 return []
-            return read_records(
-                seen.store, seen.connection, seen.run, self._sources, path, family, chosen
-            )
-
-        return self._ask(answer)
+        return read_records(seen.store, seen.connection, shares, path, family)
 
 
 def _changes(told: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:

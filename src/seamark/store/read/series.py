@@ -11,7 +11,7 @@ import logging
 import re
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -39,12 +39,12 @@ from seamark.store.groups import (
     record_offsets,
 )
 from seamark.store.ingest import UNREADABLE
+from seamark.store.read.forks import Share, Sources
 from seamark.store.runs import names_before
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from seamark.journal.source import Source
     from seamark.store.fold.registers import Key
     from seamark.store.fold.run_state import JournalState, RunState
     from seamark.store.runs import Store, StoredRun
@@ -61,18 +61,12 @@ __all__ = [
     "read_record_at",
     "read_records",
     "read_text_page",
+    "shown",
     "span_of",
     "tail_pieces",
     "text_begin",
     "unpacked",
 ]
-
-Sources = Callable[[str], "Source"]
-"""Opens a journal by its file name.
-
-Raises:
-    OSError: If it cannot be opened.
-"""
 
 _WHOLE_BYTES: Final = 1 << 17
 """A journal of up to this many bytes is read in one piece."""
@@ -115,10 +109,8 @@ class Piece(NamedTuple):
 def read_floats(
     store: Store,
     connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
+    shares: Sequence[Share],
     paths: Sequence[str],
-    attempt: int | str,
     limit: int | None = None,
 ) -> dict[str, Points]:
     """Return the points of float series by path.
@@ -126,10 +118,8 @@ def read_floats(
     Args:
         store: Holds the groups.
         connection: Of the transaction in which the run was loaded.
-        run: As loaded; what its journals hold behind their offsets is not read.
-        sources: Opens its journals.
+        shares: Of which runs they are made, itself first.
         paths: Of float series that it has.
-        attempt: As checked by `seamark.reading.points.check_attempt`.
         limit: Only this many of the last points of each; None for all.
 
     Returns:
@@ -137,30 +127,54 @@ def read_floats(
         of which something is missing because it cannot be read now has ``stopped`` set to
         `UNREADABLE`.
     """
-    state = run.state
+    found: dict[str, list[Piece]] = {path: [] for path in paths}
+    for share in shares:
+        wanted = [path for path in paths if _may_need(share, path, found[path], limit)]
+        if wanted:
+            _add_floats(store, connection, share, wanted, found, limit)
+    return {path: _assembled(pieces, limit) for path, pieces in found.items()}
+
+
+def _may_need(share: Share, path: str, nearer: list[Piece], limit: int | None) -> bool:
+    """Return whether points of a run may be among the last ones of a series."""
+    end = share.end(path)
+    if end == np.inf or limit is None:
+        return end > -np.inf
+    least = _least_of_last(nearer, limit)
+    return end > -np.inf and (least is None or least <= end)
+
+
+def _add_floats(
+    store: Store,
+    connection: sa.Connection,
+    share: Share,
+    paths: Sequence[str],
+    found: dict[str, list[Piece]],
+    limit: int | None,
+) -> None:
+    """Add what float series have of one run."""
+    run, state = share.run, share.run.state
     numbers = store.numbers.known(connection, paths)
     journals = {
         journal.number: (journal, span)
         for journal in state.journals.values()
-        if journal.point_end >= 0 and (span := span_of(state, journal, attempt)).end > 0
+        if journal.point_end >= 0 and (span := span_of(state, journal, share.attempt)).end > 0
     }
-    tails = tail_pieces(store, connection, run, sources, paths, attempt)
-    groups = _Groups(store, connection, run, list(numbers.values()), limit)
-    found: dict[str, Points] = {}
+    tails = tail_pieces(store, connection, share, paths)
+    # What lies behind the step of a fork is none of the last points.
+    least = limit if share.ends is None else None
+    groups = _Groups(store, connection, run, list(numbers.values()), least)
     for path in paths:
-        after = state.emptied(path)
-        pieces = [kept for one in tails[path] if len((kept := newer(one, after)).step)]
+        pieces = found[path]
+        pieces += [kept for one in tails[path] if len((kept := shown(share, path, one)).step)]
         number = numbers.get(path)
         if number is not None:
             for group in groups.of(number, pieces):
                 if group.journal not in journals:
                     continue
-                journal, span = journals[group.journal]
-                kept = newer(unpacked(journal, group, span), after)
+                kept = shown(share, path, unpacked(*journals[group.journal], group))
                 if len(kept.step):
                     pieces.append(kept)
-        found[path] = _assembled(pieces, limit)
-    return found
 
 
 class Mark(NamedTuple):
@@ -181,10 +195,8 @@ class Mark(NamedTuple):
 def read_floats_part(
     store: Store,
     connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
+    shares: Sequence[Share],
     path: str,
-    attempt: int | str,
     most: int,
     *,
     after: Mark | None = None,
@@ -198,10 +210,8 @@ def read_floats_part(
     Args:
         store: Holds the groups.
         connection: Of the transaction in which the run was loaded.
-        run: As loaded.
-        sources: Opens its journals.
+        shares: Of which runs it is made, itself first.
         path: Of the series.
-        attempt: As checked by `seamark.reading.points.check_attempt`.
         most: How many points at most.
         after: Where the part before ended; None to begin.
         last: Without ``after``: begin with this many of the last points. So many are read.
@@ -209,12 +219,12 @@ def read_floats_part(
     Returns:
         None if what is hidden has changed since the part before: it is to be read anew.
     """
-    series = _Parts(store, connection, run, sources, path, attempt)
+    series = _Parts(store, connection, shares, path)
     if after is not None and after.hidden != series.hidden:
         return None
     begin, skip = (-np.inf, 0) if after is None else (after.step, after.done)
     if after is None and last is not None:
-        ends = read_floats(store, connection, run, sources, [path], attempt, last)[path]
+        ends = read_floats(store, connection, shares, [path], last)[path]
         if not len(ends):
             return ends, None
         begin = float(ends.step[0])
@@ -233,30 +243,37 @@ class _Parts:
     """One float series, of which stretches of steps are read."""
 
     def __init__(
-        self,
-        store: Store,
-        connection: sa.Connection,
-        run: StoredRun,
-        sources: Sources,
-        path: str,
-        attempt: int | str,
+        self, store: Store, connection: sa.Connection, shares: Sequence[Share], path: str
     ) -> None:
-        assert run.number is not None  # noqa: S101 - it was loaded
-        self._store, self._connection, self._run = store, connection, run.number
-        state = run.state
-        self._after = state.emptied(path)
-        self._spans = {
-            journal.number: (journal, span)
-            for journal in state.journals.values()
-            if journal.point_end >= 0 and (span := span_of(state, journal, attempt)).end > 0
-        }
+        self._store, self._connection, self._path = store, connection, path
+        self._shares = [share for share in shares if share.end(path) > -np.inf]
+        self._spans = [
+            {
+                journal.number: (journal, span)
+                for journal in share.run.state.journals.values()
+                if journal.point_end >= 0
+                and (span := span_of(share.run.state, journal, share.attempt)).end > 0
+            }
+            for share in self._shares
+        ]
+        self.hidden = zlib.crc32(repr([self._hidden(share) for share in self._shares]).encode())
+        self._tails = [
+            kept
+            for share in self._shares
+            for one in tail_pieces(store, connection, share, [path])[path]
+            if len((kept := shown(share, path, one)).step)
+        ]
+        self._number = store.numbers.known(connection, [path]).get(path)
+
+    def _hidden(self, share: Share) -> Any:
+        state = share.run.state
         spans = sorted(
-            (journal.uid, *span_of(state, journal, attempt)) for journal in state.journals.values()
+            (journal.uid, *span_of(state, journal, share.attempt))
+            for journal in state.journals.values()
         )
         ending = [(uid, *one) for uid, *one in spans if one != [0, _FOREVER]]
-        self.hidden = zlib.crc32(repr((self._after, ending)).encode())
-        self._tails = tail_pieces(store, connection, run, sources, [path], attempt)[path]
-        self._number = store.numbers.known(connection, [path]).get(path)
+        end = () if share.ends is None else (share.run.name, share.end(self._path))
+        return (share.after(self._path), ending, *end)
 
     def read(self, begin: float, wanted: int, end: float | None = None) -> tuple[Points, bool]:
         """Return points from a step on, and whether there are more behind them.
@@ -266,46 +283,48 @@ class _Parts:
             wanted: How many points at least, if there are as many.
             end: Instead: all up to this step.
         """
-        pieces = [kept for one in self._tails if len((kept := self._from(one, begin)).step)]
+        pieces = [kept for one in self._tails if len((kept := _from(one, begin)).step)]
         horizon = np.inf
-        for journal, place, low, high in self._groups():
-            if high < begin or journal not in self._spans:
+        for at, journal, place, low, high in self._groups():
+            if high < begin or journal not in self._spans[at]:
                 continue
             if low > end if end is not None else _count_below(pieces, low) >= wanted:
                 horizon = low
                 break
+            share = self._shares[at]
             group = load_group(
                 self._store.database,
                 self._connection,
-                self._run,
+                int(share.run.number or 0),
                 int(self._number or 0),
                 journal,
                 place,
             )
-            pieces.append(
-                self._from(unpacked(self._spans[journal][0], group, self._spans[journal][1]), begin)
-            )
+            piece = unpacked(*self._spans[at][journal], group)
+            pieces.append(_from(shown(share, self._path, piece), begin))
         if end is not None:
             pieces = [one.part(one.step <= end) for one in pieces]
         elif horizon < np.inf:
             pieces = [one.part(one.step < horizon) for one in pieces]
         return _assembled([one for one in pieces if len(one.step)], None), horizon < np.inf
 
-    def _groups(self) -> Sequence[tuple[int, int, float, float]]:
-        chunked = any(journal.chunked for journal, _ in self._spans.values())
-        if self._number is None or not chunked:
-            return ()
-        return group_begins(self._store.database, self._connection, self._run, self._number)
+    def _groups(self) -> list[tuple[int, int, int, float, float]]:
+        """Return which share, journal, place, smallest and greatest step of groups, in order."""
+        found = []
+        for at, share in enumerate(self._shares):
+            chunked = any(journal.chunked for journal, _ in self._spans[at].values())
+            if self._number is None or not chunked:
+                continue
+            number, last = int(share.run.number or 0), share.end(self._path)
+            rows = group_begins(self._store.database, self._connection, number, self._number)
+            found += [(at, *row) for row in rows if row[2] <= last]
+        if len(self._shares) > 1:
+            found.sort(key=itemgetter(3))
+        return found
 
-    def _group(self, journal: int, place: int) -> Piece:
-        database, number = self._store.database, int(self._number or 0)
-        group = load_group(database, self._connection, self._run, number, journal, place)
-        state, span = self._spans[journal]
-        return unpacked(state, group, span)
 
-    def _from(self, piece: Piece, begin: float) -> Piece:
-        kept = newer(piece, self._after)
-        return kept if begin == -np.inf else kept.part(kept.step >= begin)
+def _from(piece: Piece, begin: float) -> Piece:
+    return piece if begin == -np.inf else piece.part(piece.step >= begin)
 
 
 def _count_below(pieces: Sequence[Piece], step: float) -> int:
@@ -313,21 +332,17 @@ def _count_below(pieces: Sequence[Piece], step: float) -> int:
 
 
 def tail_pieces(
-    store: Store,
-    connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
-    paths: Sequence[str],
-    attempt: int | str,
+    store: Store, connection: sa.Connection, share: Share, paths: Sequence[str]
 ) -> dict[str, list[Piece]]:
-    """Return what is in journals only, by path; see `read_floats`."""
-    state = run.state
+    """Return what is in journals of a run only, by path; see `read_floats`."""
+    run, state = share.run, share.run.state
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for journal in state.journals.values():
-        span = span_of(state, journal, attempt)
+        span = span_of(state, journal, share.attempt)
         if journal.point_end < 0 or span.end <= 0:
             continue
-        for batch in _tail_batches(store, connection, run, journal, sources, frozenset(paths)):
+        wanted = frozenset(paths)
+        for batch in _tail_batches(store, connection, run, journal, share.sources, wanted):
             for path, piece in _pieces(journal, batch, span):
                 found[path].append(piece)
     return found
@@ -404,7 +419,7 @@ def span_of(run: RunState, journal: JournalState, attempt: int | str) -> Span:
     return Span(0, run.cut(journal, attempt if isinstance(attempt, int) else None))
 
 
-def _shown(offsets: Ints, span: Span) -> slice:
+def _within(offsets: Ints, span: Span) -> slice:
     """Return which of some rows lie within a span, given their sorted offsets."""
     if not len(offsets) or (offsets[0] >= span.begin and offsets[-1] < span.end):
         return slice(None)
@@ -412,11 +427,11 @@ def _shown(offsets: Ints, span: Span) -> slice:
 
 
 def _pieces(journal: JournalState, batch: RowBatch, span: Span) -> Iterator[tuple[str, Piece]]:
-    shown = _shown(batch.offset, span)
-    first, end, _ = shown.indices(len(batch.offset))
+    seen = _within(batch.offset, span)
+    first, end, _ = seen.indices(len(batch.offset))
     for path, (rows, values) in batch.series.items():
         if rows is None:
-            part: Any = shown
+            part: Any = seen
             own = values[part]
         else:
             some = slice(*np.searchsorted(rows, (first, end)).tolist())
@@ -424,13 +439,19 @@ def _pieces(journal: JournalState, batch: RowBatch, span: Span) -> Iterator[tupl
         yield path, Piece(journal, batch.step[part], own, batch.t[part], batch.time[part])
 
 
-def unpacked(journal: JournalState, group: StoredGroup, span: Span) -> Piece:
+def unpacked(journal: JournalState, span: Span, group: StoredGroup) -> Piece:
     """Return the points of a group that are within a span."""
     t = group.t()
     piece = Piece(journal, group.steps(), group.values(), t, group.times(t), group.place)
     if span.begin <= group.place and span.end >= journal.chunked:
         return piece
-    return piece.part(_shown(group.offsets(), span))
+    return piece.part(_within(group.offsets(), span))
+
+
+def shown(share: Share, path: str, piece: Piece) -> Piece:
+    """Return the points of a run that a series shows."""
+    kept, end = newer(piece, share.after(path)), share.end(path)
+    return kept if end == np.inf else kept.part(kept.step <= end)
 
 
 def newer(piece: Piece, after: Key) -> Piece:
@@ -549,33 +570,28 @@ def _reader(journal: JournalState, sources: Sources) -> Iterator[JournalReader |
 
 
 def read_records(
-    store: Store,
-    connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
-    path: str,
-    family: str,
-    attempt: int | str,
+    store: Store, connection: sa.Connection, shares: Sequence[Share], path: str, family: str
 ) -> list[tuple[float, Any, int, int]]:
     """Return (step, value, time in ns, attempt) of a string, file or histogram series, in order."""
     wanted = _KINDS[family]  # a path may hold several families
-    state = run.state
-    after = state.emptied(path)
     found: list[tuple[float, Key, Any, int, int]] = []
-    for journal in state.journals.values():
-        span = span_of(state, journal, attempt)
-        if journal.point_end < 0 or span.end <= 0:
-            continue
-        own = -1 if journal.attempt is None else journal.attempt
-        for offset, kind, t, payload in _record_frames(store, connection, run, journal, sources):
-            if offset >= span.end:
-                break
-            if kind != wanted or offset < span.begin:
+    for share in shares:
+        run, state, after, last = share.run, share.run.state, share.after(path), share.end(path)
+        for journal in state.journals.values() if last > -np.inf else ():
+            span = span_of(state, journal, share.attempt)
+            if journal.point_end < 0 or span.end <= 0:
                 continue
-            for at, step, value, time in record_points(kind, payload, path):
-                key = (t, journal.uid, at)
-                if key > after:
-                    found.append((step, key, value, t if time is None else time, own))
+            own = -1 if journal.attempt is None else journal.attempt
+            frames = _record_frames(store, connection, run, journal, share.sources)
+            for offset, kind, t, payload in frames:
+                if offset >= span.end:
+                    break
+                if kind != wanted or offset < span.begin:
+                    continue
+                for at, step, value, time in record_points(kind, payload, path):
+                    key = (t, journal.uid, at)
+                    if key > after and step <= last:
+                        found.append((step, key, value, t if time is None else time, own))
     found.sort(key=itemgetter(0, 1))
     return [(step, value, time, own) for step, _, value, time, own in found]
 

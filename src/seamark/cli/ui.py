@@ -1,0 +1,199 @@
+"""``seamark ui``: the web page of one's own runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seamark.cli._app import Trouble, misuse, place_of, root_only
+from seamark.cli._runs import expect_root
+from seamark.cli._screen import note
+from seamark.cli._text import clean, human_duration, plural
+
+if TYPE_CHECKING:
+    from seamark.page.roots import Root
+    from seamark.page.running import Kept
+    from seamark.page.start import Started
+
+__all__ = ["ui"]
+
+_FIRST_LOOK_S = 0.5
+
+
+@click.command(short_help="Open the web page of the runs on this machine.")
+@click.argument("folders", nargs=-1, type=click.Path(), metavar="[FOLDER]...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Port; 0 for any that is free.  [default: 8765, else the next that is free]",
+)
+@click.option("--no-browser", is_flag=True, help="Open no browser.")
+@click.option(
+    "--no-token",
+    is_flag=True,
+    help="Let everybody on this machine see and edit the runs, not only you.",
+)
+@click.option(
+    "--new-token",
+    is_flag=True,
+    help="Make a new token first; the one before opens nothing any more.",
+)
+@click.option("--print-token", is_flag=True, help="Print the token of your pages, and end.")
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="With --no-token: another name under which a browser may ask. May be repeated.",
+)
+@click.option(
+    "--embed", is_flag=True, help="Let notebooks on this machine show the page in a frame."
+)
+@root_only
+@click.pass_context
+def ui(
+    context: click.Context,
+    folders: tuple[str, ...],
+    host: str,
+    port: int | None,
+    hosts: tuple[str, ...],
+    *,
+    no_browser: bool,
+    no_token: bool,
+    new_token: bool,
+    print_token: bool,
+    embed: bool,
+) -> None:
+    """Show runs in the browser: tables, curves, what was printed, while they train or later.
+
+    Each FOLDER is a root; without one it is the root that `seamark ls` finds. Who starts the page
+    again for the same folders gets the one that runs. Only who has the token sees anything; it is
+    in the address that is printed, and stays the same.
+
+    \b
+    Examples:
+      seamark ui
+      seamark ui ~/work/.seamark /scratch/anna/.seamark
+      seamark ui --port 9000 --no-browser
+      seamark ui --print-token
+    """
+    from seamark.page import opening, running
+    from seamark.page.start import Given, already, check, check_extra, serve
+
+    if print_token:
+        kept = _renewed() if new_token else running.keep()
+        click.echo(kept.token)
+        return
+    roots = _roots(context, folders)
+    check_extra()
+    given = Given(roots, host, port, token=not no_token, hosts=hosts, embed=embed)
+    check(given)
+    if new_token:
+        _renewed()
+    elif there := already(given):
+        _tell_of_other(there, given.port, wants_token=not no_token)
+        if not no_browser:
+            opening.open_browser(there.url, there.token)
+        return
+    if not opening.is_loopback(host):
+        note(
+            "beyond this machine nothing is encrypted: everybody on the way can read the token "
+            "and the values; ssh -L is safe"
+        )
+
+    def tell(started: Started) -> None:
+        for line in _lines(roots, started):
+            click.echo(line)
+        if not no_browser:
+            opening.open_browser(started.url, started.token)
+
+    context.exit(serve(given, tell))
+
+
+def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
+    """Return the roots that were named, else the one that `seamark ls` finds.
+
+    Raises:
+        Misuse: If one does not exist although it was named, is a file, or holds the root meant.
+        ArgumentError: If nobody named a root, and the nearest one is another user's.
+    """
+    from seamark.page.roots import named_roots
+
+    place, named = place_of(context, local="ui")
+    assert isinstance(place, Path)  # noqa: S101 - a root, as asked for
+    if not folders:
+        expect_root(place, missing_ok=not named)
+        return named_roots([place])
+    if context.find_root().params.get("root") is not None:
+        misuse("expected folders or --root, got both")
+    roots = named_roots(folders)
+    for one in roots:
+        expect_root(one.path, missing_ok=False)
+    return roots
+
+
+def _renewed() -> Kept:
+    """Make a new token and return it.
+
+    Raises:
+        Trouble: If a page runs that would go on with the one before.
+    """
+    from seamark.page import running
+
+    if old := [page for page in running.pages() if page.token]:
+        where = ", ".join(f"port {page.port} (process {page.process['pid']})" for page in old)
+        msg = f"{plural(len(old), 'page')} with the token of now: stop first what runs at {where}"
+        raise Trouble(msg)
+    made = running.new_token()
+    note("the token before opens nothing any more; on other machines, start pages again")
+    return made
+
+
+def _tell_of_other(there: Started, port: int | None, *, wants_token: bool) -> None:
+    click.echo("seamark: runs already; Ctrl-C where it was started stops it")
+    for line in _addresses(there):
+        click.echo(line)
+    if port not in (None, 0, there.port):
+        note(f"it listens at port {there.port}, not at {port}")
+    if (there.token is not None) != wants_token:
+        note(f"it was started {'without' if there.token is None else 'with'} a token")
+
+
+def _lines(roots: Sequence[Root], started: Started) -> Iterator[str]:
+    """Yield what is printed once a page answers."""
+    from seamark.page.watch import Looked
+
+    watcher = started.watcher
+    assert watcher is not None  # noqa: S101 - it is ours
+    watcher.told(_FIRST_LOOK_S)
+    for place, root in enumerate(roots):
+        looked, more = watcher.looked(place), ""
+        if looked == Looked():  # it has said nothing yet
+            yield f"seamark: reading the runs in {clean(str(root.path))}"
+            continue
+        if looked.left:
+            lasts = f", {human_duration(looked.left_s)}" if looked.left_s else ""
+            more = f"   (index: {looked.left:,} more being read{lasts})"
+        elif not looked.looked_ns:
+            more = "   (index: being read)"
+        counts = f"{plural(looked.runs, 'run')}, {looked.running:,} running"
+        yield f"seamark: {counts}, in {clean(str(root.path))}{more}"
+    yield from _addresses(started)
+    yield "Ctrl-C stops this page; trainings go on."
+
+
+def _addresses(started: Started) -> Iterator[str]:
+    from seamark.page import opening
+
+    secret = opening.fragment(started.token)
+    if through := opening.proxied(started.port):
+        yield f"  open      {through}{secret}"
+        yield f"  or here   {started.url}{secret}"
+    else:
+        yield f"  open      {started.url}{secret}"
+    if line := opening.ssh_line(started.host, started.port):
+        yield f"  from your machine: {line}"

@@ -1,0 +1,303 @@
+"""The application of ``seamark ui``: the page's files, and for each root the routes of a server.
+
+The token is the protection: whoever does not show it gets a greeting and the files of the page,
+which are the same for everybody. It comes in a header of its own, which no other page can send: it
+would have to ask first (CORS), and that is never allowed. So there are no cookies, no forms and no
+origins to compare. Without a token, whatever a browser shows under another name could ask: then,
+and only then, the name in ``Host`` has to be one of this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio.to_thread
+import sqlalchemy as sa
+from fastapi import Depends, FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from seamark import __version__
+from seamark.page.files import PageFiles
+from seamark.page.folder import THREADS, TOKEN, Folder, is_token
+from seamark.server import failures
+from seamark.server.app import BASE, description
+from seamark.server.failures import Refusal, answer_of
+from seamark.server.gate import Gate
+from seamark.server.guard import asker, public
+from seamark.server.settings import Limits
+from seamark.store.damage import DamageError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from seamark.page.roots import Root
+    from seamark.page.watch import Watch
+
+__all__ = ["make_page"]
+
+_ROUTES: Final = ("changes", "contents", "curves", "edits", "reads", "tables")
+"""Modules of `seamark.server.routes` that are answered for a folder: what reads, and edits."""
+_OF_ROOT: Final = re.compile(r"/r(0|[1-9][0-9]{0,3})(/api/v1(?:/.*)?)", re.DOTALL)
+_OPEN: Final = re.compile(r"/|/api/v1/?|/static/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL)
+"""What is answered to everybody; of the last, only what was signed here."""
+
+
+def make_page(
+    roots: Sequence[Root],
+    *,
+    token: str | None,
+    instance: str,
+    watch: Watch,
+    hosts: Collection[str] = (),
+    embed: bool = False,
+    read_only: str = "",
+    now_ns: Callable[[], int] = time.time_ns,
+) -> ASGIApp:
+    """Return the application that shows folders of runs.
+
+    Args:
+        roots: The folders; the routes of the first are below ``r0/api/v1/``, and so on.
+        token: What who asks has to show in the header ``X-Seamark-Token``; None for nothing, which
+            is for addresses of this machine only.
+        instance: Name of this page, under which a browser keeps the token.
+        watch: Who looks at the folders.
+        hosts: Names that ``Host`` may have besides those of this machine, without a token.
+        embed: Whether pages of this machine may show this one in a frame.
+        read_only: Why nothing may be edited; empty for no such reason.
+        now_ns: Nanoseconds since the Unix epoch.
+
+    Raises:
+        SeamarkError: If the index of a root can be neither found nor made.
+    """
+    folders = [
+        Folder(root.path, watch, place, token, read_only, now_ns)
+        for place, root in enumerate(roots)
+    ]
+    files = PageFiles(embed=embed)
+    app = _application(folders, files)
+    greeting = _Greeting(roots, folders, watch, token, instance, now_ns)
+    app.add_api_route(f"{BASE}/", greeting, methods=["GET"], include_in_schema=False)
+    inner = Gate(_Doors(app, folders, token, hosts), Limits())
+    return _Marked(inner, files, now_ns)
+
+
+def _application(folders: Sequence[Folder], files: PageFiles) -> FastAPI:
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        del app
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        try:
+            yield
+        finally:
+            for folder in folders:
+                await run_in_threadpool(folder.close)
+
+    app = FastAPI(
+        title="Seamark",
+        version=__version__,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    failures.install(app)
+    for kind in (DamageError, sa.exc.DatabaseError):
+        app.add_exception_handler(kind, _healing)
+    for name in _ROUTES:
+        router = import_module(f"seamark.server.routes.{name}").router
+        app.include_router(router, prefix=BASE, dependencies=[Depends(asker)])
+    app.include_router(description(), prefix=BASE, dependencies=[Depends(asker)])
+
+    @app.get("/", include_in_schema=False)
+    def index(request: Request) -> Response:
+        public(request)
+        return files.index(request.headers.get("accept-encoding", ""))
+
+    @app.get("/static/{version}/{name:path}", include_in_schema=False)
+    def static(request: Request, version: str, name: str) -> Response:
+        public(request)
+        found = files.file(version, name, request.headers.get("accept-encoding", ""))
+        if found is None:
+            raise Refusal(404, "no-file", "the page has no such file; load it anew")
+        return found
+
+    return app
+
+
+async def _healing(request: Request, error: Exception) -> Response:
+    """Answer an error of the index; make one anew that is damaged."""
+    serving = getattr(request.state, "serving", None)
+    if isinstance(serving, Folder) and serving.heal(error):
+        hint = "the index was damaged and is made anew; the same may be asked again"
+        return answer_of(failures.later("database", hint))
+    return answer_of(error)
+
+
+class _Greeting:
+    """What a page says of itself to everybody, and what more to who shows the token."""
+
+    def __init__(
+        self,
+        roots: Sequence[Root],
+        folders: Sequence[Folder],
+        watch: Watch,
+        token: str | None,
+        instance: str,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._roots, self._folders, self._watch = roots, folders, watch
+        self._token, self._instance, self._now_ns = token, instance, now_ns
+
+    def __call__(self, request: Request) -> dict[str, Any]:
+        """Return names and addresses of the roots, and with the token what is known of them."""
+        public(request)
+        known = is_token(request.headers.get(TOKEN, ""), self._token)
+        return {
+            "product": "seamark",
+            "version": __version__,
+            "instance": self._instance,
+            "login": "none" if self._token is None else "token",
+            "page": True,
+            "features": ["attempts", "groups", "names"],
+            "time_ns": self._now_ns(),
+            "roots": [self._root(place, known=known) for place in range(len(self._roots))],
+        }
+
+    def _root(self, place: int, *, known: bool) -> dict[str, Any]:
+        root, why = self._roots[place], self._folders[place].read_only
+        told = {
+            "name": root.name,
+            "path": "",
+            "api": f"r{place}{BASE}/",
+            "read_only": bool(why),
+            "why": "",
+        }
+        if known:
+            looked = self._watch.looked(place)
+            told |= {
+                "path": str(root.path),
+                "why": why,
+                "looked_ns": looked.looked_ns,
+                "left": looked.left,
+                "left_s": looked.left_s,
+                "runs": looked.runs,
+                "running": looked.running,
+                "trouble": looked.trouble,
+            }
+        return told
+
+
+class _Doors:
+    """Says who may come in, and leads them to the root that they ask for.
+
+    Args:
+        app: What answers.
+        folders: Of the roots.
+        token: What has to be shown; None for nothing.
+        hosts: Names that ``Host`` may have besides those of this machine.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        folders: Sequence[Folder],
+        token: str | None,
+        hosts: Collection[str],
+    ) -> None:
+        self._app, self._folders, self._token = app, folders, token
+        self._hosts = {one.lower().rstrip(".") for one in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            try:
+                scope = self._led(scope)
+            except Refusal as error:
+                await answer_of(error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _led(self, scope: Scope) -> Scope:
+        """Return a request as its root takes it.
+
+        Raises:
+            Refusal: If it may not come in, or there is no such root.
+        """
+        path = scope["path"]
+        if self._token is None:
+            self._expect_host(_header(scope, b"host"))
+        elif not _OPEN.fullmatch(path):
+            given = _header(scope, TOKEN.encode())
+            if not is_token(given, self._token):
+                slug = "bad-token" if given else "token-needed"
+                hint = "show the token of this page: `seamark ui --print-token` prints it"
+                raise Refusal(401, slug, hint)
+        found = _OF_ROOT.fullmatch(path)
+        if found is None:
+            if path.startswith(BASE) and path != f"{BASE}/":
+                raise Refusal(404, "no-address", "name a root: r0/api/v1/ is that of the first")
+            return scope
+        place = int(found[1])
+        if place >= len(self._folders) or found[2] in (BASE, f"{BASE}/"):
+            raise Refusal(404, "no-address", "nothing is at this address")
+        state = scope.setdefault("state", {})
+        state["serving"] = self._folders[place]
+        return {**scope, "path": found[2], "raw_path": found[2].encode("utf-8", "replace")}
+
+    def _expect_host(self, given: str) -> None:
+        """Refuse a name that this machine does not have.
+
+        Without a token, a page of somebody else could have its own name lead here (DNS rebinding),
+        and would be asked for as if it were this one.
+
+        Raises:
+            Refusal: 400.
+        """
+        name = _host_of(given)
+        if name in self._hosts or name == "localhost" or name.endswith(".localhost"):
+            return
+        with contextlib.suppress(ValueError):
+            if ipaddress.ip_address(name).is_loopback:
+                return
+        hint = "without a token, this page answers under names of this machine, as localhost, only"
+        raise Refusal(400, "host", hint)
+
+
+class _Marked:
+    """Puts onto every answer which version gave it, and when."""
+
+    def __init__(self, app: ASGIApp, files: PageFiles, now_ns: Callable[[], int]) -> None:
+        self._app, self._files, self._now_ns = app, files, now_ns
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                more = [(b"seamark-version", self._files.version.encode())]
+                given = {name.lower() for name, _ in message.get("headers", [])}
+                if b"seamark-now" not in given:
+                    more.append((b"seamark-now", str(self._now_ns()).encode()))
+                message = {**message, "headers": [*message.get("headers", []), *more]}
+            await send(message)
+
+        await self._app(scope, receive, marked)
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    """Return a header of a request; empty if it is not there, or there more than once."""
+    found = [value for key, value in scope["headers"] if key == name]
+    return found[0].decode("latin-1") if len(found) == 1 else ""
+
+
+def _host_of(given: str) -> str:
+    """Return the name in a ``Host``, in lower case, without the port and the brackets of IPv6."""
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@]+))(?::[0-9]{1,5})?", given.strip())
+    return "" if found is None else (found[1] or found[2]).lower().rstrip(".")

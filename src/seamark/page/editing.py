@@ -1,0 +1,195 @@
+"""What people change of runs that lie in a folder: through a journal that owns nothing.
+
+State, times and owner of a run stay as they are, whether it is finished or is being trained by
+another process at this moment. A journal is opened at the first edit of a run and closed a minute
+after the last, so that somebody who tags twenty runs, and then thinks of a better word, leaves
+twenty journals and not forty.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import JournalError
+from seamark.journal.folder import RunFolder
+from seamark.journal.writer import JournalWriter
+from seamark.process.liveness import process_facts
+from seamark.server.refusals import NotTaken
+
+if TYPE_CHECKING:
+    from seamark.reading.catalog import Ref
+
+__all__ = ["Edits", "NotWritable"]
+
+IDLE_S: Final = 60.0
+"""After how long without an edit a journal is closed, seconds."""
+_MOST_OPEN: Final = 32
+_KNOWN: Final = 4096
+_CLOSE_S: Final = 5.0
+
+
+class NotWritable(NotTaken):
+    """The folder of a run is not one that this user may write to."""
+
+    slug = "read-only"
+    status = 403
+
+
+@dataclass
+class _Open:
+    """The journal of one run."""
+
+    writer: JournalWriter
+    used: float
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Edits:
+    """Adds records to runs below one root; safe to use from threads.
+
+    Args:
+        root: Its path.
+        clock: Seconds, from any origin.
+    """
+
+    def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._root, self._clock = root, clock
+        self._lock = threading.Lock()
+        self._open: OrderedDict[Ref, _Open] = OrderedDict()
+        self._ends: OrderedDict[Ref, dict[str, int]] = OrderedDict()
+        self._timer: threading.Timer | None = None
+        self._closed = False
+
+    def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
+        """Append operations to a run.
+
+        Args:
+            project: Project path.
+            run: Run id, which is known here.
+            ops: As in the journal.
+
+        Returns:
+            How many bytes were written of it here so far.
+
+        Raises:
+            NotWritable: If this user may not write there.
+            NotTaken: If the disk does not take it now.
+        """
+        ref = (project, run)
+        one = self._opened(ref)
+        try:
+            with one.lock:
+                kept = one.writer.append_ops(list(ops))
+                ends = one.writer.positions()
+        except JournalError as error:
+            self._drop(ref, one)
+            raise NotWritable(str(error)) from error
+        if not kept:
+            self._drop(ref, one)
+            msg = f"{self._folder(ref).path}: the disk does not take the change now; try it again"
+            raise _later(msg)
+        with self._lock:
+            known = self._ends.setdefault(ref, {})
+            known.update(ends)
+            self._ends.move_to_end(ref)
+            while len(self._ends) > _KNOWN:
+                self._ends.popitem(last=False)
+            return sum(known.values())
+
+    def ends(self, ref: Ref) -> dict[str, int]:
+        """Return how long the journals are that were written of a run here, by writer, bytes."""
+        with self._lock:
+            return dict(self._ends.get(ref, {}))
+
+    def close_idle(self) -> None:
+        """Close the journals of runs that nobody has edited for a while."""
+        limit = self._clock() - IDLE_S
+        with self._lock:
+            old = [ref for ref, one in self._open.items() if one.used <= limit]
+            gone = [self._open.pop(ref) for ref in old]
+        _close(gone)
+        with self._lock:
+            self._timer = None
+            self._set_timer()
+
+    def close(self) -> None:
+        """Close all journals; harmless when called twice."""
+        with self._lock:
+            self._closed = True
+            gone = list(self._open.values())
+            self._open.clear()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        _close(gone)
+
+    def _folder(self, ref: Ref) -> RunFolder:
+        return RunFolder(self._root, *ref)
+
+    def _opened(self, ref: Ref) -> _Open:
+        folder = self._folder(ref)
+        if not os.access(folder.journal_dir, os.W_OK | os.X_OK):
+            msg = f"{folder.journal_dir} cannot be written to by you: {_owner(folder.journal_dir)}"
+            raise NotWritable(msg)
+        gone = []
+        with self._lock:
+            found = self._open.get(ref)
+            if found is None:
+                found = self._open[ref] = _Open(_writer(folder), self._clock())
+                while len(self._open) > _MOST_OPEN:
+                    gone.append(self._open.popitem(last=False)[1])
+            found.used = self._clock()
+            self._open.move_to_end(ref)
+            self._set_timer()
+        _close(gone)
+        return found
+
+    def _drop(self, ref: Ref, one: _Open) -> None:
+        with self._lock:
+            if self._open.get(ref) is one:
+                del self._open[ref]
+        _close([one])
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._open and not self._closed:
+            self._timer = threading.Timer(IDLE_S, self.close_idle)
+            self._timer.daemon = True
+            self._timer.start()
+
+
+def _later(message: str) -> NotTaken:
+    error = NotTaken(message)
+    error.status, error.slug, error.wait_s = 503, "disk-full", 30.0
+    return error
+
+
+def _writer(folder: RunFolder) -> JournalWriter:
+    def header() -> dict[str, Any]:
+        from seamark import __version__
+
+        told = {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
+        return told if folder.kind in ("run", "project") else {"kind": folder.kind, **told}
+
+    # Nobody asks whether the process lives: no heartbeats.
+    return JournalWriter(folder, header, heartbeat_s=math.inf)
+
+
+def _close(some: Iterable[_Open]) -> None:
+    for one in some:
+        with one.lock:
+            one.writer.close(timeout_s=_CLOSE_S)
+
+
+def _owner(path: Path) -> str:
+    try:
+        return f"it is that of {path.owner()}"
+    except (OSError, KeyError, NotImplementedError):
+        return "it is somebody else's"

@@ -1,0 +1,146 @@
+"""The files of the page: where they are, of which version, and how a browser gets them.
+
+Addresses name the version, so that a browser keeps what it has for good and never mixes two
+versions; only ``index.html`` is asked for each time. The version is made of the files themselves: a
+file that is edited is another version with the next look at the page.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import threading
+from pathlib import Path
+from typing import Final
+
+from starlette.responses import Response
+
+from seamark import __version__
+
+__all__ = ["FOLDER", "PageFiles", "policy"]
+
+FOLDER: Final = Path(__file__).parent / "static"
+_INDEX: Final = "index.html"
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
+}
+_SMALL: Final = 1 << 10
+_PLACE: Final = "@VERSION@"
+_NONE: Final = (
+    "<!doctype html><title>Seamark</title><p>This Seamark has no page: its files are not there."
+)
+_EMBEDDED: Final = "http://localhost:* http://127.0.0.1:*"
+
+
+def policy(*, embed: bool = False) -> str:
+    """Return what the page may do, for ``Content-Security-Policy``.
+
+    Args:
+        embed: Whether pages of this machine, as of a notebook, may show it in a frame.
+    """
+    return "; ".join(
+        (
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "img-src 'self' data: blob:",
+            "media-src 'self' blob:",
+            "frame-src 'self'",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            f"frame-ancestors 'self'{f' {_EMBEDDED}' if embed else ''}",
+        )
+    )
+
+
+class PageFiles:
+    """The files below a folder, by name: nothing else can be asked for.
+
+    Args:
+        folder: Where they are.
+        embed: See `policy`.
+    """
+
+    def __init__(self, folder: Path = FOLDER, *, embed: bool = False) -> None:
+        self._folder = folder
+        self._headers = {"Content-Security-Policy": policy(embed=embed)}
+        self._lock = threading.Lock()
+        self._as_of: tuple[tuple[str, int, int], ...] = ()
+        self._files: dict[str, bytes] = {}
+        self._packed: dict[str, bytes] = {}
+        self._version = ""
+        self._look()
+
+    @property
+    def version(self) -> str:
+        """Of Seamark and of the files, as the last `index` had it."""
+        return self._version
+
+    def index(self, accepted: str = "") -> Response:
+        """Return the page itself, which names the version of its files.
+
+        Args:
+            accepted: ``Accept-Encoding`` of the request.
+        """
+        self._look()
+        body = self._files.get(_INDEX, _NONE.encode())
+        body = body.replace(_PLACE.encode(), self._version.encode())
+        headers = {**self._headers, "Cache-Control": "no-store"}
+        return self._answer(_INDEX, body, headers, accepted)
+
+    def file(self, version: str, name: str, accepted: str = "") -> Response | None:
+        """Return a file; None if there is none of this name.
+
+        Args:
+            version: As the address has it; of another one than this, nothing is kept.
+            name: Relative to the folder, with slashes.
+            accepted: ``Accept-Encoding`` of the request.
+        """
+        body = self._files.get(name)
+        if body is None:
+            return None
+        kept = "public, max-age=31536000, immutable" if version == self._version else "no-store"
+        return self._answer(name, body, {**self._headers, "Cache-Control": kept}, accepted)
+
+    def _answer(self, name: str, body: bytes, headers: dict[str, str], accepted: str) -> Response:
+        suffix = name[name.rfind(".") :].lower()
+        kind = _TYPES.get(suffix, "application/octet-stream")
+        headers["Vary"] = "Accept-Encoding"
+        if len(body) > _SMALL and kind.startswith(("text/", "application/json", "image/svg")):
+            codes = {one.partition(";")[0].strip() for one in accepted.lower().split(",")}
+            if "gzip" in codes:
+                key = f"{name}\0{hashlib.sha256(body).hexdigest()}"
+                with self._lock:
+                    if key not in self._packed:
+                        self._packed[key] = gzip.compress(body, 9, mtime=0)
+                    body = self._packed[key]
+                headers["Content-Encoding"] = "gzip"
+        # `headers` before the type: Starlette would add a charset of its own.
+        return Response(body, headers={**headers, "Content-Type": kind})
+
+    def _look(self) -> None:
+        """Read the files again if any of them is another one by now."""
+        found = {}
+        for path in sorted(self._folder.rglob("*")):
+            if path.is_file() and not any(part.startswith(".") for part in path.parts[-2:]):
+                found[path.relative_to(self._folder).as_posix()] = path
+        stats = ((name, path.stat()) for name, path in found.items())
+        as_of = tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
+        with self._lock:
+            if self._version and as_of == self._as_of:
+                return
+            files = {name: path.read_bytes() for name, path in found.items()}
+            digest = hashlib.sha256()
+            for name, body in files.items():
+                digest.update(f"{name}\0{len(body)}\0".encode() + body)
+            self._as_of, self._files, self._packed = as_of, files, {}
+            self._version = f"{__version__}-{digest.hexdigest()[:10]}"

@@ -1,0 +1,492 @@
+"""One folder of runs in the place of a server: what its routes ask, answered from the local index.
+
+Nothing is folded here. The process that looks at the folders (`seamark.page.watch`) keeps the index
+up to date; requests read it, several at a time, each with a connection of its own. So a fold of
+thousands of runs makes no answer wait, and what is folded so far is answered before it has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import logging
+import os
+import secrets
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from seamark.blobs.store import blob_path, open_blob
+from seamark.errors import PathError, SeamarkError
+from seamark.journal.folder import RunFolder, split_journal_name
+from seamark.local.copies import open_journal
+from seamark.local.index import Index, is_damaged
+from seamark.local.view import RunView
+from seamark.page.editing import Edits
+from seamark.paths import check_place, is_inside
+from seamark.process.liveness import user_name
+from seamark.reading.changes import ChangedRun
+from seamark.server.access import NOBODY, Identity, Readable, Role
+from seamark.server.databases import ServerDatabase
+from seamark.server.failures import Refusal
+from seamark.server.links import Links
+from seamark.server.serving import News
+from seamark.store import schema
+from seamark.store.cells import OPEN
+from seamark.store.damage import DamageError
+from seamark.store.database import Database, file_connection, sqlite_engine
+from seamark.store.path_numbers import PathNumbers
+from seamark.store.query.choosing import state_column
+from seamark.store.query.snapshots import Snapshots
+from seamark.store.read.recent import recent_paths
+from seamark.store.runs import Store, load_journals, numbers_of
+
+if TYPE_CHECKING:
+    from seamark.page.watch import Watch
+    from seamark.reading.catalog import Ref
+    from seamark.store.read.series import Sources
+
+__all__ = ["TOKEN", "Folder", "is_token"]
+
+TOKEN: Final = "x-seamark-token"  # noqa: S105 - the name of a header
+THREADS: Final = 32
+"""Requests that a page works on at the same time; a tab has four."""
+_STATEMENT_S: Final = 30.0
+_BLOCK: Final = 1 << 20
+_WAIT_S: Final = 2.0
+_LOOK_S: Final = 0.02
+_WRITABLE: Final = os.W_OK | os.X_OK
+_run: Final = schema.run.c
+
+log = logging.getLogger("seamark")
+
+
+class _Reading(ServerDatabase):
+    """An index file that many threads read; its expressions are those of Python, as in Python."""
+
+    pattern = Database.pattern
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """What is known of one run.
+
+    Attributes:
+        version: Of its row.
+        state: Which it was in.
+        gone: Whether it is there no more.
+        number: Of the last change that was seen.
+    """
+
+    version: int
+    state: str
+    gone: bool
+    number: int
+
+
+class _Opened:
+    """An index file, as long as no other lies in its place.
+
+    Args:
+        file: Where it is.
+
+    Attributes:
+        store: What is folded.
+        name: Drawn for it, so that nobody takes what another one said for its own.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file, self._is = file, _identity(file)
+        self.name = secrets.token_hex(8)
+        database = _Reading(
+            sqlite_engine(lambda: file_connection(file), threads=THREADS), _STATEMENT_S
+        )
+        self.store = Store(database, PathNumbers(database))
+        self._lock = threading.Lock()
+        self._watching = file_connection(file)
+
+    def is_there(self) -> bool:
+        """Return whether the file is still the one that was opened."""
+        return _identity(self.file) == self._is
+
+    def version(self) -> int:
+        """Return a number that changes whenever anybody writes to the file."""
+        with self._lock:
+            return int(self._watching.execute("PRAGMA data_version").fetchone()[0])
+
+    def close(self) -> None:
+        """Close all connections that nobody uses."""
+        with self._lock:
+            self._watching.close()
+        self.store.database.engine.dispose()
+
+
+class _Changes:
+    """What changed in the index of a folder; see `seamark.server.serving.Changing`.
+
+    Nothing is written: who polls must not wait for who folds. Versions and states of all runs are
+    remembered, and compared when somebody asks and the file has changed.
+    """
+
+    def __init__(
+        self, opened: Callable[[], _Opened], looked: Callable[[], tuple[int, int]]
+    ) -> None:
+        self._find, self._looked = opened, looked
+        self._lock = threading.Lock()
+        self._name = ""
+        self._as_of: tuple[int, str] | None = None
+        self._known: dict[Ref, _Changed] = {}
+        self._number = 0
+
+    def name(self) -> str:
+        """Return the name of the index that is read now."""
+        return self._find().name
+
+    def tag(self, now_ns: int) -> str:
+        """Return what changes whenever anything does that can be read."""
+        opened = self._find()
+        version = opened.version()
+        return f"{opened.name}.{version}.{_running(opened.store, now_ns)}"
+
+    def cursor(self, now_ns: int) -> str:
+        """Return up to where somebody who reads now has seen what changed."""
+        opened = self._find()
+        with self._lock:
+            if opened.name != self._name:
+                self._compare(opened, now_ns)
+            return f"{self._name}.{self._number}.{now_ns}"
+
+    def since(
+        self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
+    ) -> News:
+        """Return what changed since a cursor."""
+        opened = self._find()
+        with self._lock:
+            self._compare(opened, now_ns)
+            upto, given = f"{self._name}.{self._number}.{now_ns}", _parted(cursor)
+            if given is None or given[0] != self._name or given[1] > self._number:
+                return News(upto, reset=True, more=False, runs=[])
+            found = [
+                (one.number, ref, one)
+                for ref, one in self._known.items()
+                if one.number > given[1] and is_inside(ref[0], project) and may_read(ref[0])
+            ]
+        found.sort(key=lambda one: one[:2])
+        there = [ref for _, ref, one in found if not one.gone]
+        with opened.store.database.reading() as connection:
+            paths = recent_paths(opened.store, connection, there, min(given[2], now_ns))
+        runs = [
+            ChangedRun(*ref, None if one.gone else one.state, one.gone, paths.get(ref, []))
+            for _, ref, one in found
+        ]
+        return News(upto, reset=False, more=False, runs=runs)
+
+    def looked(self, now_ns: int) -> tuple[int, int]:
+        """Return when it was last looked, and how many runs are still to be read."""
+        del now_ns
+        return self._looked()
+
+    def _compare(self, opened: _Opened, now_ns: int) -> None:
+        """Number what is not as it was, if the file or the state of a run changed."""
+        as_of = opened.version(), _running(opened.store, now_ns)
+        if opened.name == self._name and as_of == self._as_of:
+            return
+        store = opened.store
+        with store.database.reading() as connection:
+            state = state_column(store, connection, now_ns)
+            asked = sa.select(_run.project, _run.name, _run.version, state)
+            rows = store.database.query(connection, asked)
+        is_new = opened.name != self._name
+        if is_new:
+            self._known, self._number = {}, 0
+        number = self._number + (not is_new)
+        now: dict[Ref, _Changed] = {}
+        for project, run, version, state_now in rows:
+            before = self._known.get((project, run))
+            if before is None or (before.version, before.state, before.gone) != (
+                version,
+                state_now,
+                False,
+            ):
+                before = _Changed(version, state_now, gone=False, number=number)
+            now[project, run] = before
+        for ref, one in self._known.items():
+            if ref not in now:
+                now[ref] = one if one.gone else _Changed(0, "", gone=True, number=number)
+        if any(one.number == number for one in now.values()):
+            self._number = number
+        self._name, self._as_of, self._known = opened.name, as_of, now
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """A content in the folder of a run.
+
+    Attributes:
+        folder: Of the run.
+        digest: SHA-256, hex.
+        size: In bytes.
+    """
+
+    folder: RunFolder
+    digest: str
+    size: int
+
+    def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yield its bytes from one offset to another, a megabyte at most at a time."""
+        left = min(self.size, self.size if end is None else end) - start
+        with open_blob(self.folder, self.digest, self.size) as file:
+            file.seek(start)
+            while left > 0 and (block := file.read(min(_BLOCK, left))):
+                left -= len(block)
+                yield block
+
+
+class _Login:
+    """Lets in who shows the one token there is; everybody where there is none."""
+
+    def __init__(self, token: str | None) -> None:
+        self._token = token
+        self._somebody = Identity(user_name() or "you", "page", roles={"": Role.CONTRIBUTOR})
+
+    def identify(self, headers: Mapping[str, str], address: str) -> Identity:
+        """Return who asks; see `seamark.server.serving.Identifies`."""
+        del address
+        given = headers.get(TOKEN, "")
+        if is_token(given, self._token):
+            return self._somebody
+        if not given:
+            return NOBODY
+        raise Refusal(401, "bad-token", "this is not the token of this page: open it anew")
+
+    def role(self, who: Identity, project: str) -> Role | None:
+        """Return the role of somebody in a project."""
+        del project
+        return None if who == NOBODY else Role.CONTRIBUTOR
+
+    def readable(self, who: Identity) -> Readable:
+        """Return which projects somebody may read."""
+        return Readable(everything=who != NOBODY)
+
+
+class Folder:
+    """The runs below one root, for the routes of a server.
+
+    Args:
+        root: Its path; it need not exist.
+        watch: Who looks at it.
+        place: Which of the roots of `watch` it is.
+        token: What who asks has to show; None for nothing.
+        read_only: Why nothing may be edited, whatever the rights are; empty for no such reason.
+        now_ns: Nanoseconds since the Unix epoch.
+
+    Attributes:
+        logins: Who asks.
+        accounts: What they may do.
+        snapshots: The tables whose pages somebody turns.
+        changing: What changed.
+        links: Addresses of single contents.
+        now_ns: Nanoseconds since the Unix epoch.
+
+    Raises:
+        SeamarkError: If its index can be neither found nor made.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        watch: Watch,
+        place: int = 0,
+        token: str | None = None,
+        read_only: str = "",
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.root, self.now_ns = root, now_ns
+        self._watch, self._place, self._read_only = watch, place, read_only
+        self.logins = self.accounts = _Login(token)
+        self.snapshots = Snapshots()
+        self.links = Links(secrets.token_bytes(32), now_ns, f"r{place}/api/v1/")
+        self.changing = _Changes(self._opened_now, self._looked)
+        self.edits = Edits(root)
+        self._lock = threading.Lock()
+        self._opened: _Opened | None = None
+        self._healing: threading.Thread | None = None
+        self._opened_now()
+
+    @property
+    def writer(self) -> Folder:
+        """Itself: it records."""
+        return self
+
+    @property
+    def read_only(self) -> str:
+        """Why nothing can be edited; empty if it can."""
+        if self._read_only:
+            return self._read_only
+        if self.root.is_dir() and not os.access(self.root, _WRITABLE):
+            return f"you may not write to {self.root}"
+        return ""
+
+    def store(self) -> Store:
+        """Return what is folded now."""
+        return self._opened_now().store
+
+    def sources(self, project: str, run: str) -> Sources:
+        """Return what opens the journals of a run."""
+        return partial(open_journal, RunFolder(self.root, project, run))
+
+    def reader(self, project: str, run: str) -> RunView:
+        """Return the reader of a run."""
+        folder = RunFolder(self.root, project, run)
+        return RunView(folder, self.store, lambda work: work(), self.now_ns)
+
+    def record(self, project: str, run: str, ops: Any) -> int:
+        """Append operations to a run; see `seamark.server.serving.Writes`."""
+        check_place(project, run)
+        position = self.edits.record(project, run, ops)
+        self._watch.look_now(self._place)
+        return position
+
+    def behind(self, wanted: Mapping[Ref, int]) -> int:
+        """Wait until what was edited here can be read; only that is waited for."""
+        ends = {ref: found for ref in wanted if (found := self.edits.ends(ref))}
+        end = time.monotonic() + _WAIT_S
+        while ends:
+            left = self._missing(ends)
+            if not left or time.monotonic() > end:
+                return left
+            time.sleep(_LOOK_S)
+        return 0
+
+    def _missing(self, ends: Mapping[Ref, Mapping[str, int]]) -> int:
+        store, missing = self.store(), 0
+        with store.database.reading() as connection:
+            for number, ref in numbers_of(store, connection, list(ends)).items():
+                folded = {
+                    split_journal_name(one.file)[0]: one.offset
+                    for one in load_journals(store, connection, number)
+                }
+                missing += sum(
+                    max(0, size - folded.get(writer, 0)) for writer, size in ends[ref].items()
+                )
+        return missing
+
+    def content(self, project: str, run: str, digest: str) -> FileContent | None:
+        """Return a content of a run that is known; None if it is not in its folder.
+
+        Raises:
+            ArgumentError: If the digest is none.
+        """
+        try:
+            check_place(project, run)
+        except PathError:
+            return None
+        folder, store = RunFolder(self.root, project, run), self.store()
+        blob_path(folder, digest)
+        with store.database.reading() as connection:
+            if not numbers_of(store, connection, [(project, run)]):
+                return None
+        with contextlib.suppress(OSError), open_blob(folder, digest) as file:
+            return FileContent(folder, digest, os.fstat(file.fileno()).st_size)
+        return None
+
+    def heal(self, error: BaseException) -> bool:
+        """Have the index made anew if an error means that it is damaged; return whether it does.
+
+        That takes as long as folding everything, and is done beside the answers.
+        """
+        if not (isinstance(error, DamageError) or is_damaged(error)):
+            return False
+        with self._lock:
+            if self._healing is None or not self._healing.is_alive():
+                self._healing = threading.Thread(
+                    target=self._rebuild, name="seamark-heal", daemon=True
+                )
+                self._healing.start()
+        return True
+
+    def _rebuild(self) -> None:
+        try:
+            with Index.open(self.root) as index:
+                index.rebuild()
+        except (SeamarkError, OSError, sqlite3.Error, sa.exc.SQLAlchemyError) as error:
+            log.warning("seamark: the index of %s cannot be made anew: %s", self.root, error)
+
+    def close(self) -> None:
+        """Close everything; harmless when called twice."""
+        self.edits.close()
+        with self._lock:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+
+    def _looked(self) -> tuple[int, int]:
+        found = self._watch.looked(self._place)
+        return found.looked_ns, found.left
+
+    def _opened_now(self) -> _Opened:
+        """Return the index; another one if somebody made it again."""
+        with self._lock:
+            if self._opened is None or not self._opened.is_there():
+                before, self._opened = self._opened, None
+                if before is not None:
+                    with contextlib.suppress(sqlite3.Error, sa.exc.SQLAlchemyError):
+                        before.close()
+                self._opened = _Opened(_file_of(self.root))
+            return self._opened
+
+
+def is_token(given: str, token: str | None) -> bool:
+    """Return whether a request shows the token, in a time that tells nothing of it."""
+    if token is None:
+        return True
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+def _file_of(root: Path) -> Path:
+    """Return the file of the index of a root, which is made if it is not there.
+
+    Raises:
+        SeamarkError: If it cannot be.
+    """
+    with Index.open(root) as index:
+        file = index.file
+    if file is None:
+        msg = f"no index of {root} can be written: name a place for it with SEAMARK_INDEX"
+        raise SeamarkError(msg)
+    return file
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _running(store: Store, now_ns: int) -> str:
+    """Return a short text that changes when a run is seen to run no more."""
+    with store.database.reading() as connection:
+        state = state_column(store, connection, now_ns)
+        asked = sa.select(_run.id, state).where(_run.state.in_(("running", OPEN)))
+        rows = sorted(store.database.query(connection, asked))
+    return f"{zlib.crc32(repr(rows).encode()):08x}"
+
+
+def _parted(cursor: str) -> tuple[str, int, int] | None:
+    """Return name, number and moment of a cursor; None if it is none."""
+    name, *numbers = cursor.split(".")
+    if len(numbers) != 2 or not all(one.isascii() and one.isdigit() for one in numbers):  # noqa: PLR2004
+        return None
+    if any(len(one) > 19 for one in numbers):  # noqa: PLR2004 - digits of 64 bits
+        return None
+    return name, int(numbers[0]), int(numbers[1])

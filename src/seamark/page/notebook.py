@@ -1,0 +1,177 @@
+"""``seamark.ui()``: the page in a cell of a notebook.
+
+The page is a process of its own, as ``seamark ui`` starts it; it ends with this one. What a cell
+shows is saved with the notebook, so that the frame's address has no token but a ticket in it, which
+is used up by the first look; see `seamark.page.entry`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Final
+
+from seamark.errors import ArgumentError, SeamarkError
+from seamark.page import opening, running
+from seamark.page.roots import Root, named_roots
+from seamark.page.start import Given, Started, already, check, check_extra, serve
+
+__all__ = ["Frame", "main", "ui"]
+
+_RUN: Final = (
+    "import sys\n"
+    "sys.path[:] = [each for each in sys.path if each]\n"  # never what lies in the working folder
+    "from seamark.page.notebook import main\n"
+    "sys.exit(main())\n"
+)
+_ANSWER_S: Final = 10.0
+_LEAST_HEIGHT: Final = 100
+_children: list[subprocess.Popen[bytes]] = []
+"""Pages that this process started. Their standard input stays open: its end ends them."""
+
+
+class Frame:
+    """A page, shown in a frame where it is the last line of a cell.
+
+    Attributes:
+        url: Address of the page, without its token.
+    """
+
+    def __init__(self, started: Started, roots: Sequence[Root], height: int) -> None:
+        self._started, self._roots, self._height = started, roots, height
+        self.url = opening.proxied(started.port) or started.url
+
+    def __repr__(self) -> str:
+        """Return which roots it shows."""
+        names = ", ".join(str(root.path) for root in self._roots)
+        return f"the page of {names} (in a terminal: seamark ui)"
+
+    def _repr_html_(self) -> str:
+        """Return a frame, whose address works once."""
+        address = html.escape(f"{self.url}{self._ticket()}", quote=True)
+        return (
+            f'<iframe src="{address}" width="100%" height="{self._height}" '
+            'style="border:0" title="Seamark" allow="clipboard-write"></iframe>'
+        )
+
+    def _ticket(self) -> str:
+        """Return what stands behind the address, so that the page opens without asking.
+
+        Raises:
+            SeamarkError: If the page does not answer.
+        """
+        started = self._started
+        if started.token is None:
+            return ""
+        host = opening.reachable(started.host)
+        connection = http.client.HTTPConnection(host, started.port, timeout=_ANSWER_S)
+        try:
+            connection.request("POST", "/open", headers={"X-Seamark-Token": started.token})
+            return str(json.loads(connection.getresponse().read())["path"])
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+            msg = "the page of seamark.ui() has ended; call it again"
+            raise SeamarkError(msg) from error
+        finally:
+            connection.close()
+
+
+def ui(*folders: str | os.PathLike[str], height: int = 800) -> Frame:
+    """Show runs in a cell of a notebook: tables, curves, what was printed, live while they train.
+
+    The page of ``seamark ui`` for the same folders is shown if it runs with ``--embed``, else one
+    is started, which ends with the kernel. It needs ``pip install "seamark[ui]"``. Where the
+    notebook stands behind a JupyterHub, the hub needs jupyter-server-proxy, and the browser reaches
+    the page through it; else the browser has to be on this machine, or reach the port over ssh.
+
+    Nothing that opens the page is saved with the notebook: the frame's address works once and
+    for a minute. Run the cell again to see the page again.
+
+    Args:
+        *folders: Roots; without one the root that a run is recorded to.
+        height: Of the frame, in pixels.
+
+    Returns:
+        What the cell shows if it is its last line; its ``url`` is the address of the page without
+        the token.
+
+    Raises:
+        ArgumentError: If a folder does not exist, or ``height`` is no number of pixels.
+        MissingExtraError: If FastAPI or uvicorn is not installed.
+        SeamarkError: If the page cannot start.
+    """
+    check_extra()
+    if not isinstance(height, int) or isinstance(height, bool) or height < _LEAST_HEIGHT:
+        msg = f"height: expected at least {_LEAST_HEIGHT} pixels, got {height!r}"
+        raise ArgumentError(msg)
+    roots = named_roots(folders)
+    for root in roots:
+        if folders and not root.path.is_dir():
+            msg = f"folders: {str(root.path)!r} does not exist"
+            raise ArgumentError(msg)
+    given = Given(roots, embed=True)
+    check(given)
+    return Frame(already(given) or _start(given), roots, height)
+
+
+def _start(given: Given) -> Started:
+    """Start a page in a process of its own and return it once it answers.
+
+    Raises:
+        SeamarkError: If it does not start; the message is what it said.
+    """
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
+            [sys.executable, "-c", _RUN],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,  # interrupting a cell does not end it
+        )
+        assert process.stdin is not None  # noqa: S101 - a pipe, as asked for
+        assert process.stdout is not None  # noqa: S101 - a pipe, as asked for
+        with process.stdout as said, contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            told = [str(root.path) for root in given.roots]
+            process.stdin.write(json.dumps({"roots": told}).encode() + b"\n")
+            process.stdin.flush()
+            port = int(json.loads(said.readline())["port"])
+            _children[:] = [one for one in _children if one.poll() is None] + [process]
+            token = running.keep().token
+            return Started(opening.address(given.host, port), token, given.host, port)
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        errors.seek(0)
+        words = errors.read().decode("utf-8", "replace").strip().split("\n")[-1]
+    msg = f"the page did not start: {words or 'it said nothing'}"
+    raise SeamarkError(msg)
+
+
+def main() -> int:
+    """Be the process of a page; the first line of standard input says of which roots."""
+    line = _first_line()
+    given = Given(named_roots(json.loads(line)["roots"]), embed=True)
+
+    def tell(started: Started) -> None:
+        with contextlib.suppress(OSError):
+            os.write(1, json.dumps({"port": started.port}).encode() + b"\n")
+
+    try:
+        return serve(given, tell, until=0)
+    except SeamarkError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+def _first_line() -> bytes:
+    """Return the first line of standard input, and nothing of what follows."""
+    line = b""
+    while (more := os.read(0, 1)) not in (b"", b"\n"):
+        line += more
+    return line

@@ -1,0 +1,160 @@
+"""How a person gets to a page: addresses here, through a proxy and over ssh, and a browser.
+
+The token stands behind the ``#`` of an address, which a browser sends to nobody. It is never part
+of a command line, which everybody on the machine can read.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from seamark.page.running import redirect_file
+from seamark.process.interrupts import quietly
+from seamark.process.liveness import user_name
+
+__all__ = [
+    "address",
+    "fragment",
+    "is_loopback",
+    "open_browser",
+    "over_ssh",
+    "proxied",
+    "reachable",
+    "ssh_line",
+]
+
+_TEXT: Final = frozenset(
+    {"browsh", "carbonyl", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}
+)
+"""Browsers that draw in the terminal, in which the page cannot be shown."""
+_SSH_PORT: Final = "22"
+
+
+def address(host: str, port: int) -> str:
+    """Return the address of a page, without its token.
+
+    Args:
+        host: At which it listens; of one that listens everywhere, the name of this machine is
+            taken.
+        port: At which it listens.
+    """
+    shown = socket.gethostname() if host in ("0.0.0.0", "::", "") else host  # noqa: S104
+    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
+
+
+def fragment(token: str | None) -> str:
+    """Return what stands behind an address, from which the page takes its token."""
+    return "" if token is None else f"#token={quote(token, safe='')}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host."""
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def reachable(host: str) -> str:
+    """Return the address at which this machine reaches what listens at a host."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+
+
+def over_ssh(env: Mapping[str, str] | None = None) -> bool:
+    """Return whether whoever started this sits at another machine."""
+    given = os.environ if env is None else env
+    return any(given.get(name) for name in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
+
+
+def proxied(port: int, env: Mapping[str, str] | None = None) -> str | None:
+    """Return the address through the proxy of a JupyterHub, without its token; None without one.
+
+    Where the hub does not tell its own address, it is the part behind that.
+    """
+    given = os.environ if env is None else env
+    prefix = given.get("JUPYTERHUB_SERVICE_PREFIX")
+    if not prefix:
+        return None
+    public = given.get("JUPYTERHUB_PUBLIC_URL") or f"/{prefix.strip('/')}/"
+    return f"{public.rstrip('/')}/proxy/{port}/"
+
+
+def ssh_line(host: str, port: int, env: Mapping[str, str] | None = None) -> str | None:
+    """Return the command with which another machine reaches a page; None where none is needed.
+
+    It is needed over ssh and in a job of SLURM, whose machine is reached through the one from which
+    the job was sent.
+    """
+    given = os.environ if env is None else env
+    job = given.get("SLURM_JOB_ID")
+    if not (job or over_ssh(given)):
+        return None
+    user = user_name() or "USER"
+    here = (given.get("SLURMD_NODENAME") if job else None) or socket.gethostname()
+    words = ["ssh"]
+    if job:
+        through = given.get("SLURM_SUBMIT_HOST") or "LOGIN"
+        if through != here:
+            words += ["-J", f"{user}@{through}"]
+    else:
+        parts = given.get("SSH_CONNECTION", "").split()
+        if len(parts) == 4 and parts[3] != _SSH_PORT and parts[3].isdecimal():  # noqa: PLR2004 - two ends
+            words += ["-p", parts[3]]
+    to = reachable(host)
+    inner = f"[{to}]" if ":" in to else to
+    words += ["-L", f"{port}:{inner}:{port}", f"{user}@{here}"]
+    return shlex.join(words)
+
+
+def open_browser(url: str, token: str | None, env: Mapping[str, str] | None = None) -> bool:
+    """Open a page in a browser, if there is one to see it in; return whether that was tried.
+
+    That is where ``BROWSER`` is set, or where there is a screen and nobody came over ssh. It never
+    waits, and nothing goes wrong if it does not work.
+
+    Over ssh, ``BROWSER`` names what opens a browser on another machine, as editors do. A file of
+    this machine is nothing there, and the page asks for the token.
+
+    Args:
+        url: Address without the token.
+        token: The token; None if the page wants none.
+        env: Used instead of ``os.environ``.
+    """
+    given = os.environ if env is None else env
+    screen = sys.platform == "darwin" or given.get("DISPLAY") or given.get("WAYLAND_DISPLAY")
+    if not given.get("BROWSER") and (over_ssh(given) or not screen):
+        return False
+    with quietly(only=(webbrowser.Error, OSError)):
+        browser = webbrowser.get()
+        if _is_text(browser):
+            return False
+        target = url
+        if token is not None and not over_ssh(given):
+            target = redirect_file(url + fragment(token)).as_uri()
+        # A browser that was not running yet may keep whoever started it.
+        threading.Thread(
+            target=_open, args=(browser, target), name="seamark-browser", daemon=True
+        ).start()
+        return True
+    return False
+
+
+def _open(browser: webbrowser.BaseBrowser, target: str) -> None:
+    with quietly(only=(webbrowser.Error, OSError, ValueError)):
+        browser.open(target)
+
+
+def _is_text(browser: webbrowser.BaseBrowser) -> bool:
+    name = getattr(browser, "name", None) or ""
+    return Path(str(name).split(" ")[0]).name in _TEXT

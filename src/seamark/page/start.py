@@ -1,0 +1,313 @@
+"""A page from its start to its end: a port, the process that looks, and what answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import ArgumentError, MissingExtraError, SeamarkError
+from seamark.page import opening, running
+from seamark.page.watch import Watcher
+
+if TYPE_CHECKING:
+    from seamark.page.roots import Root
+
+__all__ = ["DEFAULT_PORT", "Given", "StartError", "Started", "check_extra", "serve"]
+
+DEFAULT_PORT: Final = 8765
+PORTS: Final = 20
+"""How many ports are tried where nobody named one."""
+_NEEDED: Final = ("fastapi", "orjson", "uvicorn")
+_BACKLOG: Final = 128
+_KEEP_ALIVE_S: Final = 75
+_STOP_S: Final = 3
+_IDLE_S: Final = 30.0
+_MOST_HEADER_BYTES: Final = 64 << 10
+_TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
+
+
+class StartError(SeamarkError):
+    """The page cannot start like this; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a person said of a page.
+
+    Attributes:
+        roots: What it shows.
+        host: Address to listen at.
+        port: Port to listen at; 0 for any, None for the first that is free of a few.
+        token: Whether it wants one.
+        hosts: Further names that a page without token answers to.
+        embed: Whether notebooks may show it in a frame.
+    """
+
+    roots: Sequence[Root]
+    host: str = "127.0.0.1"
+    port: int | None = None
+    token: bool = True
+    hosts: Sequence[str] = ()
+    embed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A page that answers.
+
+    Attributes:
+        url: Its address, without the token.
+        token: Its token; None if it wants none.
+        host: Address at which it listens.
+        port: Port at which it listens.
+        watcher: Looks at its roots; None where another process has the page.
+    """
+
+    url: str
+    token: str | None
+    host: str
+    port: int
+    watcher: Watcher | None = None
+
+
+def check_extra() -> None:
+    """Make sure that all is installed that a page needs.
+
+    Raises:
+        MissingExtraError: Naming the extra, if it is not.
+    """
+    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+        msg = f'the page needs {", ".join(missing)}, not installed here: pip install "seamark[ui]"'
+        raise MissingExtraError(msg)
+
+
+def check(given: Given) -> None:
+    """Make sure that a page can be like this.
+
+    Raises:
+        StartError: If it would be open to strangers.
+        ArgumentError: If one index is named for several roots.
+    """
+    if not given.token and not opening.is_loopback(given.host):
+        msg = f"--no-token is for this machine alone, not for --host {given.host}"
+        raise StartError(msg)
+    index = os.environ.get("SEAMARK_INDEX", "")
+    if index.endswith(".db") and len(given.roots) > 1:
+        msg = f"SEAMARK_INDEX: expected a folder for several roots, got one file: {index!r}"
+        raise ArgumentError(msg)
+
+
+def already(given: Given) -> Started | None:
+    """Return the page of this user that shows these roots already; None if none does.
+
+    Raises:
+        StateError: If the token cannot be kept.
+    """
+    page = running.find_page(given.roots, embed=given.embed)
+    if page is None:
+        return None
+    token = running.keep().token if page.token else None
+    return Started(opening.address(page.host, page.port), token, page.host, page.port)
+
+
+def serve(given: Given, tell: Callable[[Started], Any], until: int | None = None) -> int:
+    """Answer until a signal ends it; return an exit code.
+
+    Args:
+        given: What a person said of it.
+        tell: Is called in a thread once it answers.
+        until: Descriptor whose end ends it, too.
+
+    Raises:
+        SeamarkError: If it cannot start.
+    """
+    check(given)
+    kept = running.keep()
+    instance = running.instance_of(kept, given.roots)
+    token = kept.token if given.token else None
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(contextlib.closing(bind(given.host, given.port)))
+        port = int(listening.getsockname()[1])
+        page = running.page_at(
+            given.roots, given.host, port, instance, token=given.token, embed=given.embed
+        )
+        stack.enter_context(running.noted(page))
+        stack.enter_context(_writable_index(given.roots))
+        watcher = Watcher(given.roots)
+        stack.callback(watcher.stop)
+        watcher.start()
+        started = Started(opening.address(given.host, port), token, given.host, port, watcher)
+        _answer(given, started, instance, listening, lambda: tell(started), until)
+    return 0
+
+
+def bind(host: str, port: int | None) -> socket.socket:
+    """Return a socket that listens.
+
+    Args:
+        host: Address of this machine.
+        port: 0 for any; None for the first that is free from `DEFAULT_PORT` on.
+
+    Raises:
+        StartError: If the port is taken, or all that are tried are.
+    """
+    ports = range(DEFAULT_PORT, DEFAULT_PORT + PORTS) if port is None else (port,)
+    for one in ports:
+        try:
+            return _listen(host, one)
+        except OSError as error:
+            if isinstance(error, socket.gaierror):
+                msg = f"--host {host}: no such address: {error.strerror}"
+                raise StartError(msg) from error
+            if port is not None or error.errno not in _TAKEN:
+                raise StartError(_bind_words(host, one, error)) from error
+    last = DEFAULT_PORT + PORTS - 1
+    msg = f"the ports from {DEFAULT_PORT} to {last} are all taken: choose another with --port"
+    raise StartError(msg)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, where = found[0]
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(where)
+        made.listen(_BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _bind_words(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"--port {port}: another program listens there: choose another, or leave it out"
+    if error.errno == errno.EACCES:
+        return f"--port {port}: this user may not listen there: choose one from 1024 up"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"--host {host}: this machine does not have that address"
+    return f"cannot listen at {host} port {port}: {error.strerror}"
+
+
+@contextlib.contextmanager
+def _writable_index(roots: Sequence[Root]) -> Iterator[None]:
+    """Have the index in a file: what looks and what answers are two processes.
+
+    Where none can be written, it lies in a temporary folder as long as the page runs.
+    """
+    from seamark.local.index import Index
+
+    held = False
+    for root in roots:
+        with Index.open(root.path) as index:
+            held = held or index.file is None
+    if not held:
+        yield
+        return
+    before = os.environ.get("SEAMARK_INDEX")
+    place = tempfile.mkdtemp(prefix="seamark-page-")
+    os.environ["SEAMARK_INDEX"] = place
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SEAMARK_INDEX"]
+        else:
+            os.environ["SEAMARK_INDEX"] = before
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _answer(
+    given: Given,
+    started: Started,
+    instance: str,
+    listening: socket.socket,
+    tell: Callable[[], Any],
+    until: int | None,
+) -> None:
+    import uvicorn
+
+    from seamark.page.app import make_page
+    from seamark.page.entry import Entry
+    from seamark.server.connection import protocol_for
+
+    watcher = started.watcher
+    assert watcher is not None  # noqa: S101 - by `serve`
+    page = make_page(
+        given.roots,
+        token=started.token,
+        instance=instance,
+        watch=watcher,
+        hosts=tuple(given.hosts),
+        embed=given.embed,
+    )
+    config = uvicorn.Config(
+        Entry(page, watcher, started.token),
+        loop="asyncio",
+        http=protocol_for(_IDLE_S),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_STOP_S,
+        h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+    )
+
+    class Announced(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if not self.should_exit:
+                threading.Thread(target=tell, name="seamark-tell", daemon=True).start()
+
+    server = Announced(config)
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    if until is not None:
+        _at_end_of(until, end)
+    with _signals(end), contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
+        server.run([listening])
+
+
+def _at_end_of(descriptor: int, do: Callable[[], Any]) -> None:
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(descriptor, 4096):
+                pass
+        do()
+
+    threading.Thread(target=wait, name="seamark-parent", daemon=True).start()
+
+
+@contextlib.contextmanager
+def _signals(end: Callable[..., None]) -> Iterator[None]:
+    """Have the signals that end a page end it well.
+
+    uvicorn takes the first two while it runs, and hands the one that ended it on to the process.
+    SIGHUP comes from a terminal that is closed; who has it ignored (``nohup``) wants to go on.
+    """
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

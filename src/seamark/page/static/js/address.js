@@ -1,0 +1,249 @@
+// @ts-check
+/** The address is the view: all that is seen stands in its query, and reload shows the same. */
+
+const LONGEST = 2000;
+const MOST_RUNS = 40;
+const NEWEST = "sys/creation_time";
+
+/**
+ * @typedef {object} View
+ * @property {string} root name of the root, "" for the first
+ * @property {string} project
+ * @property {"runs" | "compare" | "projects"} screen
+ * @property {string} q query of runs
+ * @property {string[]} cols columns of the table; empty for those shown by themselves
+ * @property {string} sort
+ * @property {boolean} ascending
+ * @property {number} page from 0
+ * @property {string[]} selected runs with a tick; `["*"]`: all that match the query
+ * @property {string[]} drawn runs with an eye; empty: the selected ones, else the five newest
+ * @property {string} run id of the run that is open, of `project`
+ * @property {string} tab
+ * @property {string} x "step", "relative", "wall", "order" or a path
+ * @property {boolean} logx
+ * @property {boolean} logy
+ * @property {number} smooth window of the mean, in x units; 0 for none
+ * @property {number} ema half-life, in x units; 0 for none
+ * @property {boolean} robust
+ * @property {boolean} attempts replaced points are shown too
+ * @property {string[]} charts charts of several paths, each with a line break between them
+ * @property {string[]} pinned charts that come first
+ * @property {string[]} group paths by which runs are grouped
+ * @property {string} baseline the run that others are compared with
+ * @property {boolean} trashed the trash is shown
+ * @property {boolean} all Compare shows what does not differ too
+ * @property {string} filter of charts
+ * @property {Record<string, number>} colours slots given by hand, by run
+ */
+
+/** @type {View} */
+export const START = Object.freeze({
+  root: "",
+  project: "",
+  screen: "runs",
+  q: "",
+  cols: [],
+  sort: NEWEST,
+  ascending: false,
+  page: 0,
+  selected: [],
+  drawn: [],
+  run: "",
+  tab: "",
+  x: "step",
+  logx: false,
+  logy: false,
+  smooth: 0,
+  ema: 0,
+  robust: false,
+  attempts: false,
+  charts: [],
+  pinned: [],
+  group: [],
+  baseline: "",
+  trashed: false,
+  all: false,
+  filter: "",
+  colours: {},
+});
+
+const TEXTS = /** @type {const} */ (["root", "project", "q", "run", "tab", "x", "baseline", "filter"]);
+const LISTS = /** @type {const} */ (["cols", "selected", "drawn", "charts", "pinned", "group"]);
+const FLAGS = /** @type {const} */ (["logx", "logy", "robust", "attempts", "trashed", "all"]);
+const NUMBERS = /** @type {const} */ (["smooth", "ema"]);
+const SCREENS = ["runs", "compare", "projects"];
+
+/** What an address has no room for, by what it says instead. @type {Map<string, string[]>} */
+const beyond = new Map();
+/** @type {Set<(view: View) => void>} */
+const listeners = new Set();
+/** @type {{search: string, view: View} | null} */
+let last = null;
+
+/** @returns {View} what the address says; the same object until it changes */
+export function read() {
+  if (!last || last.search !== location.search) {
+    last = { search: location.search, view: parse(location.search) };
+  }
+  return last.view;
+}
+
+/**
+ * @param {string} search
+ * @returns {View}
+ */
+export function parse(search) {
+  const said = new URLSearchParams(search);
+  /** @type {any} */
+  const view = { ...START };
+  for (const name of TEXTS) view[name] = said.get(name) ?? START[name];
+  for (const name of LISTS) {
+    const text = said.get(name);
+    view[name] = text ? (beyond.get(`${name}=${text}`) ?? text.split(",").map(unescaped)) : [];
+  }
+  for (const name of FLAGS) view[name] = said.get(name) === "1";
+  for (const name of NUMBERS) {
+    const given = Number(said.get(name) ?? 0);
+    view[name] = Number.isFinite(given) && given > 0 ? given : 0;
+  }
+  const screen = said.get("screen") ?? "";
+  view.screen = SCREENS.includes(screen) ? screen : START.screen;
+  const sort = said.get("sort");
+  if (sort) {
+    view.ascending = !sort.startsWith("-");
+    view.sort = view.ascending ? sort : sort.slice(1);
+  }
+  view.page = Math.max(0, Math.floor(Number(said.get("page") ?? 1)) - 1) || 0;
+  view.colours = Object.create(null);
+  for (const one of said.getAll("colour")) {
+    const dot = one.lastIndexOf(".");
+    const slot = Number(one.slice(dot + 1));
+    if (dot > 0 && Number.isInteger(slot) && slot >= 0) view.colours[one.slice(0, dot)] = slot;
+  }
+  return view;
+}
+
+/**
+ * The query of the address of a view, with "?"; at most 2,000 characters where that can be.
+ * @param {View} view
+ * @returns {string}
+ */
+export function search(view) {
+  const some = { ...view, selected: short("selected", view), drawn: short("drawn", view) };
+  let text = written(some);
+  // What is easiest to choose again goes first.
+  for (const name of /** @type {const} */ (["drawn", "charts", "cols", "selected"])) {
+    while (text.length > LONGEST && some[name].length > 1) {
+      some[name] = some[name].slice(0, Math.floor(some[name].length / 2));
+      beyond.set(`${name}=${some[name].map(escaped).join(",")}`, view[name]);
+      text = written(some);
+    }
+  }
+  return text;
+}
+
+/** @param {"selected" | "drawn"} name @param {View} view @returns {string[]} */
+function short(name, view) {
+  if (view[name].length <= MOST_RUNS) return view[name];
+  const some = view[name].slice(0, MOST_RUNS);
+  beyond.set(`${name}=${some.map(escaped).join(",")}`, view[name]);
+  return some;
+}
+
+/** @param {View} view @returns {string} */
+function written(view) {
+  const said = new URLSearchParams();
+  for (const name of TEXTS) if (view[name] !== START[name]) said.set(name, view[name]);
+  if (view.screen !== START.screen) said.set("screen", view.screen);
+  if (view.sort !== START.sort || view.ascending) {
+    said.set("sort", view.ascending ? view.sort : `-${view.sort}`);
+  }
+  if (view.page) said.set("page", String(view.page + 1));
+  for (const name of LISTS) if (view[name].length) said.set(name, view[name].map(escaped).join(","));
+  for (const name of FLAGS) if (view[name]) said.set(name, "1");
+  for (const name of NUMBERS) if (view[name]) said.set(name, String(view[name]));
+  for (const [run, slot] of Object.entries(view.colours)) said.append("colour", `${run}.${slot}`);
+  const text = said.toString();
+  if (!text) return "";
+  // Slashes, commas and colons need no escape in a query, and are easier to read.
+  return `?v=1&${text.replace(/%2F/g, "/").replace(/%2C/g, ",").replace(/%3A/g, ":")}`;
+}
+
+/** @param {string} text */
+function escaped(text) {
+  return text.replace(/[%,]/g, encodeURIComponent);
+}
+
+/** @param {string} text */
+function unescaped(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/**
+ * The address of a view that differs from the one shown, for links.
+ * @param {Partial<View>} change
+ * @returns {string}
+ */
+export function href(change) {
+  return search({ ...read(), ...change }) || location.pathname;
+}
+
+/**
+ * Show something else.
+ * @param {Partial<View>} change
+ * @param {{push?: boolean}} [options] `push`: Back leads to what is shown now; opening something
+ *   does that, typing does not
+ */
+export function write(change, { push = false } = {}) {
+  const view = { ...read(), ...change };
+  const said = search(view);
+  if (said === location.search) {
+    if (last && last.search === said) last.view = view;
+  } else {
+    const target = `${location.pathname}${said}${location.hash}`;
+    if (push) history.pushState(null, "", target);
+    else history.replaceState(history.state, "", target);
+    // The browser may write the same address in other letters.
+    last = { search: location.search, view };
+  }
+  for (const one of [...listeners]) one(view);
+}
+
+/**
+ * @param {(view: View) => void} listener
+ * @returns {() => void} ends it
+ */
+export function subscribe(listener) {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}
+
+addEventListener("popstate", () => {
+  const view = read();
+  for (const one of [...listeners]) one(view);
+});
+
+/**
+ * What a run is called in `selected`, `drawn` and `baseline`: its id, behind its project if that is
+ * not the one that is shown.
+ * @param {string} project
+ * @param {string} id
+ * @param {string} shown
+ */
+export function keyOf(project, id, shown) {
+  return project === shown ? id : `${project}/${id}`;
+}
+
+/**
+ * @param {string} key
+ * @param {string} shown
+ * @returns {[string, string]} project and run id
+ */
+export function refOf(key, shown) {
+  const slash = key.lastIndexOf("/");
+  return slash < 0 ? [shown, key] : [key.slice(0, slash), key.slice(slash + 1)];
+}

@@ -1,0 +1,476 @@
+// @ts-check
+/** What is asked of the server: at most four requests at a time, each with the token. */
+
+const AT_ONCE = 4;
+const KEPT = 80;
+const ACTIVE_MS = 2000;
+const IDLE_MS = 10000;
+const LONGEST_MS = 60000;
+const EDITED_MS = 6000;
+const MOST_POSITIONS = 16;
+const AWAY_MS = 30 * 60 * 1000;
+
+/** @typedef {string | number | boolean | null | undefined} Scalar */
+/** @typedef {Record<string, Scalar | Scalar[]>} Params */
+/**
+ * What happens to the connection: `lost` and `back` of the server, `token` when it wants one,
+ * `upgraded` when another version answers than the page is of.
+ * @typedef {"lost" | "back" | "token" | "upgraded"} Happening
+ */
+
+/** An answer that is none. */
+export class ApiError extends Error {
+  /**
+   * @param {number} status of HTTP; 0 if there was no answer
+   * @param {string} error a short word for programs
+   * @param {string} hint a sentence for people
+   * @param {Record<string, any>} [more] further members of the answer
+   */
+  constructor(status, error, hint, more = {}) {
+    super(hint || error);
+    this.name = "ApiError";
+    this.status = status;
+    this.error = error;
+    this.hint = hint;
+    this.more = more;
+  }
+}
+
+/** @param {any} error @returns {boolean} whether somebody no longer wanted the answer */
+export function isAbort(error) {
+  return error?.name === "AbortError";
+}
+
+/** Who waits for one of the few requests at a time; shared by all roots of the page. */
+class Gate {
+  constructor() {
+    this.free = AT_ONCE;
+    /** @type {Array<() => void>} */
+    this.waiting = [];
+  }
+
+  /** @param {AbortSignal} [signal] @returns {Promise<void>} */
+  enter(signal) {
+    if (signal?.aborted) return Promise.reject(aborted());
+    if (this.free > 0) {
+      this.free -= 1;
+      return Promise.resolve();
+    }
+    return new Promise((go, fail) => {
+      const enter = () => {
+        signal?.removeEventListener("abort", leave);
+        go();
+      };
+      const leave = () => {
+        this.waiting = this.waiting.filter((one) => one !== enter);
+        fail(aborted());
+      };
+      signal?.addEventListener("abort", leave, { once: true });
+      this.waiting.push(enter);
+    });
+  }
+
+  leave() {
+    const next = this.waiting.shift();
+    if (next) next();
+    else this.free += 1;
+  }
+}
+
+function aborted() {
+  return new DOMException("no longer wanted", "AbortError");
+}
+
+const gate = new Gate();
+
+/** What one root answers, below its own address. */
+export class Api {
+  /**
+   * @param {string} base relative to the page, with a slash at its end: "r0/api/v1/"
+   * @param {string} [token]
+   * @param {string[]} [features] what this server has that others may not
+   */
+  constructor(base, token = "", features = []) {
+    this.base = base;
+    this.token = token;
+    this.features = features;
+    /** When the folders were last looked at, milliseconds by the server's clock; 0 if never. */
+    this.looked = 0;
+    /** How many runs are still to be read for the first time. */
+    this.left = 0;
+    /** Up to where edits of this page were recorded, by run. @type {Map<string, string>} */
+    this.positions = new Map();
+    /** Time of the server minus that of this machine, milliseconds. */
+    this.ahead = 0;
+    /** The version that answered first. */
+    this.version = "";
+    this.lost = false;
+    /** @type {Map<string, {tag: string, data: any}>} */
+    this.known = new Map();
+    /** @type {Set<(what: Happening, detail?: any) => void>} */
+    this.listeners = new Set();
+  }
+
+  /** Milliseconds since the Unix epoch by the server's clock. */
+  now() {
+    return Date.now() + this.ahead;
+  }
+
+  /**
+   * @param {(what: Happening, detail?: any) => void} listener
+   * @returns {() => void} ends it
+   */
+  listen(listener) {
+    this.listeners.add(listener);
+    return () => void this.listeners.delete(listener);
+  }
+
+  /** @param {Happening} what @param {any} [detail] */
+  tell(what, detail) {
+    for (const one of [...this.listeners]) one(what, detail);
+  }
+
+  /**
+   * Read; what has not changed is the same object as before.
+   * @param {string} path relative to the base: "runs"
+   * @param {Params} [params] lists are repeated; null and undefined are left out
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<any>}
+   */
+  get(path, params, options) {
+    return this.send("GET", addressOf(path, params), undefined, options);
+  }
+
+  /**
+   * Read what is too long to ask by an address.
+   * @param {string} path
+   * @param {any} body
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<any>}
+   */
+  post(path, body, options) {
+    return this.send("POST", path, body, options);
+  }
+
+  /**
+   * Change something.
+   * @param {string} path
+   * @param {any} body
+   * @returns {Promise<any>}
+   */
+  async patch(path, body) {
+    const said = await this.send("PATCH", path, body);
+    for (const one of said.runs ?? []) {
+      if (!one.ok) continue;
+      const run = [...one.project.split("/"), one.run].map(encodeURIComponent).join("/");
+      const position = String(one.position);
+      this.positions.set(run, position);
+      setTimeout(() => this.positions.get(run) === position && this.positions.delete(run), EDITED_MS);
+    }
+    this.known.clear();
+    return said;
+  }
+
+  /**
+   * An address of one file that needs no token, good for 60 seconds to begin with.
+   * @param {string} project
+   * @param {string} run
+   * @param {string} sha256
+   * @param {{name?: string, signal?: AbortSignal}} [options]
+   * @returns {Promise<string>} relative to the page
+   */
+  async link(project, run, sha256, { name, signal } = {}) {
+    const body = name === undefined ? { project, run, sha256 } : { project, run, sha256, name };
+    const { url } = await this.post("link", body, { signal });
+    return url;
+  }
+
+  /**
+   * Bytes, for pictures that go through a `blob:` address.
+   * @param {string} path
+   * @param {Params} [params]
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<Blob>}
+   */
+  async blob(path, params, { signal } = {}) {
+    const answer = await this.ask("GET", addressOf(path, params), undefined, signal);
+    return answer.blob();
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {any} [body]
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<any>}
+   */
+  async send(method, path, body, { signal } = {}) {
+    const reads = method === "GET";
+    const before = reads ? this.known.get(path) : undefined;
+    const answer = await this.ask(method, path, body, signal, before?.tag);
+    if (answer.status === 304 && before) {
+      this.known.delete(path);
+      this.known.set(path, before);
+      return before.data;
+    }
+    const data = decode(await answer.json());
+    const tag = answer.headers.get("etag");
+    if (reads && tag) {
+      this.known.set(path, { tag, data });
+      const oldest = this.known.keys().next().value;
+      if (this.known.size > KEPT && oldest !== undefined) this.known.delete(oldest);
+    }
+    return data;
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {any} body
+   * @param {AbortSignal} [signal]
+   * @param {string} [tag]
+   * @returns {Promise<Response>}
+   */
+  async ask(method, path, body, signal, tag) {
+    await gate.enter(signal);
+    try {
+      return await this.fetched(method, path, body, signal, tag);
+    } finally {
+      gate.leave();
+    }
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {any} body
+   * @param {AbortSignal} [signal]
+   * @param {string} [tag]
+   * @returns {Promise<Response>}
+   */
+  async fetched(method, path, body, signal, tag) {
+    /** @type {Record<string, string>} */
+    const headers = {};
+    if (this.token) headers["X-Seamark-Token"] = this.token;
+    if (tag) headers["If-None-Match"] = tag;
+    if (body !== undefined) headers["Content-Type"] = "application/json";
+    // What was edited here is to be read here, too.
+    const edited = method === "PATCH" ? "" : [...this.positions].slice(-MOST_POSITIONS).map((one) => one.join("=")).join(",");
+    if (edited) headers["Seamark-Position"] = edited;
+    let answer;
+    try {
+      answer = await fetch(new URL(this.base + path, pageAddress()), {
+        method,
+        headers,
+        body: body === undefined ? undefined : JSON.stringify(body, sendable),
+        cache: "no-store",
+        credentials: "same-origin",
+        redirect: "error",
+        signal,
+      });
+    } catch (error) {
+      if (isAbort(error)) throw error;
+      if (!this.lost) {
+        this.lost = true;
+        this.tell("lost");
+      }
+      throw new ApiError(0, "lost", "The server does not answer.");
+    }
+    if (this.lost) {
+      this.lost = false;
+      this.tell("back");
+    }
+    this.hear(answer);
+    if (answer.ok || answer.status === 304) return answer;
+    const said = await answer.json().catch(() => ({}));
+    const { error = `http-${answer.status}`, hint = answer.statusText, ...more } = said ?? {};
+    if (answer.status === 401) this.tell("token", hint);
+    throw new ApiError(answer.status, String(error), String(hint), more);
+  }
+
+  /** @param {Response} answer */
+  hear(answer) {
+    const now = answer.headers.get("seamark-now");
+    if (now) this.ahead = Number(now) / 1e6 - Date.now();
+    const looked = answer.headers.get("seamark-looked");
+    if (looked) this.looked = Number(looked) / 1e6;
+    if (now) this.left = Number(answer.headers.get("seamark-left") ?? 0);
+    const version = answer.headers.get("seamark-version");
+    if (!version) return;
+    if (this.version && this.version !== version) this.tell("upgraded", version);
+    this.version ||= version;
+  }
+}
+
+/** The page's own address, without what its view is. */
+export function pageAddress() {
+  return `${location.origin}${location.pathname}`;
+}
+
+/**
+ * A path and what is asked of it; also for `project` paths, whose parts are escaped one by one.
+ * @param {string} path
+ * @param {Params} [params]
+ */
+function addressOf(path, params) {
+  const asked = new URLSearchParams();
+  for (const [name, given] of Object.entries(params ?? {})) {
+    for (const one of Array.isArray(given) ? given : [given]) {
+      if (one !== null && one !== undefined) asked.append(name, String(one));
+    }
+  }
+  const said = asked.toString();
+  return said ? `${path}?${said}` : path;
+}
+
+/**
+ * Where a run is read, below the base: "runs/vision/digits/quick-otter/overview".
+ * @param {string} project
+ * @param {string} run
+ * @param {string} [rest]
+ */
+export function runPath(project, run, rest = "") {
+  const parts = ["runs", ...project.split("/"), run].map(encodeURIComponent).join("/");
+  return rest ? `${parts}/${rest}` : parts;
+}
+
+/** @param {string} _ @param {unknown} one */
+function sendable(_, one) {
+  return typeof one === "bigint" ? Number(one) : one;
+}
+
+/**
+ * What an answer means: arrays are `Float64Array`, times `Date`, whole numbers beyond 2**53
+ * `bigint`, sets and tuples lists, classes objects that keep their name as `$`.
+ * @param {any} data
+ * @returns {any}
+ */
+export function decode(data) {
+  if (data === null || typeof data !== "object") return data;
+  if (Array.isArray(data)) {
+    for (let at = 0; at < data.length; at += 1) {
+      const one = data[at];
+      if (one !== null && typeof one === "object") data[at] = decode(one);
+    }
+    return data;
+  }
+  const known = data.$;
+  const v = data.v;
+  switch (known) {
+    case "float":
+      return v === "inf" ? Infinity : v === "-inf" ? -Infinity : NaN;
+    case "int":
+      return v.startsWith("-") ? -BigInt(v.slice(1)) : BigInt(v);
+    case "datetime":
+      return new Date(v);
+    case "set":
+    case "strings":
+      return v;
+    case "tuple":
+      return decode(v);
+    case "dict":
+      return members(v);
+    case "f8":
+    case "i8":
+      return typeof v === "string" ? unpacked(v, known) : Float64Array.from(v, odd);
+    case "rows":
+      return rows(decode(v), data.of);
+    default:
+      return members(data);
+  }
+}
+
+/** @param {Record<string, any>} data */
+function members(data) {
+  // No prototype: a path of a run may be called __proto__.
+  const made = Object.create(null);
+  for (const [name, one] of Object.entries(data)) made[name] = decode(one);
+  return made;
+}
+
+/** @param {any} one */
+function odd(one) {
+  return one === "inf" ? Infinity : one === "-inf" ? -Infinity : one === "nan" ? NaN : one;
+}
+
+/** @param {string} text @param {"f8" | "i8"} kind @returns {Float64Array} */
+function unpacked(text, kind) {
+  const raw = atob(text);
+  const packed = new Uint8Array(raw.length);
+  for (let at = 0; at < raw.length; at += 1) packed[at] = raw.charCodeAt(at);
+  if (kind === "f8") return new Float64Array(packed.buffer);
+  return Float64Array.from(new BigInt64Array(packed.buffer), Number);
+}
+
+/** @param {Record<string, ArrayLike<any>>} columns @param {string} of */
+function rows(columns, of) {
+  const names = Object.keys(columns);
+  const length = names.length ? columns[names[0]].length : 0;
+  return Array.from({ length }, (_, at) => {
+    /** @type {Record<string, any>} */
+    const made = { $: of };
+    for (const name of names) made[name] = columns[name][at];
+    return made;
+  });
+}
+
+/**
+ * Ask again and again: after 2 s (or ten times what the answer took) while something is active,
+ * after 10 s while nothing is, not while the page is hidden, ever later while there is no answer.
+ * @param {(signal: AbortSignal) => Promise<boolean | void>} callback resolves to whether it is
+ *   active
+ * @param {{api?: Api, at?: number}} [options] `at`: how soon it is asked first, milliseconds
+ * @returns {(() => void) & {now: () => void}} ends it; `.now()` asks at once
+ */
+export function poll(callback, { at = 0 } = {}) {
+  const ended = new AbortController();
+  let fails = 0;
+  let running = false;
+  let heard = Date.now();
+  /** @type {any} */
+  let timer = null;
+  const far = () => location.pathname.includes("/proxy/") && Date.now() - heard > AWAY_MS;
+  const plan = (/** @type {number} */ ms) => {
+    clearTimeout(timer);
+    if (!ended.signal.aborted) timer = setTimeout(turn, ms);
+  };
+  const turn = async () => {
+    if (ended.signal.aborted || running || document.hidden || far()) return;
+    running = true;
+    clearTimeout(timer);
+    const began = performance.now();
+    let wait = IDLE_MS;
+    try {
+      const active = await callback(ended.signal);
+      fails = 0;
+      wait = active ? ACTIVE_MS : IDLE_MS;
+    } catch (error) {
+      if (isAbort(error) && ended.signal.aborted) return;
+      fails += 1;
+      wait = Math.min(LONGEST_MS, ACTIVE_MS * 2 ** Math.min(fails, 6));
+    } finally {
+      running = false;
+    }
+    plan(Math.max(wait, Math.min(10 * (performance.now() - began), LONGEST_MS)));
+  };
+  const seen = () => {
+    if (!document.hidden) plan(0);
+  };
+  const input = () => {
+    const was = far();
+    heard = Date.now();
+    if (was) plan(0);
+  };
+  document.addEventListener("visibilitychange", seen);
+  for (const kind of ["pointerdown", "keydown", "wheel"]) {
+    addEventListener(kind, input, { passive: true });
+  }
+  plan(at);
+  const stop = () => {
+    ended.abort();
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", seen);
+    for (const kind of ["pointerdown", "keydown", "wheel"]) removeEventListener(kind, input);
+  };
+  return Object.assign(stop, { now: () => plan(0) });
+}

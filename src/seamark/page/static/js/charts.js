@@ -1,0 +1,366 @@
+// @ts-check
+/**
+ * The charts of some runs: how they are drawn, which there are, and those in view. A section for
+ * each first part of a path; what is pinned comes first.
+ */
+
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { write } from "./address.js";
+import { isAbort } from "./api.js";
+import { Chart, counted, lookAt, place, short, useLookedAt, useSeen } from "./chart.js";
+import { COLOURED, colourOf, useTheme, vividOf } from "./colours.js";
+import { Empty, ErrorBox, isTyping } from "./components.js";
+
+/** @typedef {import("./chart.js").RunRef} RunRef */
+/** @typedef {import("./chart.js").Range} Range */
+/** @typedef {import("./address.js").View} View */
+
+const NEWEST = 5;
+const HEIGHT = 220;
+/** Sections that are about the machine rather than the training: last, and closed. */
+const BEHIND = ["profiling", "monitoring", "sys"];
+
+/**
+ * @typedef {object} Card One chart: the paths that it draws, and what it is called.
+ * @property {string} key
+ * @property {string} title
+ * @property {string[]} paths
+ */
+
+/** What paths of machines have in common over runs: their writers differ.
+ * @param {string} path */
+function commonName(path) {
+  const parts = path.split("/");
+  return parts[0] === "monitoring" && parts.length > 2 ? `monitoring/${parts.slice(2).join("/")}` : path;
+}
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+/**
+ * @param {Map<string, Set<string>>} has
+ * @param {View} view
+ * @param {string} filter
+ * @param {(path: string) => boolean} wanted
+ * @returns {{name: string, cards: Card[]}[]}
+ */
+function sectionsOf(has, view, filter, wanted) {
+  /** @type {Map<string, string[]>} */
+  const cards = new Map();
+  for (const path of new Set([...has.values()].flatMap((paths) => [...paths]))) {
+    if (!wanted(path)) continue;
+    const key = commonName(path);
+    cards.set(key, [...(cards.get(key) || []), path]);
+  }
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const fits = (/** @type {string} */ text) => words.every((word) => text.toLowerCase().includes(word));
+  /** @type {Map<string, Card[]>} */
+  const found = new Map();
+  const put = (/** @type {string} */ name, /** @type {Card} */ card) => {
+    if (fits(card.title)) found.set(name, [...(found.get(name) || []), card]);
+  };
+  const own = (/** @type {string} */ entry) => entry.split("\n").flatMap((path) => cards.get(path) || []);
+  const titled = (/** @type {string} */ entry) => entry.split("\n").join(" + ");
+  for (const entry of view.pinned) {
+    const paths = own(entry);
+    if (paths.length) put("Pinned", { key: entry, title: titled(entry), paths });
+  }
+  for (const entry of view.charts) {
+    const paths = own(entry);
+    if (paths.length && !view.pinned.includes(entry)) put("Combined", { key: entry, title: titled(entry), paths });
+  }
+  /** @type {Map<string, Card[]>} */
+  const sections = new Map();
+  for (const key of [...cards.keys()].sort(collator.compare)) {
+    if (view.pinned.includes(key) || !fits(key)) continue;
+    const slash = key.indexOf("/");
+    const name = slash < 0 ? "" : key.slice(0, slash);
+    const list = sections.get(name) || [];
+    list.push({ key, title: key, paths: /** @type {string[]} */ (cards.get(key)) });
+    sections.set(name, list);
+  }
+  const rank = (/** @type {string} */ name) => BEHIND.indexOf(name) + 1;
+  const names = [...sections.keys()].sort((a, b) => rank(a) - rank(b) || collator.compare(a, b));
+  for (const name of names) found.set(name || "at the root", /** @type {Card[]} */ (sections.get(name)));
+  return [...found].map(([name, cards]) => ({ name, cards }));
+}
+
+/**
+ * Charts of runs.
+ * @param {{api: any, runs: RunRef[], view: View, live?: any, wanted?: (path: string) => boolean, open?: string[], only?: boolean}} props
+ *   `wanted` chooses paths; `open` names sections that are open though they are about machines;
+ *   `only`: no run is looked for if there are none
+ */
+export function Charts({ api, runs: given, view, live, wanted = () => true, open = [], only = false }) {
+  const [newest, setNewest] = useState(/** @type {RunRef[] | null} */ (null));
+  const [has, setHas] = useState(/** @type {Map<string, Set<string>> | null} */ (null));
+  const [attempts, setAttempts] = useState(/** @type {Map<string, number>} */ (new Map()));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const [zoom, setZoom] = useState(/** @type {Range | null} */ (null));
+  const [closed, setClosed] = useState(/** @type {Record<string, boolean>} */ ({}));
+  const [versions, setVersions] = useState(/** @type {{all: number, runs: Record<string, number>}} */ ({ all: 0, runs: {} }));
+  const [groups, setGroups] = useState(/** @type {any[] | null} */ (null));
+  const [retry, setRetry] = useState(0);
+  const theme = useTheme();
+  const runs = given.length || only ? given : newest || [];
+  const key = runs.map((run) => `${run.project}\n${run.id}`).join("\n\n");
+  const axis = /** @type {string} */ (view.x) === "wall" ? "time" : view.x || "step";
+  const look = useMemo(() => ({ ...view, x: axis }), [view, axis]);
+
+  // Nothing is chosen: the newest ones.
+  useEffect(() => {
+    if (given.length || only) return undefined;
+    const abort = new AbortController();
+    const body = { project: view.project || null, limit: NEWEST, columns: ["sys/name"], unknown: "tell" };
+    api.post("runs", body, { signal: abort.signal }).then(
+      (/** @type {any} */ answer) => {
+        const { table } = answer;
+        const names = table.cells[table.columns.indexOf("sys/name")] || [];
+        setNewest(table.refs.map((/** @type {[string, string]} */ [project, id], /** @type {number} */ at) => ({ project, id, name: answer.names?.[at] || names[at] })));
+      },
+      (/** @type {any} */ failed) => !isAbort(failed) && setError(failed),
+    );
+    return () => abort.abort();
+  }, [api, given.length === 0, view.project, retry, given.length ? 0 : live?.tick]);
+
+  // Which series there are.
+  useEffect(() => {
+    if (!runs.length) return undefined;
+    const abort = new AbortController();
+    const refs = runs.map((run) => [run.project, run.id]);
+    api.post("runs/series-paths", { refs }, { signal: abort.signal }).then(
+      (/** @type {any} */ answer) => {
+        setError(null);
+        setHas((old) => {
+          const fresh = new Map(answer.paths.map((/** @type {any} */ [, id, paths]) => [id, new Set(paths)]));
+          return old && sameSets(old, fresh) ? old : fresh;
+        });
+      },
+      (/** @type {any} */ failed) => !isAbort(failed) && setError(failed),
+    );
+    return () => abort.abort();
+  }, [api, key, versions.all, retry]);
+
+  // How many attempts.
+  useEffect(() => {
+    if (!runs.length) return undefined;
+    const abort = new AbortController();
+    api.post("runs/attempts", { refs: runs.map((run) => [run.project, run.id]) }, { signal: abort.signal }).then(
+      (/** @type {any} */ answer) => {
+        const found = answer.attempts.map((/** @type {[string, string, number]} */ [, id, n]) => [id, Number(n)]);
+        setAttempts((old) => (JSON.stringify([...old]) === JSON.stringify(found) ? old : new Map(found)));
+      },
+      () => undefined,
+    );
+    return () => abort.abort();
+  }, [api, key, versions.all]);
+
+  // What was recorded since.
+  useEffect(() => {
+    if (!live?.subscribe) return undefined;
+    const ids = new Set(runs.map((run) => run.id));
+    return live.subscribe((/** @type {{run: string}[] | null} */ changed) => {
+      if (changed && !changed.some((one) => ids.has(one.run))) return;
+      setVersions((old) => ({ ...old, all: old.all + 1 }));
+    });
+  }, [live?.subscribe, key]);
+
+  // Groups, if the runs are grouped.
+  const by = view.group;
+  useEffect(() => {
+    if (!by.length || !runs.length) {
+      setGroups(null);
+      return undefined;
+    }
+    const abort = new AbortController();
+    const body = { id: runs.map((run) => run.id), by, columns: [], unknown: "tell", project: view.project || null };
+    api.post("runs/groups", body, { signal: abort.signal }).then(
+      (/** @type {any} */ answer) => setGroups(answer.groups.map((/** @type {any} */ one) => ({ by: one.by, refs: one.refs, label: labelOf(one.by, one.refs.length) }))),
+      (/** @type {any} */ failed) => !isAbort(failed) && setError(failed),
+    );
+    return () => abort.abort();
+  }, [api, key, by.join("\n")]);
+
+  const root = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const pressed = (/** @type {KeyboardEvent} */ event) => {
+      if (isTyping(event) || document.documentElement.dataset.keys === "off") return;
+      if (event.key === "r") setZoom(null);
+      else if (event.key === "l") write({ logy: !view.logy });
+      else if (event.key === "s") /** @type {HTMLElement | null | undefined} */ (root.current?.querySelector(".smooth input"))?.focus();
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, [view.logy]);
+  useEffect(() => setZoom(null), [axis, view.logx]);
+
+  const sections = useMemo(() => (has ? sectionsOf(has, view, view.filter, wanted) : []), [has, view.pinned.join("\n\n"), view.charts.join("\n\n"), view.filter, wanted]);
+  const known = useMemo(() => [...new Set([...(has?.values() || [])].flatMap((paths) => [...paths].map(commonName)))].sort(collator.compare), [has]);
+  const total = sections.reduce((sum, one) => sum + one.cards.length, 0);
+
+  if (error && !has) return html`<${ErrorBox} error=${error} onRetry=${() => setRetry(retry + 1)} />`;
+  if (!runs.length) return newest || only ? html`<${Empty} title="No runs to draw" />` : html`<p class="charts-wait" aria-busy="true">…</p>`;
+
+  const pin = (/** @type {string} */ entry) => write({ pinned: view.pinned.includes(entry) ? view.pinned.filter((one) => one !== entry) : [...view.pinned, entry] });
+  const combine = (/** @type {string} */ before, /** @type {string[]} */ paths) => {
+    const entry = [...new Set(paths.map(commonName))].join("\n");
+    write({ charts: [...view.charts.filter((one) => one !== before && one !== entry), entry] });
+  };
+  const isClosed = (/** @type {string} */ name) => closed[name] ?? (BEHIND.includes(name) && !open.includes(name) && !view.filter);
+  const version = versions.all;
+  return html`<section class="charts" aria-label="Charts" ref=${root}>
+    <${Controls} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0}
+      anyOpen=${sections.some((one) => !isClosed(one.name))}
+      onToggle=${(/** @type {boolean} */ shut) => setClosed(Object.fromEntries(sections.map((one) => [one.name, shut])))} />
+    ${!given.length && !only && html`<p class="charts-note">Nothing is selected: the ${counted(runs.length, "newest run").replace("1 newest run", "newest run")}.</p>`}
+    ${groups ? html`<${GroupKey} groups=${groups} theme=${theme} colours=${view.colours} />` : runs.length > 1 && html`<${RunKey} runs=${runs} theme=${theme} colours=${view.colours} />`}
+    ${error && html`<${ErrorBox} error=${error} onRetry=${() => setRetry(retry + 1)} />`}
+    ${has && total === 0 && html`<p class="charts-note">${view.filter ? `No chart has “${view.filter}” in its path.` : "These runs have no series of numbers."}</p>`}
+    ${sections.map(({ name, cards }) => html`<section class="charts-section" key=${name}>
+      <h3><button type="button" aria-expanded=${isClosed(name) ? "false" : "true"} onClick=${() => setClosed({ ...closed, [name]: !isClosed(name) })}>
+        <span class="charts-arrow" aria-hidden="true">${isClosed(name) ? "▸" : "▾"}</span>${name} <span class="charts-count">${cards.length}</span></button></h3>
+      ${!isClosed(name) && html`<div class="charts-grid">${cards.map((card) => html`<${Slot} key=${card.key} label=${card.title}>
+        ${() => html`<${Chart} api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
+          has=${has} attempts=${attempts} groups=${groups} version=${version} pinned=${view.pinned.includes(card.key)} onPin=${() => pin(card.key)}
+          known=${known.filter((path) => !card.paths.map(commonName).includes(path))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
+          onRemove=${view.charts.includes(card.key) ? () => write({ charts: view.charts.filter((one) => one !== card.key), pinned: view.pinned.filter((one) => one !== card.key) }) : undefined} />`}
+      <//>`)}</div>`}
+    </section>`)}
+  </section>`;
+}
+
+/** @param {Map<string, Set<string>>} a @param {Map<string, Set<string>>} b */
+function sameSets(a, b) {
+  if (a.size !== b.size) return false;
+  for (const [key, set] of a) {
+    const other = b.get(key);
+    if (!other || other.size !== set.size) return false;
+    for (const one of set) if (!other.has(one)) return false;
+  }
+  return true;
+}
+
+/** @param {Record<string, any>} by @param {number} size */
+function labelOf(by, size) {
+  const parts = Object.entries(by).map(([path, value]) => {
+    const name = path.split("/").pop();
+    return `${name} ${value === null || value === undefined ? "–" : typeof value === "number" ? short(value) : Array.isArray(value) ? value.join(" ") : String(value)}`;
+  });
+  return `${parts.join(", ")} (${counted(size, "run")})`;
+}
+
+/**
+ * A place for a chart, which is made when it comes into view; of a thousand charts most are that.
+ * @param {{label: string, children?: any}} props
+ */
+function Slot({ label, children }) {
+  const ref = useRef(/** @type {HTMLElement | null} */ (null));
+  const seen = useSeen(ref);
+  const [made, setMade] = useState(false);
+  useEffect(() => {
+    if (seen && !made) setMade(true);
+  }, [seen]);
+  return html`<div class="charts-slot" ref=${ref} data-label=${label}>${made ? (Array.isArray(children) ? children.find((one) => typeof one === "function") : children)() : html`<p class="charts-unmade">${label}</p>`}</div>`;
+}
+
+/** Widths that are good to choose from: 1, 2, 5, 10 and so on. @param {number} at */
+function niceWidth(at) {
+  if (at <= 0) return 0;
+  const [a, b] = [[1, 2, 5][(at - 1) % 3], Math.floor((at - 1) / 3)];
+  return a * 10 ** b;
+}
+
+/** @param {number} width */
+function niceAt(width) {
+  for (let at = 0; at <= 21; at++) if (niceWidth(at) >= width) return at;
+  return 21;
+}
+
+/**
+ * @param {{view: View, axis: string, known: string[], zoom: Range | null, onZoom: (zoom: Range | null) => void, total: number, several: boolean, anyOpen: boolean, onToggle: (shut: boolean) => void}} props
+ */
+function Controls({ view, axis, known, zoom, onZoom, total, several, anyOpen, onToggle }) {
+  const [filter, setFilter] = useState(view.filter);
+  useEffect(() => setFilter(view.filter), [view.filter]);
+  useEffect(() => {
+    if (filter === view.filter) return undefined;
+    const timer = setTimeout(() => write({ filter }), 200);
+    return () => clearTimeout(timer);
+  }, [filter]);
+  const named = ["step", "relative", "time", "order"];
+  const kind = view.ema > 0 ? "ema" : "mean";
+  const width = view.ema > 0 ? view.ema : view.smooth;
+  const [shown, setShown] = useState(width);
+  const [of, setOf] = useState(kind);
+  useEffect(() => {
+    setShown(width);
+    if (width) setOf(kind);
+  }, [width, kind]);
+  const smooth = (/** @type {number} */ value, /** @type {string} */ how) => write(how === "ema" ? { ema: value, smooth: 0 } : { smooth: value, ema: 0 });
+  const timer = useRef(0);
+  const later = (/** @type {number} */ value) => {
+    setShown(value);
+    clearTimeout(timer.current);
+    timer.current = /** @type {any} */ (setTimeout(() => smooth(value, of), 150));
+  };
+  const unit = axis === "time" || axis === "relative" ? "s" : axis === "step" ? "steps" : axis === "order" ? "points" : "";
+  const flag = (/** @type {"logx" | "logy" | "robust" | "attempts"} */ name, /** @type {string} */ label, /** @type {string} */ title) => html`<label class="check" title=${title}>
+    <input type="checkbox" checked=${view[name]} onChange=${(/** @type {any} */ event) => write({ [name]: event.target.checked })} />${label}</label>`;
+  return html`<div class="charts-controls" role="group" aria-label="How charts are drawn">
+    <input type="search" class="charts-filter" placeholder="Filter charts" aria-label="Filter charts" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} />
+    <label>x <select value=${axis} onChange=${(/** @type {any} */ event) => write({ x: event.target.value })}>
+      <option value="step">step</option><option value="relative">relative time</option><option value="time">wall time</option><option value="order">order of recording</option>
+      ${!named.includes(axis) && !known.includes(axis) && html`<option value=${axis}>${axis}</option>`}
+      ${known.length > 0 && html`<optgroup label="a series">${known.filter((path) => !path.startsWith("monitoring/")).map((path) => html`<option key=${path} value=${path}>${path}</option>`)}</optgroup>`}
+    </select></label>
+    ${flag("logx", "log x", "Logarithmic x axis")}
+    ${flag("logy", "log y", "Logarithmic y axis (l)")}
+    <span class="smooth"><label>smooth <input type="range" min="0" max="21" step="1" value=${niceAt(shown)} aria-valuetext=${shown ? `${short(shown)} ${unit}` : "off"}
+      title="Wide window: calmer line; what was recorded stays behind it (s)" onInput=${(/** @type {any} */ event) => later(niceWidth(Number(event.target.value)))} /></label>
+      <select aria-label="Kind of smoothing" value=${of} onChange=${(/** @type {any} */ event) => { setOf(event.target.value); if (shown) smooth(shown, event.target.value); }}>
+        <option value="mean">mean of</option><option value="ema">half-life</option></select>
+      <input type="number" class="charts-width" min="0" step="any" aria-label=${`Width in ${unit || axis}`} value=${shown || ""} placeholder="off" onChange=${(/** @type {any} */ event) => later(Math.max(0, Number(event.target.value) || 0))} />${unit}</span>
+    ${flag("robust", "robust", "y from the 1 % to the 99 % quantile; what lies beyond is counted")}
+    ${(several || view.attempts) && flag("attempts", "replaced points", "What an earlier attempt recorded after the checkpoint that a later one went on from, dashed")}
+    ${zoom && html`<button type="button" class="charts-zoom" title="Zoom out (r)" onClick=${() => onZoom(null)}>x ${place(roundedIn(zoom.low, zoom), axis)} … ${place(roundedIn(zoom.high, zoom), axis)} ✕</button>`}
+    <span class="charts-total">${counted(total, "chart")}</span>
+    <button type="button" class="charts-fold" onClick=${() => onToggle(anyOpen)}>${anyOpen ? "Collapse all" : "Expand all"}</button>
+  </div>`;
+}
+
+/** @param {number} x @param {Range} zoom */
+function roundedIn(x, zoom) {
+  const unit = 10 ** Math.floor(Math.log10((zoom.high - zoom.low) / 100));
+  return Number((Math.round(x / unit) * unit).toPrecision(12));
+}
+
+/**
+ * Which colour is whose: pointing at a name shows its lines.
+ * @param {{runs: RunRef[], theme: any, colours: Record<string, number>}} props
+ */
+function RunKey({ runs, theme, colours }) {
+  const looked = useLookedAt();
+  const [all, setAll] = useState(false);
+  const ids = runs.map((run) => run.id);
+  const shown = all ? runs : runs.slice(0, 16);
+  return html`<ul class="charts-key" aria-label="Runs that are drawn">
+    ${shown.map((run) => html`<li key=${run.id}><button type="button" class=${looked === run.id ? "looked" : ""} title=${`${run.project}/${run.id}: its lines stand out`}
+      onMouseEnter=${() => lookAt(run.id)} onMouseLeave=${() => lookAt("")} onFocus=${() => lookAt(run.id)} onBlur=${() => lookAt("")}
+      onClick=${() => write({ run: run.id, project: run.project, tab: "" }, { push: true })}>
+      <i style=${{ background: looked === run.id ? vividOf(run.id, ids, theme, colours) : colourOf(run.id, ids, theme, colours) }}></i><span>${run.name || run.id}</span></button></li>`)}
+    ${runs.length > shown.length && html`<li><button type="button" onClick=${() => setAll(true)}>and ${runs.length - shown.length} more</button></li>`}
+    ${runs.length > COLOURED && html`<li class="charts-note">${COLOURED} have colours of their own; point at another to see it</li>`}
+  </ul>`;
+}
+
+/** @param {{groups: any[], theme: any, colours: Record<string, number>}} props */
+function GroupKey({ groups, theme, colours }) {
+  const looked = useLookedAt();
+  const labels = groups.map((one) => one.label);
+  return html`<ul class="charts-key" aria-label="Groups that are drawn">
+    ${groups.map(({ label }) => html`<li key=${label}><button type="button" class=${looked === label ? "looked" : ""} onMouseEnter=${() => lookAt(label)} onMouseLeave=${() => lookAt("")} onFocus=${() => lookAt(label)} onBlur=${() => lookAt("")}>
+      <i style=${{ background: looked === label ? vividOf(label, labels, theme, colours) : colourOf(label, labels, theme, colours) }}></i><span>${label}</span></button></li>`)}
+    <li class="charts-note">mean, and one standard deviation to each side; dashed where runs are missing</li>
+  </ul>`;
+}

@@ -1,0 +1,146 @@
+// @ts-check
+/** What is the same of some runs, and what differs: a column per run. */
+
+import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
+import { href, refOf, write } from "./address.js";
+import { colourOf } from "./colours.js";
+import { isAside } from "./columns.js";
+import { Empty, ErrorBox, State, Time, tell, useAnswer, useModule } from "./components.js";
+import { duration, exact, number, value } from "./format.js";
+import { tableOf, useTheme, which } from "./table.js";
+
+/** @typedef {import("./address.js").View} View */
+/** @typedef {[string, string]} Ref */
+
+const MOST = 24;
+const TIMES = ["sys/creation_time", "sys/modification_time", "sys/start_time", "sys/end_time", "sys/running_time"];
+const HIDDEN = ["sys/id", "sys/name", "sys/state", "sys/trashed"];
+
+/** @param {any} one */
+function said(one) {
+  return one === undefined ? "" : exact(one);
+}
+
+/** @param {string} path */
+function sectionOf(path) {
+  const slash = path.indexOf("/");
+  return slash < 0 ? "" : path.slice(0, slash);
+}
+
+/** Sections as people look for them: values and parameters before facts about the machine.
+ * @param {string} path */
+function rank(path) {
+  if (path.startsWith("source_code/")) return 2;
+  if (path.startsWith("sys/")) return 3;
+  return isAside(path) ? 4 : 1;
+}
+
+/** @param {{api: import("./api.js").Api, view: View, live: import("./main.js").Live}} props */
+export function CompareScreen({ api, view, live }) {
+  const project = view.project;
+  const all = view.selected[0] === "*";
+  const theme = useTheme();
+  const [filter, setFilter] = useState("");
+  const keys = all ? [] : view.selected;
+  const { data, error, busy, again } = useAnswer(
+    async (signal) => {
+      const refs = all ? null : keys.slice(0, MOST).map((one) => refOf(one, project));
+      const of = refs
+        ? { id: refs.map((one) => one[1]), project: null, trashed: null, unknown: "tell" }
+        : { ...which(view), limit: MOST };
+      const table = tableOf(await api.post("runs", { ...of, columns: null }, { signal }), project);
+      if (!refs) return { rows: table.rows, total: table.total, gone: 0 };
+      const by = new Map(table.rows.map((one) => [one.ref.join("\n"), one]));
+      const rows = refs.map((one) => by.get(one.join("\n"))).filter((one) => one !== undefined);
+      return { rows, total: keys.length, gone: refs.length - rows.length };
+    },
+    [api, project, view.selected.join(), all && JSON.stringify(which(view)), live.tick],
+  );
+  const rows = data?.rows ?? [];
+  const base = rows.find((one) => one.key === view.baseline) ?? rows[0];
+  useEffect(() => tell({ running: rows.filter((one) => one.state === "running").length, title: "Compare" }), [data]);
+  const paths = useMemo(() => {
+    const found = new Set(rows.flatMap((one) => [...one.values.keys()]));
+    const shown = [...found].filter((path) => !HIDDEN.includes(path));
+    return shown.sort((a, b) => rank(a) - rank(b) || (sectionOf(a) < sectionOf(b) ? -1 : sectionOf(a) > sectionOf(b) ? 1 : a < b ? -1 : 1));
+  }, [data]);
+  const differs = useMemo(() => {
+    const found = new Set();
+    for (const path of paths) {
+      if (new Set(rows.map((one) => said(one.values.get(path)))).size > 1) found.add(path);
+    }
+    return found;
+  }, [paths]);
+  const charts = useModule("./charts.js");
+  const runs = useMemo(
+    () => rows.map((one) => ({ project: one.ref[0], id: one.ref[1], name: one.name, state: one.state })),
+    [data],
+  );
+  const wanted = filter.toLowerCase();
+  const shown = paths.filter(
+    (path) => (view.all || (differs.has(path) && !TIMES.includes(path))) && path.toLowerCase().includes(wanted),
+  );
+  const ids = rows.map((one) => one.ref[1]);
+  const back = () => write({ screen: "runs" }, { push: true });
+  if (!keys.length && !all) {
+    return html`<${Empty} title="Nothing is selected to compare">
+      <p>Tick at least two runs in the table.</p><button type="button" onClick=${back}>To the runs</button><//>`;
+  }
+  let section = /** @type {string | null} */ (null);
+  const lines = [];
+  for (const path of shown) {
+    if (sectionOf(path) !== section) {
+      section = sectionOf(path);
+      lines.push(html`<tr class="section" key=${`/${section}`}><th scope="rowgroup" colspan=${rows.length + 1}><bdi>${section || "at the root"}</bdi></th></tr>`);
+    }
+    lines.push(html`<${Line} key=${path} path=${path} rows=${rows} base=${base} differs=${differs.has(path)} />`);
+  }
+  return html`<div class="title">
+      <button type="button" onClick=${back}>‹ Runs</button>
+      <h1>Compare ${number(rows.length)} runs</h1>
+      <span class="grow"></span>
+      <label><input type="checkbox" checked=${!view.all}
+        onChange=${(/** @type {any} */ e) => write({ all: !e.target.checked })} /> Only what differs</label>
+      <input type="search" placeholder="Filter values" aria-label="Filter values" value=${filter}
+        onInput=${(/** @type {any} */ e) => setFilter(e.target.value)} />
+    </div>
+    ${error && html`<${ErrorBox} error=${error} onRetry=${again} />`}
+    ${data && data.gone > 0 && html`<p class="chosen warn">${number(data.gone)} of ${number(keys.length)} runs are not in this folder.</p>`}
+    ${data && data.total > MOST && html`<p class="chosen">The first ${MOST} of ${number(data.total)} runs.</p>`}
+    ${!data && busy && html`<p class="starting">Reading …</p>`}
+    ${rows.length > 0 &&
+    html`<div class="sheet"><table class="runs compare">
+      <caption class="unseen">Values of ${rows.length} runs beside each other</caption>
+      <thead><tr><th scope="col"><span class="plain">${number(shown.length)} of ${number(paths.length)} values</span></th>
+        ${rows.map((row) => html`<th scope="col" key=${row.key}>
+          <span class="swatch on" style=${{ background: colourOf(row.ref[1], ids, theme, view.colours) }}></span>${" "}
+          <a href=${href({ project: row.ref[0], run: row.ref[1], tab: "" })} onClick=${(/** @type {MouseEvent} */ e) => {
+            if (e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+            e.preventDefault();
+            write({ project: row.ref[0], run: row.ref[1], tab: "" }, { push: true });
+          }}><bdi>${row.name}</bdi></a>
+          <div class="under"><${State} state=${row.state} />${row === base
+            ? html`<small>baseline</small>`
+            : html`<button type="button" class="link" onClick=${() => write({ baseline: row.key })}>as baseline</button>`}</div></th>`)}
+      </tr></thead>
+      <tbody>${lines}</tbody></table>
+      ${!shown.length && html`<p class="starting">${filter ? "No value has this in its name." : "These runs show the same everywhere."}</p>`}
+    </div>`}
+    ${rows.length > 0 && charts.module && html`<${charts.module.Charts} api=${api} runs=${runs} view=${view} live=${live} />`}`;
+}
+
+/** @param {{path: string, rows: import("./table.js").Row[], base: any, differs: boolean}} props */
+function Line({ path, rows, base, differs }) {
+  const first = base?.values.get(path);
+  return html`<tr class=${differs ? "differs" : ""}>
+    <th scope="row" title=${path}><bdi>${path.slice(sectionOf(path) ? sectionOf(path).length + 1 : 0)}</bdi></th>
+    ${rows.map((row) => {
+      const one = row.values.get(path);
+      const numeric = typeof one === "number" || typeof one === "bigint";
+      const delta = row !== base && typeof one === "number" && typeof first === "number" ? one - first : null;
+      const same = row !== base && said(one) === said(first);
+      return html`<td key=${row.key} class="${numeric ? "numeric" : ""} ${same ? "same" : ""}" title=${said(one).slice(0, 2000)}>
+        ${path === "sys/running_time" ? duration(one) : one instanceof Date ? html`<${Time} ns=${one} full />` : one === undefined ? html`<span class="muted" title="not there">–</span>` : html`<bdi>${value(one).slice(0, 200)}</bdi>`}
+        ${delta !== null && delta !== 0 && html`<span class="delta">${delta > 0 ? "+" : ""}${number(delta)}</span>`}</td>`;
+    })}</tr>`;
+}

@@ -1,0 +1,349 @@
+// @ts-check
+/** Small parts that all screens are made of. */
+
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { isAbort } from "./api.js";
+import { ago, bytes, time } from "./format.js";
+
+/** @typedef {import("./format.js").Ns} Ns */
+
+let numbers = 0;
+
+/** A DOM id that no other part has. @param {string} word */
+export function useId(word) {
+  return useMemo(() => `${word}-${(numbers += 1)}`, [word]);
+}
+
+/**
+ * A button that opens a list below it. `items` are what is chosen from, or `children` are shown.
+ * @param {{label: any, title?: string, items?: Array<{label: any, onPick: () => void,
+ *   disabled?: boolean, checked?: boolean, hint?: string}>, children?: any, wide?: boolean,
+ *   className?: string, disabled?: boolean}} props
+ */
+export function Menu({ label, title, items, children, wide, className = "", disabled }) {
+  const [open, setOpen] = useState(false);
+  /** @type {{current: any}} */
+  const root = useRef(null);
+  const id = useId("menu");
+  const close = (/** @type {boolean} */ back) => {
+    setOpen(false);
+    if (back) root.current?.querySelector("button")?.focus();
+  };
+  useEffect(() => {
+    if (!open) return undefined;
+    const popup = root.current?.querySelector(".popup");
+    const at = root.current?.querySelector("button").getBoundingClientRect();
+    const size = popup.getBoundingClientRect();
+    const below = at.bottom + 4 + size.height <= innerHeight || at.top < size.height + 8;
+    popup.style.left = `${Math.max(8, Math.min(at.left, innerWidth - size.width - 8))}px`;
+    popup.style.top = `${below ? at.bottom + 4 : at.top - size.height - 4}px`;
+    const first = root.current?.querySelector(
+      ".popup input, .popup [role^=menuitem]:not([disabled]), .popup button:not([disabled])",
+    );
+    first?.focus({ preventScroll: true });
+    const scrolled = (/** @type {any} */ event) => {
+      if (!popup.contains(event.target)) close(false);
+    };
+    addEventListener("scroll", scrolled, true);
+    const outside = (/** @type {any} */ event) => {
+      if (!root.current?.contains(event.target)) close(false);
+    };
+    addEventListener("pointerdown", outside);
+    return () => {
+      removeEventListener("scroll", scrolled, true);
+      removeEventListener("pointerdown", outside);
+    };
+  }, [open]);
+  const keys = (/** @type {KeyboardEvent} */ event) => {
+    if (!open) return;
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      close(true);
+    }
+    if (items && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
+      event.preventDefault();
+      const all = [...root.current.querySelectorAll(".popup [role^=menuitem]:not([disabled])")];
+      const at = all.indexOf(document.activeElement);
+      const next = event.key === "ArrowDown" ? at + 1 : at - 1;
+      all[(next + all.length) % all.length]?.focus();
+    }
+  };
+  const left = (/** @type {FocusEvent} */ event) => {
+    if (event.relatedTarget && !root.current?.contains(event.relatedTarget)) setOpen(false);
+  };
+  return html`<div class="menu ${className}" ref=${root} onKeyDown=${keys} onFocusOut=${left}>
+    <button type="button" title=${title} disabled=${disabled} aria-expanded=${String(open)}
+      aria-haspopup=${items ? "menu" : "dialog"} aria-controls=${open ? id : undefined}
+      onClick=${() => setOpen(!open)}>${label}<span class="down" aria-hidden="true"></span></button>
+    ${open &&
+    html`<div class="popup ${wide ? "wide" : ""}" id=${id} role=${items ? "menu" : "dialog"}
+      aria-label=${title ?? (typeof label === "string" ? label : undefined)}>
+      ${items
+        ? items.map(
+            (one) => html`<button type="button" class="item" disabled=${one.disabled}
+              role=${one.checked === undefined ? "menuitem" : "menuitemcheckbox"}
+              aria-checked=${one.checked === undefined ? undefined : String(one.checked)}
+              onClick=${() => {
+                close(true);
+                one.onPick();
+              }}>${one.label}${one.hint && html`<small>${one.hint}</small>`}</button>`,
+          )
+        : typeof children === "function"
+          ? children(() => close(true))
+          : children}
+    </div>`}
+  </div>`;
+}
+
+/**
+ * A window above the page; the browser keeps focus in it and gives it back.
+ * @param {{title: string, onClose: () => void, children?: any, wide?: boolean}} props
+ */
+export function Dialog({ title, onClose, children, wide }) {
+  /** @type {{current: any}} */
+  const ref = useRef(null);
+  const id = useId("dialog");
+  useEffect(() => {
+    const before = /** @type {any} */ (document.activeElement);
+    ref.current?.showModal();
+    return () => {
+      if (before?.isConnected) before.focus();
+    };
+  }, []);
+  const outside = (/** @type {MouseEvent} */ event) => {
+    if (event.target === ref.current) onClose();
+  };
+  return html`<dialog ref=${ref} class=${wide ? "wide" : ""} aria-labelledby=${id} onClose=${onClose}
+    onClick=${outside}>
+    <div class="dialog">
+      <header><h2 id=${id}>${title}</h2>
+        <button type="button" class="quiet" aria-label="Close" onClick=${onClose}>✕</button></header>
+      ${children}
+    </div>
+  </dialog>`;
+}
+
+/**
+ * A line across the page that stays until it no longer holds.
+ * @param {{kind?: "bad" | "warn" | "note", children?: any, action?: string, onAction?: () => void,
+ *   onClose?: () => void}} props
+ */
+export function Banner({ kind = "note", children, action, onAction, onClose }) {
+  return html`<div class="banner ${kind}" role=${kind === "note" ? "status" : "alert"}>
+    <span>${children}</span>
+    ${action && html`<button type="button" onClick=${onAction}>${action}</button>`}
+    ${onClose &&
+    html`<button type="button" class="quiet" aria-label="Dismiss" onClick=${onClose}>✕</button>`}
+  </div>`;
+}
+
+/**
+ * A word in a frame; `kind` gives its colour, the word says it all.
+ * @param {{kind?: string, title?: string, children?: any}} props
+ */
+export function Badge({ kind = "plain", title, children }) {
+  return html`<span class="badge ${kind}" title=${title}>${children}</span>`;
+}
+
+/** @type {Record<string, [string, string]>} */
+const STATES = {
+  created: ["○", "created"],
+  running: ["●", "running"],
+  completed: ["✓", "completed"],
+  failed: ["✕", "failed"],
+  crashed: ["✕", "crashed"],
+  interrupted: ["■", "interrupted"],
+  suspended: ["⏸", "suspended"],
+};
+
+/** The state of a run: a sign and its word. @param {{state: unknown, title?: string}} props */
+export function State({ state, title }) {
+  const word = String(state ?? "unknown").toLowerCase();
+  const [sign, kind] = STATES[word] ?? ["–", "other"];
+  return html`<span class="state ${kind}" title=${title}><i aria-hidden="true">${sign}</i>${word}</span>`;
+}
+
+/**
+ * Copies a text; without a clipboard (plain http on another machine) it shows the text, selected.
+ * @param {{text: string | (() => string), label?: any, title?: string, className?: string}} props
+ */
+export function CopyButton({ text, label = "Copy", title, className = "" }) {
+  const [said, setSaid] = useState("");
+  const [shown, setShown] = useState("");
+  /** @type {{current: any}} */
+  const field = useRef(null);
+  useEffect(() => {
+    if (!said) return undefined;
+    const timer = setTimeout(() => setSaid(""), 1600);
+    return () => clearTimeout(timer);
+  }, [said]);
+  useEffect(() => field.current?.select(), [shown]);
+  const copy = async () => {
+    const wanted = typeof text === "function" ? text() : text;
+    try {
+      await navigator.clipboard.writeText(wanted);
+      setSaid("Copied");
+    } catch {
+      setShown(wanted);
+    }
+  };
+  return html`<button type="button" class="copy ${className}" title=${title} onClick=${copy}
+    >${said || label}</button><span class="unseen" role="status">${said}</span>${shown &&
+  html`<${Dialog} title="Copy this text" onClose=${() => setShown("")}>
+    <textarea ref=${field} readonly rows=${Math.min(8, shown.split("\n").length + 1)}
+      aria-label="Text to copy" value=${shown}></textarea><//>`}`;
+}
+
+/**
+ * What stands where there is nothing, and what to do about it.
+ * @param {{title: string, children?: any, code?: string}} props
+ */
+export function Empty({ title, children, code }) {
+  return html`<div class="empty">
+    <h2>${title}</h2>
+    ${children}
+    ${code &&
+    html`<div class="code"><pre><code>${code}</code></pre><${CopyButton} text=${code} /></div>`}
+  </div>`;
+}
+
+/**
+ * Why something is not here, and a way to try again.
+ * @param {{error: any, onRetry?: () => void}} props
+ */
+export function ErrorBox({ error, onRetry }) {
+  if (!error || isAbort(error)) return null;
+  const text = String(error.hint || error.message || error);
+  return html`<div class="error" role="alert">
+    <pre>${text}</pre>
+    ${onRetry && html`<button type="button" onClick=${onRetry}>Try again</button>`}
+  </div>`;
+}
+
+/**
+ * @param {{page: number, size: number, total: number, onPage: (page: number) => void,
+ *   word?: string}} props
+ */
+export function Pager({ page, size, total, onPage, word = "runs" }) {
+  const last = Math.max(0, Math.ceil(total / size) - 1);
+  if (last === 0) return null;
+  const from = page * size + 1;
+  const to = Math.min(total, from + size - 1);
+  const say = (/** @type {number} */ n) => n.toLocaleString("en-US");
+  return html`<nav class="pager" aria-label="Pages">
+    <button type="button" disabled=${page <= 0} onClick=${() => onPage(0)} aria-label="First page">«</button>
+    <button type="button" disabled=${page <= 0} onClick=${() => onPage(page - 1)}>‹ Previous</button>
+    <span>${say(from)}–${say(to)} of ${say(total)} ${word}</span>
+    <button type="button" disabled=${page >= last} onClick=${() => onPage(page + 1)}>Next ›</button>
+    <button type="button" disabled=${page >= last} onClick=${() => onPage(last)} aria-label="Last page">»</button>
+  </nav>`;
+}
+
+/**
+ * A moment: how long ago, in full when pointed at.
+ * @param {{ns: Ns | Date | null | undefined, now?: number, full?: boolean}} props
+ */
+export function Time({ ns, now, full }) {
+  const said = time(ns);
+  if (!said) return null;
+  return html`<time dateTime=${said.replace(" ", "T")} title=${said}>${full ? said : ago(ns, now)}</time>`;
+}
+
+/** @param {{n: number | bigint | null | undefined}} props */
+export function Bytes({ n }) {
+  if (n === null || n === undefined) return null;
+  return html`<span title="${String(n)} bytes">${bytes(n)}</span>`;
+}
+
+/** Runs `make` when `keys` change; what is no longer wanted is aborted, the last answer stays.
+ * @template T
+ * @param {(signal: AbortSignal) => Promise<T>} make
+ * @param {any[]} keys
+ * @returns {{data: T | undefined, error: any, busy: boolean, again: () => void}}
+ */
+export function useAnswer(make, keys) {
+  const [state, setState] = useState(/** @type {any} */ ({ data: undefined, error: null, busy: true }));
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    const ended = new AbortController();
+    setState((/** @type {any} */ was) => ({ ...was, busy: true }));
+    make(ended.signal).then(
+      (data) => !ended.signal.aborted && setState({ data, error: null, busy: false }),
+      (error) =>
+        !ended.signal.aborted &&
+        !isAbort(error) &&
+        setState((/** @type {any} */ was) => ({ ...was, error, busy: false })),
+    );
+    return () => ended.abort();
+  }, [...keys, turn]);
+  return { ...state, again: () => setTurn((/** @type {number} */ n) => n + 1) };
+}
+
+/** @type {Map<string, any>} */
+const modules = new Map();
+
+/**
+ * A module that is fetched when it is first drawn.
+ * @param {string} name of a file beside this one; "" for none yet
+ * @returns {{module: any, error: any}}
+ */
+export function useModule(name) {
+  const [state, setState] = useState({ module: modules.get(name), error: null });
+  useEffect(() => {
+    if (!name || state.module) return undefined;
+    let wanted = true;
+    import(name).then(
+      (module) => {
+        modules.set(name, module);
+        if (wanted) setState({ module, error: null });
+      },
+      (error) => wanted && setState({ module: undefined, error }),
+    );
+    return () => {
+      wanted = false;
+    };
+  }, [name]);
+  return state;
+}
+
+/** @param {any} event @returns {boolean} whether keys belong to a field, not to the page */
+export function isTyping(event) {
+  const at = event.target;
+  if (event.ctrlKey || event.metaKey || event.altKey) return true;
+  if (!(at instanceof HTMLElement)) return false;
+  if (at.closest("dialog, .popup, [contenteditable]")) return true;
+  const typed = /** @type {any} */ (at).type;
+  return at.matches("textarea, select") || (at.matches("input") && !["checkbox", "radio", "button"].includes(typed));
+}
+
+/**
+ * Save a text as a file.
+ * @param {string} name
+ * @param {string} text
+ * @param {string} type
+ */
+export function save(name, text, type = "text/csv;charset=utf-8") {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+/** How many of the shown runs are running: what is asked again soon. */
+export const pace = { running: 0 };
+
+/**
+ * Say what is shown: in the tab's title, and for how soon it is asked again.
+ * @param {{running?: number, crashed?: number, title?: string}} said
+ */
+export function tell({ running = 0, crashed = 0, title = "" }) {
+  const more = running > 0 && pace.running === 0;
+  pace.running = running;
+  if (more) dispatchEvent(new Event("seamark:pace"));
+  const parts = [];
+  if (running) parts.push(`${running} running`);
+  if (crashed) parts.push(`${crashed} crashed`);
+  document.title = [parts.join(", "), title, "Seamark"].filter(Boolean).join(" · ");
+}

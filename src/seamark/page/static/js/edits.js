@@ -1,0 +1,214 @@
+// @ts-check
+/** What people change of runs: name, description, tags, the trash; with a way back. */
+
+import { html, useEffect, useState } from "../vendor/preact.js";
+import { runPath } from "./api.js";
+import { Dialog, ErrorBox } from "./components.js";
+import { count } from "./format.js";
+
+/** @typedef {import("./api.js").Api} Api */
+/** @typedef {[string, string]} Ref project and run id */
+/** @typedef {{text: string, bad?: boolean, undo?: () => Promise<any>}} Note */
+
+const AT_ONCE = 200;
+
+/**
+ * Change runs, at most 200 a request.
+ * @param {Api} api
+ * @param {Ref[]} refs
+ * @param {Record<string, any>} change
+ * @returns {Promise<{done: Ref[], failed: Array<{project: string, run: string, hint: string}>}>}
+ */
+export async function edit(api, refs, change) {
+  /** @type {Ref[]} */
+  const done = [];
+  const failed = [];
+  for (let at = 0; at < refs.length; at += AT_ONCE) {
+    const said = await api.patch("runs", { refs: refs.slice(at, at + AT_ONCE), ...change });
+    for (const one of said.runs) {
+      if (one.ok) done.push([one.project, one.run]);
+      else failed.push(one);
+    }
+  }
+  return { done, failed };
+}
+
+/**
+ * Put runs into the trash or take them out; says so, with the way back.
+ * @param {Api} api
+ * @param {Ref[]} refs
+ * @param {boolean} trashed
+ * @param {(note: Note) => void} onNote
+ * @param {() => void} onDone
+ */
+export async function trash(api, refs, trashed, onNote, onDone) {
+  try {
+    const { done, failed } = await edit(api, refs, { trashed });
+    const where = trashed ? "in the trash" : "out of the trash";
+    const undo = async () => {
+      await edit(api, done, { trashed: !trashed });
+      onDone();
+    };
+    const not = failed.length ? ` ${count(failed.length, "run")} not: ${failed[0].hint}` : "";
+    onNote({ text: `${count(done.length, "run")} ${where}.${not}`, bad: failed.length > 0, undo: done.length ? undo : undefined });
+  } catch (/** @type {any} */ error) {
+    onNote({ text: `Nothing was changed: ${error.hint ?? error}`, bad: true });
+  }
+  onDone();
+}
+
+/**
+ * What was done, for a while, with the way back.
+ * @param {{note: Note | null, onNote: (note: Note | null) => void}} props
+ */
+export function Toast({ note, onNote }) {
+  useEffect(() => {
+    if (!note) return undefined;
+    const timer = setTimeout(() => onNote(null), note.undo ? 15000 : 6000);
+    return () => clearTimeout(timer);
+  }, [note]);
+  const undo = async () => {
+    try {
+      await note?.undo?.();
+      onNote({ text: "Undone." });
+    } catch (/** @type {any} */ error) {
+      onNote({ text: `Not undone: ${error.hint ?? error}`, bad: true });
+    }
+  };
+  return html`<div class="toasts" role="status">${
+    note &&
+    html`<div class="toast ${note.bad ? "bad" : ""}"><span>${note.text}</span>
+      ${note.undo && html`<button type="button" onClick=${undo}>Undo</button>`}
+      <button type="button" class="quiet" aria-label="Dismiss" onClick=${() => onNote(null)}>✕</button></div>`
+  }</div>`;
+}
+
+/**
+ * A window in which tags of some runs are added and taken away.
+ * @param {{api: Api, refs: Ref[], known: string[], onClose: () => void, onDone: () => void,
+ *   onNote: (note: Note) => void}} props
+ */
+export function TagsDialog({ api, refs, known, onClose, onDone, onNote }) {
+  const [text, setText] = useState("");
+  const [removed, setRemoved] = useState(/** @type {string[]} */ ([]));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const [busy, setBusy] = useState(false);
+  const added = text.split(",").map((one) => one.trim()).filter(Boolean);
+  const send = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (!added.length && !removed.length) return;
+    setBusy(true);
+    try {
+      const { done, failed } = await edit(api, refs, { add_tags: added, remove_tags: removed });
+      const undo = async () => {
+        await edit(api, done, { add_tags: removed, remove_tags: added });
+        onDone();
+      };
+      const not = failed.length ? ` ${count(failed.length, "run")} not: ${failed[0].hint}` : "";
+      onNote({ text: `Tags of ${count(done.length, "run")} changed.${not}`, bad: failed.length > 0, undo: refs.length === 1 ? undo : undefined });
+      onDone();
+      onClose();
+    } catch (failed) {
+      setError(failed);
+      setBusy(false);
+    }
+  };
+  return html`<${Dialog} title="Tags of ${count(refs.length, "run")}" onClose=${onClose}>
+    <form onSubmit=${send} class="stack">
+      <label>Add (with commas between)
+        <input value=${text} autofocus onInput=${(/** @type {any} */ e) => setText(e.target.value)} /></label>
+      ${known.length > 0 &&
+      html`<fieldset><legend>Take away</legend><div class="pick">${known.map(
+        (tag) => html`<label key=${tag}><input type="checkbox" checked=${removed.includes(tag)}
+          onChange=${() => setRemoved(removed.includes(tag) ? removed.filter((one) => one !== tag) : [...removed, tag])} />
+          <bdi>${tag}</bdi></label>`,
+      )}</div></fieldset>`}
+      <${ErrorBox} error=${error} />
+      <footer><button type="button" onClick=${onClose}>Cancel</button>
+        <button type="submit" class="main" disabled=${busy || (!added.length && !removed.length)}>Change tags</button></footer>
+    </form>
+  <//>`;
+}
+
+/**
+ * A window in which one run gets a name and a description. A description that somebody else has
+ * changed meanwhile is shown beside one's own.
+ * @param {{api: Api, run: {project: string, id: string}, onClose: () => void, onDone: () => void,
+ *   onNote: (note: Note) => void}} props
+ */
+export function WordsDialog({ api, run, onClose, onDone, onNote }) {
+  const [was, setWas] = useState(/** @type {any} */ (null));
+  const [name, setName] = useState("");
+  const [description, setDescription] = useState("");
+  const [theirs, setTheirs] = useState(/** @type {string | null | undefined} */ (undefined));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    const ended = new AbortController();
+    api
+      .post(runPath(run.project, run.id, "attributes"), { paths: ["sys/name", "sys/description"] }, { signal: ended.signal })
+      .then((said) => {
+        /** @type {Record<string, any>} */
+        const found = {};
+        for (const one of said.attributes) if (one) found[one.path] = one.value;
+        const text = (/** @type {any} */ one) => (typeof one === "string" ? one : null);
+        const read = { name: text(found["sys/name"]), description: text(found["sys/description"]) };
+        setWas(read);
+        setName(read.name ?? "");
+        setDescription(read.description ?? "");
+      }, setError);
+    return () => ended.abort();
+  }, []);
+  const send = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    /** @type {Record<string, any>} */
+    const change = {};
+    if (name !== (was.name ?? "")) change.name = name || null;
+    if (description !== (was.description ?? "")) {
+      change.description = description || null;
+      change.description_was = was.description;
+    }
+    if (!Object.keys(change).length) {
+      onClose();
+      return;
+    }
+    setBusy(true);
+    try {
+      const ref = /** @type {Ref} */ ([run.project, run.id]);
+      const { failed } = await edit(api, [ref], change);
+      if (failed.length) throw failed[0];
+      const undo = async () => {
+        /** @type {Record<string, any>} */
+        const back = {};
+        if ("name" in change) back.name = was.name;
+        if ("description" in change) Object.assign(back, { description: was.description, description_was: description || null });
+        await edit(api, [ref], back);
+        onDone();
+      };
+      onNote({ text: "Changed.", undo });
+      onDone();
+      onClose();
+    } catch (/** @type {any} */ refused) {
+      setBusy(false);
+      setError(refused);
+      if (refused.status === 409 && refused.more && "description" in refused.more) {
+        setTheirs(refused.more.description);
+        setWas({ ...was, description: refused.more.description });
+      }
+    }
+  };
+  return html`<${Dialog} title="Name and description" onClose=${onClose}>
+    <form onSubmit=${send} class="stack">
+      <label>Name <input value=${name} maxlength="1000" disabled=${!was}
+        onInput=${(/** @type {any} */ e) => setName(e.target.value)} /></label>
+      <label>Description <textarea rows="6" value=${description} maxlength="16384" disabled=${!was}
+        onInput=${(/** @type {any} */ e) => setDescription(e.target.value)}></textarea></label>
+      <${ErrorBox} error=${error} />
+      ${theirs !== undefined &&
+      html`<section><h3>What it says now</h3><pre class="theirs">${theirs ?? "(nothing)"}</pre>
+        <p class="muted">Saving again replaces it with yours above.</p></section>`}
+      <footer><button type="button" onClick=${onClose}>Cancel</button>
+        <button type="submit" class="main" disabled=${busy || !was}>Save</button></footer>
+    </form>
+  <//>`;
+}

@@ -1,0 +1,369 @@
+// @ts-check
+/** The page: which root, which screen, whether there is an answer, and what is live. */
+
+import { html, render, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { START, href, read, subscribe, write } from "./address.js";
+import { Api, ApiError, poll } from "./api.js";
+import { Banner, Dialog, Empty, ErrorBox, isTyping, pace, useModule } from "./components.js";
+import { duration } from "./format.js";
+import { RunsScreen } from "./table.js";
+
+/** @typedef {import("./address.js").View} View */
+/**
+ * @typedef {{name: string, path: string, api: string, read_only: boolean, why: string}} Root
+ * @typedef {{product?: string, version?: string, instance: string, login: string, roots?: Root[],
+ *   seamark?: string, features?: string[]}} Greeting
+ * @typedef {{project: string, run: string, state: string | null, gone: boolean,
+ *   paths: string[]}} Changed
+ * `tick` grows when runs have changed; `subscribe` calls with the runs that did, null for any.
+ * @typedef {{tick: number, active: boolean, changed: Changed[], reset: boolean,
+ *   subscribe: (f: (runs: Changed[] | null) => void) => () => void}} Live
+ */
+
+const LOOKS = ["system", "light", "dark"];
+
+/** @type {Set<(runs: Changed[] | null) => void>} */
+const watchers = new Set();
+/** @param {(runs: Changed[] | null) => void} watcher */
+const subscribeToRuns = (watcher) => {
+  watchers.add(watcher);
+  return () => void watchers.delete(watcher);
+};
+
+/** Reads and keeps what this browser remembers; a frame may be refused its storage. */
+const kept = {
+  /** @param {string} name */
+  get(name) {
+    try {
+      return localStorage.getItem(name) ?? "";
+    } catch {
+      return "";
+    }
+  },
+  /** @param {string} name @param {string} text */
+  set(name, text) {
+    try {
+      if (text) localStorage.setItem(name, text);
+      else localStorage.removeItem(name);
+    } catch {
+      // It is asked for again next time.
+    }
+  },
+};
+
+/** The token of the address, which is taken out of it at once. */
+function tokenOfAddress() {
+  const said = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+  if (said) history.replaceState(null, "", location.pathname + location.search);
+  return said;
+}
+
+function Theme() {
+  const [look, setLook] = useState(kept.get("seamark:look") || "system");
+  useEffect(() => {
+    if (look === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = look;
+    kept.set("seamark:look", look === "system" ? "" : look);
+    dispatchEvent(new Event("seamark:theme"));
+  }, [look]);
+  const next = LOOKS[(LOOKS.indexOf(look) + 1) % LOOKS.length];
+  const sign = { system: "◐", light: "☀", dark: "☾" }[look];
+  return html`<button type="button" class="quiet" onClick=${() => setLook(next)}
+    title="Colours: ${look}" aria-label="Colours: ${look}; change to ${next}">${sign}</button>`;
+}
+
+/** Asks for the token. @param {{login: string, hint: string, onToken: (token: string) => void}} props */
+function TokenEntry({ login, hint, onToken }) {
+  const [text, setText] = useState("");
+  const given = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    // A whole address may be pasted, too.
+    const found = /#token=([^&\s]+)/.exec(text);
+    const token = found ? decodeURIComponent(found[1]) : text.trim();
+    if (token) onToken(token);
+  };
+  const line = "seamark ui --print-token";
+  return html`<main class="narrow">
+    <h1>Seamark wants your token</h1>
+    ${hint && html`<p class="bad">${hint}</p>`}
+    <p>${
+      login === "account"
+        ? "The token of your account, as `seamark login` uses it."
+        : html`It is in the address that <code>seamark ui</code> printed, or said by${" "}
+          <code>${line}</code>.`
+    }</p>
+    <form onSubmit=${given} class="row">
+      <label class="grow">Token
+        <input type="password" autocomplete="off" spellcheck=${false} autofocus value=${text}
+          onInput=${(/** @type {any} */ e) => setText(e.target.value)} /></label>
+      <button type="submit" class="main">Open</button>
+    </form>
+  </main>`;
+}
+
+const KEYS = [
+  ["/", "write a query"],
+  ["j k", "next, previous row"],
+  ["x", "select the row"],
+  ["e", "draw the row, or no longer"],
+  ["Enter", "open the row"],
+  ["c", "compare what is selected"],
+  ["g", "group"],
+  ["s", "smooth"],
+  ["l", "log y"],
+  ["r", "zoom out"],
+  ["t", "charts as tables"],
+  ["[ ]", "previous, next run"],
+  ["?", "this help"],
+];
+
+/** @param {{onClose: () => void, keys: boolean, onKeys: (on: boolean) => void}} props */
+function Help({ onClose, keys, onKeys }) {
+  return html`<${Dialog} title="Keys and queries" onClose=${onClose} wide>
+    <div class="columns">
+      <section><h3>Keys</h3>
+        <label><input type="checkbox" checked=${keys}
+          onChange=${(/** @type {any} */ e) => onKeys(e.target.checked)} /> Single keys do something</label>
+        <dl class="keys">${KEYS.map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
+      </section>
+      <section><h3>Queries</h3>
+        <dl class="keys below">
+          <dt><code>${"val/loss < 0.3"}</code></dt><dd>the last value of a series</dd>
+          <dt><code>${"val/loss:min < 0.3"}</code></dt><dd>or its <code>min</code>, <code>max</code>, <code>mean</code></dd>
+          <dt><code>sys/state = running</code></dt><dd>a state</dd>
+          <dt><code>params/model = "resnet"</code></dt><dd>a text</dd>
+          <dt><code>sys/tags CONTAINS best</code></dt><dd>a tag</dd>
+          <dt><code>${"params/lr > 0.01 AND NOT sys/tags CONTAINS bad"}</code></dt><dd>several</dd>
+          <dt><code>${"sys/creation_time > -2d"}</code></dt><dd>of the last two days</dd>
+        </dl>
+      </section>
+    </div>
+  <//>`;
+}
+
+/**
+ * How old what is seen is, and a way to look now.
+ * @param {{api: Api, live: Live, looked: number, onLook: () => void}} props
+ */
+function Age({ api, live, looked, onLook }) {
+  const [, setTurn] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && setTurn((/** @type {number} */ n) => n + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const age = looked ? Math.max(0, (api.now() - looked) / 1000) : null;
+  const word = api.lost ? "no answer" : live.active ? "live" : "idle";
+  return html`<span class="age ${api.lost ? "lost" : live.active ? "live" : ""}">
+    <i aria-hidden="true">●</i> ${word}${age !== null && html` <span class="seconds">${age < 60 ? `${Math.floor(age)} s` : duration(age)}</span>`}
+    <button type="button" class="link" onClick=${onLook} title="Look at the files now">look now</button>
+  </span>`;
+}
+
+/** @param {{root: Root, roots: Root[], view: View}} props */
+function Crumbs({ root, roots, view }) {
+  const parts = view.project ? view.project.split("/") : [];
+  const go = (/** @type {Partial<View>} */ change) => (/** @type {MouseEvent} */ event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    write(change, { push: true });
+  };
+  const home = { ...START, root: view.root, screen: /** @type {const} */ ("projects") };
+  const steps = parts.map((part, at) => {
+    /** @type {Partial<View>} */
+    const change = { ...START, root: view.root, project: parts.slice(0, at + 1).join("/") };
+    return { part, change };
+  });
+  return html`<nav class="crumbs" aria-label="Project">
+    <a class="brand" href=${href(home)} onClick=${go(home)}>seamark</a>
+    ${roots.length > 1 && html`<span class="sep">›</span><bdi title=${root.path}>${root.name}</bdi>`}
+    ${steps.map(
+      ({ part, change }, at) => html`<span class="sep" aria-hidden="true">›</span><a href=${href(change)}
+        aria-current=${at === steps.length - 1 && !view.run ? "page" : undefined}
+        onClick=${go(change)}><bdi>${part}</bdi></a>`,
+    )}
+  </nav>`;
+}
+
+/**
+ * A screen of a module that is fetched when it is needed.
+ * @param {{name: string, part: string, props: any}} props
+ */
+function Later({ name, part, props }) {
+  const { module, error } = useModule(name);
+  if (error) return html`<${ErrorBox} error=${error} onRetry=${() => location.reload()} />`;
+  if (!module) return html`<p class="starting">Opening …</p>`;
+  return html`<${module[part]} ...${props} />`;
+}
+
+/**
+ * @param {{greeting: Greeting, roots: Root[], token: string, onRefused: (hint: string) => void}} props
+ */
+function Page({ greeting, roots, token, onRefused }) {
+  const [view, setView] = useState(read());
+  useEffect(() => subscribe(setView), []);
+  const root = roots.find((one) => one.name === view.root) ?? roots[0];
+  const api = useMemo(() => new Api(root.api, token, greeting.features ?? []), [root.api, token]);
+  const [trouble, setTrouble] = useState("");
+  const [upgraded, setUpgraded] = useState(false);
+  const [help, setHelp] = useState(false);
+  const [keys, setKeys] = useState(kept.get("seamark:keys") !== "off");
+  const [live, setLive] = useState(
+    /** @type {Live} */ ({ tick: 0, active: false, changed: [], reset: false, subscribe: subscribeToRuns }),
+  );
+  const [looked, setLooked] = useState(0);
+  /** @type {{current: any}} */
+  const asking = useRef(null);
+
+  useEffect(
+    () =>
+      api.listen((what, detail) => {
+        if (what === "lost") setTrouble("lost");
+        if (what === "back") setTrouble("");
+        if (what === "upgraded") setUpgraded(true);
+        if (what === "token") onRefused(String(detail ?? ""));
+      }),
+    [api],
+  );
+
+  useEffect(() => {
+    let cursor = "";
+    let active = false;
+    const stop = poll(
+      async (signal) => {
+        let more = true;
+        /** @type {Changed[]} */
+        const changed = [];
+        let reset = false;
+        while (more) {
+          const said = await api.get("changes", { cursor, project: view.project }, { signal });
+          more = Boolean(said.more);
+          reset ||= Boolean(cursor && said.reset);
+          cursor = said.cursor;
+          changed.push(...said.runs);
+          setLooked(api.looked || api.now());
+          if (said.active !== undefined) active = said.active;
+        }
+        active = changed.some((one) => one.state === "running") || (active && pace.running > 0);
+        const now = pace.running > 0 || active;
+        const news = changed.length > 0 || reset;
+        setLive((/** @type {Live} */ was) =>
+          news || was.active !== now
+            ? { ...was, tick: was.tick + Number(news), active: now, changed, reset }
+            : was,
+        );
+        if (news) for (const one of [...watchers]) one(reset ? null : changed);
+        return now;
+      },
+      { api },
+    );
+    asking.current = stop;
+    addEventListener("seamark:pace", stop.now);
+    return () => {
+      removeEventListener("seamark:pace", stop.now);
+      stop();
+    };
+  }, [api, view.project]);
+
+  useEffect(() => {
+    document.documentElement.dataset.keys = keys ? "on" : "off";
+    kept.set("seamark:keys", keys ? "" : "off");
+    if (!keys) return undefined;
+    const pressed = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "?" || isTyping(event)) return;
+      event.preventDefault();
+      setHelp(true);
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, [keys]);
+
+  const props = { api, view, live, keys, root, roots };
+  const screen = view.run
+    ? html`<${Later} key="run" name="./run.js" part="RunScreen" props=${props} />`
+    : view.screen === "compare"
+      ? html`<${Later} key="compare" name="./compare.js" part="CompareScreen" props=${props} />`
+      : view.screen === "projects"
+        ? html`<${Later} key="projects" name="./projects.js" part="ProjectsScreen" props=${props} />`
+        : html`<${RunsScreen} key="runs" ...${props} />`;
+  return html`<a class="skip" href="#main" onClick=${(/** @type {MouseEvent} */ event) => {
+      event.preventDefault();
+      document.getElementById("main")?.focus();
+    }}>Skip to the runs</a>
+    <header class="top">
+      <${Crumbs} root=${root} roots=${roots} view=${view} />
+      <span class="grow"></span>
+      ${root.read_only && html`<span class="badge warn" title=${root.why}>read-only</span>`}
+      <${Age} api=${api} live=${live} looked=${looked} onLook=${() => asking.current?.now()} />
+      <button type="button" class="quiet" onClick=${() => setHelp(true)} title="Keys and queries (?)"
+        aria-label="Help">?</button>
+      <${Theme} />
+    </header>
+    ${trouble === "lost" &&
+    html`<${Banner} kind="bad" action="Try now" onAction=${() => asking.current?.now()}>
+      The server does not answer. What you see is from before; it is asked again by itself.<//>`}
+    ${upgraded &&
+    html`<${Banner} kind="warn" action="Reload" onAction=${() => location.reload()}>
+      Seamark was upgraded: reload this page.<//>`}
+    <main id="main" tabindex="-1">${screen}</main>
+    ${help && html`<${Help} onClose=${() => setHelp(false)} keys=${keys} onKeys=${setKeys} />`}`;
+}
+
+function App() {
+  const [greeting, setGreeting] = useState(/** @type {Greeting | null} */ (null));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const [token, setToken] = useState("");
+  const [refused, setRefused] = useState(/** @type {string | null} */ (null));
+  const [turn, setTurn] = useState(0);
+  const place = greeting ? `seamark:token:${greeting.instance}:${location.pathname}` : "";
+  useEffect(() => {
+    const given = tokenOfAddress();
+    let timer = 0;
+    new Api("api/v1/").get("").then(
+      (said) => {
+        const at = `seamark:token:${said.instance}:${location.pathname}`;
+        if (given) kept.set(at, given);
+        setToken(given || kept.get(at));
+        setRefused(given || kept.get(at) || said.login === "none" ? null : "");
+        setError(null);
+        setGreeting(said);
+      },
+      (/** @type {ApiError} */ failed) => {
+        if (given) setToken(given);
+        setError(failed);
+        timer = setTimeout(() => setTurn(turn + 1), Math.min(60000, 2000 * 2 ** turn));
+      },
+    );
+    return () => clearTimeout(timer);
+  }, [turn]);
+  const take = (/** @type {string} */ text) => {
+    kept.set(place, text);
+    setToken(text);
+    setRefused(null);
+  };
+  useEffect(() => {
+    const pasted = () => {
+      const given = tokenOfAddress();
+      if (given && place) take(given);
+    };
+    addEventListener("hashchange", pasted);
+    return () => removeEventListener("hashchange", pasted);
+  }, [place]);
+  if (!greeting) {
+    return html`<main class="narrow">${
+      error
+        ? html`<h1>No answer</h1><${ErrorBox} error=${error} onRetry=${() => setTurn(turn + 1)} />`
+        : html`<p class="starting">Seamark is opening …</p>`
+    }</main>`;
+  }
+  if (refused !== null) {
+    return html`<${TokenEntry} login=${greeting.login} hint=${refused} onToken=${take} />`;
+  }
+  const whole = { name: "", path: "", api: "api/v1/", read_only: false, why: "" };
+  const roots = greeting.roots ?? [whole];
+  if (roots.length === 0) return html`<main class="narrow"><${Empty} title="No runs yet" /></main>`;
+  return html`<${Page} greeting=${greeting} roots=${roots} token=${token} onRefused=${setRefused} />`;
+}
+
+const place = /** @type {HTMLElement} */ (document.getElementById("page"));
+place.textContent = "";
+render(html`<${App} />`, place);

@@ -1,0 +1,82 @@
+// @ts-check
+/** The projects of a root, and what one of them is about. */
+
+import { html, useEffect } from "../vendor/preact.js";
+import { START, href, write } from "./address.js";
+import { runPath } from "./api.js";
+import { CopyButton, Empty, ErrorBox, Time, tell, useAnswer } from "./components.js";
+import { number } from "./format.js";
+
+/** @typedef {import("./address.js").View} View */
+/** @typedef {import("./main.js").Root} Root */
+/**
+ * @typedef {{project: string, runs: number, running: number, trashed: number,
+ *   last_record_ns: bigint | number}} Project
+ */
+
+/**
+ * A link within the page.
+ * @param {{change: Partial<View>, children?: any, className?: string}} props
+ */
+function Go({ change, children, className }) {
+  return html`<a class=${className} href=${href(change)} onClick=${(/** @type {MouseEvent} */ event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    write(change, { push: true });
+  }}>${children}</a>`;
+}
+
+/**
+ * @param {{api: import("./api.js").Api, view: View, live: import("./main.js").Live, root: Root,
+ *   roots: Root[]}} props
+ */
+export function ProjectsScreen({ api, view, live, root, roots }) {
+  const { data, error, busy, again } = useAnswer(
+    (signal) => api.get("projects", {}, { signal }),
+    [api, live.tick],
+  );
+  /** @type {Project[]} */
+  const all = data?.projects ?? [];
+  const inside = view.project
+    ? all.filter((one) => one.project === view.project || one.project.startsWith(`${view.project}/`))
+    : all;
+  const sum = (/** @type {"runs" | "running" | "trashed"} */ what) => inside.reduce((n, one) => n + one[what], 0);
+  useEffect(() => tell({ running: sum("running"), title: view.project || "projects" }), [data, view.project]);
+  const described = useAnswer(
+    (signal) =>
+      view.project
+        ? api.post(runPath(view.project, ".project", "attributes"), { paths: ["sys/description"] }, { signal }).catch(() => null)
+        : Promise.resolve(null),
+    [api, view.project],
+  );
+  const description = described.data?.attributes?.find((/** @type {any} */ one) => one)?.value;
+  const at = (/** @type {string} */ project) => ({ ...START, root: view.root, project });
+  return html`<div class="title">
+      <h1><bdi>${view.project || (roots.length > 1 ? root.name : "Projects")}</bdi></h1>
+      ${view.project && html`<${Go} change=${at(view.project)} className="button">${`Its runs (${number(sum("runs"))})`}<//>`}
+      ${!view.project && all.length > 1 && html`<${Go} change=${at("")} className="button">${`All ${number(sum("runs"))} runs`}<//>`}
+    </div>
+    ${typeof description === "string" && html`<p class="prose">${description}</p>`}
+    ${root.path && html`<p class="prose muted">Folder <code><bdi>${root.path}</bdi></code> <${CopyButton} text=${root.path} title="Copy the folder" className="quiet" />
+      ${root.read_only && html` · read-only: ${root.why}`}</p>`}
+    ${error && html`<${ErrorBox} error=${error} onRetry=${again} />`}
+    ${!data && busy && html`<p class="starting">Reading …</p>`}
+    ${data && !inside.length && html`<${Empty} title="No runs yet"><p>${root.why}</p>
+      <p><${Go} change=${at(view.project)}>How to record one<//></p><//>`}
+    ${inside.length > 0 &&
+    html`<div class="list"><div class="sheet short"><table class="runs">
+      <caption class="unseen">Projects${view.project ? ` in ${view.project}` : ""}</caption>
+      <thead><tr><th scope="col"><span class="plain">Project</span></th><th scope="col" class="numeric"><span class="plain">Runs</span></th>
+        <th scope="col" class="numeric"><span class="plain">Running</span></th><th scope="col" class="numeric wide-only"><span class="plain">In the trash</span></th>
+        <th scope="col"><span class="plain">Last record</span></th></tr></thead>
+      <tbody>${inside.map((one) => html`<tr key=${one.project}>
+        <th scope="row"><${Go} change=${at(one.project)}><bdi>${one.project}</bdi><//></th>
+        <td class="numeric">${number(one.runs)}</td>
+        <td class="numeric ${one.running ? "good" : "muted"}">${one.running ? html`<span aria-hidden="true">● </span>` : ""}${number(one.running)}</td>
+        <td class="numeric muted wide-only">${one.trashed ? html`<${Go} change=${{ ...at(one.project), trashed: true }}>${number(one.trashed)}<//>` : "0"}</td>
+        <td><${Time} ns=${one.last_record_ns} now=${api.now()} /></td></tr>`)}</tbody></table></div></div>`}
+    ${roots.length > 1 &&
+    html`<div class="list"><h2>Folders</h2><ul class="roots">${roots.map((one) => html`<li key=${one.name}>
+      <${Go} change=${{ ...START, root: one.name, screen: /** @type {const} */ ("projects") }}><bdi>${one.name}</bdi><//>${" "}
+      <small><bdi>${one.path}</bdi>${one.read_only ? ` · read-only: ${one.why}` : ""}</small></li>`)}</ul></div>`}`;
+}

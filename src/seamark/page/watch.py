@@ -1,0 +1,226 @@
+"""What looks at the folders of a page: one process beside the one that answers.
+
+Requests only read the index. The process that folds has nothing to do with them: a fold of
+thousands of runs makes no answer wait, and what it needs of memory is not theirs. It is told over
+its standard input which runs are drawn, and tells over its standard output how far it is; the end
+of its input means that the page is gone (`seamark.page.looking`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from seamark.page.roots import Root
+
+__all__ = ["ASKED_S", "Looked", "Watch", "Watcher"]
+
+ASKED_S: Final = 1.0
+"""How often it is passed on that somebody asks, at most, seconds."""
+_MOST_SHOWN: Final = 400
+_FIRST_S: Final = 1.0
+_LAST_S: Final = 60.0
+_STOP_S: Final = 5.0
+_RUN: Final = (
+    "import sys\n"
+    "sys.path[:] = [each for each in sys.path if each]\n"  # never what lies in the working folder
+    "from seamark.page.looking import main\n"
+    "sys.exit(main())\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """How far looking at one root is.
+
+    Attributes:
+        looked_ns: When the last look at the whole root began that has ended, nanoseconds since the
+            Unix epoch; 0 before the first has ended.
+        left: How many runs are still to be read in the look that goes on; 0 if none goes on, or
+            if it is not known yet.
+        left_s: How long that may take, seconds; 0 if nothing can be said.
+        runs: How many runs the index has that are not in the trash.
+        running: How many of them are running.
+        trouble: What keeps it from looking, in words; empty if nothing does.
+    """
+
+    looked_ns: int = 0
+    left: int = 0
+    left_s: float = 0.0
+    runs: int = 0
+    running: int = 0
+    trouble: str = ""
+
+
+class Watch(Protocol):
+    """What a page knows of those who look at its folders. Nothing of it waits."""
+
+    def looked(self, root: int) -> Looked:
+        """Return how far looking at a root is.
+
+        Args:
+            root: Its place among the roots of the page.
+        """
+
+    def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
+        """Take note that runs are drawn: while they run, they are looked at every 2 seconds.
+
+        Args:
+            root: Its place among the roots of the page.
+            refs: (project, run id) of the runs; those that were named before are let go of.
+        """
+
+    def look_now(self, root: int) -> None:
+        """Have a root looked at at once.
+
+        Args:
+            root: Its place among the roots of the page.
+        """
+
+
+class Watcher:
+    """The process that looks, started again when it dies; used once.
+
+    Args:
+        roots: What it looks at.
+    """
+
+    def __init__(self, roots: Sequence[Root]) -> None:
+        self._roots = [str(root.path) for root in roots]
+        self._looked = [Looked() for _ in roots]
+        self._shown: dict[int, list[tuple[str, str]]] = {}
+        self._news = threading.Condition()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self._asked = -ASKED_S
+        self._heard: set[int] = set()
+        self._thread = threading.Thread(target=self._keep, name="seamark-watcher", daemon=True)
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process; None while there is none."""
+        process = self._process
+        return None if process is None else process.pid
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def looked(self, root: int) -> Looked:
+        """See `Watch.looked`."""
+        with self._news:
+            return self._looked[root]
+
+    def told(self, wait_s: float) -> bool:
+        """Return whether something is known of each root; wait for that for so many seconds."""
+        with self._news:
+            return self._news.wait_for(lambda: len(self._heard) == len(self._looked), wait_s)
+
+    def asked(self) -> None:
+        """Take note that somebody looks at the page."""
+        now = time.monotonic()
+        if now - self._asked >= ASKED_S:
+            self._asked = now
+            self._send({"what": "asked"})
+
+    def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
+        """See `Watch.shown`."""
+        drawn = [(project, run) for project, run in refs][:_MOST_SHOWN]
+        with self._news:
+            if self._shown.get(root) == drawn:
+                return
+            self._shown[root] = drawn
+        self._send({"what": "shown", "root": root, "refs": drawn})
+
+    def look_now(self, root: int) -> None:
+        """See `Watch.look_now`."""
+        self._send({"what": "look", "root": root})
+
+    def stop(self) -> None:
+        """End the process, at once if it does not end by itself; harmless when called twice."""
+        self._stopping.set()
+        process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            assert process.stdin is not None  # noqa: S101 - a pipe, as asked for
+            process.stdin.close()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._thread.join(_STOP_S)
+
+    # ------------------------------------------------------------------ the process
+
+    def _keep(self) -> None:
+        """Start the process and hear what it says; again when it has died."""
+        pause_s = _FIRST_S
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            with contextlib.suppress(OSError):
+                self._hear_one()
+            if time.monotonic() - began > _LAST_S:
+                pause_s = _FIRST_S
+            self._stopping.wait(pause_s)
+            pause_s = min(2 * pause_s, _LAST_S)
+
+    def _hear_one(self) -> None:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
+            [sys.executable, "-c", _RUN],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C reaches the page alone, which ends this
+        )
+        assert process.stdin is not None  # noqa: S101 - a pipe, as asked for
+        assert process.stdout is not None  # noqa: S101 - a pipe, as asked for
+        with process.stdout as said:
+            process.stdin.write(json.dumps({"roots": self._roots}).encode() + b"\n")
+            os.set_blocking(process.stdin.fileno(), False)  # no answer waits for it
+            self._process = process
+            if self._stopping.is_set():
+                process.stdin.close()
+            with self._news:
+                shown = dict(self._shown)
+            for root, refs in shown.items():
+                self._send({"what": "shown", "root": root, "refs": refs})
+            buffer = b""
+            while data := said.read(1 << 16):
+                *lines, buffer = (buffer + data).split(b"\n")
+                for line in lines:
+                    self._hear(line)
+        process.wait()
+        with contextlib.suppress(OSError, ValueError):
+            process.stdin.close()
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            told = json.loads(line)
+            place = int(told.pop("root"))
+            news = Looked(**told)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return
+        with self._news:
+            if 0 <= place < len(self._looked):
+                self._looked[place] = news
+                self._heard.add(place)
+                self._news.notify_all()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        """Tell the process something, if it can hear it now."""
+        process = self._process
+        if process is None or process.stdin is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            process.stdin.write(json.dumps(message).encode() + b"\n")

@@ -1,0 +1,214 @@
+"""Contents of files, whole or in parts, for who has a token and for who has a signed address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response, StreamingResponse
+
+from seamark.server.access import Role
+from seamark.server.failures import Refusal
+from seamark.server.guard import expect, needs, public, serving_of
+from seamark.server.links import Link
+from seamark.server.models import answers
+
+if TYPE_CHECKING:
+    from seamark.server.serving import Content
+
+__all__ = ["router"]
+
+router: Final = APIRouter()
+
+_READS: Final = [Depends(needs(Role.VIEWER))]  # before anything of the request is looked at
+_RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_UNKNOWN: Final = "application/octet-stream"
+_SHOWN: Final = {
+    "csv": "text/plain; charset=utf-8",
+    "gif": "image/gif",
+    "jpeg": "image/jpeg",
+    "jpg": "image/jpeg",
+    "json": "application/json",
+    "log": "text/plain; charset=utf-8",
+    "md": "text/plain; charset=utf-8",
+    "mp3": "audio/mpeg",
+    "mp4": "video/mp4",
+    "png": "image/png",
+    "py": "text/plain; charset=utf-8",
+    "toml": "text/plain; charset=utf-8",
+    "txt": "text/plain; charset=utf-8",
+    "wav": "audio/wav",
+    "webm": "video/webm",
+    "webp": "image/webp",
+    "yaml": "text/plain; charset=utf-8",
+    "yml": "text/plain; charset=utf-8",
+}
+"""Types that are told, by extension. None of them can run anything in a browser: no HTML, no SVG,
+no PDF, no script."""
+_ACTIVE: Final = {
+    "htm": "text/html; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+"""Types that are told in a preview alone, which has a sandbox of its own."""
+_IMAGES: Final = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+)
+"""How pictures begin that a browser may show by themselves."""
+_BEGINS: Final = 16
+_SAFE: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, max-age=31536000, immutable",
+}
+"""What was uploaded is never active content on the page's own origin."""
+_PREVIEW: Final = "sandbox allow-scripts; default-src 'unsafe-inline' data: blob:"
+"""A file that somebody recorded runs in an origin of its own, and reaches nothing outside of it."""
+
+
+@router.get(
+    "/runs/{project:path}/{run}/blobs/{digest}",
+    response_class=Response,
+    dependencies=_READS,
+    tags=["files"],
+)
+def fetch(
+    request: Request,
+    project: str,
+    run: str,
+    digest: str,
+    name: Annotated[str, Query(max_length=255, description="What to call the download.")] = "",
+) -> Response:
+    """Return a content, or the part that a ``Range`` names; always as a download."""
+    content = _content(request, project, run, digest)
+    headers = _SAFE | {"Content-Disposition": _disposition("attachment", name or digest)}
+    return _sent(request, digest, content, headers, _type_of(name))
+
+
+class _LinkBody(BaseModel):
+    """Which content, and how it is shown.
+
+    Attributes:
+        project: Project path.
+        run: Run id.
+        sha256: Of the content, hex.
+        name: What the file is called; its extension says what it is.
+        preview: Whether it is to be shown in a frame, whatever it runs.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    project: Annotated[str, Field(max_length=4096)]
+    run: Annotated[str, Field(max_length=4096)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    name: Annotated[str, Field(max_length=255)] = ""
+    preview: bool = False
+
+
+@router.post("/link", operation_id="linkContent", responses=answers("link"), tags=["runs"])
+def link(request: Request, body: _LinkBody) -> dict[str, Any]:
+    """Return an address of one content that needs no token, for the 60 seconds that follow.
+
+    What was begun in time goes on: other parts of it are given for 12 hours. It is relative to the
+    page, and given to nobody who may not read the run.
+    """
+    expect(request, body.project, Role.VIEWER)
+    _content(request, body.project, body.run, body.sha256)
+    links = serving_of(request).links
+    wanted = Link(body.project, body.run, body.sha256, body.name, body.preview)
+    last = re.split(r"[/\\]", body.name)[-1].strip(". ") or body.sha256
+    return {"url": f"{links.base}linked/{links.sign(wanted)}/{quote(last, safe='')}"}
+
+
+@router.get("/linked/{signed}/{name}", response_class=Response, tags=["files"])
+def linked(request: Request, signed: str, name: str) -> Response:
+    """Return the content of a signed address, or the part that a ``Range`` names.
+
+    PNG, JPEG and WebP can be shown by themselves, and a preview in a frame; all else is saved.
+    """
+    del name  # for who saves it
+    public(request)
+    found = serving_of(request).links.open(signed)
+    if found is None:
+        raise Refusal(404, "no-link", "this address is none, or too old: open the file anew")
+    content = _content(request, found.project, found.run, found.digest)
+    kind, how = _type_of(found.name), "attachment"
+    headers = _SAFE | {"Cache-Control": "private, no-store"}
+    if found.preview:
+        headers["Content-Security-Policy"] = _PREVIEW
+        kind, how = _ACTIVE.get(_extension(found.name), kind), "inline"
+    elif image := _image_of(content):
+        kind, how = image, "inline"
+    headers["Content-Disposition"] = _disposition(how, found.name or found.digest)
+    return _sent(request, found.digest, content, headers, kind)
+
+
+def _content(request: Request, project: str, run: str, digest: str) -> Content:
+    content = serving_of(request).content(project, run, digest)
+    if content is None:
+        hint = f"project {project!r} has no content {digest}: it was not sent, or not yet"
+        raise Refusal(404, "no-content", hint)
+    return content
+
+
+def _sent(
+    request: Request, digest: str, content: Content, headers: dict[str, str], kind: str
+) -> Response:
+    """Return a content as it is asked for."""
+    headers = headers | {"Accept-Ranges": "bytes", "ETag": f'"{digest}"'}
+    if request.headers.get("if-none-match") in (f'"{digest}"', "*"):
+        return Response(status_code=304, headers=headers)
+    given = request.headers.get("range")
+    if given and request.headers.get("if-range") in (None, f'"{digest}"'):
+        return _part(content, given, headers, kind)
+    headers["Content-Length"] = str(content.size)
+    return StreamingResponse(_read(content, 0, content.size), 200, headers, kind)
+
+
+def _part(content: Content, given: str, headers: dict[str, str], kind: str) -> Response:
+    """Return the bytes that a range names; all of them where it names several or is none."""
+    found = _RANGE.fullmatch(given.strip())
+    if found is None or not any(found.groups()):
+        headers["Content-Length"] = str(content.size)
+        return StreamingResponse(_read(content, 0, content.size), 200, headers, kind)
+    first, last = found.groups()
+    start = int(first) if first else max(0, content.size - int(last))
+    end = min(content.size, int(last) + 1) if first and last else content.size
+    if start >= end:
+        headers["Content-Range"] = f"bytes */{content.size}"
+        return Response(status_code=416, headers=headers)
+    headers["Content-Range"] = f"bytes {start}-{end - 1}/{content.size}"
+    headers["Content-Length"] = str(end - start)
+    return StreamingResponse(_read(content, start, end), 206, headers, kind)
+
+
+def _read(content: Content, start: int, end: int) -> Iterator[bytes]:
+    return content.read(start, end)
+
+
+def _image_of(content: Content) -> str:
+    """Return the type of a picture that can run nothing, by how it begins; empty for all else."""
+    begin = b"".join(content.read(0, _BEGINS))
+    return next((kind for pattern, kind in _IMAGES if pattern.match(begin)), "")
+
+
+def _extension(name: str) -> str:
+    return name.rpartition(".")[2].lower()
+
+
+def _type_of(name: str) -> str:
+    return _SHOWN.get(_extension(name), _UNKNOWN)
+
+
+def _disposition(how: str, name: str) -> str:
+    """Return the header that says what a file is called, whatever is in the name."""
+    base = re.split(r"[/\\]", name)[-1].strip() or "file"
+    plain = re.sub(r"[^A-Za-z0-9._ -]", "_", base)
+    return f"{how}; filename=\"{plain}\"; filename*=UTF-8''{quote(base, safe='')}"

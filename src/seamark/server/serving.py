@@ -1,0 +1,193 @@
+"""What the routes that read, edit and give contents use of whoever has the runs.
+
+A server has them in its databases (`seamark.server.state.Server`), a page of one's own folders in
+the index of each (`seamark.page.folder.Folder`). The routes are the same, so that a page needs no
+second set of them, and nothing is answered differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from seamark.reading.changes import ChangedRun
+    from seamark.server.access import Access, Identity
+    from seamark.server.links import Links
+    from seamark.store.query.snapshots import Snapshots
+    from seamark.store.read.run import RunReader
+    from seamark.store.read.series import Sources
+    from seamark.store.runs import Store
+
+__all__ = ["Changing", "Content", "Identifies", "News", "Serving", "Writes"]
+
+
+class Content(Protocol):
+    """A content that is there."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        ...
+
+    def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yield its bytes from one offset to another, a megabyte at most at a time.
+
+        Raises:
+            OSError: If it is gone by now.
+        """
+        ...
+
+
+class Identifies(Protocol):
+    """Finds who asks."""
+
+    def identify(self, headers: Mapping[str, str], address: str) -> Identity:
+        """Return who asks; `NOBODY` if they do not say.
+
+        Args:
+            headers: Of the request.
+            address: Of the client.
+
+        Raises:
+            Refusal: 401 if the token is none.
+        """
+        ...
+
+
+class Writes(Protocol):
+    """Adds records to runs, as edits are."""
+
+    def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
+        """Append operations to a run, behind all that it holds.
+
+        Args:
+            project: Project path.
+            run: Run id, which is known here.
+            ops: As in the journal: ``{"op": "assign", ...}`` and the like.
+
+        Returns:
+            The position at which they can be read.
+        """
+        ...
+
+
+class News(NamedTuple):
+    """What changed since somebody looked.
+
+    Attributes:
+        cursor: To ask with next.
+        reset: Whether everything may have changed.
+        more: Whether there is more already.
+        runs: Which changed.
+    """
+
+    cursor: str
+    reset: bool
+    more: bool
+    runs: list[ChangedRun]
+
+
+class Changing(Protocol):
+    """What tells whether anything changed."""
+
+    def tag(self, now_ns: int) -> str:
+        """Return what changes whenever anything does that can be read, at little cost."""
+        ...
+
+    def name(self) -> str:
+        """Return the name of the store that is read now: in another one, all begins anew."""
+        ...
+
+    def cursor(self, now_ns: int) -> str:
+        """Return up to where somebody who reads now has seen what changed."""
+        ...
+
+    def since(
+        self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
+    ) -> News:
+        """Return what changed since a cursor.
+
+        Args:
+            cursor: As it was returned before; anything else begins anew.
+            project: Only in this project and its sub-projects; empty for all.
+            may_read: Tells whether what is in a project may be told.
+            now_ns: Nanoseconds since the Unix epoch.
+        """
+        ...
+
+    def looked(self, now_ns: int) -> tuple[int, int]:
+        """Return when it was last looked for what is new, and how many runs are still to be read.
+
+        The time is in nanoseconds since the Unix epoch; 0 if that has never been.
+        """
+        ...
+
+
+class Serving(Protocol):
+    """Whoever has the runs; found by routes in ``app.state.server``, or that of the request.
+
+    Attributes:
+        now_ns: Nanoseconds since the Unix epoch.
+    """
+
+    now_ns: Callable[[], int]
+
+    @property
+    def accounts(self) -> Access:
+        """Who may do what."""
+        ...
+
+    @property
+    def logins(self) -> Identifies:
+        """Who asks."""
+        ...
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The tables whose pages somebody turns."""
+        ...
+
+    @property
+    def writer(self) -> Writes:
+        """Adds records of its own."""
+        ...
+
+    @property
+    def changing(self) -> Changing:
+        """What changed."""
+        ...
+
+    @property
+    def links(self) -> Links:
+        """Addresses of single contents."""
+        ...
+
+    @property
+    def read_only(self) -> str:
+        """Why nothing can be edited; empty if it can."""
+        ...
+
+    def store(self) -> Store:
+        """Return the folded store that is live."""
+        ...
+
+    def sources(self, project: str, run: str) -> Sources:
+        """Return what opens the journals of a run."""
+        ...
+
+    def reader(self, project: str, run: str) -> RunReader:
+        """Return the reader of a run, which somebody has to have been let in to."""
+        ...
+
+    def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:
+        """Wait until runs can be read up to some positions; not for long.
+
+        Returns:
+            How many bytes are missing; 0 if none.
+        """
+        ...
+
+    def content(self, project: str, run: str, digest: str) -> Content | None:
+        """Return a content by its SHA-256 (hex); None if it is not there."""
+        ...

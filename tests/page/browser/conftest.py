@@ -1,0 +1,221 @@
+"""A real browser before a real page: the system's Chromium, driven by Playwright.
+
+``nox -s page`` runs what lies here. Without Playwright or Chromium the tests are skipped, and fail
+in CI. Every test fails on an error of the console, on what the page's policy had to refuse, and on
+a request to anything but the page's own address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from page_process import RunningPage, running_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+HERE = Path(__file__).parent
+IN_CI = bool(os.environ.get("CI"))
+CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser"])), None)
+POLICY = """
+document.addEventListener("securitypolicyviolation", (event) =>
+  console.error(`refused by the policy: ${event.violatedDirective} ${event.blockedURI}`));
+"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies here, so that the sessions without a browser can leave it out."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.browser)
+
+
+def missing(what: str) -> None:
+    """Skip, or fail where nothing may be missing."""
+    if IN_CI:
+        pytest.fail(f"no {what}: the page is not tested")
+    pytest.skip(f"no {what}")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium; nothing is downloaded."""
+    try:
+        from playwright.sync_api import expect, sync_playwright
+    except ImportError:
+        missing("Playwright")
+    if CHROMIUM is None:
+        missing("Chromium")
+    expect.set_options(timeout=30_000 if IN_CI else 10_000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Watched:
+    """What pages did that none of ours should.
+
+    Attributes:
+        errors: What they did.
+        allowed: Pieces of what a test expects of the console.
+        hosts: Of the page.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+        self.allowed: list[str] = []
+
+    def allow(self, *pieces: str) -> None:
+        """Expect errors that have one of these pieces."""
+        self.allowed += pieces
+
+    def _tell(self, error: str) -> None:
+        self.errors.append(error[:1_000])
+
+    def watch(self, context: BrowserContext) -> None:
+        """Watch all pages of a context."""
+        context.on("console", self._console)
+        context.on("weberror", lambda error: self._tell(f"thrown: {error.error}"))
+        context.on("request", self._request)
+        context.add_init_script(POLICY)
+
+    def _console(self, message: Any) -> None:
+        if message.type == "error":
+            self._tell(f"console: {message.text} ({message.location.get('url', '')})")
+
+    def _request(self, request: Any) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("data", "blob", "about") and parts.hostname != "127.0.0.1":
+            self._tell(f"asked elsewhere: {request.url}")
+
+    def check(self) -> None:
+        """Fail on what no test expected."""
+        rest = [each for each in self.errors if not any(piece in each for piece in self.allowed)]
+        assert rest == []
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    """What pages did, which is looked at when the test has ended."""
+    watched = Watched()
+    yield watched
+    watched.check()
+
+
+@pytest.fixture
+def new_profile(browser: Browser, watched: Watched) -> Iterator[Callable[..., BrowserContext]]:
+    """Return a function that makes a fresh profile."""
+    made = []
+
+    def make(**options: Any) -> BrowserContext:
+        given = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options}
+        made.append(browser.new_context(**given))
+        watched.watch(made[-1])
+        return made[-1]
+
+    yield make
+    for context in made:
+        context.close()
+
+
+@pytest.fixture
+def profile(new_profile: Callable[..., BrowserContext]) -> BrowserContext:
+    """A fresh profile; ``profile.new_page()`` opens a tab."""
+    return new_profile()
+
+
+@pytest.fixture
+def tab(profile: BrowserContext) -> Page:
+    """An empty tab of a fresh profile."""
+    return profile.new_page()
+
+
+# ---------------------------------------------------------------------- roots and their pages
+
+
+def record(kind: str, root: Path, home: dict[str, str]) -> None:
+    """Record what `page_roots` has of a kind."""
+    import page_roots
+
+    subprocess.run(
+        [sys.executable, page_roots.__file__, kind, str(root)],
+        check=True,
+        env=page_roots.environment(home),
+        cwd=root.parent,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=240,
+    )
+
+
+def homes(folder: Path) -> dict[str, str]:
+    """Return variables that give somebody a home of their own below a folder."""
+    found = {
+        "HOME": folder,
+        **{f"XDG_{name}_HOME": folder / name for name in ("CACHE", "CONFIG", "STATE")},
+    }
+    found["XDG_RUNTIME_DIR"] = folder / "runtime"
+    for path in found.values():
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return {name: str(path) for name, path in found.items()}
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The variables of somebody with a home of their own."""
+    return homes(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="session")
+def main_root(tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]) -> Path:
+    """A root with runs of every kind, which no test changes."""
+    root = tmp_path_factory.mktemp("main") / "runs"
+    record("main", root, home)
+    return root
+
+
+@pytest.fixture(scope="session")
+def main_page(main_root: Path, home: dict[str, str]) -> Iterator[RunningPage]:
+    """The page of `main_root`."""
+    with running_page(main_root, **home) as page:
+        yield page
+
+
+@pytest.fixture
+def own_home(tmp_path: Path) -> dict[str, str]:
+    """The variables of somebody that only this test has."""
+    return homes(tmp_path / "home")
+
+
+@pytest.fixture
+def serve(own_home: dict[str, str]) -> Iterator[Callable[..., RunningPage]]:
+    """Return a function that starts a page of other roots, in an environment of its own."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*words: object) -> RunningPage:
+            return stack.enter_context(running_page(*words, **own_home))
+
+        yield start
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, home: dict[str, str]) -> Callable[[str], Path]:
+    """Return a function that records a root of a kind, for a test that changes it."""
+
+    def make(kind: str) -> Path:
+        root = tmp_path / kind / "runs"
+        root.parent.mkdir(exist_ok=True)
+        record(kind, root, home)
+        return root
+
+    return make

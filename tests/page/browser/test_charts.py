@@ -1,0 +1,133 @@
+"""What stands on a chart is what was recorded, at every zoom."""
+
+from __future__ import annotations
+
+import re
+
+import page_roots
+import pytest
+from page_looking import INK, chart, opening, plotted, zoomed
+from page_process import until
+
+import seamark
+
+
+def expect(*given):
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+@pytest.fixture
+def run_of(main_root):
+    """Return a function that opens a run of `main_root` by its custom id."""
+
+    def find(name, project="vision/digits"):
+        given = {"root": main_root, "custom_run_id": name, "mode": "read-only"}
+        return seamark.init_run(project, **given)
+
+    return find
+
+
+def opened(page, *runs, more=""):
+    chosen = ",".join(run.id for run in runs)
+    return opening(page, f"?project={runs[0].project}&selected={chosen}{more}")
+
+
+def test_every_spike_and_every_nan_is_on_the_chart(main_page, tab, run_of):
+    """500 points that stand out and 500 that are no number, each alone, at three zooms."""
+    heron = run_of("heron")
+    values, spikes, holes = page_roots.spiky()
+    tab.goto(opened(main_page, heron))
+    plotted(tab, "spiky")
+    expect(chart(tab, "spiky").get_by_text("500 NaN")).to_be_visible()
+    for window in [None, (4_000, 9_000), (6_000, 6_500)]:
+        found = plotted(tab, "spiky")["x"] if window is None else zoomed(tab, "spiky", *window)["x"]
+        low, high = found["min"], found["max"]
+        inner = (high - low) / 100
+        places = [[step, values[step]] for step in spikes] + [[step, None] for step in holes]
+        shown = [place for place in places if low + inner < place[0] < high - inner]
+        assert shown
+        until(lambda shown=shown: chart(tab, "spiky").evaluate(INK, shown) == [])
+
+
+def test_few_points_are_the_points(main_page, tab, run_of):
+    """A window with no more points than pixels has them, as Python reads them."""
+    otter = run_of("otter")
+    points = otter["val/loss"].fetch_points()
+    tab.goto(opened(main_page, otter))
+    steps, values = plotted(tab, "val/loss")["data"]
+    assert steps == points.step.tolist()
+    assert values == points.value.tolist()
+
+
+def test_a_mean_is_that_of_the_points(main_page, tab, run_of):
+    """Of more points than pixels, each place is the mean of its points: their sum stays."""
+    otter = run_of("otter")
+    points = otter["train/loss"].fetch_points()
+    tab.goto(opened(main_page, otter))
+    steps, values = plotted(tab, "train/loss")["data"]
+    assert 200 < len(steps) <= len(points)
+    for at in (0, len(steps) // 2, len(steps) - 2):
+        low, high = steps[at], steps[at + 1]
+        near = points.value[(points.step >= 2 * low - high) & (points.step <= 2 * high - low)]
+        assert near.min() <= values[at] <= near.max()
+
+
+def test_what_was_replaced_is_dashed_when_asked_for(main_page, tab, run_of):
+    """One curve of two attempts; the 412 points that were replaced are a line of their own."""
+    tab.goto(opened(main_page, run_of("otter")))
+    assert len(plotted(tab, "train/loss")["data"]) == 2
+    tab.get_by_label("replaced points").check()
+    found = plotted(tab, "train/loss", lambda found: len(found["data"]) == 3)
+    replaced = [
+        (x, y) for x, y in zip(found["data"][0], found["data"][2], strict=True) if y is not None
+    ]
+    assert {round(y, 9) for _, y in replaced} == {5.0}
+    assert 4_000 <= replaced[0][0] <= replaced[-1][0] <= 4_411
+    expect(chart(tab, "train/loss").get_by_text("412 replaced points dashed")).to_be_visible()
+    dashes = chart(tab, "train/loss").evaluate(
+        "(element) => element.uplot.series.map((one) => (one.dash || []).length)"
+    )
+    assert dashes[2] > 0
+    assert "attempts=1" in tab.url
+
+
+def test_both_axes_may_be_logarithmic(main_page, tab, run_of):
+    """The first decades of a long run have points, which linear parts would make one of."""
+    tab.goto(opened(main_page, run_of("otter"), more="&logx=1&logy=1"))
+    steps, values = plotted(tab, "train/loss")["data"]
+    assert min(steps) >= 1
+    for low in (10, 100, 1_000):
+        assert sum(low <= step < 10 * low for step in steps) >= 20
+    assert all(value is None or value > 0 for value in values)
+
+
+def test_arrow_keys_tell_the_values(main_page, tab, run_of):
+    """A canvas is silent: the place that the keys move to is said, and t makes a table."""
+    tab.goto(opened(main_page, run_of("otter")))
+    plotted(tab, "val/loss")
+    place = chart(tab, "val/loss")
+    place.get_by_role("img").first.focus()
+    tab.keyboard.press("ArrowRight")
+    expect(place.locator("[aria-live]")).to_contain_text(re.compile(r"\d"))
+    tab.keyboard.press("t")
+    table = place.get_by_role("table")
+    expect(table).to_be_visible()
+    expect(table.get_by_role("row")).to_have_count(11)
+    expect(table.get_by_text("0.043478260869565216")).to_be_visible()
+
+
+@pytest.mark.parametrize("count", [1_000])
+def test_a_thousand_charts(count, recorded, serve, tab):
+    """Few are drawn at a time; all can be reached; the filter finds one."""
+    page = serve(recorded("wide"))
+    tab.goto(opening(page, "?project=wide"))
+    expect(tab.get_by_text(f"{count:,} charts")).to_be_visible()
+    alive = "() => [...document.querySelectorAll('.chart')].filter((one) => one.uplot).length"
+    until(lambda: tab.evaluate(alive) > 0)
+    for _ in range(20):
+        tab.mouse.wheel(0, 6_000)
+        assert tab.evaluate(alive) <= 24
+    tab.get_by_label("Filter charts").fill("m0777")
+    assert plotted(tab, "part7/m0777")["data"][1] == [777, 778, 779]

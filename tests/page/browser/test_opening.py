@@ -1,0 +1,70 @@
+"""The page is opened: by its address with the token, by a link without, with a wrong one."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from page_looking import address, opening
+
+VENDOR = Path(__file__).parent / "vendor"
+
+
+def expect(*given):
+    """Playwright's; it is no module of the sessions that leave these tests out."""
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+def test_the_token_leaves_the_address_and_stays(main_page, tab):
+    """What is copied from the address bar, what reload sends, and what lies beside hold none."""
+    tab.goto(opening(main_page))
+    expect(tab.get_by_role("table")).to_be_visible()
+    assert main_page.token not in tab.url
+    tab.reload()
+    expect(tab.get_by_role("table")).to_be_visible()
+    assert main_page.token not in tab.url
+
+
+def test_a_link_asks_for_the_token_in_a_fresh_profile(main_page, new_profile, watched):
+    """And then shows what the link was of; a wrong token is told, and asked for again."""
+    watched.allow("401")
+    tab = new_profile().new_page()
+    tab.goto(address(main_page, "?project=sweep"))
+    field = tab.get_by_role("textbox", name=re.compile("token", re.IGNORECASE))
+    expect(field).to_be_visible()
+    expect(tab.get_by_text("seamark ui --print-token")).to_be_visible()
+    field.fill("seamark_wrong")
+    field.press("Enter")
+    expect(field).to_be_visible()
+    expect(tab.get_by_role("table")).to_have_count(0)
+    field.fill(main_page.token)
+    field.press("Enter")
+    expect(tab.get_by_role("table")).to_be_visible()
+    expect(tab.get_by_role("row").filter(has_text="sweep-209")).to_be_visible()
+    assert "project=sweep" in tab.url
+
+
+@pytest.mark.parametrize("path", ["", "?run=x"])
+def test_nothing_but_the_page_is_asked_for(path, main_page, tab):
+    """Its files lie below its own address; a request elsewhere fails every test here."""
+    asked = []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto(opening(main_page, path))
+    expect(tab.get_by_role("banner")).to_be_visible()
+    assert asked
+    assert {urlsplit(url).netloc for url in asked} == {urlsplit(address(main_page)).netloc}
+    names = {urlsplit(url).path.split("/")[-1] for url in asked}
+    assert "table.js" in names
+    assert ("run.js" in names) == bool(path)
+    assert not names & {"compare.js", "projects.js"}
+
+
+def test_the_vendored_file_is_the_one_that_was_published():
+    """Its hash stands beside it."""
+    digest = hashlib.sha256((VENDOR / "axe.min.js").read_bytes()).hexdigest()
+    assert digest in (VENDOR / "README.md").read_text(encoding="utf-8")

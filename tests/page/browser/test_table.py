@@ -1,0 +1,159 @@
+"""The table of runs: sorted, filtered, selected, compared and opened, by keyboard too."""
+
+from __future__ import annotations
+
+import re
+
+import page_roots
+from page_looking import address, opening, plotted
+
+SHOWN = '"<script>"'
+
+
+def expect(*given):
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+def rows(tab):
+    return tab.locator("table.runs tbody tr")
+
+
+def ask(tab, query):
+    """Write a query by keyboard only."""
+    expect(rows(tab).first).to_be_visible()
+    tab.keyboard.press("/")
+    tab.keyboard.press("Control+A")
+    tab.keyboard.type(query)
+    tab.keyboard.press("Enter")
+    tab.keyboard.press("Escape")
+
+
+def test_filter_sort_select_compare_open_and_back(main_page, tab):
+    """All by keyboard; what was seen comes again with Back, each time as it was."""
+    tab.goto(opening(main_page, "?project=sweep"))
+    expect(rows(tab)).to_have_count(200)
+    ask(tab, "val/loss:min < 20")
+    expect(rows(tab)).to_have_count(20)
+    tab.get_by_role("columnheader", name="Name").get_by_role("button").press("Enter")
+    expect(rows(tab).first).to_contain_text("sweep-000")
+    tab.keyboard.press("j")
+    tab.keyboard.press("x")
+    tab.keyboard.press("j")
+    tab.keyboard.press("x")
+    expect(tab.get_by_text("2 selected")).to_be_visible()
+    chosen = rows(tab).filter(has=tab.get_by_role("checkbox", checked=True))
+    names = chosen.locator("th").all_inner_texts()
+    assert len(names) == 2
+    tab.keyboard.press("c")
+    expect(tab.get_by_role("columnheader", name=names[0])).to_be_visible()
+    expect(tab.get_by_role("columnheader", name=names[1])).to_be_visible()
+    compared = tab.url
+    link = tab.get_by_role("link", name=names[0]).first
+    link.press("Enter")
+    expect(tab.get_by_role("heading", name=names[0])).to_be_visible()
+    opened = tab.url
+    tab.keyboard.press("]")
+    expect(tab).not_to_have_url(opened)
+    tab.go_back()
+    expect(tab.get_by_role("heading", name=names[0])).to_be_visible()
+    assert tab.url == opened
+    tab.go_back()
+    expect(tab.get_by_role("columnheader", name=names[1])).to_be_visible()
+    assert tab.url == compared
+    tab.go_back()
+    expect(rows(tab)).to_have_count(20)
+    expect(rows(tab).first).to_contain_text("sweep-000")
+    expect(tab.get_by_text("2 selected")).to_be_visible()
+
+
+def test_a_link_shows_the_same_in_a_fresh_profile(main_page, new_profile):
+    """Query, order, selection and how charts are drawn: all of it is in the address."""
+    first = new_profile().new_page()
+    first.goto(opening(main_page, "?project=sweep"))
+    ask(first, "parameters/seed = 3")
+    expect(rows(first)).to_have_count(42)
+    first.get_by_role("columnheader", name="val/loss").get_by_role("button").click()
+    first.get_by_role("checkbox", name="Select sweep-013").check()
+    first.get_by_label("log y").check()
+    plotted(first, "val/loss")
+    seen = rows(first).locator("th").all_inner_texts()
+    link = first.url
+    assert main_page.token not in link
+    other = new_profile().new_page()
+    other.goto(f"{link}#token={main_page.token}")
+    expect(rows(other)).to_have_count(42)
+    expect(rows(other).first).to_contain_text(seen[0])
+    assert rows(other).locator("th").all_inner_texts() == seen
+    expect(other.get_by_role("checkbox", name="Select sweep-013")).to_be_checked()
+    expect(other.get_by_label("log y")).to_be_checked()
+    assert plotted(other, "val/loss")["data"] == plotted(first, "val/loss")["data"]
+
+
+def test_a_selection_survives_turning_the_page(main_page, tab):
+    """Pages are of 200; all that match can be selected, which the address keeps as a query."""
+    tab.goto(opening(main_page, "?project=sweep"))
+    tab.get_by_role("checkbox", name="Select sweep-209").check()
+    tab.get_by_role("button", name="Next").click()
+    expect(rows(tab)).to_have_count(10)
+    expect(tab.get_by_text("1 selected")).to_be_visible()
+    tab.go_back()
+    expect(tab.get_by_role("checkbox", name="Select sweep-209")).to_be_checked()
+    tab.get_by_role("checkbox", name="Select all rows").check()
+    tab.get_by_role("button", name="Select all 210 that match").click()
+    expect(tab.get_by_text("210 selected")).to_be_visible()
+    assert len(tab.url) < 2_000
+
+
+def test_a_wrong_query_says_where(main_page, tab, watched):
+    """And what was there stays; a name that no run has is told with the nearest."""
+    watched.allow("422", "400")
+    tab.goto(opening(main_page, "?project=sweep"))
+    expect(rows(tab)).to_have_count(200)
+    ask(tab, "val/losss < 3")
+    expect(tab.get_by_text(re.compile("val/loss\\b")).first).to_be_visible()
+    expect(tab.get_by_role("alert").first).to_be_visible()
+    ask(tab, "val/loss < ")
+    expect(tab.get_by_role("alert").first).to_be_visible()
+    ask(tab, "val/loss < 3")
+    expect(rows(tab)).to_have_count(3)
+    expect(tab.get_by_role("alert")).to_have_count(0)
+
+
+def test_groups_have_mean_and_deviation(main_page, tab):
+    """The deviation is that of samples (n - 1), the mean that of last values."""
+    asked = "?project=sweep&group=parameters/seed&cols=val/loss&q=val/loss < 20"
+    tab.goto(opening(main_page, asked))
+    expect(rows(tab)).to_have_count(page_roots.SEEDS)
+    # 0, 5, 10 and 15, each with 0.2 more at the end.
+    first = rows(tab).filter(has=tab.get_by_role("rowheader", name="0", exact=True))
+    expect(first).to_contain_text("7.7")
+    expect(first).to_contain_text("± 6.5")
+
+
+def test_strangers_texts_stay_text(main_page, tab):
+    """Names, tags, paths and values that would be elements if anybody took them for that."""
+    tab.goto(opening(main_page, "?project=vision/digits"))
+    row = rows(tab).filter(has_text="<img src=x")
+    expect(row).to_have_count(1)
+    expect(row.get_by_role("link")).to_have_text(page_roots.HOSTILE)
+    expect(tab.locator("img")).to_have_count(0)
+    expect(tab.locator(".chart").first).to_be_visible()
+    row.get_by_role("link").click()
+    expect(tab.get_by_role("heading", name="<img src=x").first).to_be_visible()
+    for name in tab.get_by_role("tab").all_inner_texts():
+        tab.get_by_role("tab", name=name, exact=True).click()
+        expect(tab.get_by_role("tab", name=name, exact=True, selected=True)).to_be_visible()
+        expect(tab.locator("main [aria-busy=true]")).to_have_count(0)
+    assert "owned" not in tab.title().replace(page_roots.HOSTILE, "")
+    assert tab.locator("img[src=x], script:not([src])").count() == 0
+
+
+def test_what_is_not_there_is_told(main_page, tab, watched):
+    """A run of a link that this folder does not have is named, not an empty page."""
+    watched.allow("404")
+    tab.goto(opening(main_page, "?project=sweep&run=nosuchrun"))
+    expect(tab.get_by_role("alert").first).to_contain_text("nosuchrun")
+    tab.goto(address(main_page, "?project=sweep&selected=nosuchrun"))
+    expect(rows(tab)).to_have_count(200)

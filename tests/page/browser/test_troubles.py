@@ -1,0 +1,122 @@
+"""What is not as it should be is said, and nothing that is there goes away for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import page_roots
+import pytest
+from page_looking import opening, plotted
+from page_process import running_page
+
+
+def expect(*given):
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+@pytest.fixture
+def live(tmp_path, home):
+    """A training that logs a step for each line it is sent: its root and its process."""
+    root = tmp_path / "live" / "runs"
+    root.parent.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, page_roots.__file__, "live", str(root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=page_roots.environment(home),
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    yield root, process
+    process.kill()
+    process.communicate()
+
+
+def step(process, count=1):
+    for _ in range(count):
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline().strip().isdigit()
+
+
+def test_what_is_logged_comes_by_itself_and_a_killed_training_is_crashed(live, serve, tab):
+    """New points, then the end, without reload; the tab's title says how many run."""
+    root, process = live
+    page = serve(root)
+    tab.goto(opening(page, "?project=live"))
+    row = tab.get_by_role("row").filter(has_text="live")
+    expect(row).to_contain_text("running")
+    expect(tab).to_have_title(re.compile("1 running"))
+    assert len(plotted(tab, "train/loss")["data"][0]) == 1
+    step(process, 4)
+    found = plotted(tab, "train/loss", lambda found: len(found["data"][0]) == 5)
+    assert found["data"][1] == [1, 2, 3, 4, 5]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    expect(row).to_contain_text("crashed", timeout=100_000)
+    expect(tab).to_have_title(re.compile("1 crashed"))
+
+
+def test_a_page_that_went_away_clears_nothing(main_root, own_home, tab, watched):
+    """One banner; when it is back, on the same port with the same token, the banner goes."""
+    watched.allow("ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET")
+    with running_page(main_root, **own_home) as page:
+        tab.goto(opening(page, "?project=vision/digits"))
+        row = tab.get_by_role("row").filter(has_text="quick-otter")
+        plotted(tab, "train/loss")
+    tab.get_by_role("button", name="look now").click()
+    banner = tab.get_by_role("alert").filter(has_text="does not answer")
+    expect(banner).to_be_visible()
+    expect(row).to_be_visible()
+    plotted(tab, "train/loss")
+    with running_page(main_root, "--port", page.port, **own_home) as again:
+        assert again.token == page.token
+        banner.get_by_role("button").click()
+        expect(banner).to_have_count(0)
+        expect(row).to_be_visible()
+
+
+def test_damage_and_a_torn_tail_are_said(main_page, tab):
+    """In the table and on the run's page, with what to do about it."""
+    tab.goto(opening(main_page, "?project=vision/digits"))
+    row = tab.get_by_role("row").filter(has_text="bad-disk")
+    expect(row).to_contain_text(re.compile(r"damage|gap", re.IGNORECASE))
+    row.get_by_role("link", name="bad-disk").click()
+    expect(tab.get_by_role("main")).to_contain_text(re.compile(r"damage|gap", re.IGNORECASE))
+    tab.get_by_role("button", name="damaged bytes").click()
+    expect(tab.get_by_text(re.compile("fsck")).first).to_be_visible()
+
+
+def test_a_crash_is_shown_with_its_traceback(main_page, tab):
+    """What was raised stands on the run's first page, as text."""
+    tab.goto(opening(main_page, "?project=vision/digits"))
+    tab.get_by_role("row").filter(has_text="sad-crab").get_by_role("link").first.click()
+    expect(tab.get_by_role("main")).to_contain_text("failed")
+    expect(tab.get_by_text("could not convert string to float").first).to_be_visible()
+
+
+def test_a_root_that_may_not_be_written_says_why(main_root, tmp_path, serve, tab):
+    """Edits are off. (A test that is root may write everywhere: there it is a mount.)"""
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    shown = tmp_path / "read-only"
+    shown.symlink_to(main_root)
+    page = serve(shown)
+    tab.goto(opening(page, "?project=vision/digits"))
+    expect(tab.get_by_text("read-only")).to_be_visible()
+
+
+def test_an_empty_folder_says_what_to_do(tmp_path, serve, tab):
+    """Five lines to copy instead of an empty table."""
+    (tmp_path / "empty").mkdir()
+    page = serve(tmp_path / "empty")
+    tab.goto(opening(page))
+    expect(tab.get_by_text(re.compile("No runs"))).to_be_visible()
+    expect(tab.get_by_text("init_run").first).to_be_visible()

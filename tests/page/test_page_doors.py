@@ -1,0 +1,180 @@
+"""Who may ask a page, and what its answers let a browser do."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+import httpx
+from page_served import SECRET, TOKEN, page
+
+from seamark.page.files import PageFiles, policy
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """A page of two roots, of which one is not there."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "a").mkdir()
+    with page(folder / "a", folder / "none") as served:
+        yield served
+
+
+def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(here) -> None:
+    """Neither without one nor with another one, whatever is asked for; and none is told apart."""
+    with httpx.Client(base_url=here.url) as stranger:
+        for path in ("", "api/v1/"):
+            assert stranger.get(path).status_code == 200
+        greeting = stranger.get("api/v1/").json()
+        assert [root["api"] for root in greeting["roots"]] == ["r0/api/v1/", "r1/api/v1/"]
+        assert {root["path"] for root in greeting["roots"]} == {""}
+        assert (greeting["product"], greeting["login"], greeting["page"]) == (
+            "seamark",
+            "token",
+            True,
+        )
+        asked = [
+            ("GET", "r0/api/v1/runs"),
+            ("GET", "r0/api/v1/projects"),
+            ("GET", "r0/api/v1/openapi.json"),
+            ("POST", "r0/api/v1/curves"),
+            ("PATCH", "r0/api/v1/runs"),
+            ("POST", "r0/api/v1/link"),
+            ("GET", "r9/api/v1/runs"),
+            ("GET", "api/v1/runs"),
+            ("GET", "nowhere"),
+        ]
+        for method, path in asked:
+            for headers in (
+                {},
+                {"X-Seamark-Token": TOKEN[:-1]},
+                {"X-Seamark-Token": ""},
+                {"Authorization": f"Bearer {TOKEN}"},
+                {"Cookie": f"X-Seamark-Token={TOKEN}"},
+            ):
+                answer = stranger.request(method, path, headers=headers)
+                assert answer.status_code == 401, (method, path, headers)
+                assert set(answer.json()) == {"error", "hint"}
+    assert here.client.get("r0/api/v1/runs").status_code == 200
+    assert here.client.get("r1/api/v1/runs").status_code == 200
+    known = here.client.get("api/v1/").json()["roots"][0]
+    assert known["path"] == str(here.watch.roots[0])
+
+
+def test_a_signed_address_is_the_only_one_that_needs_no_token(here) -> None:
+    """Whoever makes one up is told that it is none."""
+    for signed in ("x", "a.b", f"{'a' * 20000}.b", "e30.AAAA"):
+        answer = httpx.get(f"{here.url}r0/api/v1/linked/{signed}/f")
+        assert (answer.status_code, answer.json()["error"]) == (404, "no-link")
+
+
+def test_answers_say_what_a_browser_may_do(here) -> None:
+    """The page runs its own files alone; an answer of the API is nothing to be shown at all."""
+    index = here.client.get("")
+    assert index.headers["content-security-policy"] == policy()
+    assert index.headers["cache-control"] == "no-store"
+    assert "frame-ancestors 'self'" in policy()
+    assert policy(embed=True).endswith("'self' http://localhost:* http://127.0.0.1:*")
+    version = index.headers["seamark-version"]
+    assert f"static/{version}/" in index.text
+    assert "@VERSION@" not in index.text
+    script = here.client.get(f"static/{version}/js/main.js", headers={"Accept-Encoding": "gzip"})
+    assert script.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert script.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert script.headers["content-encoding"] == "gzip"
+    assert here.client.get("static/other/js/main.js").headers["cache-control"] == "no-store"
+    read = here.client.get("r0/api/v1/runs", headers={"Origin": "https://evil.example"})
+    assert read.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+    for answer in (index, script, read, here.client.get("nowhere")):
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["seamark-version"] == version
+        assert int(answer.headers["seamark-now"])
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+        assert "set-cookie" not in answer.headers
+    asked = here.client.options(
+        "r0/api/v1/runs", headers={"Access-Control-Request-Method": "PATCH", "Origin": "null"}
+    )
+    assert asked.status_code == 405
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "static/v/../app.py",
+        "static/v/%2e%2e/app.py",
+        "static/v/..%2f..%2fapp.py",
+        "static/v//etc/passwd",
+        "static/v/%2fetc%2fpasswd",
+        "static/v/js",
+        "static/v/",
+        "static/v/js%00/main.js",
+        "static/v/js\\main.js",
+    ],
+)
+def test_no_other_file_can_be_asked_for(here, path) -> None:
+    """Names are looked up among those of the page, and lead nowhere else."""
+    with httpx.Client() as client:
+        request = client.build_request("GET", here.url)
+        request.url = request.url.copy_with(raw_path=f"/{path}".encode())
+        assert client.send(request, follow_redirects=False).status_code in {401, 404}
+
+
+def test_a_file_that_is_edited_is_another_version(tmp_path) -> None:
+    """So that nobody is shown an old one from a cache."""
+    (tmp_path / "index.html").write_text("<p>static/@VERSION@/a.js")
+    (tmp_path / "a.js").write_text("1")
+    files = PageFiles(tmp_path)
+    before = files.version
+    assert f"static/{before}/a.js".encode() in files.index().body
+    (tmp_path / "a.js").write_text("22")
+    assert f"static/{before}/a.js".encode() not in files.index().body
+    assert files.version != before
+    answer = files.file(files.version, "a.js")
+    assert answer is not None
+    assert answer.body == b"22"
+
+
+HOSTS = {
+    "localhost": 200,
+    "localhost:8765": 200,
+    "127.0.0.1:8765": 200,
+    "127.3.2.1": 200,
+    "[::1]:8765": 200,
+    "[::1]": 200,
+    "LOCALHOST.": 200,
+    "lab.example": 200,
+    "evil.example": 400,
+    "localhost.evil.example": 400,
+    "127.0.0.1.evil.example": 400,
+    "10.0.0.1": 400,
+    "[2001:db8::1]": 400,
+    "user@localhost": 400,
+    "": 400,
+}
+
+
+def test_without_a_token_only_names_of_this_machine_are_answered(tmp_path) -> None:
+    """A page of somebody else cannot have its own name lead here and read what is answered."""
+    (tmp_path / "a").mkdir()
+    with page(tmp_path / "a", token=None, hosts=("lab.example",)) as here:
+        for host, status in HOSTS.items():
+            for path in ("", "api/v1/", "r0/api/v1/runs"):
+                answer = httpx.get(here.url + path, headers={"Host": host})
+                assert answer.status_code == status, (host, path)
+        assert httpx.get(f"{here.url}api/v1/").json()["login"] == "none"
+
+
+def test_with_a_token_the_name_does_not_matter(here) -> None:
+    """A proxy of a notebook server passes on the name that the browser knows it by."""
+    answer = httpx.get(
+        f"{here.url}r0/api/v1/runs", headers={**SECRET, "Host": "hub.lab.example:8443"}
+    )
+    assert answer.status_code == 200
+
+
+def test_there_is_no_third_root_and_none_by_another_name(here) -> None:
+    """Roots are numbered as the greeting says."""
+    for path in ("r2/api/v1/runs", "r00/api/v1/runs", "r-1/api/v1/runs", "api/v1/runs", "r0/"):
+        assert here.client.get(path).status_code == 404, path

@@ -1,0 +1,125 @@
+"""The page's files, read as they lie: small, few, and nothing in them but what they say."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+from templates import Template, mistakes, templates
+
+STATIC = Path(__file__).parents[2] / "src" / "seamark" / "page" / "static"
+OWN = sorted(path for path in STATIC.rglob("*.js") if path.parent.name != "vendor")
+NAMES = [path.relative_to(STATIC).as_posix() for path in OWN]
+FORBIDDEN = {
+    r"\b(?:inner|outer)HTML\b": "makes elements of text",
+    r"insertAdjacentHTML|document\.write|DOMParser|createContextualFragment": "the same",
+    r"\beval\s*\(|\bnew Function\b|set(?:Timeout|Interval)\(\s*['\"`]": "makes code of text",
+    r"dangerouslySetInnerHTML|\bsrcdoc\b": "makes elements of text",
+    r"javascript:": "makes code of text",
+    r"\bdocument\.cookie\b": "the page has none",
+    r"(?:https?:)?//[a-z0-9-]+\.[a-z]{2,}": "names another place",
+}
+LATER = ("compare.js", "projects.js", "run.js", "tabs.js")
+"""Fetched when their screen is opened; `browser/test_opening.py` sees that they are not before."""
+
+
+def without_comments(text: str) -> str:
+    """Return code without its comments; what looks like one inside of a string stays."""
+    pattern = r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|/\*.*?\*/|(?<![:\\])//[^\n]*"""
+    return re.sub(pattern, lambda found: found[1] or " ", text, flags=re.DOTALL)
+
+
+def test_the_page_is_small():
+    """At most 25 files, two folders deep; what opens the table and charts is 110 kB, compressed."""
+    files = [path for path in STATIC.rglob("*") if path.is_file()]
+    assert files
+    assert len(files) <= 25
+    assert max(len(path.relative_to(STATIC).parts) for path in files) <= 2
+    loaded = [path for path in files if path.suffix in (".js", ".css")]
+    sizes = {path.name: len(gzip.compress(path.read_bytes(), 9)) for path in loaded}
+    assert sum(sizes.values()) <= 130_000
+    assert sum(size for name, size in sizes.items() if name not in LATER) <= 110_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_that_is_shown_becomes_code(name):
+    """No module makes elements or code of text, or names a place outside."""
+    code = without_comments((STATIC / name).read_text(encoding="utf-8"))
+    found = [
+        f"{hit[0]}: {why}"
+        for pattern, why in FORBIDDEN.items()
+        if (hit := re.search(pattern, code))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("path", sorted(STATIC.glob("*.*")), ids=lambda path: path.name)
+def test_pages_and_styles_load_nothing_from_elsewhere(path):
+    """Nor have they a script or a style of their own, which the page's policy refuses."""
+    text = path.read_text(encoding="utf-8")
+    assert re.findall(r"(?:https?:)?//[a-z0-9-]+\.[a-z]{2,}|@import", text) == []
+    if path.suffix == ".html":
+        assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>|<style|\sstyle=|\son\w+=", text) == []
+        assert re.findall(r'(?:src|href)="/', text) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_modules_are_checked_and_import_what_is_there(name):
+    """Every module asks for its types to be checked, and its imports name files."""
+    path = STATIC / name
+    code = path.read_text(encoding="utf-8")
+    assert code.startswith("// @ts-check")
+    found = re.findall(
+        r"""\bfrom\s+["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\)""", without_comments(code)
+    )
+    imported = [one or other for one, other in found]
+    assert [each for each in imported if not (path.parent / each).is_file()] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_templates_are_well_formed(name):
+    """Every tag is closed, by its own name; no attribute stands twice or is half there."""
+    found = templates((STATIC / name).read_text(encoding="utf-8"))
+    assert [told for each in found if each.tag == "html" for told in mistakes(each)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("<p>a</p>", []),
+        ("<input type='a b' checked />", []),
+        ("<\0 a=\0 ...\0>\0<//>", []),
+        ("<\0 />", []),
+        ("<a href=x/y>b</a><b/>", []),
+        ('<p class="a \0">a -> b</p>', ["line 1: > stands alone"]),
+        ("<br>", ["line 1: <br> is not closed"]),
+        ("<p>\n<b></p>", ["line 2: </p> closes <b> of line 2", "line 1: <p> is not closed"]),
+        ("</p>", ["line 1: </p> closes nothing"]),
+        ("<p a=1 a=2 />", ["line 1: <p> has a twice"]),
+        ("<p a= />", ["line 1: a of <p> has no value"]),
+        ("<p a='1>", ["line 1: a of <p> is not ended"]),
+        ("a < b", ["line 1: < begins no tag"]),
+        ("a&nbsp;b", ["line 1: htm knows no entities: write the character itself"]),
+        ("<p style='color: red' />", ["line 1: a style as text is refused by the page's policy"]),
+        ("<p style=\0 />", []),
+    ],
+)
+def test_mistakes_of_templates_are_told(text, told):
+    """So that the test above can fail."""
+    template = Template(1, "html", text, ["x"] * text.count("\0"))
+    assert list(mistakes(template)) == told
+
+
+def test_templates_are_found():
+    """In one another, beside strings, comments and expressions that look like one."""
+    code = r"""
+    // html`<p`
+    const a = "`", b = /`[/]/.test(c) / 2, d = `plain ${1}`;
+    /* ` */ x => html`<ul>${each.map((e) => html`<li>${{ a: "}" }}</li>`)}</ul>`;
+    """
+    plain, outer, inner = templates(code)
+    assert (plain.tag, plain.text, plain.line) == ("=", "plain \0", 3)
+    assert (outer.tag, outer.text) == ("html", "<ul>\0</ul>")
+    assert (inner.tag, inner.text, inner.holes) == ("html", "<li>\0</li>", ['{ a: "}" }'])

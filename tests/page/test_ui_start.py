@@ -1,0 +1,279 @@
+"""`seamark ui` from its start to its end, as processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import termios
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+psutil = pytest.importorskip("psutil")
+
+from page_process import page_environment, running_page, until  # noqa: E402
+from recording import QUIET  # noqa: E402
+
+from seamark.local.index import Index  # noqa: E402
+from seamark.page import running, start  # noqa: E402
+from seamark.page.roots import named_roots  # noqa: E402
+from seamark.run.run import init_run  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    """Where the token of this test is kept."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "seamark"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A root with one run."""
+    return record(tmp_path / "runs" / ".seamark")
+
+
+def record(root):
+    run = init_run("demo", root=root, **QUIET)
+    run.log_metrics({"loss": 0.5}, step=0)
+    run.stop()
+    return root
+
+
+def command(*words, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "seamark", "ui", *map(str, words)],
+        env=page_environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+def gone(pid):
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_page_starts_once_for_its_user_and_ends_well(root, state):
+    """It prints its address, keeps its token for its user, is found again, and leaves nothing."""
+    with running_page(root) as page:
+        assert page.greeting()["instance"]
+        assert str(root) in page.lines[0]
+        token = page.token
+        assert len(token) > 40
+        assert [mode(one) for one in (state, state / "pages")] == [0o700, 0o700]
+        noted = [*state.glob("*.json"), *(state / "pages").glob("*.json")]
+        assert [mode(one) for one in noted] == [0o600, 0o600]
+        [watcher] = until(page.watchers)
+        for pid in (page.process.pid, watcher):
+            assert token not in " ".join(psutil.Process(pid).cmdline())
+
+        again = command(root)  # the root is the same, whatever it is called
+        assert again.returncode == 0, again.stderr
+        assert f"http://127.0.0.1:{page.port}/#token={token}" in again.stdout
+        assert "runs already" in again.stdout
+        assert len([*(state / "pages").iterdir()]) == 1
+        refused = command(root, "--new-token")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert f"port {page.port}" in refused.stderr
+        assert command("--print-token").stdout == token + "\n"
+
+        assert page.stop(signal.SIGINT) == 0
+        until(lambda: gone(watcher))
+        assert [*(state / "pages").iterdir()] == []
+    renewed = command("--print-token", "--new-token").stdout.strip()
+    assert renewed != token
+    assert running.keep().token == renewed
+
+
+def test_a_ticket_opens_the_page_once(root):
+    """A notebook gets in with an address that is worth nothing once it was used."""
+    with running_page(root) as page:
+        assert page.ask("POST", "/open")[0] == 401
+        assert page.ask("POST", "/open", {"X-Seamark-Token": "guessed"})[0] == 401
+        status, _, body = page.ask("POST", "/open", {"X-Seamark-Token": page.token})
+        assert (status, page.token.encode() in body) == (200, False)
+        path = "/" + body.decode().split('"')[3]
+        status, headers, _ = page.ask("GET", path)
+        assert (status, headers["location"]) == (303, f"../#token={page.token}")
+        assert headers["cache-control"] == "no-store"
+        status, headers, _ = page.ask("GET", path)
+        assert (status, headers["location"]) == (303, "../")
+        assert page.stop() == 0  # by SIGTERM
+
+
+def test_a_page_ends_with_its_terminal(root):
+    """Who closes the terminal ends the page, and what looks for it; a page that is killed, too."""
+    outer, inner = pty.openpty()
+
+    def take_terminal():
+        os.setsid()
+        fcntl.ioctl(inner, termios.TIOCSCTTY, 0)
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seamark", "ui", "--port", "0", str(root)],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env=page_environment(),
+        preexec_fn=take_terminal,  # noqa: PLW1509 - it makes two calls of the system
+    )
+    os.close(inner)
+    said = b""
+    while b"Ctrl-C" not in said:
+        said += os.read(outer, 4096)
+    [watcher] = until(psutil.Process(process.pid).children)
+    os.close(outer)
+    assert process.wait(60) == 0
+    until(lambda: gone(watcher.pid))
+
+
+def test_what_a_killed_page_leaves_is_no_page(root, state):
+    """The next start takes no notice of its file, nor of who has its port by then."""
+    with running_page(root) as page:
+        [watcher] = until(page.watchers)
+        page.process.kill()
+        page.process.wait(60)
+        until(lambda: gone(watcher))
+    [left] = (state / "pages").iterdir()
+    assert running.find_page(named_roots([root])) is None
+    assert not left.exists()
+
+
+def test_a_file_says_nothing_without_the_process(root, state):
+    """A page is one that its process, and an answer at its port, say so."""
+    roots = named_roots([root])
+    with contextlib.closing(start.bind("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        page = running.page_at(roots, "127.0.0.1", port, "me", token=True, embed=False)
+        running._ANSWER_S, kept = 0.05, running._ANSWER_S
+        try:
+            with running.noted(page):
+                assert [one.port for one in running.pages()] == [port]
+                assert running.find_page(roots) is None  # it listens, and never answers
+        finally:
+            running._ANSWER_S = kept
+    for text in ("", "[]", "{}", '{"roots": 1}', "\0"):
+        place = state / "pages" / f"{running.host_name()}.1.json"
+        place.write_text(text)
+        place.chmod(0o600)
+        assert list(running.pages()) == []
+
+
+def test_a_port_given_by_hand_is_taken_or_an_error(root, monkeypatch):
+    """Without one, the next that is free is taken."""
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
+        port = other.getsockname()[1]
+        found = command(root, "--port", port)
+        assert (found.returncode, found.stdout) == (1, "")
+        assert f"--port {port}: another program listens there" in found.stderr
+        monkeypatch.setattr(start, "DEFAULT_PORT", port)
+        with contextlib.closing(start.bind("127.0.0.1", None)) as mine:
+            assert port < mine.getsockname()[1] < port + start.PORTS
+        monkeypatch.setattr(start, "PORTS", 1)
+        with pytest.raises(start.StartError, match="all taken"):
+            start.bind("127.0.0.1", None)
+    with pytest.raises(start.StartError, match="does not have that address"):
+        start.bind("192.0.2.1", 0)
+
+
+def test_what_is_no_root_is_refused(root, tmp_path):
+    """As other commands do; and no page is open to strangers."""
+    cases = {
+        (tmp_path / "nowhere",): "does not exist",
+        (root.parent,): f"did you mean {root}",
+        (root, tmp_path / "nowhere"): "does not exist",
+        (root, "--host", "0.0.0.0", "--no-token"): "--no-token is for this machine alone",
+    }
+    for words, said in cases.items():
+        found = command(*words)
+        assert (found.returncode in (1, 2), found.stdout) == (True, ""), words
+        assert said in found.stderr
+
+
+def test_several_roots_and_one_that_is_not_there_yet(root, tmp_path, monkeypatch):
+    """Each is named; where nobody named a root, it may be missing; --no-token prints none."""
+    other = record(tmp_path / "others" / ".seamark")
+    with running_page(root, other, root, "--no-token") as page:
+        assert [one["name"] for one in page.greeting()["roots"]] == ["runs", "others"]
+        assert "#token" not in "\n".join(page.lines)
+    with running_page() as page:
+        assert any("no runs here yet" in line for line in page.lines)
+        [shown] = page.greeting()["roots"]
+        assert shown["path"].endswith("work/.seamark")
+
+
+def test_it_answers_before_the_first_fold_has_ended(root):
+    """The index is held by another process here, so that the fold cannot end."""
+    with Index.open(root) as index:
+        file = index.file
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as held:
+        held.execute("BEGIN IMMEDIATE")
+        with running_page(root) as page:
+            assert page.greeting()["roots"]
+            assert page.ask("GET", "/")[0] == 200
+            held.execute("ROLLBACK")
+            with Index.open(root) as index:
+                until(index.runs)
+
+
+def test_where_no_index_can_be_written_it_lies_in_a_temporary_folder(root, tmp_path, monkeypatch):
+    """Two processes share it, so that it cannot be in memory; it is gone after the page."""
+    target = tmp_path / "index"
+    target.write_text("a file where the folder of the index should be")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with running_page(root, SEAMARK_INDEX=str(target), TMPDIR=str(temporary)) as page:
+        [place] = temporary.glob("seamark-page-*")
+        assert mode(place) == 0o700
+        monkeypatch.setenv("SEAMARK_INDEX", str(place))
+        with Index.open(root) as index:
+            until(index.runs)
+        assert page.stop() == 0
+    assert [*temporary.iterdir()] == []
+
+
+WITHOUT = """
+import runpy, sys
+for name in {names}:
+    sys.modules[name] = None
+sys.argv = ["seamark", "ui", "--port", "0"]
+runpy.run_module("seamark", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_what_is_missing_is_named_with_its_extra():
+    """Who has only the core is told what to install."""
+    found = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(names=["fastapi", "uvicorn"])],
+        env=page_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert found.returncode == 2
+    assert "needs fastapi, uvicorn" in found.stderr
+    assert 'pip install "seamark[ui]"' in found.stderr
+
+
+def test_a_page_needs_nothing_of_a_server_but_its_extra():
+    """Neither PostgreSQL nor what changes the tables of accounts is in the extra."""
+    names = ["alembic", "psycopg", "re2", "torch", "pandas", "matplotlib", "PIL"]
+    code = f"import sys\nfor name in {names}:\n    sys.modules[name] = None\n"
+    code += "import seamark.page.app, seamark.page.start, seamark.page.looking\n"
+    subprocess.run([sys.executable, "-c", code], env=page_environment(), timeout=120, check=True)

@@ -1,0 +1,242 @@
+"""What looks at the folders of a page: how often, and that it is always there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+from page_process import page_environment, until
+from recording import QUIET
+
+from seamark.local.index import Index
+from seamark.page.looking import FORGET_S, IDLE_S, PAUSE_S, QUICK_S, SHARE, Looker
+from seamark.page.roots import Root, named_roots
+from seamark.page.watch import Looked, Watcher
+from seamark.run.run import init_run
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class SlowIndex:
+    """An index where each look takes as long as a test says, on a clock."""
+
+    def __init__(self, index, clock):
+        self.index, self.clock = index, clock
+        self.takes_s = self.one_takes_s = 0.0
+
+    def __getattr__(self, name):
+        return getattr(self.index, name)
+
+    def refresh(self, project=None, run=None, *, progress=None):
+        self.clock.now += self.takes_s if run is None else self.one_takes_s
+        return self.index.refresh(project, run, progress=progress)
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / ".seamark"
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def looker(root, clock):
+    """A looker on a clock, the index that it asks, and what it says."""
+    with Index.open(root) as index:
+        said: list[Looked] = []
+        slow = SlowIndex(index, clock)
+        made = Looker(slow, said.append, clock)
+        made.index, made.said = slow, said
+        yield made
+
+
+def begin(root, project="demo", **given):
+    return init_run(project, root=root, **{**QUIET, **given})
+
+
+def record(root, **given):
+    run = begin(root, **given)
+    run.log_metrics({"loss": 0.5}, step=0)
+    run.stop()
+    return run
+
+
+def test_polls_cost_no_looks_of_their_own(root, clock, looker):
+    """However many tabs ask, there is one look after each pause; with none, it is a rare one."""
+    record(root)
+    looker.step()
+    assert (looker.looks, looker.said[-1].runs, looker.said[-1].left) == (1, 1, 0)
+    for _ in range(5):
+        looker.asked()
+        looker.step()
+    assert looker.looks == 1
+    for _ in range(10):
+        for _ in range(5):
+            looker.asked()
+            looker.step()
+        clock.now += PAUSE_S / 2
+    assert looker.looks == 5
+    looks, began = looker.looks, clock.now
+    while clock.now < began + FORGET_S + 10 * IDLE_S:  # nobody asks any more
+        clock.now += PAUSE_S / 2
+        looker.step()
+    assert looker.looks - looks <= FORGET_S / PAUSE_S + 10
+    looks = looker.looks
+    looker.asked()
+    looker.step()
+    assert looker.looks == looks + 1  # who comes back is shown what is new at once
+
+
+def test_looks_that_take_long_are_rare(root, clock, looker):
+    """Looking takes a twentieth of the time at most; what is running is seen meanwhile."""
+    done = record(root)
+    run = begin(root)
+    looker.index.takes_s = 3.0
+    looker.step()
+    began = clock.now
+    for step in range(100):
+        clock.now += 0.5
+        looker.asked()
+        run.log_metrics({"loss": 1.0}, step=step)
+        looker.step()
+    assert looker.looks == 1 + int((clock.now - began) / (3.0 * (SHARE + 1)))
+    assert 20 <= looker.quick <= 25  # of the one that runs, every two seconds
+    view = looker.index.view("demo", run.id)
+    assert view.attribute("loss").value.count > 90
+    assert {done.id, run.id} == {name for _, name in looker.index.runs()}
+    run.stop()
+
+
+def test_runs_that_are_drawn_come_first_and_all_get_their_turn(root, clock, looker):
+    """Of many that run, as many are looked at as there is time for, and the next ones then."""
+    runs = [begin(root) for _ in range(6)]
+    looker.index.takes_s, looker.index.one_takes_s = 100.0, 0.6 * QUICK_S
+    looker.step()
+    asked: list[str] = []
+    refresh = looker.index.refresh
+
+    def noting(project=None, run=None, **rest):
+        asked.append(run)
+        return refresh(project, run, **rest)
+
+    looker.index.refresh = noting
+    drawn = runs[0].id
+    for _ in range(5):
+        looker.shown([("demo", drawn), ("demo", "gone")])
+        clock.now = looker.due()
+        looker.step()
+    assert asked[::2] == [drawn] * 5
+    assert sorted(asked[1::2]) == sorted(run.id for run in runs[1:])
+    for run in runs:
+        run.stop()
+
+
+def test_looking_can_be_asked_for(root, clock, looker):
+    """Who has edited something, or says so, waits for no pause."""
+    looker.step()
+    record(root)
+    looker.step()
+    assert looker.said[-1].runs == 0
+    looker.look_now()
+    looker.step()
+    assert (looker.said[-1].runs, looker.looks) == (1, 2)
+
+
+def test_what_cannot_be_looked_at_is_said_and_tried_again(root, clock, looker):
+    """A look that fails leaves the age of the last one, and says why."""
+    looker.step()
+    looked_ns = looker.said[-1].looked_ns
+    refresh = looker.index.refresh
+
+    def failing(*_, **__):
+        raise OSError(5, "Input/output error")
+
+    looker.index.refresh = failing
+    looker.look_now()
+    looker.step()
+    assert "Input/output error" in looker.said[-1].trouble
+    assert looker.said[-1].looked_ns == looked_ns > 0
+    looker.index.refresh = refresh
+    looker.look_now()
+    looker.step()
+    assert looker.said[-1].trouble == ""
+    assert looker.said[-1].looked_ns > looked_ns
+
+
+def test_how_many_runs_are_left_is_said_while_they_are_read(root, looker):
+    """Each batch of the first fold is in the index, and counted, before the next is read."""
+    for _ in range(3):
+        record(root)
+    looker.step()
+    assert looker.said[0].looked_ns == 0
+    assert next(one.left for one in looker.said if one.left) == 3
+    assert (looker.said[-1].left, looker.said[-1].runs) == (0, 3)
+
+
+@pytest.fixture
+def watcher(root, monkeypatch):
+    """The process, as a page starts it."""
+    for name, value in page_environment().items():
+        monkeypatch.setenv(name, value)
+    made = Watcher([Root("one", root), Root("none", root.parent / "none")])
+    yield made
+    made.stop()
+
+
+def test_the_process_folds_what_is_new_and_is_always_there(root, watcher):
+    """It is started again when it dies, and ends with the page."""
+    record(root)
+    watcher.start()
+    assert watcher.told(60)
+    until(lambda: watcher.looked(0).looked_ns)
+    assert watcher.looked(0).runs == 1
+    assert watcher.looked(1).runs == 0
+    record(root)
+    watcher.look_now(0)
+    until(lambda: watcher.looked(0).runs == 2)
+    first = watcher.pid
+    os.kill(first, signal.SIGKILL)
+    until(lambda: watcher.pid != first)
+    record(root)
+    until(lambda: watcher.looked(0).runs == 3)
+    process = watcher._process
+    watcher.stop()
+    assert process.poll() == 0
+
+
+def test_what_the_process_says_is_no_more_than_words(root):
+    """Whatever comes over the pipe changes nothing unless it is as it should be."""
+    watcher = Watcher([Root("one", root)])
+    good = json.dumps({"root": 0, "looked_ns": 5, "runs": 2}).encode()
+    bad = [b"", b"{}", b"[1]", b"\xff", b'{"root": 9}', b'{"root": "x"}', b'{"root": 0, "a": 1}']
+    for line in [good, *bad]:
+        watcher._hear(line)
+    assert watcher.looked(0) == Looked(looked_ns=5, runs=2)
+    watcher.asked()  # nobody hears it, and nothing goes wrong
+    watcher.stop()
+
+
+def test_roots_have_names_that_tell_them_apart(tmp_path):
+    """The folder around ``.seamark``, with as much before it as is needed; each root once."""
+    places = [tmp_path / one for one in ("a/x/.seamark", "b/x/.seamark", "c", "c/../c")]
+    for place in places[:3]:
+        place.mkdir(parents=True)
+    assert [one.name for one in named_roots(places)] == ["a/x", "b/x", f"{tmp_path.name}/c"]
+    assert [one.name for one in named_roots(places[:1])] == ["x"]
+    assert [one.path for one in named_roots(places)] == [*places[:3]]
+    (tmp_path / "c/.seamark").mkdir()
+    names = [one.name for one in named_roots([tmp_path / "c", tmp_path / "c/.seamark"])]
+    assert len(set(names)) == 2

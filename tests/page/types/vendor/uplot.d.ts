@@ -1,0 +1,3 @@
+// vendor/uplot.js: its own types are in its package, and ours ask little of them.
+declare const uPlot: any;
+export default uPlot;

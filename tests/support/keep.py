@@ -1,0 +1,64 @@
+"""What a server keeps of the files of artifacts, looked at and taken care of by another process."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from seamark.paths import ARTIFACTS
+from seamark.server.blobs.names import ONE, WHOLE, parse
+from seamark.server.blobs.tables import upload
+from seamark.server.databases import open_databases
+from seamark.server.kept.journals import KeptJournals
+from seamark.server.objects import ObjectStore, open_objects
+
+if TYPE_CHECKING:
+    from seamark.server.settings import Settings
+
+HOUR_NS = 3600 * 10**9
+
+
+class Keep:
+    """What a server keeps, seen by a process of its own that takes care of it, too."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[tuple[Any, ObjectStore]]:
+        databases = open_databases(self._settings.store)
+        objects = open_objects(self._settings.blobs)
+        try:
+            yield databases.kept, objects
+        finally:
+            objects.close()
+            databases.close()
+
+    def tend(self, hours: float) -> None:
+        """Do what a worker of the server does now and then, by a clock that is ahead."""
+        with self._opened() as (kept, objects):
+            KeptJournals(kept, objects, lambda: time.time_ns() + int(hours * HOUR_NS)).tend()
+
+    def contents(self, project: str, name: str = "data") -> Counter[str]:
+        """Return of which contents of an artifact there are bytes, and how many objects of each."""
+        with self._opened() as (_, objects):
+            found = map(parse, objects.names(f"blobs/{project}/{ARTIFACTS}/{name}/"))
+            return Counter(each.digest for each in found if each is not None)
+
+    def whole(self, project: str, name: str = "data") -> set[str]:
+        """Return which contents of an artifact are there in full."""
+        with self._opened() as (_, objects):
+            found = map(parse, objects.names(f"blobs/{project}/{ARTIFACTS}/{name}/"))
+            return {each.digest for each in found if each and each.what in (ONE, WHOLE)}
+
+    def arrived(self, project: str, name: str = "data") -> set[int]:
+        """Return how far uploads have come that are not whole yet, bytes."""
+        with self._opened() as (kept, _), kept.reading() as connection:
+            rows = connection.execute(sa.select(upload.c.offset, upload.c.project))
+            place = f"{project}/{ARTIFACTS}/{name}"
+            return {offset for offset, at in rows if at == place}

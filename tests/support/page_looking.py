@@ -1,0 +1,81 @@
+"""What tests of the page ask of a browser's tab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from page_process import until
+
+PLOT = """
+(element) => element.uplot && {
+  data: element.uplot.data.map((one) => [...one]),
+  x: element.uplot.scales.x,
+  y: element.uplot.scales.y,
+}
+"""
+"""A chart's uPlot: what it holds, and from where to where it goes."""
+INK = """
+(element, places) => {
+  const u = element.uplot, {ctx, bbox} = u;
+  const image = ctx.getImageData(0, 0, ctx.canvas.width, ctx.canvas.height);
+  const coloured = (x, y) => {
+    if (x < 0 || y < 0 || x >= image.width || y >= image.height) return false;
+    const at = 4 * (Math.round(y) * image.width + Math.round(x));
+    const [r, g, b, a] = image.data.subarray(at, at + 4);
+    return a > 0 && Math.max(r, g, b) - Math.min(r, g, b) > 8;
+  };
+  const bottom = bbox.top + bbox.height;
+  return places.filter(([x, y]) => {
+    const across = u.valToPos(x, "x", true);
+    const down = y === null ? bottom : u.valToPos(y, "y", true);
+    for (let dx = -3; dx <= 3; dx += 1) {
+      for (let dy = y === null ? -14 : -3; dy <= 3; dy += 1) {
+        if (coloured(across + dx, down + dy)) return false;
+      }
+    }
+    return true;
+  });
+}
+"""
+"""Which of some places of a chart have no colour near them; y null: the ticks above its foot."""
+
+
+def address(page: Any, asked: str = "") -> str:
+    """Return the address of a page, without its token."""
+    return f"http://127.0.0.1:{page.port}/{asked}"
+
+
+def opening(page: Any, asked: str = "") -> str:
+    """Return the address that opens a page, with its token."""
+    return f"{address(page, asked)}#token={page.token}"
+
+
+def chart(tab: Any, path: str) -> Any:
+    """Return the locator of the chart of one series."""
+    return tab.locator(f'.chart[data-paths="{path}"]')
+
+
+def plotted(tab: Any, path: str, fits: Callable[[Any], Any] = bool) -> Any:
+    """Return what the uPlot of a chart holds, once it is drawn and is what is asked."""
+    tab.locator(f'[data-label="{path}"]').scroll_into_view_if_needed()  # it is drawn in view
+    place = chart(tab, path)
+
+    def look() -> Any:
+        found = place.count() and place.evaluate(PLOT)
+        return found if found and fits(found) else None
+
+    return until(look)
+
+
+def zoomed(tab: Any, path: str, low: float, high: float) -> Any:
+    """Drag over a part of a chart, as a person zooms, and return what it holds then."""
+    before = plotted(tab, path)
+    box = chart(tab, path).locator(".u-over").bounding_box()
+    width = before["x"]["max"] - before["x"]["min"]
+    y = box["y"] + box["height"] / 2
+    for at, step in ((low, "down"), (high, "up")):
+        x = box["x"] + box["width"] * (at - before["x"]["min"]) / width
+        tab.mouse.move(x, y, steps=4)
+        getattr(tab.mouse, step)()
+    return plotted(tab, path, lambda found: found["x"] != before["x"])

@@ -1,0 +1,155 @@
+"""A real page in processes of its own, as ``seamark ui`` starts it, for tests that ask it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).parents[2] / "src"
+_OPEN = re.compile(r"http://(127\.0\.0\.1):(\d+)/(?:#token=(\S+))?")
+
+
+@dataclass
+class RunningPage:
+    """A page that runs.
+
+    Attributes:
+        port: Where it answers.
+        token: What it wants to be shown; empty if it wants nothing.
+        process: The one that answers.
+        lines: What it has printed.
+    """
+
+    port: int
+    token: str
+    process: subprocess.Popen[str]
+    lines: list[str]
+
+    def ask(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Return status, headers and body of an answer."""
+        return ask(self.port, method, path, headers)
+
+    def greeting(self) -> dict[str, Any]:
+        """Return what it says of itself to who has the token."""
+        return json.loads(self.ask("GET", "/api/v1/", {"X-Seamark-Token": self.token})[2])
+
+    def watchers(self) -> list[int]:
+        """Return the ids of the processes that look for it."""
+        import psutil
+
+        return [child.pid for child in psutil.Process(self.process.pid).children()]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+def ask(
+    port: int, method: str, path: str, headers: Mapping[str, str] | None = None
+) -> tuple[int, dict[str, str], bytes]:
+    """Return status, headers and body of an answer at a port of this machine."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request(method, path, headers=dict(headers or {}))
+        answer = connection.getresponse()
+        found = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, found, answer.read()
+    finally:
+        connection.close()
+
+
+def page_environment(**more: str) -> dict[str, str]:
+    """Return the environment of a page: no screen, no ssh, and this source."""
+    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
+    gone = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "JUPYTERHUB_SERVICE_PREFIX")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in gone and not name.startswith("SSH_")
+    }
+    return {**kept, "PYTHONPATH": path, **more}
+
+
+def start_page(*words: object, **more: str) -> RunningPage:
+    """Start ``seamark ui`` and return when it has said that it answers.
+
+    Args:
+        *words: Of the command; without ``--port`` it takes any port.
+        **more: Further variables of its environment.
+    """
+    given = [str(word) for word in words]
+    if "--port" not in given:
+        given += ["--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seamark", "ui", *given],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=page_environment(**more),
+    )
+    lines: list[str] = []
+    answers = threading.Event()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            if line.startswith("Ctrl-C"):  # the last line of what is printed at the start
+                answers.set()
+        answers.set()
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    assert answers.wait(120), lines
+    found = _OPEN.search("\n".join(lines))
+    if found is None:
+        process.wait(60)
+        reader.join(60)
+        assert process.stdout is not None
+        process.stdout.close()
+        msg = f"the page did not start: {lines}"
+        raise RuntimeError(msg)
+    return RunningPage(int(found[2]), found[3] or "", process, lines)
+
+
+@contextmanager
+def running_page(*words: object, **more: str) -> Iterator[RunningPage]:
+    """Run a page for a block; see `start_page`. It is stopped, or killed if it does not."""
+    page = start_page(*words, **more)
+    try:
+        yield page
+    finally:
+        try:
+            page.stop()
+        finally:
+            if page.process.poll() is None:
+                page.process.kill()
+                page.process.wait(30)
+            if page.process.stdout is not None:
+                page.process.stdout.close()
+
+
+def until(holds: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Wait until something holds and return it; fail after so many seconds."""
+    end = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+    return found

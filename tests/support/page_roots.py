@@ -1,0 +1,228 @@
+"""What the page is tested with: runs of every kind, recorded through the public API.
+
+    python page_roots.py KIND ROOT
+
+Kinds are the functions whose names follow ``record_``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+from page_process import page_environment
+from recording import QUIET
+
+import seamark
+from seamark.run.run import make_run
+from seamark.types import File
+
+LONG = 20_000
+"""Points of the long series of `record_main`."""
+SPIKES = 500
+"""How many of them stand out, and how many are NaN."""
+HOSTILE = (
+    "<img src=x onerror=\"document.title='owned'\">&amp;<script>document.title='owned'</script>"
+)
+ARABIC = "\u202eتجربة <b>x</b>"
+LENGTHY = "w" * 5_000
+SEEDS = 5
+
+
+def environment(home: dict[str, str]) -> dict[str, str]:
+    """Return the environment in which this file is started, of somebody with a home."""
+    given = page_environment(**home)
+    return {**given, "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{given['PYTHONPATH']}"}
+
+
+def begin(root: str, project: str, name: str, **given: Any) -> Any:
+    """Begin a run; its id is its name where that may be one."""
+    return seamark.init_run(project, name=name, root=root, **{**QUIET, **given})
+
+
+def spiky(length: int = LONG, seed: int = 7) -> tuple[list[float], list[int], list[int]]:
+    """Return a series, the steps at which it has a spike, and those at which it is NaN."""
+    draw = random.Random(seed)  # the same numbers each time
+    chosen = draw.sample(range(length), 2 * SPIKES)
+    spikes, holes = sorted(chosen[:SPIKES]), sorted(chosen[SPIKES:])
+    values = [1.0 + 0.1 * draw.random() for _ in range(length)]
+    for step in spikes:
+        values[step] = 50.0 + step / length
+    for step in holes:
+        values[step] = float("nan")
+    return values, spikes, holes
+
+
+def png(red: int, green: int, blue: int, side: int = 24) -> bytes:
+    """Return a picture of one colour."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        whole = kind + data
+        return struct.pack(">I", len(data)) + whole + struct.pack(">I", zlib.crc32(whole))
+
+    rows = (b"\0" + bytes([red, green, blue]) * side) * side
+    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+def record_main(root: str) -> None:
+    """Record one project with a run of each kind."""
+    resumed(root)
+    heron(root)
+    crashed(root)
+    ranked(root)
+    hostile(root)
+    damaged(root)
+    record_sweep(root)
+
+
+def resumed(root: str) -> None:
+    """A run of two attempts, the second from step 4,000: 412 points of the first are replaced."""
+    first = begin(root, "vision/digits", "quick-otter", custom_run_id="otter", tags=["best"])
+    first["parameters"] = {"lr": 0.01, "layers": 3, "optimizer": "Adam"}
+    first["sys/description"] = "The one that we keep."
+    for step in range(4_000):
+        first.log_metrics({"train/loss": 3 / (1 + step / 100)}, step=step)
+    state = first.checkpoint_state()
+    for step in range(4_000, 4_412):
+        first.log_metrics({"train/loss": 5.0}, step=step)
+    first.stop()
+    second = make_run(project="vision/digits", name="quick-otter", root=root, **QUIET).resumed(
+        state
+    )
+    for step in range(4_000, 5_000):
+        second.log_metrics({"train/loss": 3 / (1 + step / 100)}, step=step)
+    for step in range(0, 5_000, 500):
+        second.log_metrics(
+            {"val/loss": 2 / (1 + step / 100), "val/acc": 1 - 1 / (2 + step)}, step=step
+        )
+    second.stop()
+
+
+def heron(root: str) -> None:
+    """A run with everything: a long series, one of epochs, pictures, a log, a checkpoint."""
+    values, _, _ = spiky()
+    with begin(root, "vision/digits", "calm-heron", custom_run_id="heron", tags=["old"]) as run:
+        run["parameters"] = {"lr": 0.1, "layers": 2, "optimizer": "SGD"}
+        for step, value in enumerate(values):
+            run.log_metrics({"spiky": value}, step=step)
+        for step in range(1_000):
+            run.log_metrics({"train/loss": 4 / (1 + step), "train/epoch": step // 100}, step=step)
+        for step in range(3):
+            run["val/loss"].append(1 / (1 + step), step=step)
+            run["pictures"].append(
+                File.from_content(png(80 * step, 40, 120), extension="png"), step=step
+            )
+            run["logs/note"].append(f"epoch {step} done <b>bold</b>", step=step)
+        run["model/checkpoints/last"].upload(File.from_content(b"\0" * 2_000, extension="ckpt"))
+        run["report"].upload(
+            File.from_content("<script>top.document.title='owned'</script>", extension="html")
+        )
+
+
+def crashed(root: str) -> None:
+    """A run whose training raised."""
+    run = begin(root, "vision/digits", "sad-crab", custom_run_id="crab")
+    run["parameters"] = {"lr": 1.0, "layers": 2, "optimizer": "SGD"}
+    run.log_metrics({"val/loss": float("nan"), "train/loss": float("inf")}, step=0)
+    with contextlib.suppress(ValueError), run:
+        float("the loss is <i>not</i> finite")
+
+
+def ranked(root: str) -> None:
+    """A run of two ranks, the second slower."""
+    code = f"""
+import sys, seamark
+rank = int(sys.argv[2])
+with seamark.init_run("vision/digits", name="twin-ranks", root=sys.argv[1], custom_run_id="twins",
+                      ranks="all", **{QUIET!r}) as run:
+    for step in range(30):
+        took = 0.02 + 0.03 * rank
+        run.log_metrics({{"train/loss": 1 / (1 + step), "profiling/step_time_s": took}}, step)
+"""
+    for rank in ("0", "1"):
+        environment = {**os.environ, "RANK": rank, "WORLD_SIZE": "2"}
+        subprocess.run(
+            [sys.executable, "-c", code, root, rank], check=True, env=environment, timeout=120
+        )
+
+
+def hostile(root: str) -> None:
+    """Runs whose names, values and files would be elements or code if they were taken for that."""
+    with begin(root, "vision/digits", HOSTILE, custom_run_id="hostile", tags=[HOSTILE]) as run:
+        run["sys/description"] = HOSTILE
+        run["parameters/text"] = HOSTILE
+        run["parameters/arabic"] = ARABIC
+        run["parameters/long"] = LENGTHY
+        run["<img src=x>/loss"].append(1.0)
+        run["train/loss"].append(2.0)
+        run["logs/out"].append(HOSTILE)
+        run["drawing"].upload(
+            File.from_content(
+                "<svg xmlns='http://www.w3.org/2000/svg' onload=\"top.document.title='owned'\"/>",
+                extension="svg",
+            )
+        )
+    with begin(root, "vision/digits", ARABIC + LENGTHY, custom_run_id="lengthy") as run:
+        run["train/loss"].append(2.0)
+
+
+def damaged(root: str) -> None:
+    """One run with a byte that the disk turned, and one whose last write was cut."""
+    for name in ("bad-disk", "torn-tail"):
+        with begin(root, "vision/digits", name, custom_run_id=name) as run:
+            for step in range(600):
+                run.log_metrics({"train/loss": 1 / (1 + step)}, step=step)
+        path = max(
+            (each.path for each in run.folder.journals()), key=lambda each: each.stat().st_size
+        )
+        data = bytearray(path.read_bytes())
+        if name == "bad-disk":
+            data[len(data) // 2] ^= 0xFF
+        else:
+            del data[-37:]
+        path.write_bytes(data)
+
+
+def record_sweep(root: str, count: int = 210) -> None:
+    """Record a project of many small runs, more than a page of the table."""
+    for number in range(count):
+        with begin(root, "sweep", f"sweep-{number:03}", custom_run_id=f"s{number:03}") as run:
+            run["parameters"] = {"lr": 10.0 ** -(1 + number % 4), "seed": number % SEEDS}
+            for step in range(5):
+                run.log_metrics({"val/loss": number + 1 / (1 + step)}, step=step)
+
+
+def record_wide(root: str) -> None:
+    """Record one run with a thousand series."""
+    with begin(root, "wide", "wide", custom_run_id="wide") as run:
+        for step in range(3):
+            run.log_metrics({f"part{n // 100}/m{n:04}": n + step for n in range(1_000)}, step=step)
+
+
+def record_live(root: str) -> None:
+    """Log a step for each line that is read, until the input ends."""
+    with begin(root, "live", "live", custom_run_id="live") as run:
+        step = 0
+        run.log_metrics({"train/loss": 1.0}, step=step)
+        print("ready", flush=True)  # noqa: T201
+        for _ in sys.stdin:
+            step += 1
+            run.log_metrics({"train/loss": 1.0 + step}, step=step)
+            print(step, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    globals()[f"record_{sys.argv[1]}"](sys.argv[2])

@@ -1,0 +1,113 @@
+"""A page in a thread of the test's own process, over folders with runs of several kinds."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import uvicorn
+from recording import QUIET
+
+import seamark
+from seamark.local.index import Index
+from seamark.page.app import make_page
+from seamark.page.roots import Root
+from seamark.page.watch import Looked
+from seamark.server.checks import bind
+from seamark.types import File
+
+TOKEN = "seamark_" + "t" * 40
+PROJECT = "team/vision"
+SECRET = {"X-Seamark-Token": TOKEN}
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
+HTML = b"<script>top.document.title = 'owned'</script>"
+
+
+class Watching:
+    """Folds where it is told to, in the place of the process that does so by itself."""
+
+    def __init__(self, *roots: Path) -> None:
+        self.roots = roots
+        self.looked_ns = 0
+
+    def look(self) -> None:
+        for root in self.roots:
+            with Index.open(root) as index:
+                index.refresh()
+        self.looked_ns = 12345
+
+    def looked(self, root: int) -> Looked:
+        del root
+        return Looked(self.looked_ns, left=0 if self.looked_ns else 7)
+
+    def shown(self, root: int, refs: Any) -> None:
+        """Nobody asks."""
+
+    def look_now(self, root: int) -> None:
+        with Index.open(self.roots[root]) as index:
+            index.refresh()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ns = 1_800_000_000 * 10**9
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+@contextlib.contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """Serve an application at a real socket; return its address."""
+    runner = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none"))
+    with bind("127.0.0.1", 0) as listening:
+        thread = threading.Thread(target=runner.run, args=([listening],))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        finally:
+            runner.should_exit = True
+            thread.join()
+
+
+@contextlib.contextmanager
+def page(*roots: Path, look: bool = True, **given: Any) -> Iterator[Any]:
+    """Serve the page of some roots."""
+    watch = Watching(*roots)
+    if look:
+        watch.look()
+    named = [Root(f"root-{place}", root) for place, root in enumerate(roots)]
+    given = {"token": TOKEN, "instance": "here", **given}
+    app = make_page(named, watch=watch, **given)
+    with serving(app) as url, httpx.Client(base_url=url, headers=SECRET, timeout=60) as client:
+        yield SimpleNamespace(url=url, client=client, watch=watch, base="r0/api/v1/")
+
+
+def record(root: Path, remote: str | None = None, token: str | None = None) -> dict[str, str]:
+    """Record runs of several kinds; return their ids by name."""
+    more = {"root": str(root), **QUIET}
+    if remote is not None:
+        more |= {"remote": remote, "api_token": token, "mode": "online"}
+    ids = {}
+    for number in range(3):
+        name = f"run-{number}"
+        with seamark.init_run(PROJECT, name=name, tags=["a", f"t{number}"], **more) as run:
+            run["parameters"] = {"lr": 0.1 * (number + 1), "optimizer": "Adam"}
+            for step in range(200):
+                value = float("nan") if step == 7 else 1 / (1 + step + number)
+                run.log_metrics({"train/loss": value, "train/acc": step / 200}, step=step)
+            run["log"].append("hello\n", step=0)
+            run["picture"].upload(File.from_content(PNG, extension="png"))
+            run["report"].upload(File.from_content(HTML, extension="html"))
+            run["film"].upload(File.from_content(b"0123456789" * 300, extension="mp4"))
+            ids[name] = run["sys/id"].fetch()
+    with contextlib.suppress(ValueError), seamark.init_run(PROJECT, name="bad", **more) as run:
+        ids["bad"] = run["sys/id"].fetch()
+        run["<img onerror=1>/\u202ex"] = "<script>"
+        float("no number")
+    return ids

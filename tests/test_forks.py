@@ -1,0 +1,325 @@
+"""Runs that were forked from others: one curve, of which the beginning is read through the fork."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+import seamark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = "team/x"
+QUIET: dict[str, Any] = {
+    "capture_hardware_metrics": False,
+    "capture_stderr": False,
+    "capture_stdout": False,
+    "git_ref": False,
+    "source_files": [],
+}
+
+
+def record(parent: str | None = None, step: float = 0, **given: Any) -> seamark.Run:
+    run = seamark.init_run(project=P, **{**QUIET, **given})
+    if parent is not None:
+        run["sys/forking/parent"], run["sys/forking/step"] = parent, step
+    return run
+
+
+def opened(run: str | seamark.Run, **given: Any) -> seamark.Run:
+    return seamark.init_run(
+        P, with_id=run if isinstance(run, str) else run.id, mode="read-only", **given
+    )
+
+
+def values(run: seamark.Run, path: str, **how: Any) -> list[tuple[float, float]]:
+    points = run[path].fetch_points(**how)
+    return list(zip(points.step.tolist(), points.value.tolist(), strict=True))
+
+
+@pytest.fixture
+def cli() -> Callable[..., Any]:
+    """Return what runs the command."""
+
+    def run(*words: str) -> Any:
+        from seamark.cli import app
+
+        found = CliRunner().invoke(app, words)
+        assert found.exit_code == 0, found.output
+        return found
+
+    return run
+
+
+@pytest.fixture
+def parent() -> seamark.Run:
+    """Record ten steps of everything that a fork has from its parent."""
+    with record(custom_run_id="first") as run:
+        for step in range(10):
+            run.log_metrics({"loss": 10.0 - step, "only/here": float(step)}, step)
+            run["note"].append(f"note {step}", step=step)
+            run["h"].append(seamark.types.Histogram([0, 1], [step]), step=step)
+        run["lr"] = 0.1
+    return run
+
+
+@pytest.fixture
+def child(parent: seamark.Run) -> seamark.Run:
+    """Record a fork at step 5."""
+    with record("first", 5) as run:
+        for step in (6, 7):
+            run.log_metrics({"loss": 100.0 + step}, step)
+        run["note"].append("own", step=7)
+    return run
+
+
+CURVE = [*((float(step), 10.0 - step) for step in range(6)), (6.0, 106.0), (7.0, 107.0)]
+
+
+def test_a_fork_is_read_as_one_curve(child: seamark.Run) -> None:
+    """With what its parent had up to the step, whatever kind of series it is; values are its own.
+
+    The parent is named by the id that a person gave it, or by its own.
+    """
+    run = opened(child)
+    assert values(run, "loss") == CURVE
+    assert run["loss"].fetch_values()["value"].tolist() == [value for _, value in CURVE]
+    assert values(run, "loss", attempt="all") == CURVE
+    assert run["loss"].fetch_values(limit=3)["step"].tolist() == [5, 6, 7]
+    assert run["loss"].fetch_values(limit=1)["step"].tolist() == [7]
+    assert values(run, "only/here") == [(float(step), float(step)) for step in range(6)]
+    assert run["only/here"].fetch_last() == 5
+    assert run["note"].fetch_values()["value"].tolist() == [
+        *(f"note {step}" for step in range(6)),
+        "own",
+    ]
+    assert run["note"].fetch_last() == "own"
+    assert not run.exists("lr")
+    assert run.exists("only/here")
+    assert run.exists("only")
+    assert run.get_structure()["only"]["here"] is not None
+    with record(_id_of_parent(), 5) as by_id:
+        by_id["lr"] = 0.2
+    assert values(opened(by_id), "loss") == CURVE[:6]
+
+
+def _id_of_parent() -> str:
+    table = seamark.init_project(P).fetch_runs_table(query='sys/custom_run_id = "first"')
+    return str(table.refs[0][1])
+
+
+def test_drawings_and_tables_of_series_begin_with_the_parent(child: seamark.Run) -> None:
+    """And a summary of the run counts what is shown; a table of runs what the run recorded."""
+    run, project = opened(child), seamark.init_project(P)
+    assert run["loss"].fetch_points(points=100).first_step.tolist() == [s for s, _ in CURVE]
+    table = project.fetch_series(["loss", "only/*"], [child.id])
+    assert len(table) == len(CURVE) + 6
+    assert run.report()["metrics"] == {"loss": 107.0, "only/here": 5.0}
+    runs = project.fetch_runs_table(
+        query=f'sys/id = "{child.id}"', columns=["loss:count", "only/here"]
+    )
+    assert next(iter(runs))["loss:count"] == 2
+
+
+def test_the_command_shows_the_whole_curve(child: seamark.Run, cli: Any) -> None:
+    """So do pictures, comparisons and exports."""
+    shown = cli("show", child.id).stdout
+    assert [line.split()[-2:] for line in shown.splitlines() if " loss " in line] == [["8", "0…7"]]
+    assert "only/here" in cli("plot", child.id, "only/here").stdout
+    words = ("--what", "series", "--path", "loss", "--format", "csv")
+    written = cli("export", child.id, "--project", P, *words).stdout
+    assert len(written.splitlines()) == len(CURVE) + 1
+    assert "only/here" in cli("compare", child.id, _id_of_parent()).stdout
+
+
+def test_a_document_of_a_fork_shows_no_point_twice(child: seamark.Run, tmp_path: Any) -> None:
+    """It has the whole curve; where it is read beside the parent, its own points count."""
+    document = opened(child).to_dict()
+    assert len(document["series"]["loss"]["step"]) == len(CURVE)
+    for place in ("alone", "beside"):
+        root = tmp_path / place
+        if place == "beside":
+            seamark.from_dict(opened(_id_of_parent()).to_dict(), root=root)
+        seamark.from_dict(document, root=root)
+        assert values(opened(child, root=root), "loss") == CURVE
+
+
+def test_a_fork_of_a_fork_has_what_both_had(child: seamark.Run) -> None:
+    """Up to the earliest step on the way, and what its own parent records still."""
+    with record(child.id, 6) as late, record(child.id, 3) as early:
+        late.log_metrics({"loss": 0.0}, 7)
+    assert values(opened(late), "loss") == [*CURVE[:7], (7.0, 0.0)]
+    assert values(opened(early), "loss") == CURVE[:4]
+    with seamark.init_run(P, with_id=child.id, **QUIET) as again:
+        again.log_metrics({"loss": 3.5}, 3.5)
+        again.log_metrics({"new": 1.0}, 2)
+    assert values(opened(early), "new") == [(2.0, 1.0)]
+    # Own points that begin before the fork count from there.
+    assert values(opened(child), "loss") == [*CURVE[:4], (3.5, 3.5), *CURVE[6:]]
+
+
+def test_what_is_deleted_in_a_fork_is_gone_there(child: seamark.Run) -> None:
+    """And stays in the parent."""
+    with seamark.init_run(P, with_id=child.id, **QUIET) as again:
+        del again["only"]
+        again["loss"].clear()
+        again.log_metrics({"loss": 1.0}, 9)
+    run = opened(child)
+    assert not run.exists("only/here")
+    assert values(run, "loss") == [(9.0, 1.0)]
+    assert len(values(opened(_id_of_parent()), "only/here")) == 10
+
+
+def test_a_parent_that_is_gone_leaves_the_points_of_the_fork(
+    child: seamark.Run, cli: Any, tmp_path: Any
+) -> None:
+    """And a line that says which one is not there; it counts again when it comes."""
+    there = tmp_path / "there"
+    seamark.sync(child.id, there.as_uri())
+    run = opened(child, root=there)
+    assert values(run, "loss") == CURVE[6:]
+    assert not run.exists("only/here")
+    told = cli("show", child.id, "--root", str(there)).stdout
+    assert "it was forked from a run that is not here, 'first'" in told
+    seamark.sync(_id_of_parent(), there.as_uri())
+    assert values(opened(child, root=there), "loss") == CURVE
+    assert "not here" not in cli("show", child.id, "--root", str(there)).stdout
+
+
+@pytest.mark.parametrize("step", [0.0, "5", None, True, float("nan"), 10**400])
+def test_a_step_that_is_none_forks_nothing(parent: seamark.Run, step: Any) -> None:
+    """Whatever a stranger wrote there."""
+    with record() as run:
+        run["sys/forking/parent"] = "first"
+        if step is not None:
+            run["sys/forking/step"] = str(step) if step == 10**400 else step
+        run.log_metrics({"loss": 1.0}, 20)
+    expected = [(0.0, 10.0)] if step == 0.0 and step is not False else []
+    assert values(opened(run), "loss") == [*expected, (20.0, 1.0)]
+
+
+def test_runs_that_were_forked_from_each_other_end(cli: Any) -> None:
+    """Each is read once, and the circle is told; so is who names itself, or another folder."""
+    with record(custom_run_id="a") as one:
+        one.log_metrics({"loss": 1.0}, 1)
+        one["sys/forking/parent"], one["sys/forking/step"] = "b", 100
+    with record("a", 100, custom_run_id="b") as other:
+        other.log_metrics({"loss": 2.0}, 2)
+    with record(custom_run_id="c") as itself, record("../y/secret", 5) as elsewhere:
+        itself["sys/forking/parent"], itself["sys/forking/step"] = itself.id, 5
+        for run in (itself, elsewhere):
+            run.log_metrics({"loss": 3.0}, 3)
+    assert values(opened(other), "loss") == [(1.0, 1.0), (2.0, 2.0)]
+    assert values(opened(one), "loss") == [(1.0, 1.0)]
+    for run in (itself, elsewhere):
+        assert values(opened(run), "loss") == [(3.0, 3.0)]
+        assert "is not here" in cli("show", run.id).stdout
+
+
+def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch: Any) -> None:
+    """However long a stranger made it."""
+    monkeypatch.setattr("seamark.store.read.forks.GENERATIONS", 3)
+    runs: list[str] = []
+    for at in range(7):
+        with record(runs[-1] if runs else None, at - 1) as run:
+            run.log_metrics({"loss": float(at)}, at)
+        runs.append(run.id)
+    assert [step for step, _ in values(opened(runs[-1]), "loss")] == [3.0, 4.0, 5.0, 6.0]
+    assert [step for step, _ in values(opened(runs[2]), "loss")] == [0.0, 1.0, 2.0]
+
+
+def test_long_series_are_read_alike_however_they_are_read(tmp_path: Any) -> None:
+    """Where the step of the fork cuts a group, and where groups lie whole before it."""
+    rng = np.random.default_rng(7)
+    numbers = rng.normal(size=120_000)
+    with record(custom_run_id="long") as parent:
+        for step, value in enumerate(numbers[:100_000].tolist()):
+            parent.log_metrics({"loss": value}, step)
+    with record("long", 59_999) as child:
+        for step, value in enumerate(numbers[100_000:].tolist(), 60_000):
+            child.log_metrics({"loss": value}, step)
+    with record(custom_run_id="plain") as plain:
+        whole = np.concatenate([numbers[:60_000], numbers[100_000:]])
+        for step, value in enumerate(whole.tolist()):
+            plain.log_metrics({"loss": value}, step)
+    fork, one = opened(child), opened(plain)
+    assert np.array_equal(fork["loss"].fetch_points().value, whole)
+    for limit in (1, 20_000, 20_001, 50_000):
+        ends = fork["loss"].fetch_values(limit=limit)
+        assert ends["step"].tolist() == list(range(80_000 - limit, 80_000))
+    for points in (2, 100, 5000):
+        curves = [run["loss"].fetch_points(points=points) for run in (fork, one)]
+        for name in ("width", "first_step", "last_step", "min", "max", "min_step", "count"):
+            assert np.array_equal(*(getattr(curve, name) for curve in curves)), name
+    assert fork.recorded.view().attribute("loss") == one.recorded.view().attribute("loss")
+
+
+def test_a_run_that_is_no_fork_asks_nothing_more(child: seamark.Run) -> None:
+    """Its statements are those of one that is read without a look at others."""
+    from seamark.local.index import Index
+    from seamark.store.read.run import RunReader
+
+    view = Index(opened(child).folder.root).fresh_view(P, _id_of_parent())
+    alone = RunReader(view._find_store, P, view.name, view._sources, now_ns=view._now_ns)
+    asked: list[str] = []
+
+    def note(_connection: Any, _cursor: sqlite3.Cursor, statement: str, *_: Any) -> None:
+        asked.append(statement)
+
+    engine = view._find_store().database.engine
+    counts = []
+    for reader in (alone, view):
+        reader.attributes()  # what is known of paths is kept
+        sa.event.listen(engine, "before_cursor_execute", note)
+        reader.points("loss")
+        reader.curve("loss", 100)
+        reader.drawing("loss")
+        reader.attributes()
+        reader.families()
+        reader.texts("note")
+        reader.last("loss")
+        sa.event.remove(engine, "before_cursor_execute", note)
+        counts.append(list(asked))
+        asked.clear()
+    assert counts[0] == counts[1]
+    assert counts[0]
+
+
+def test_a_server_reads_a_fork_as_a_folder_does(
+    child: seamark.Run, server: Any, monkeypatch: Any
+) -> None:
+    """Before its parent is there, when it came, and when that records more."""
+    monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
+    first = _id_of_parent()
+
+    def there(run: str) -> seamark.Run:
+        return seamark.init_run(P, with_id=run, mode="read-only", remote=server.url)
+
+    seamark.sync(child.id, server.url)
+    run = there(child.id)
+    assert values(run, "loss") == CURVE[6:]
+    assert run.recorded.view().troubles()["fork"] == {"lacking": "first"}
+    with seamark.init_run(P, with_id=first, **QUIET) as again:
+        again.log_metrics({"loss": 4.75}, 4.75)
+    seamark.sync(first, server.url)
+    whole = [*CURVE[:5], (4.75, 4.75), *CURVE[5:]]
+    run = there(child.id)
+    assert values(run, "loss") == whole
+    assert values(run, "only/here", attempt="all") == values(opened(child), "only/here")
+    assert run["loss"].fetch_values(limit=4)["step"].tolist() == [4.75, 5, 6, 7]
+    assert run["loss"].fetch_points(points=50).first_step.tolist() == [step for step, _ in whole]
+    assert run["note"].fetch_values()["value"].tolist()[-2:] == ["note 5", "own"]
+    assert run["h"].fetch_last().counts == [5]
+    assert run.report()["metrics"] == {"loss": 107.0, "only/here": 5.0}
+    view = run.recorded.view()
+    assert "fork" not in view.troubles()
+    project = seamark.init_project(P, mode="read-only", remote=server.url)
+    assert len(project.fetch_series(["loss", "only/*"], [child.id])) == len(whole) + 6
+    drawn = project.fetch_curves(["only/here"], [child.id])
+    assert [len(one.drawing.x) for one in drawn] == [6]

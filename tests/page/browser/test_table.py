@@ -54,7 +54,7 @@ def test_filter_sort_select_compare_open_and_back(main_page, tab):
     link.press("Enter")
     expect(tab.get_by_role("heading", name=names[0])).to_be_visible()
     opened = tab.url
-    expect(tab.get_by_role("button", name="Run after this one")).to_be_enabled()  # it is known
+    expect(tab.get_by_role("button", name="Run after this one")).to_be_enabled()
     tab.keyboard.press("]")
     expect(tab).not_to_have_url(opened)
     tab.go_back()

@@ -1,7 +1,7 @@
 // @ts-check
 /** The page of one run: what it is called, how it is doing, and its tabs. */
 
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { href, write } from "./address.js";
 import { runPath } from "./api.js";
 import { Badge, CopyButton, ErrorBox, Menu, State, Time, isTyping, tell, useAnswer } from "./components.js";
@@ -53,8 +53,7 @@ export function RunScreen({ api, view, live }) {
     const next = place < 0 ? undefined : refs[place + by];
     if (next) write({ project: next[0], run: next[1] }, { push: true });
   };
-  // Before the next key can come: it is to be of what is shown by then.
-  useLayoutEffect(() => {
+  useEffect(() => {
     const pressed = (/** @type {KeyboardEvent} */ event) => {
       if (isTyping(event) || document.documentElement.dataset.keys === "off") return;
       if (event.key === "[") go(-1);

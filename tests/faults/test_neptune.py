@@ -26,6 +26,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from kill_seed import SEED
 from killable import Place, refold
 from neptune_client import Client
 
@@ -33,7 +34,6 @@ SCRIPT = Path(__file__).with_name("neptune_logging.py")
 KILLS = int(os.environ.get("SEAMARK_SERVER_KILLS", "3"))
 # It ends earlier after so many seconds, with as many as there were by then.
 KILLING_S = float(os.environ.get("SEAMARK_KILL_S", "inf"))
-SEED = int(os.environ.get("SEAMARK_KILL_SEED", random.randrange(1 << 30)))
 PYTHONS = os.environ.get("SEAMARK_NEPTUNE_PYTHON", "").split(os.pathsep)
 PROJECT = "faults/neptune"
 MODES = ("sync", "async", "offline")

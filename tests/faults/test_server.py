@@ -26,6 +26,7 @@ pytest.importorskip("fastapi")
 import psutil
 from databases import fresh_database, own_postgresql
 from folding import eventually
+from kill_seed import SEED
 from killable import Place, refold
 from recording import QUIET
 from said import Heard, Said
@@ -49,7 +50,6 @@ SOURCE = Path(__file__).parents[2] / "src"
 KILLS = int(os.environ.get("SEAMARK_SERVER_KILLS", "2"))
 # It ends earlier after so many seconds, with as many as there were by then.
 KILLING_S = float(os.environ.get("SEAMARK_KILL_S", "inf"))
-SEED = int(os.environ.get("SEAMARK_KILL_SEED", random.randrange(1 << 30)))
 PROJECT = "faults"
 STEPS = 100_000
 

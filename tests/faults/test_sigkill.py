@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import runpy
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kill_seed import SEED
 
 from seamark import init_run
 from seamark.journal.folder import RunFolder, hashed_run_id
@@ -21,7 +21,6 @@ from seamark.journal.reader import JournalReader, decode_json
 KILLED = Path(__file__).with_name("killed.py")
 # `nox -s kill` asks for 1,000.
 KILLS = int(os.environ.get("SEAMARK_KILLS", "25"))
-SEED = int(os.environ.get("SEAMARK_KILL_SEED", random.randrange(1 << 30)))
 
 
 def recorded(root: Path, run_id: str, paths: set[str]) -> dict[str, Any]:

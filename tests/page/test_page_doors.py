@@ -23,7 +23,7 @@ def here(tmp_path_factory):
 
 def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(here) -> None:
     """Neither without one nor with another one, whatever is asked for; and none is told apart."""
-    with httpx.Client(base_url=here.url) as stranger:
+    with httpx.Client(base_url=here.url, timeout=60) as stranger:
         for path in ("", "api/v1/"):
             assert stranger.get(path).status_code == 200
         greeting = stranger.get("api/v1/").json()
@@ -65,7 +65,7 @@ def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(he
 def test_a_signed_address_is_the_only_one_that_needs_no_token(here) -> None:
     """Whoever makes one up is told that it is none."""
     for signed in ("x", "a.b", f"{'a' * 20000}.b", "e30.AAAA"):
-        answer = httpx.get(f"{here.url}r0/api/v1/linked/{signed}/f")
+        answer = httpx.get(f"{here.url}r0/api/v1/linked/{signed}/f", timeout=60)
         assert (answer.status_code, answer.json()["error"]) == (404, "no-link")
 
 
@@ -115,7 +115,7 @@ def test_answers_say_what_a_browser_may_do(here) -> None:
 )
 def test_no_other_file_can_be_asked_for(here, path) -> None:
     """Names are looked up among those of the page, and lead nowhere else."""
-    with httpx.Client() as client:
+    with httpx.Client(timeout=60) as client:
         request = client.build_request("GET", here.url)
         request.url = request.url.copy_with(raw_path=f"/{path}".encode())
         assert client.send(request, follow_redirects=False).status_code in {401, 404}
@@ -161,15 +161,17 @@ def test_without_a_token_only_names_of_this_machine_are_answered(tmp_path) -> No
     with page(tmp_path / "a", token=None, hosts=("lab.example",)) as here:
         for host, status in HOSTS.items():
             for path in ("", "api/v1/", "r0/api/v1/runs"):
-                answer = httpx.get(here.url + path, headers={"Host": host})
+                answer = httpx.get(here.url + path, headers={"Host": host}, timeout=60)
                 assert answer.status_code == status, (host, path)
-        assert httpx.get(f"{here.url}api/v1/").json()["login"] == "none"
+        assert httpx.get(f"{here.url}api/v1/", timeout=60).json()["login"] == "none"
 
 
 def test_with_a_token_the_name_does_not_matter(here) -> None:
     """A proxy of a notebook server passes on the name that the browser knows it by."""
     answer = httpx.get(
-        f"{here.url}r0/api/v1/runs", headers={**SECRET, "Host": "hub.lab.example:8443"}
+        f"{here.url}r0/api/v1/runs",
+        headers={**SECRET, "Host": "hub.lab.example:8443"},
+        timeout=60,
     )
     assert answer.status_code == 200
 

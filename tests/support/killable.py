@@ -67,7 +67,8 @@ class Place:
         workers = self.server.workers()
         kind = self.draw.random()
         if workers and kind < 0.7:
-            os.kill(self.draw.choice(workers), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it is ending, after the last kill
+                os.kill(self.draw.choice(workers), signal.SIGKILL)
             return "one process"
         if kind < 0.85:  # the others notice, and finish while new ones work already
             self.server.stop(signal.SIGKILL)

@@ -58,10 +58,11 @@ def chart(tab: Any, path: str) -> Any:
 
 def plotted(tab: Any, path: str, fits: Callable[[Any], Any] = bool) -> Any:
     """Return what the uPlot of a chart holds, once it is drawn and is what is asked."""
-    tab.locator(f'[data-label="{path}"]').scroll_into_view_if_needed()  # it is drawn in view
     place = chart(tab, path)
 
     def look() -> Any:
+        # It is drawn in view, out of which what comes above it may move it again.
+        tab.locator(f'[data-label="{path}"]').scroll_into_view_if_needed()
         found = place.count() and place.evaluate(PLOT)
         return found if found and fits(found) else None
 

@@ -96,7 +96,7 @@ class Proxy:
 
     def _pass(self, client: socket.socket, trouble: Trouble) -> None:
         try:
-            server = socket.create_connection(self.to, 5)
+            server = socket.create_connection(self.to, 60)
         except OSError:
             _reset(client)
             return

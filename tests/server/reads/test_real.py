@@ -23,7 +23,9 @@ def client(request, run_server, tmp_path):
         store = request.getfixturevalue("postgresql_url")
     server = run_server(tmp_path / "server", store=store)
     headers = {"Authorization": f"Bearer {server.token}"}
-    with httpx.Client(base_url=f"{server.url.rstrip('/')}/api/v1/", headers=headers) as client:
+    with httpx.Client(
+        base_url=f"{server.url.rstrip('/')}/api/v1/", headers=headers, timeout=60
+    ) as client:
         yield client
 
 

@@ -4,7 +4,7 @@
  * each first part of a path; what is pinned comes first.
  */
 
-import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
 import { isAbort } from "./api.js";
 import { Chart, counted, isLoading, lookAt, place, short, useLookedAt, useSeen } from "./chart.js";
@@ -196,7 +196,8 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   }, [api, key, by.join("\n")]);
 
   const root = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
+  // Before the next key can come: it is to be of what is shown by then.
+  useLayoutEffect(() => {
     const pressed = (/** @type {KeyboardEvent} */ event) => {
       if (isTyping(event) || document.documentElement.dataset.keys === "off") return;
       if (event.key === "r") setZoom(null);

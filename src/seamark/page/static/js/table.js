@@ -1,7 +1,7 @@
 // @ts-check
 /** The runs of a project: a table of pages of 200, and below it the charts of some of them. */
 
-import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, keyOf, read, refOf, write } from "./address.js";
 import { colourOf } from "./colours.js";
 import { ALWAYS, ColumnChooser, columnsOf, splitColumn, telling, titleOf } from "./columns.js";
@@ -554,7 +554,8 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
     if (rows.length) opened = "";
   }, [rows.length > 0]);
   const inTable = () => body.current?.contains(document.activeElement);
-  useEffect(() => {
+  // Before the next key can come: it is to be of what is shown by then.
+  useLayoutEffect(() => {
     if (!keys) return undefined;
     const pressed = (/** @type {KeyboardEvent} */ event) => {
       if (isTyping(event)) return;

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,11 @@ _TYPES: Final = {
     ".txt": "text/plain; charset=utf-8",
     ".woff2": "font/woff2",
 }
+_COMMENTS: Final = re.compile(
+    r"/\*\*(?:[^*]|\*(?!/))*\*/|^[ \t]*/\*(?:[^*]|\*(?!/))*\*/[ \t]*$|^[ \t]*//.*$", re.MULTILINE
+)
+"""Types and remarks of our own modules, an eighth of what a browser would fetch."""
+_VENDORED: Final = "vendor/"
 _SMALL: Final = 1 << 10
 _PLACE: Final = "@VERSION@"
 _NONE: Final = (
@@ -142,12 +148,20 @@ class PageFiles:
         with self._lock:
             if self._version and as_of == self._as_of:
                 return
-            files = {name: path.read_bytes() for name, path in found.items()}
+            files = {name: _served(name, path.read_bytes()) for name, path in found.items()}
             digest = hashlib.sha256()
             for name, body in files.items():
                 digest.update(f"{name}\0{len(body)}\0".encode() + body)
             self._as_of, self._files, self._packed = as_of, files, {}
             self._version = f"{__version__}-{digest.hexdigest()[:10]}"
+
+
+def _served(name: str, body: bytes) -> bytes:
+    """Return a file without its comments; lines keep their numbers, which errors name."""
+    if name.startswith(_VENDORED) or not name.endswith((".css", ".js")):
+        return body
+    text = body.decode("utf-8")
+    return _COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), text).encode()
 
 
 class Marked:

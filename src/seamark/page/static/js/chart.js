@@ -422,11 +422,13 @@ export function yRange(lines, window, how) {
       }
     }
   }
+  // A mean of equal values differs from them in its last bits: no change that fills a chart.
+  const flat = high - low <= 1e-12 * Math.max(Math.abs(low), Math.abs(high));
   if (how.logy) {
-    const more = low === high ? 2 : (high / low) ** 0.05;
+    const more = flat ? 2 : (high / low) ** 0.05;
     return { low: low / more, high: high * more, above, below, parts: buckets };
   }
-  const room = high > low ? (high - low) * 0.05 : Math.abs(high) * 0.1 || 1;
+  const room = flat ? Math.abs(high) * 0.1 || 1 : (high - low) * 0.05;
   return { low: low - room, high: high + room, above, below, parts: buckets };
 }
 
@@ -1523,7 +1525,7 @@ function notesOf(lines, kept, view, range, zoom) {
   const smooth = Number(view.smooth);
   const ema = Number(view.ema);
   if (smooth > 0 && points) {
-    const about = own && high > low ? Math.max(1, Math.round((points / own / (high - low)) * smooth)) : 1;
+    const about = own && high > low ? Math.max(1, Math.round((points / own) * Math.min(1, smooth / (high - low)))) : 1;
     notes.push({ kind: "quiet", text: `mean of ${short(smooth)} ${unit}, ${about === 1 ? "1 point" : `about ${about.toLocaleString("en")} points`}` });
   } else if (ema > 0) notes.push({ kind: "quiet", text: `average, half of it from the last ${short(ema)} ${unit}` });
   if (width > 1e-300 && points && !view.logx) notes.push({ kind: "quiet", text: `mean and range of each ${short(width)} ${unit}`, title: "zoom in to see single points" });

@@ -18,7 +18,7 @@ import { Empty, ErrorBox, isTyping } from "./components.js";
 const NEWEST = 5;
 const HEIGHT = 220;
 /** Sections that are about the machine rather than the training: last, and closed. */
-const BEHIND = ["profiling", "monitoring", "sys"];
+const BEHIND = ["ranks", "profiling", "monitoring", "sys"];
 
 /**
  * @typedef {object} Card One chart: the paths that it draws, and what it is called.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import page_roots
-from page_looking import address, opening, plotted
+from page_looking import address, opening, plotted, zoomed
 
 SHOWN = '"<script>"'
 
@@ -70,7 +70,7 @@ def test_filter_sort_select_compare_open_and_back(main_page, tab):
 
 
 def test_a_link_shows_the_same_in_a_fresh_profile(main_page, new_profile):
-    """Query, order, selection and how charts are drawn: all of it is in the address."""
+    """Query, order, selection, how charts are drawn and which part: all is in the address."""
     first = new_profile().new_page()
     first.goto(opening(main_page, "?project=sweep"))
     ask(first, "parameters/seed = 3")
@@ -78,7 +78,9 @@ def test_a_link_shows_the_same_in_a_fresh_profile(main_page, new_profile):
     first.get_by_role("columnheader", name="val/loss").get_by_role("button").click()
     first.get_by_role("checkbox", name="Select sweep-013").check()
     first.get_by_label("log y").check()
-    plotted(first, "val/loss")
+    whole = plotted(first, "val/loss")["x"]
+    part = (whole["max"] - whole["min"]) / 4
+    zoomed(first, "val/loss", whole["min"] + part, whole["max"] - part)
     seen = rows(first).locator("th").all_inner_texts()
     link = first.url
     assert main_page.token not in link
@@ -89,8 +91,12 @@ def test_a_link_shows_the_same_in_a_fresh_profile(main_page, new_profile):
     assert rows(other).locator("th").all_inner_texts() == seen
     expect(other.get_by_role("checkbox", name="Select sweep-013")).to_be_checked()
     expect(other.get_by_label("log y")).to_be_checked()
-    drawn = plotted(first, "val/loss")["data"]
-    plotted(other, "val/loss", lambda found: found["data"] == drawn)
+    drawn = plotted(first, "val/loss")
+    assert drawn["x"] != whole
+    plotted(other, "val/loss", lambda found: found == drawn)
+    first.go_back()
+    plotted(first, "val/loss", lambda found: found["x"] == whole)
+    assert "zoom" not in first.url
 
 
 def test_a_selection_survives_turning_the_page(main_page, tab):

@@ -34,7 +34,10 @@ const NEWEST = "sys/creation_time";
  * @property {boolean} all Compare shows what does not differ too
  * @property {string} filter of charts
  * @property {Record<string, number>} colours slots given by hand, by run
+ * @property {Zoom | null} zoom the part of the x axis that charts show
  */
+
+/** @typedef {{low: number, high: number, x: string}} Zoom `x`: of which axis */
 
 /** @type {View} */
 export const START = Object.freeze({
@@ -65,6 +68,7 @@ export const START = Object.freeze({
   all: false,
   filter: "",
   colours: {},
+  zoom: null,
 });
 
 const TEXTS = /** @type {const} */ (["root", "project", "q", "run", "tab", "x", "baseline", "filter"]);
@@ -114,6 +118,9 @@ export function parse(search) {
     view.sort = view.ascending ? sort : sort.slice(1);
   }
   view.page = Math.max(0, Math.floor(Number(said.get("page") ?? 1)) - 1) || 0;
+  const [low, high, ...x] = (said.get("zoom") ?? "").split("~");
+  const zoom = { low: Number(low || NaN), high: Number(high || NaN), x: x.join("~") };
+  view.zoom = zoom.low < zoom.high && zoom.high - zoom.low < Infinity ? zoom : null;
   view.colours = Object.create(null);
   for (const one of said.getAll("colour")) {
     const dot = one.lastIndexOf(".");
@@ -162,6 +169,7 @@ function written(view) {
   for (const name of LISTS) if (view[name].length) said.set(name, view[name].map(escaped).join(","));
   for (const name of FLAGS) if (view[name]) said.set(name, "1");
   for (const name of NUMBERS) if (view[name]) said.set(name, String(view[name]));
+  if (view.zoom) said.set("zoom", `${view.zoom.low}~${view.zoom.high}~${view.zoom.x}`);
   for (const [run, slot] of Object.entries(view.colours)) said.append("colour", `${run}.${slot}`);
   const text = said.toString();
   if (!text) return "";
@@ -184,12 +192,22 @@ function unescaped(text) {
 }
 
 /**
+ * What is shown with a change; a zoom stays with the runs whose charts it is of.
+ * @param {Partial<View>} change
+ * @returns {View}
+ */
+function changed(change) {
+  const elsewhere = "run" in change || "project" in change || "root" in change;
+  return { ...read(), ...(elsewhere ? { zoom: null } : {}), ...change };
+}
+
+/**
  * The address of a view that differs from the one shown, for links.
  * @param {Partial<View>} change
  * @returns {string}
  */
 export function href(change) {
-  return search({ ...read(), ...change }) || location.pathname;
+  return search(changed(change)) || location.pathname;
 }
 
 /**
@@ -199,7 +217,7 @@ export function href(change) {
  *   does that, typing does not
  */
 export function write(change, { push = false } = {}) {
-  const view = { ...read(), ...change };
+  const view = changed(change);
   const said = search(view);
   if (said === location.search) {
     if (last && last.search === said) last.view = view;

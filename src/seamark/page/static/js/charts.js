@@ -95,7 +95,6 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   const [has, setHas] = useState(/** @type {Map<string, Set<string>> | null} */ (null));
   const [attempts, setAttempts] = useState(/** @type {Map<string, number>} */ (new Map()));
   const [error, setError] = useState(/** @type {any} */ (null));
-  const [zoom, setZoom] = useState(/** @type {Range | null} */ (null));
   const [closed, setClosed] = useState(/** @type {Record<string, boolean>} */ ({}));
   const [versions, setVersions] = useState(/** @type {Record<string, number>} */ ({}));
   const [groups, setGroups] = useState(/** @type {any[] | null} */ (null));
@@ -104,6 +103,10 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   const runs = given.length || only ? given : newest || [];
   const key = runs.map((run) => `${run.project}\n${run.id}`).join("\n\n");
   const axis = /** @type {string} */ (view.x) === "wall" ? "time" : view.x || "step";
+  const zoom = view.zoom?.x === axis ? view.zoom : null;
+  const setZoom = (/** @type {Range | null} */ range) => {
+    if (range || zoom) write({ zoom: range && { low: range.low, high: range.high, x: axis } }, { push: !zoom });
+  };
   const look = useMemo(() => ({ ...view, x: axis }), [view, axis]);
 
   // Nothing is chosen: the newest ones.
@@ -208,8 +211,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, [view.logy]);
-  useEffect(() => setZoom(null), [axis, view.logx]);
+  }, [view.logy, zoom]);
 
   const sections = useMemo(() => (has ? sectionsOf(has, view, view.filter, wanted) : []), [has, view.pinned.join("\n\n"), view.charts.join("\n\n"), view.filter, wanted]);
   const known = useMemo(() => [...new Set([...(has?.values() || [])].flatMap((paths) => [...paths].map(commonName)))].sort(collator.compare), [has]);

@@ -42,6 +42,17 @@ export function RunScreen({ api, view, live }) {
   /** @type {Map<string, any>} */
   const values = useMemo(() => new Map((attributes.data || []).map((/** @type {any} */ one) => [one.path, one])), [attributes.data]);
   const valueOf = (/** @type {string} */ path) => values.get(path)?.value;
+  // Neptune's addresses have what it calls a run's id, such as KEY-12.
+  const lacking = overview.error?.status === 404;
+  useEffect(() => {
+    if (!lacking) return undefined;
+    const abort = new AbortController();
+    api.post("runs/select", { project, id: [id], trashed: null }, { signal: abort.signal }).then(
+      (/** @type {any} */ answer) => answer.refs.length === 1 && answer.refs[0][1] !== id && write({ project: answer.refs[0][0], run: answer.refs[0][1] }),
+      () => undefined,
+    );
+    return () => abort.abort();
+  }, [api, project, id, lacking]);
   const known = overview.data?.run === id;
   const state = known ? overview.data.state : undefined;
   const name = (known && (overview.data.name || valueOf("sys/name"))) || id;

@@ -60,14 +60,6 @@ def test_who_wants_to_delete_is_told_where_to_read(cli: Callable[..., Result], t
     assert "did you mean" not in done.stderr
 
 
-@pytest.mark.parametrize("typed", ["ui"])
-def test_what_is_to_come_is_said_to_come(cli: Callable[..., Result], typed: str) -> None:
-    """No other command is meant then."""
-    done = cli(typed)
-    assert done.exit_code == 2
-    assert "not available yet" in done.stderr
-
-
 def test_an_unknown_option_names_those_that_exist(
     shell: Callable[..., subprocess.CompletedProcess[str]], root: object
 ) -> None:

@@ -16,6 +16,7 @@ _SYNONYMS: Final = {
     "chart": "plot",
     "check": "fsck",
     "cmp": "compare",
+    "dashboard": "ui",
     "diff": "compare",
     "dir": "ls",
     "download": "export",
@@ -27,15 +28,18 @@ _SYNONYMS: Final = {
     "live": "watch",
     "mv": "rename",
     "note": "describe",
+    "push": "sync",
     "runs": "ls",
     "search": "ls",
+    "serve": "ui",
     "tail": "watch",
     "top": "watch",
+    "upload": "sync",
     "verify": "fsck",
     "view": "show",
+    "web": "ui",
 }
 _DELETING: Final = frozenset({"delete", "del", "erase", "remove", "rm"})
-_LATER: Final = frozenset({"dashboard", "import", "push", "serve", "ui", "upload", "web"})
 _ALIKE: Final = 0.6
 
 
@@ -47,8 +51,6 @@ def about_command(name: str, known: Iterable[str]) -> str:
         known: The names of all commands.
     """
     typed = name.lower()
-    if typed in _LATER:
-        return f"there is no command {name!r}: it is not available yet"
     if typed in _DELETING:
         return f"there is no command {name!r}; to move a run to the trash see: seamark trash --help"
     harmless = [one for one in known if one not in _NEVER]

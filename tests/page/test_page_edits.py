@@ -98,6 +98,10 @@ def test_many_runs_are_edited_at_once_and_each_is_told_of(runs) -> None:
         for field in ("state", "owner", "sys/state"):
             refused = here.client.patch(at, json={"refs": some[:1], field: "x"})
             assert refused.status_code == 422, field
+        log = [[PROJECT, ".project"]]
+        for change in ({"trashed": True}, {"name": "run"}):
+            refused = here.client.patch(at, json={"refs": log, "add_tags": ["all"], **change})
+            assert refused.status_code == 422, change
     assert not (root.parent / "etc").exists()
 
 

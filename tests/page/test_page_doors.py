@@ -164,6 +164,11 @@ def test_without_a_token_only_names_of_this_machine_are_answered(tmp_path) -> No
                 answer = httpx.get(here.url + path, headers={"Host": host}, timeout=60)
                 assert answer.status_code == status, (host, path)
         assert httpx.get(f"{here.url}api/v1/", timeout=60).json()["login"] == "none"
+        sites = {"cross-site": 403, "same-site": 200, "same-origin": 200, "none": 200}
+        for site, status in sites.items():
+            for path in ("api/v1/", "r0/api/v1/runs"):
+                answer = httpx.get(here.url + path, headers={"Sec-Fetch-Site": site}, timeout=60)
+                assert answer.status_code == status, (site, path)
 
 
 def test_with_a_token_the_name_does_not_matter(here) -> None:

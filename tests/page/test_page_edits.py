@@ -14,11 +14,13 @@ import pytest
 pytest.importorskip("fastapi")
 
 import httpx
+import sqlalchemy as sa
 from page_served import HTML, PNG, PROJECT, Clock, page, record
 
 import seamark
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
+from seamark.local.index import is_damaged
 from seamark.local.place import index_path
 from seamark.page.editing import Edits
 from seamark.reading import wire
@@ -98,6 +100,10 @@ def test_many_runs_are_edited_at_once_and_each_is_told_of(runs) -> None:
         for field in ("state", "owner", "sys/state"):
             refused = here.client.patch(at, json={"refs": some[:1], field: "x"})
             assert refused.status_code == 422, field
+        log = [[PROJECT, ".project"]]
+        for change in ({"trashed": True}, {"name": "run"}):
+            refused = here.client.patch(at, json={"refs": log, "add_tags": ["all"], **change})
+            assert refused.status_code == 422, change
     assert not (root.parent / "etc").exists()
 
 
@@ -363,3 +369,13 @@ def test_an_index_that_is_made_again_or_damaged_is_not_the_end(runs) -> None:
             if answer.status_code == 200 and wire.loads(answer.content)["table"].total == 4:
                 break
             assert answer.status_code in {200, 503}, answer.text
+
+
+def test_what_somebody_looks_for_is_no_damage() -> None:
+    """An error of SQLAlchemy says the statement and its values, too; the index is not made anew."""
+    looked_for = {"name": "malformed, not a database"}
+    busy = sqlite3.OperationalError("interrupted")
+    bad = sqlite3.DatabaseError("database disk image is malformed")
+    assert not is_damaged(sa.exc.OperationalError("SELECT ...", looked_for, busy))
+    assert is_damaged(sa.exc.DatabaseError("SELECT ...", {}, bad))
+    assert is_damaged(bad)

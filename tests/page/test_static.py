@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -149,3 +152,42 @@ def test_templates_are_found():
     assert (plain.tag, plain.text, plain.line) == ("=", "plain \0", 3)
     assert (outer.tag, outer.text) == ("html", "<ul>\0</ul>")
     assert (inner.tag, inner.text, inner.holes) == ("html", "<li>\0</li>", ['{ a: "}" }'])
+
+
+_ANSWERS = """
+globalThis.location = { origin: "https://hub", pathname: "/user/anna/proxy/8765/" };
+const asked = [];
+globalThis.fetch = async (target) => { asked.push(String(target)); throw new Error("no answer"); };
+const { Api, decode, runPath } = await import("./api.mjs");
+const said = decode(JSON.parse(process.argv[2]));
+const api = new Api("r0/api/v1/", "secret");
+const far = "../../../../../mallory/proxy/9";
+for (const [project, run] of [[far, "x"], ["..", ".."], ["a/b", "c"]]) {
+  await api.get(runPath(project, run, "overview")).catch(() => undefined);
+}
+const drawn = [said.rank, said.rank.props, said.gone].map((one) => one.constructor === undefined);
+const text = String(said.rank);
+console.log(JSON.stringify({ drawn, text, names: Object.keys(said), said, asked }));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_what_a_run_holds_is_neither_an_element_nor_an_address(tmp_path):
+    """Preact draws every object without a ``constructor``; a project may be called ``../..``."""
+    shutil.copy(STATIC / "js" / "api.js", tmp_path / "api.mjs")
+    (tmp_path / "ask.mjs").write_text(_ANSWERS, encoding="utf-8")
+    element = {"type": "iframe", "props": {"srcdoc": "<p>"}}
+    given = {"rank": element, "__proto__": {"a": 1}, "gone": {"constructor": None}, "toString": 2}
+    told = json.loads(
+        subprocess.run(
+            ["node", "ask.mjs", json.dumps(given)],
+            cwd=tmp_path,
+            capture_output=True,
+            check=True,
+            timeout=60,
+        ).stdout
+    )
+    assert told["drawn"] == [False, False, False]
+    assert told["said"] == given
+    assert (told["text"], told["names"]) == ("…", list(given))
+    assert told["asked"] == ["https://hub/user/anna/proxy/8765/r0/api/v1/runs/a/b/c/overview"]

@@ -117,6 +117,22 @@ def tickets_open_it_once(page):
     assert (status, headers["location"]) == (303, "../")
 
 
+@pytest.mark.parametrize("others", [0o644, 0o640, 0o600])
+def test_the_token_is_not_printed_into_a_file_of_others(root, tmp_path, others):
+    """What a job prints goes into a file that everybody may read; the token is asked for then."""
+    printed = tmp_path / "job.out"
+    printed.touch(others)
+    printed.chmod(others)
+    with running_page(root) as page, printed.open("w") as out:
+        words = [sys.executable, "-m", "seamark", "ui", str(root)]
+        told = subprocess.run(words, env=page_environment(), stdout=out, timeout=120, check=False)
+        assert told.returncode == 0
+        said = printed.read_text()
+        assert f"http://127.0.0.1:{page.port}/" in said
+        assert (page.token in said) == (others == 0o600)
+        assert ("--print-token" in said) == (others != 0o600)
+
+
 def test_a_page_ends_with_its_terminal():
     """Who closes the terminal ends it, and what looks for it; no folder need be there to begin."""
     outer, inner = pty.openpty()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from page_process import page_environment, until
 from recording import QUIET
 
 from seamark.local.index import Index
+from seamark.page.entry import Entry
 from seamark.page.looking import FORGET_S, IDLE_S, PAUSE_S, QUICK_S, SHARE, Looker
 from seamark.page.roots import Root, named_roots
 from seamark.page.watch import Looked, Watcher
@@ -248,3 +250,26 @@ def test_roots_have_names_that_tell_them_apart(tmp_path):
     (tmp_path / "c/.seamark").mkdir()
     names = [one.name for one in named_roots([tmp_path / "c", tmp_path / "c/.seamark"])]
     assert len(set(names)) == 2
+
+
+@pytest.mark.parametrize(("token", "heard"), [("seamark_secret", 1), (None, 3)])
+def test_folders_are_looked_at_for_who_has_the_token(token, heard):
+    """What strangers ask, as a page of another site that shows a picture, costs no look."""
+    calls = []
+
+    class Asked:
+        def asked(self):
+            calls.append(1)
+
+    async def app(scope, receive, send):
+        del scope, receive, send
+
+    entry = Entry(app, Asked(), token)
+    for shown in (
+        [],
+        [(b"x-seamark-token", b"another")],
+        [(b"x-seamark-token", b"seamark_secret")],
+    ):
+        scope = {"type": "http", "method": "GET", "path": "/r0/api/v1/changes", "headers": shown}
+        asyncio.run(entry(scope, None, None))
+    assert len(calls) == heard

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -199,11 +201,22 @@ def _lines(roots: Sequence[Root], started: Started) -> Iterator[str]:
 def _addresses(started: Started) -> Iterator[str]:
     from seamark.page import opening
 
-    secret = opening.fragment(started.token)
+    secret = "" if _is_read_by_others() else opening.fragment(started.token)
     if through := opening.proxied(started.port):
         yield f"  open      {through}{secret}"
         yield f"  or here   {started.url}{secret}"
     else:
         yield f"  open      {started.url}{secret}"
+    if started.token and not secret:
+        yield "  token     printed by `seamark ui --print-token`: others may read this file"
     if line := opening.ssh_line(started.host, started.port):
         yield f"  from your machine: {line}"
+
+
+def _is_read_by_others() -> bool:
+    """Return whether what is printed goes into a file that others may read, as that of a job."""
+    try:
+        facts = os.fstat(sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return False
+    return stat.S_ISREG(facts.st_mode) and bool(facts.st_mode & (stat.S_IRGRP | stat.S_IROTH))

@@ -1080,6 +1080,8 @@ def _locked(error: BaseException) -> bool:
 
 def is_damaged(error: BaseException) -> bool:
     """Return whether an error of SQLite means that the file is no good; other errors may pass."""
+    # Not of the words of SQLAlchemy, in which the statement stands and what somebody looked for.
+    said = str(getattr(error, "orig", None) or error)
     words = (
         "malformed",
         "not a database",
@@ -1088,7 +1090,7 @@ def is_damaged(error: BaseException) -> bool:
         "no such table",
         "no such column",
     )
-    return any(word in str(error) for word in words)
+    return any(word in said for word in words)
 
 
 def _unwritable(error: BaseException) -> bool:

@@ -233,6 +233,9 @@ class _Doors:
         path = scope["path"]
         if self._token is None:
             self._expect_host(_header(scope, b"host"))
+            if "/api/" in path and _header(scope, b"sec-fetch-site") == "cross-site":
+                # It could not read the answer, but have a search go on for ever with a picture.
+                raise Refusal(403, "forbidden", "pages of other sites may not ask this one")
         elif not _OPEN.fullmatch(path):
             given = _header(scope, TOKEN.encode())
             if not is_token(given, self._token):

@@ -39,7 +39,8 @@ class Entry:
 
     Args:
         app: The page.
-        watcher: Is told that somebody looks.
+        watcher: Is told that somebody looks: who has the token, if there is one. What strangers ask
+            costs no look at the folders.
         token: Of the page; None if it wants none.
         clock: Seconds, from any origin.
     """
@@ -58,7 +59,7 @@ class Entry:
         """Answer a request."""
         if scope["type"] == "http":
             path = scope["path"]
-            if "/api/" in path:
+            if "/api/" in path and (self._token is None or self._is_shown(scope)):
                 self._watcher.asked()
             if path == "/open" and scope["method"] == "POST":
                 return await self._give(scope, send)
@@ -67,8 +68,7 @@ class Entry:
         return await self._app(scope, receive, send)
 
     async def _give(self, scope: Scope, send: Send) -> None:
-        shown = dict(scope["headers"]).get(b"x-seamark-token", b"")
-        if self._token is None or not secrets.compare_digest(shown, self._token.encode()):
+        if not self._is_shown(scope):
             told = {"error": "no token", "hint": "seamark ui --print-token"}
             return await _answer(send, 401, told)
         now = self._clock()
@@ -78,6 +78,11 @@ class Entry:
         ticket = secrets.token_urlsafe(32)
         self._tickets[ticket] = now + TICKET_S
         return await _answer(send, 200, {"path": f"open/{ticket}"})
+
+    def _is_shown(self, scope: Scope) -> bool:
+        """Return whether a request shows the token; False where there is none."""
+        shown = dict(scope["headers"]).get(b"x-seamark-token", b"")
+        return self._token is not None and secrets.compare_digest(shown, self._token.encode())
 
     async def _take(self, ticket: str, send: Send) -> None:
         """Lead to the page: with the token, or where it asks for one."""

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seamark.errors import SeamarkError
+from seamark.paths import PROJECT_LOG
 from seamark.server.access import Role
 from seamark.server.answering import Several  # noqa: TC001 - FastAPI asks for it
 from seamark.server.failures import Refusal, refusal_of
@@ -146,6 +147,9 @@ def _edited(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int | R
         if role < Role.CONTRIBUTOR:
             hint = f"this needs the role contributor in {project}"
             return Refusal(403, "role-too-small", hint)
+        if run == PROJECT_LOG and not {"name", "trashed"}.isdisjoint(body.model_fields_set):
+            hint = f"{project} is a project: it has a description and tags, no name and no trash"
+            return Refusal(422, "invalid", hint)
         now = every.reader(project, run).attribute(_DESCRIPTION)
         is_text = now is not None and isinstance(now.value, str)
         shown = now.value if now is not None and is_text else None

@@ -257,9 +257,14 @@ export class Api {
     // What was edited here is to be read here, too.
     const edited = method === "PATCH" ? "" : [...this.positions].slice(-MOST_POSITIONS).map((one) => one.join("=")).join(",");
     if (edited) headers["Seamark-Position"] = edited;
+    const target = new URL(this.base + path, pageAddress());
+    // A view may name a project "../..": what is elsewhere on this host is not to see the token.
+    if (!target.href.startsWith(new URL(this.base, pageAddress()).href)) {
+      throw new ApiError(404, "not-found", "Nothing can be called like this.");
+    }
     let answer;
     try {
-      answer = await fetch(new URL(this.base + path, pageAddress()), {
+      answer = await fetch(target, {
         method,
         headers,
         body: body === undefined ? undefined : JSON.stringify(body, sendable),
@@ -380,10 +385,19 @@ export function decode(data) {
   }
 }
 
+/**
+ * What objects of answers have in common. They are not those of `Object`: a path of a run may be
+ * called `__proto__`. But they have a `constructor`, which is how Preact tells data from elements:
+ * without one, whoever wrote a journal could have anything drawn here. As a text they say nothing.
+ */
+const DATA = Object.create(null, {
+  constructor: { value: null, writable: true },
+  [Symbol.toPrimitive]: { value: () => "…" },
+});
+
 /** @param {Record<string, any>} data */
 function members(data) {
-  // No prototype: a path of a run may be called __proto__.
-  const made = Object.create(null);
+  const made = Object.create(DATA);
   for (const [name, one] of Object.entries(data)) made[name] = decode(one);
   return made;
 }

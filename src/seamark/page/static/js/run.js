@@ -102,7 +102,7 @@ export function RunScreen({ api, view, live }) {
   const slow = (stragglers.data?.ranks || []).filter((/** @type {any} */ one) => one.slowdown >= SLOW);
   const odd = (ranks.data?.ranks || []).filter((/** @type {any} */ one) => several && ["hangs", "lost", "missing", "killed", "failed"].includes(one.state));
   const troubles = Object.keys(overview.data?.troubles || {});
-  const tags = [...(valueOf("sys/tags") || []), ...(valueOf("sys/group_tags") || [])];
+  const tags = ["sys/tags", "sys/group_tags"].map(valueOf).flatMap((one) => (Array.isArray(one) ? one : []));
   const python = `import seamark\nrun = seamark.init_run(with_id=${JSON.stringify(id)}, project=${JSON.stringify(project)}, mode="read-only")`;
   return html`<section class="run" aria-label=${`Run ${name}`}>
     <header class="run-head">

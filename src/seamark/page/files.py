@@ -157,10 +157,12 @@ class PageFiles:
 
 
 def _served(name: str, body: bytes) -> bytes:
-    """Return a file without its comments; lines keep their numbers, which errors name."""
+    """Return a file without its comments; lines of code keep their numbers, which errors name."""
     if name.startswith(_VENDORED) or not name.endswith((".css", ".js")):
         return body
     text = body.decode("utf-8")
+    if name.endswith(".css"):
+        return re.sub(r"\s*\n\s*", "\n", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)).encode()
     return _COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), text).encode()
 
 

@@ -371,6 +371,23 @@ def test_an_index_that_is_made_again_or_damaged_is_not_the_end(runs) -> None:
             assert answer.status_code in {200, 503}, answer.text
 
 
+def test_a_pattern_of_a_link_holds_nothing_up(runs) -> None:
+    """Whoever has somebody open a link chooses the query; one that backtracks would take years."""
+    root, ids = runs
+    edits = {"refs": [[PROJECT, ids["run-0"]]], "description": "a" * 60}
+    with page(root) as here:
+        told = here.client.patch(f"{here.base}runs", json=edits).json()["runs"][0]
+        seen = {"Seamark-Position": f"{PROJECT}/{ids['run-0']}={told['position']}"}
+        asked = {"query": 'sys/description =~ "(a|a)*b"', "columns": []}
+        answer = here.client.post(f"{here.base}runs", json=asked, headers=seen)
+        assert wire.loads(answer.content)["table"].total == 0
+        asked["query"] = 'sys/description =~ "^a+$"'
+        answer = here.client.post(f"{here.base}runs", json=asked, headers=seen)
+        assert wire.loads(answer.content)["table"].total == 1
+        asked["query"] = 'sys/description =~ "(?=a)"'
+        assert here.client.post(f"{here.base}runs", json=asked).status_code == 422
+
+
 def test_what_somebody_looks_for_is_no_damage() -> None:
     """An error of SQLAlchemy says the statement and its values, too; the index is not made anew."""
     looked_for = {"name": "malformed, not a database"}

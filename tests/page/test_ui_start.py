@@ -296,7 +296,7 @@ def test_what_is_missing_is_named_with_its_extra():
 
 def test_a_page_needs_nothing_of_a_server_but_its_extra():
     """Neither PostgreSQL nor what changes the tables of accounts is in the extra."""
-    names = ["alembic", "psycopg", "re2", "torch", "pandas", "matplotlib", "PIL"]
+    names = ["alembic", "psycopg", "torch", "pandas", "matplotlib", "PIL"]
     code = f"import sys\nfor name in {names}:\n    sys.modules[name] = None\n"
     code += "import seamark.page.app, seamark.page.start, seamark.page.looking\n"
     subprocess.run([sys.executable, "-c", code], env=page_environment(), timeout=120, check=True)

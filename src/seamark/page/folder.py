@@ -35,14 +35,14 @@ from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
 from seamark.reading.changes import ChangedRun
 from seamark.server.access import NOBODY, Identity, Readable, Role
-from seamark.server.databases import ServerDatabase
+from seamark.server.databases import ServerDatabase, bound_patterns
 from seamark.server.failures import Refusal
 from seamark.server.links import Links
 from seamark.server.serving import News
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.damage import DamageError
-from seamark.store.database import Database, file_connection, sqlite_engine
+from seamark.store.database import file_connection, sqlite_engine
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.choosing import state_column
 from seamark.store.query.snapshots import Snapshots
@@ -69,12 +69,6 @@ _WRITABLE: Final = os.W_OK | os.X_OK
 _run: Final = schema.run.c
 
 log = logging.getLogger("seamark")
-
-
-class _Reading(ServerDatabase):
-    """An index file that many threads read; its expressions are those of Python, as in Python."""
-
-    pattern = Database.pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +102,9 @@ class _Opened:
     def __init__(self, file: Path) -> None:
         self.file, self._is = file, _identity(file)
         self.name = secrets.token_hex(8)
-        database = _Reading(
-            sqlite_engine(lambda: file_connection(file), threads=THREADS), _STATEMENT_S
-        )
+        engine = sqlite_engine(lambda: file_connection(file), threads=THREADS)
+        bound_patterns(engine)  # a link may ask for one that holds up everything
+        database = ServerDatabase(engine, _STATEMENT_S)
         self.store = Store(database, PathNumbers(database))
         self._lock = threading.Lock()
         self._watching = file_connection(file)

@@ -35,6 +35,7 @@ __all__ = [
     "SchemaNewer",
     "ServerDatabase",
     "TooSlow",
+    "bound_patterns",
     "is_undefined",
     "lock_file",
     "open_databases",
@@ -236,6 +237,14 @@ def _re2(pattern: str) -> Any:
         said = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
         msg = f"query: expected a regular expression without backtracking, got {pattern!r}: {said}"
         raise QueryError(msg) from None
+
+
+def bound_patterns(engine: sa.Engine) -> None:
+    """Have SQLite search with RE2 and not, as SQLAlchemy does, with patterns that take for ever."""
+
+    @sa.event.listens_for(engine, "connect")
+    def _connected(connection: Any, _: Any) -> None:
+        connection.create_function("regexp", 2, _matches, deterministic=True)
 
 
 def _matches(pattern: str | None, value: object) -> bool | None:
@@ -618,11 +627,7 @@ def _pooled_files(connect: Callable[[], sqlite3.Connection], *, durable: bool) -
         cursor.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
         cursor.close()
 
-    @sa.event.listens_for(engine, "connect")
-    def _connected(connection: Any, _: Any) -> None:
-        # In the place of the one of SQLAlchemy, whose patterns can take for ever.
-        connection.create_function("regexp", 2, _matches, deterministic=True)
-
+    bound_patterns(engine)
     return engine
 
 

@@ -331,13 +331,16 @@ function App() {
     const given = tokenOfAddress();
     let timer = 0;
     new Api("api/v1/").get("").then(
-      (said) => {
+      async (said) => {
         const at = `seamark:token:${said.instance}:${location.pathname}`;
-        if (given) kept.set(at, given);
-        setToken(given || kept.get(at));
-        setRefused(given || kept.get(at) || said.login === "none" ? null : "");
+        // Where there are accounts, a link does not make one somebody else.
+        const shown = given && !(said.login === "account" && kept.get(at)) ? given : kept.get(at);
+        if (shown) kept.set(at, shown);
+        setToken(shown);
+        setRefused(shown || said.login === "none" ? null : "");
         setError(null);
-        setGreeting(said);
+        // Who has the token is told where the folders are, and why one cannot be edited.
+        setGreeting(shown && said.login === "token" ? await new Api("api/v1/", shown).get("").catch(() => said) : said);
       },
       (/** @type {ApiError} */ failed) => {
         if (given) setToken(given);

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from recording import QUIET
 
 import seamark
 from seamark import errors
+from seamark.cli._app import app
 from seamark.journal.twins import TWINS
 from seamark.remote import shipper as shippers
 
@@ -67,6 +69,16 @@ def test_one_that_is_there(there: Any) -> None:
     assert second.id != first.id
     with seamark.init_run(with_id=second.id, mode="read-only", **there("five")) as read:
         assert read["sys/revision"].fetch() == 2
+
+
+def test_one_that_was_purged_is_none(there: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks next begins another one."""
+    first = begin(there("one"))
+    monkeypatch.setenv("SEAMARK_REMOTE", there("one")["remote"])
+    given = ["purge", f"{first.project}/{first.id}", "--yes", "--force"]
+    done = CliRunner().invoke(app, given, prog_name="seamark")
+    assert done.exit_code == 0, done.output
+    assert begin(there("two")).id != first.id
 
 
 def test_one_that_waits_has_no_number_yet(there: Any) -> None:

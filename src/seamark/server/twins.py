@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from seamark.reading.twins import Same, entry, settle
-from seamark.server.held import settled
+from seamark.server.held import held_now, settled
+from seamark.server.kept.refusals import PurgedError
 from seamark.store.query.choosing import choose
 from seamark.store.query.selection import Selection
 from seamark.store.query.twins import same_as, with_hash
@@ -31,7 +32,11 @@ def twin(server: Server, project: str, run: str, text: str, *, take: bool) -> Sa
         text: The hash of what it is given.
         take: Whether it begins now; else it is only looked whether there is another one.
     """
-    store = server.store()
+    store, key = server.store(), f"twins:{project}"
+    # Whoever threw it away was told so: that is to be read, though not by who holds the lock.
+    before = entry(held_now(server.databases.account, key), text)[0]
+    if before:
+        server.behind({(project, before): _kept(server, project, before) or 0})
 
     def settled_with(held: dict[str, Any]) -> Same:
         # After the lock: whoever had it before has said by then what comes.
@@ -45,17 +50,26 @@ def twin(server: Server, project: str, run: str, text: str, *, take: bool) -> Sa
             return Same(None)
         return found
 
-    return settled(server.databases.account, f"twins:{project}", settled_with)
+    return settled(server.databases.account, key, settled_with)
 
 
 def _is_there(
     server: Server, store: Store, reading: sa.Connection, project: str, run: str
 ) -> bool | None:
-    """Return whether anything of a run was sent; None if it was thrown away."""
+    """Return whether anything of a run was sent; None if it was thrown away or purged."""
     thrown = Selection(project=project, id=run, trashed=True)
     if (project, run) in choose(store, reading, thrown, server.now_ns(), _unknown).refs:
         return None
-    return bool(server.intake.known(project, run)[1])
+    kept = _kept(server, project, run)
+    return None if kept is None else bool(kept)
+
+
+def _kept(server: Server, project: str, run: str) -> int | None:
+    """Return how many bytes are kept of a run; None if it was purged."""
+    try:
+        return server.intake.known(project, run)[1]
+    except PurgedError:
+        return None
 
 
 def _known(

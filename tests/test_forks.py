@@ -87,6 +87,7 @@ def test_a_fork_is_read_as_one_curve(child: seamark.Run) -> None:
 
     The parent is named by the id that a person gave it, or by its own.
     """
+    pytest.importorskip("pandas")
     run = opened(child)
     assert values(run, "loss") == CURVE
     assert run["loss"].fetch_values()["value"].tolist() == [value for _, value in CURVE]
@@ -236,6 +237,7 @@ def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch: Any) -> Non
 
 def test_long_series_are_read_alike_however_they_are_read(tmp_path: Any) -> None:
     """Where the step of the fork cuts a group, and where groups lie whole before it."""
+    pytest.importorskip("pandas")
     rng = np.random.default_rng(7)
     numbers = rng.normal(size=120_000)
     with record(custom_run_id="long") as parent:

@@ -115,19 +115,7 @@ def _application(folders: Sequence[Folder], files: PageFiles) -> FastAPI:
         app.include_router(router, prefix=BASE, dependencies=[Depends(asker)])
     app.include_router(description(), prefix=BASE, dependencies=[Depends(asker)])
 
-    @app.get("/", include_in_schema=False)
-    def index(request: Request) -> Response:
-        public(request)
-        return files.index(request.headers.get("accept-encoding", ""))
-
-    @app.get("/static/{version}/{name:path}", include_in_schema=False)
-    def static(request: Request, version: str, name: str) -> Response:
-        public(request)
-        found = files.file(version, name, request.headers.get("accept-encoding", ""))
-        if found is None:
-            raise Refusal(404, "no-file", "the page has no such file; load it anew")
-        return found
-
+    files.mount(app, public)
     return app
 
 

@@ -15,7 +15,6 @@ from starlette.exceptions import HTTPException
 from seamark.errors import PathError
 from seamark.page.files import Marked, PageFiles
 from seamark.paths import check_name, check_project
-from seamark.server.failures import Refusal
 from seamark.server.guard import public
 
 if TYPE_CHECKING:
@@ -33,18 +32,7 @@ def mount(app: FastAPI) -> None:
     server: Server = app.state.server
     files = PageFiles()
 
-    @app.get("/", include_in_schema=False)
-    def index(request: Request) -> Response:
-        _expect_browser(request)
-        return files.index(request.headers.get("accept-encoding", ""))
-
-    @app.get("/static/{version}/{name:path}", include_in_schema=False)
-    def static(request: Request, version: str, name: str) -> Response:
-        public(request)
-        found = files.file(version, name, request.headers.get("accept-encoding", ""))
-        if found is None:
-            raise Refusal(404, "no-file", "the page has no such file; load it anew")
-        return found
+    files.mount(app, _expect_browser)
 
     @app.get("/{project:path}/e/{run}", include_in_schema=False)
     def run_of(request: Request, project: str, run: str) -> Response:

@@ -15,9 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from starlette.responses import Response
+from fastapi import FastAPI, Request, Response
 
 from seamark import __version__
+from seamark.server.failures import Refusal
+from seamark.server.guard import public
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -89,6 +91,27 @@ class PageFiles:
         self._packed: dict[str, bytes] = {}
         self._version = ""
         self._look()
+
+    def mount(self, app: FastAPI, expect: Callable[[Request], object]) -> None:
+        """Have an application give the files: the page at its root, the others below ``static/``.
+
+        Args:
+            app: The application.
+            expect: Lets in who may see the page, or raises.
+        """
+
+        @app.get("/", include_in_schema=False)
+        def index(request: Request) -> Response:
+            expect(request)
+            return self.index(request.headers.get("accept-encoding", ""))
+
+        @app.get("/static/{version}/{name:path}", include_in_schema=False)
+        def static(request: Request, version: str, name: str) -> Response:
+            public(request)
+            found = self.file(version, name, request.headers.get("accept-encoding", ""))
+            if found is None:
+                raise Refusal(404, "no-file", "the page has no such file; load it anew")
+            return found
 
     @property
     def version(self) -> str:

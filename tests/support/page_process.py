@@ -8,14 +8,14 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from said_process import start_saying
 
 SOURCE = Path(__file__).parents[2] / "src"
 _OPEN = re.compile(r"http://(127\.0\.0\.1):(\d+)/(?:#token=(\S+))?")
@@ -96,32 +96,12 @@ def start_page(*words: object, **more: str) -> RunningPage:
     given = [str(word) for word in words]
     if "--port" not in given:
         given += ["--port", "0"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "seamark", "ui", *given],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=page_environment(**more),
+    process, lines = start_saying(
+        "ui", *given, env=page_environment(**more), stdin=subprocess.DEVNULL
     )
-    lines: list[str] = []
-    answers = threading.Event()
-
-    def read() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line.rstrip())
-            if line.startswith("Ctrl-C"):  # the last line of what is printed at the start
-                answers.set()
-        answers.set()
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    assert answers.wait(120), lines
     found = _OPEN.search("\n".join(lines))
     if found is None:
         process.wait(60)
-        reader.join(60)
         assert process.stdout is not None
         process.stdout.close()
         msg = f"the page did not start: {lines}"

@@ -6,13 +6,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from said_process import start_saying
 
 _URL = re.compile(r"answers at (\S+)")
 _TOKEN = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
@@ -65,32 +65,11 @@ def start_server(
     given = ["--folder", str(folder), *(["--store", store] if store else [])]
     if "--port" not in options:
         given += ["--port", "0"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "seamark", "server", *given, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **(env or {})},
-    )
-    lines: list[str] = []
-    answers = threading.Event()
-
-    def read() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line.rstrip())
-            if line.startswith("Ctrl-C"):  # the last line of what is printed at the start
-                answers.set()
-        answers.set()
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    assert answers.wait(180), lines
+    process, lines = start_saying("server", *given, *options, env={**os.environ, **(env or {})})
     text = "\n".join(lines)
     found = _URL.search(text)
     if found is None:
         process.wait(60)
-        reader.join(60)
         assert process.stdout is not None
         process.stdout.close()
         msg = f"the server did not start: {text}"

@@ -1,0 +1,45 @@
+"""Commands that serve until they are ended, and say at the start how they are reached."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+
+
+def start_saying(
+    *words: str, env: Mapping[str, str], stdin: int | None = None
+) -> tuple[subprocess.Popen[str], list[str]]:
+    """Start ``seamark`` and return when it has said all that it says at the start, or has ended.
+
+    Args:
+        *words: Of the command.
+        env: Its environment.
+        stdin: As `subprocess.Popen` takes it.
+
+    Returns:
+        The process and what it prints, line by line, which goes on being read.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seamark", *words],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=dict(env),
+    )
+    lines: list[str] = []
+    answers = threading.Event()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            if line.startswith("Ctrl-C"):  # the last line of what is printed at the start
+                answers.set()
+        answers.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    assert answers.wait(180), lines
+    return process, lines

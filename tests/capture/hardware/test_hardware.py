@@ -367,6 +367,8 @@ def test_children_and_what_they_started_are_counted():
         "data = bytearray(50 << 20)\n"
         "print(inner.pid, flush=True)\n"
         "sys.stdin.read()\n"
+        "inner.stdin.close()\n"
+        "inner.wait()\n"  # its time passes to who waits for it, and would be lost otherwise
     )
     _, before = usage(psutil, os.getpid())
     with subprocess.Popen(

@@ -33,7 +33,9 @@ def usage(psutil: Any, pid: int) -> tuple[float, int]:
         common = getattr(memory, "shared", 0)
         private += max(0, memory.rss - common)
         shared = max(shared, common)
-    return seconds, private + shared
+    # The kernel counts in hundredths: their sum in floats depends on the order by a last digit, and
+    # time that stood still would seem to go back.
+    return round(seconds, 6), private + shared
 
 
 def _tree(psutil: Any, pid: int) -> list[int]:

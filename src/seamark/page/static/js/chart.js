@@ -68,6 +68,8 @@ export function exact(value) {
   return told.replace("-", "−");
 }
 
+const GROUPED = new Intl.NumberFormat("en", { maximumFractionDigits: 8 });
+
 /**
  * A number as an axis or a small place shows it.
  * @param {number} value
@@ -79,7 +81,7 @@ export function short(value, digits = 4) {
   if (size !== 0 && (size >= 1e6 || size < 1e-3)) {
     return value.toExponential(Math.max(0, digits - 2)).replace(/\.?0+e/, "e").replace("e+", "e").replaceAll("-", "−");
   }
-  return Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 8 }).replace("-", "−");
+  return GROUPED.format(Number(value.toPrecision(digits))).replace("-", "−");
 }
 
 /** @param {number} count @param {string} one */

@@ -7,7 +7,7 @@ import { colourOf } from "./colours.js";
 import { ALWAYS, ColumnChooser, columnsOf, splitColumn, telling, titleOf } from "./columns.js";
 import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, save, tell, useAnswer, useModule } from "./components.js";
 import { count, duration, exact, number, time, value } from "./format.js";
-import { QueryField, quotedPath, quotedValue } from "./query.js";
+import { QueryField } from "./query.js";
 
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
@@ -18,12 +18,9 @@ import { QueryField, quotedPath, quotedValue } from "./query.js";
  * @typedef {{key: string, ref: Ref, name: string, state: string, created: Date | null,
  *   tags: string[], values: Map<string, any>}} Row
  * @typedef {{rows: Row[], total: number, offset: number, cursor: string, told: string[], question: string}} Table
- * @typedef {{by: Record<string, any>, refs: Ref[],
- *   values: Record<string, {n: number, odd: number, mean: number | null, std: number | null,
- *     min: number | null, max: number | null}>}} Group
  */
 
-const SIZE = 200;
+export const SIZE = 200;
 /** So many rows are drawn first, and as many more whenever the browser has time. */
 const AT_ONCE = 40;
 const NEWEST = 5;
@@ -475,6 +472,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const chosenRows = all ? rows : rows.filter(isSelected);
   const tags = useMemo(() => [...new Set(rows.flatMap((one) => one.tags))].sort(), [table]);
   const charts = useModule("./charts.js");
+  const sides = useModule(view.group.length ? "./compare.js" : "");
   const chartRuns = useMemo(() => {
     const some = view.group.length && !view.drawn.length && !view.selected.length ? rows.map((one) => one.key) : drawn;
     return some.map((key) => {
@@ -520,7 +518,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
       nothing
         ? html`<${Nothing} view=${view} root=${root} left=${api.left} />`
         : view.group.length
-          ? html`<${Groups} api=${api} view=${view} columns=${columns ?? []} live=${live} />`
+          ? sides.module && html`<${sides.module.Groups} api=${api} view=${view} columns=${columns ?? []} live=${live} />`
           : html`<${Rows} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
               isSelected=${isSelected} onSelect=${select} drawn=${drawn} onDraw=${draw} onOpen=${openRun}
               curves=${curves} metric=${metric} honesty=${honesty} progress=${progress} theme=${theme} editMenu=${editMenu}
@@ -883,53 +881,4 @@ export function progressOf(loops) {
   const total = outer.total ? `/${number(outer.total)}` : "";
   const left = typeof outer.remaining_s === "number" ? `, ${duration(outer.remaining_s)} left` : "";
   return `${value(outer.name)} ${number(outer.done)}${total}${left}`;
-}
-
-/** @param {{api: Api, view: View, columns: string[], live: Live}} props */
-function Groups({ api, view, columns, live }) {
-  const numbers = columns.filter((one) => !ALWAYS.includes(one) && !view.group.includes(one)).slice(0, 20);
-  const { data, error, busy, again } = useAnswer(
-    (signal) =>
-      api.post("runs/groups", { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE }, { signal }),
-    [api, JSON.stringify([which(view), view.group, numbers, view.page]), Math.floor(live.tick / 3)],
-  );
-  /** @type {Group[]} */
-  const groups = data?.groups ?? [];
-  if (error) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
-  const shown = numbers.filter((path) => groups.some((one) => (one.values[path]?.n ?? 0) > 0));
-  const inside = (/** @type {Group} */ group) => {
-    const some = view.group.map((path) => {
-      const is = group.by[path];
-      if (is === null || is === undefined) return `${quotedPath(path)} IS MISSING`;
-      if (Array.isArray(is)) return is.map((one) => `${quotedPath(path)} CONTAINS ${quotedValue(one)}`).join(" AND ");
-      return `${quotedPath(path)} = ${quotedValue(is)}`;
-    });
-    const q = [view.q && `(${view.q})`, ...some].filter(Boolean).join(" AND ");
-    write({ q, group: [], page: 0, selected: [], drawn: [] }, { push: true });
-  };
-  return html`<div class="sheet short"><table class="runs ${busy && data ? "loading" : ""}">
-    <caption class="unseen">Groups of runs by ${view.group.join(", ")}: mean ± standard deviation</caption>
-    <thead><tr>
-      ${view.group.map((path) => html`<th key=${path} scope="col"><span class="plain"><bdi>${path}</bdi></span></th>`)}
-      <th scope="col" class="numeric"><span class="plain">Runs</span></th>
-      ${shown.map((path) => html`<th key=${path} scope="col" class="numeric"><span class="plain" title="mean ± standard deviation (n − 1) of ${path}"><bdi>${titleOf(path)}</bdi></span></th>`)}
-      <th scope="col"><span class="unseen">Open</span></th>
-    </tr></thead>
-    <tbody>${groups.map((group) => html`<tr key=${JSON.stringify(group.refs[0])}>
-      ${view.group.map((path, n) =>
-        n === 0
-          ? html`<th scope="row" key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></th>`
-          : html`<td key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></td>`)}
-      <td class="numeric">${number(group.refs.length)}</td>
-      ${shown.map((path) => {
-        const one = group.values[path];
-        if (!one || one.mean === null) return html`<td key=${path} class="numeric"></td>`;
-        const say = (/** @type {number} */ one, /** @type {number} */ digits) => (path === "sys/running_time" ? duration(one) : number(one, digits));
-        const fewer = one.n < group.refs.length;
-        return html`<td key=${path} class="numeric" title="n = ${one.n}, min ${exact(one.min)}, max ${exact(one.max)}${one.odd ? `, ${one.odd} not finite` : ""}">
-          ${say(one.mean, 4)}${one.std !== null && html`<span class="delta">± ${say(one.std, 2)}</span>`}${fewer && html`<small> n=${one.n}</small>`}</td>`;
-      })}
-      <td><button type="button" class="link" onClick=${() => inside(group)}>show runs</button></td>
-    </tr>`)}</tbody></table></div>
-    ${data && html`<${Pager} page=${view.page} size=${SIZE} total=${data.total} word="groups" onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}`;
 }

@@ -1124,6 +1124,7 @@ export function isLoading() {
  * @property {(paths: string[]) => void} [onCombine]
  * @property {string[]} [known] paths that may be added
  * @property {() => void} [onRemove] of a chart that a person made
+ * @property {boolean} [seen] it is in view when it is made, as far as is known
  */
 
 /**
@@ -1147,7 +1148,7 @@ export function Chart(props) {
   const loaded = useRef(/** @type {Map<string, string>} */ (new Map()));
   const keptOf = useRef("");
   const resumes = useRef(/** @type {Map<string, {step: number, time: number, number: number}[]>} */ (new Map()));
-  const seen = useSeen(root);
+  const seen = useSeen(root, props.seen);
   const [released, setReleased] = useState(0);
   const me = useMemo(() => ({}), []);
 
@@ -1543,9 +1544,10 @@ const watched = new WeakMap();
 /**
  * Whether an element is in view, or nearly.
  * @param {{current: Element | null}} ref
+ * @param {boolean} first as long as the browser has not said
  */
-export function useSeen(ref) {
-  const [seen, setSeen] = useState(false);
+export function useSeen(ref, first = false) {
+  const [seen, setSeen] = useState(first);
   useEffect(() => {
     const element = ref.current;
     if (!element) return undefined;

@@ -125,8 +125,8 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     return () => abort.abort();
   }, [api, given.length === 0, view.project, retry, given.length ? 0 : live?.tick]);
 
-  // Which series there are.
-  useEffect(() => {
+  // Which series there are; asked before what is shown already is painted.
+  useLayoutEffect(() => {
     if (!runs.length) return undefined;
     const abort = new AbortController();
     const refs = runs.map((run) => [run.project, run.id]);
@@ -238,7 +238,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
       <h3><button type="button" aria-expanded=${isClosed(name) ? "false" : "true"} onClick=${() => setClosed({ ...closed, [name]: !isClosed(name) })}>
         <span class="charts-arrow" aria-hidden="true">${isClosed(name) ? "▸" : "▾"}</span>${name} <span class="charts-count">${cards.length}</span></button></h3>
       ${!isClosed(name) && html`<div class="charts-grid">${cards.map((card) => html`<${Slot} key=${card.key} label=${card.title}>
-        ${() => html`<${Chart} api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
+        ${() => html`<${Chart} seen api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
           has=${has} attempts=${attempts} groups=${groups} versions=${versions} pinned=${view.pinned.includes(card.key)} onPin=${() => pin(card.key)}
           known=${known.filter((path) => !card.paths.map(commonName).includes(path))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
           onRemove=${view.charts.includes(card.key) ? () => write({ charts: view.charts.filter((one) => one !== card.key), pinned: view.pinned.filter((one) => one !== card.key) }) : undefined} />`}

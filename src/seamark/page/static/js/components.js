@@ -295,7 +295,7 @@ const modules = new Map();
  */
 export function useModule(name) {
   const [state, setState] = useState({ module: modules.get(name), error: null });
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!name || state.module) return undefined;
     let wanted = true;
     import(name).then(

@@ -235,8 +235,11 @@ function useCurves({ api, rows, path, live }) {
         });
       }
     };
-    fetchAll().catch(() => undefined);
-    return () => ended.abort();
+    const cancel = whenIdle(() => fetchAll().catch(() => undefined));
+    return () => {
+      cancel();
+      ended.abort();
+    };
   }, [api, path, wanted, live.tick]);
   return curves;
 }
@@ -690,7 +693,8 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
   // these show, and do, what they did before.
   const question = table?.question ?? "";
   const [filled, setFilled] = useState({ question: "", next: "", n: 0 });
-  const upTo = filled.question === question ? rows.length : Math.max(filled.next === question ? filled.n : 0, AT_ONCE, rows.findIndex((one) => one.key === opened) + 1);
+  const first = rows.length < 1.5 * AT_ONCE ? rows.length : Math.max(AT_ONCE, rows.findIndex((one) => one.key === opened) + 1);
+  const upTo = filled.question === question ? rows.length : Math.max(filled.next === question ? filled.n : 0, first);
   const lines = rows.map((row, n) => (n < upTo ? row : standing.current[n])).filter(Boolean);
   useLayoutEffect(() => {
     standing.current = lines;

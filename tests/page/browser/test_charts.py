@@ -6,7 +6,7 @@ import re
 
 import page_roots
 import pytest
-from page_looking import INK, chart, opening, plotted, zoomed
+from page_looking import INK, PLOT, chart, opening, plotted, zoomed
 from page_process import until
 
 import seamark
@@ -116,6 +116,71 @@ def test_arrow_keys_tell_the_values(main_page, tab, run_of):
     expect(table).to_be_visible()
     expect(table.get_by_role("row")).to_have_count(11)
     expect(table.get_by_text("0.043478260869565216")).to_be_visible()
+
+
+TOLD = """
+(element) => {
+  const u = element.uplot, tip = document.querySelector(".chart-tip");
+  const rows = [...tip.querySelectorAll("tr")];
+  return {
+    x: u.posToVal(u.cursor.left, "x"),
+    title: tip.firstChild.textContent,
+    hidden: tip.hidden,
+    rows: rows.map((row) => [...row.cells].map((one) => one.textContent)),
+  };
+}
+"""
+"""Where the crosshair of a chart is, and what stands beside it."""
+
+
+def nearest(points, x):
+    """Return step and value of the point nearest to an x, as Python reads and the page writes."""
+    at = int(abs(points.step - x).argmin())
+    return f"{points.step[at]:.0f}", repr(float(points.value[at]))
+
+
+@pytest.mark.parametrize("more", ["", "&logx=1", "&smooth=500"])
+def test_the_number_beside_the_pointer_is_exact(more, main_page, tab, run_of):
+    """Of parts of several points, one request brings the nearest one of each curve, as recorded."""
+    otter, heron = run_of("otter"), run_of("heron")
+    recorded = {
+        "quick-otter train/loss": otter["train/loss"].fetch_points(),
+        "calm-heron spiky": heron["spiky"].fetch_points(),
+    }
+    asked = []
+    tab.on("request", lambda one: asked.append(one) if one.url.endswith("/curves") else None)
+    tab.goto(opened(main_page, otter, heron, more=f"&pinned=spiky%0Atrain/loss{more}"))
+    place, label = chart(tab, "spiky train/loss"), tab.locator('[data-label="spiky + train/loss"]')
+
+    def drawn():
+        label.scroll_into_view_if_needed()
+        found = place.count() and place.evaluate(PLOT)
+        return found and len(found["data"]) == 4
+
+    until(drawn)
+    expect(tab.locator(".chart[aria-busy=true]")).to_have_count(0)
+    box = place.locator(".u-over").bounding_box()
+    for part in (0.11, 0.2, 0.62):
+        tab.mouse.move(5, 5)
+        asked.clear()
+        tab.mouse.move(box["x"] + box["width"] * part, box["y"] + 40)
+        at = place.evaluate(TOLD)["x"]
+        wanted = {
+            name: nearest(points, at) for name, points in recorded.items() if at <= points.step[-1]
+        }
+
+        def told(wanted=wanted):
+            rows = {row[1]: row[2:] for row in place.evaluate(TOLD)["rows"]}
+            return {
+                name: (value in rows[name][1] if "smooth" in more else value == rows[name][0])
+                and any(step in text for text in (place.evaluate(TOLD)["title"], rows[name][1]))
+                for name, (step, value) in wanted.items()
+            }
+
+        until(lambda told=told: all(told().values()))
+        assert len(asked) <= 2
+    tab.mouse.move(5, 5)
+    assert place.evaluate(TOLD)["hidden"]
 
 
 @pytest.mark.parametrize("count", [1_000])

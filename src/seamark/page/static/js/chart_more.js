@@ -1,13 +1,26 @@
 // @ts-check
-/** What of a chart is loaded when it is first asked for: its menu, its table, CSV and PNG. */
+/**
+ * What of a chart is loaded when it is first asked for: its menu, its table, CSV and PNG, the exact
+ * points of a part, curves of groups, and where runs were resumed.
+ */
 
 import { html } from "../vendor/preact.js";
-import { aligned, axisName, counted, exact, inOrder, place, variable } from "./chart.js";
+import { runPath } from "./api.js";
+import { aligned, axisName, counted, exact, floats, inOrder, isWide, nearestPart, partsOf, place, variable } from "./chart.js";
 
 /** @typedef {import("./chart.js").Line} Line */
+/** @typedef {import("./chart.js").Parts} Parts */
+/** @typedef {import("./chart.js").Row} Row */
+/** @typedef {import("./chart.js").RunRef} RunRef */
 /** @typedef {import("./chart.js").Range} Range */
 
 const MOST_ROWS = 500;
+const MOST_SEARCHED = 20_000;
+/** How long the pointer rests before points are asked for. */
+const REST_MS = 100;
+/** In one answer: of more points parts come, of which the nearest is asked for again. */
+const POINTS = 1000;
+const MOST_ROUNDS = 6;
 
 /**
  * @typedef {object} Menu
@@ -135,4 +148,192 @@ function savePng({ lines, axis, canvas: from, colour }, title) {
     ctx.fillText(line.name, 46, y);
   }
   canvas.toBlob((blob) => blob && saveBlob(blob, `${title}.png`), "image/png");
+}
+
+// ---------------------------------------------------------------------- exact points
+
+/**
+ * The points nearest to where somebody points, of parts that have several: read once the pointer
+ * rests, for all lines of a chart at once, one request at a time.
+ */
+export class Closer {
+  /** @param {any} drawn the chart; is told anew when its points are there */
+  constructor(drawn) {
+    this.drawn = drawn;
+    /** What was read, by line. @type {Map<string, {parts: Parts, low: number, high: number}>} */
+    this.read = new Map();
+    this.timer = 0;
+    /** @type {AbortController | null} */
+    this.abort = null;
+    /** What is asked for, or was in vain. */
+    this.asked = "";
+  }
+
+  /**
+   * @param {Line} line
+   * @param {number} x
+   * @returns {{parts: Parts, at: number} | undefined} the nearest point, if it was read
+   */
+  near({ key }, x) {
+    const found = this.read.get(key);
+    if (!found) return undefined;
+    const { parts, low, high } = found;
+    const at = nearestPart(parts, x);
+    if (at < 0 || parts.count[at] > 1) return undefined;
+    // As far to the other side nothing may be unread that lies nearer.
+    const away = Math.abs(parts.x[at] - x);
+    return x - away >= low && x + away <= high ? { parts, at } : undefined;
+  }
+
+  /** @param {number} x @param {readonly Row[]} rows */
+  seek(x, rows) {
+    const lines = rows.filter((row) => isWide(row.line, row.at) && !row.near).map((row) => row.line);
+    const asked = JSON.stringify([x, lines.map((line) => line.key)]);
+    if (asked === this.asked) return;
+    this.stop();
+    this.asked = asked;
+    if (lines.length) this.timer = setTimeout(() => this.load(x, lines).catch(() => undefined), REST_MS);
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+    this.abort?.abort();
+    this.abort = null;
+    this.asked = "";
+  }
+
+  /** The lines have changed. */
+  forget() {
+    this.stop();
+    this.read.clear();
+  }
+
+  /** @param {number} x @param {Line[]} lines */
+  async load(x, lines) {
+    const { api, axis, whole } = this.drawn.how;
+    const abort = new AbortController();
+    this.abort = abort;
+    /** @type {[Line, Parts][]} */
+    let left = lines.map((line) => [line, line.parts]);
+    for (let round = 0; left.length && round < MOST_ROUNDS; round++) {
+      // The middle of a part is a point: none that is farther away is the nearest.
+      const away = Math.max(...left.map(([, parts]) => Math.abs(parts.x[nearestPart(parts, x)] - x)));
+      const reach = away * (1 + 1e-9) + Math.abs(x) * 1e-15;
+      const [low, high] = [x - reach, x + reach];
+      const refs = [...new Map(left.map(([line]) => [line.run, [line.project, line.run]])).values()];
+      const paths = [...new Set(left.map(([line]) => line.path))];
+      const body = { refs, paths, px: POINTS, x: axis, low, high, ...(whole ? { attempt: "all" } : {}) };
+      const { curves } = await api.post("curves", body, { signal: abort.signal });
+      if (abort.signal.aborted) return;
+      /** @type {[Line, Parts][]} */
+      const again = [];
+      for (const [line] of left) {
+        const curve = curves.find((/** @type {any} */ one) => one.project === line.project && one.run === line.run && one.path === line.path);
+        if (!curve || curve.drawing.kept) continue;
+        const parts = inOrder(partsOf(curve.drawing));
+        this.read.set(line.key, { parts, low, high });
+        if (parts.x.length && !this.near(line, x) && parts.count[nearestPart(parts, x)] > 1) again.push([line, parts]);
+      }
+      left = again;
+    }
+    this.abort = null;
+    const { place: told } = this.drawn;
+    if (told) this.drawn.tell(...told);
+  }
+}
+
+// ---------------------------------------------------------------------- groups, and attempts
+
+/**
+ * What group curves are drawn as: the band is one standard deviation to each side.
+ * @param {any} group
+ * @returns {Parts}
+ */
+function partsOfGroup(group) {
+  const mean = floats(group.mean);
+  const std = floats(group.std);
+  const spread = std.map((one) => (Number.isFinite(one) ? one : 0));
+  const none = new Float64Array(mean.length);
+  return {
+    width: Number(group.width), x: floats(group.x), line: mean, mean,
+    min: mean.map((one, at) => one - spread[at]), max: mean.map((one, at) => one + spread[at]),
+    count: floats(group.n), nan: none, inf: none, plus: new Float64Array(0),
+    minus: new Float64Array(0), smooth: false, leftOut: 0, notPositive: 0, falls: false,
+  };
+}
+
+/**
+ * Of a group the line is dashed where runs are missing: two lines that meet.
+ * @param {Line} line
+ * @param {number} of
+ * @returns {Line[]}
+ */
+export function ofGroup(line, of) {
+  const { parts } = line;
+  const size = parts.count.length;
+  const full = Float64Array.from(parts.line);
+  const less = Float64Array.from(parts.line);
+  let some = false;
+  for (let at = 0; at < size; at++) {
+    if (parts.count[at] < of) {
+      some = true;
+      full[at] = NaN;
+    } else if (!(at + 1 < size && parts.count[at + 1] < of) && !(at > 0 && parts.count[at - 1] < of)) less[at] = NaN;
+  }
+  const whole = { ...line, of };
+  if (!some) return [whole];
+  const behind = { ...line, of, key: `${line.key}less`, dash: [5, 4], parts: { ...parts, line: less } };
+  return [{ ...whole, parts: { ...parts, line: full } }, behind];
+}
+
+/**
+ * @param {any} api
+ * @param {{by: Record<string, any>, label: string, refs: [string, string][]}[]} groups
+ * @param {readonly string[]} paths
+ * @param {Record<string, any>} look
+ * @param {AbortSignal} signal
+ * @returns {Promise<Map<string, {parts: Parts, cursor: string}>>} by what a chart keeps them by
+ */
+export async function groupCurves(api, groups, paths, look, signal) {
+  const body = { groups: groups.map((one) => ({ by: one.by, refs: one.refs })), paths, ...look };
+  const answer = await api.post("curves/groups", body, { signal });
+  const found = new Map();
+  for (const one of answer.groups) {
+    const own = groups.find((each) => sameBy(each.by, one.by));
+    if (own) found.set(`${own.label}\n${one.path}\n`, { parts: partsOfGroup(one), cursor: "" });
+  }
+  return found;
+}
+
+/** @param {Record<string, any>} a @param {Record<string, any>} b */
+function sameBy(a, b) {
+  const keys = Object.keys(a);
+  return keys.every((key) => JSON.stringify(a[key]) === JSON.stringify(b[key]));
+}
+
+/**
+ * Look where attempts began, in the points of one series if they are few.
+ * @param {any} api
+ * @param {RunRef} run
+ * @param {readonly string[]} paths
+ * @param {Map<string, {parts: Parts, cursor: string}>} kept
+ * @param {Map<string, {step: number, time: number, number: number}[]>} resumes
+ * @param {AbortSignal} signal
+ */
+export async function findResumes(api, run, paths, kept, resumes, signal) {
+  for (const path of paths) {
+    const key = `${run.id}\n${path}`;
+    const count = kept.get(`${key}\n`)?.parts.count.reduce((a, b) => a + b, 0) || 0;
+    if (resumes.has(key)) return;
+    if (!count || count > MOST_SEARCHED) continue;
+    const { points } = await api.post(runPath(run.project, run.id, "points"), { paths: [path] }, { signal });
+    const { attempt, step, time_ns: time } = points[path];
+    /** @type {Map<number, {step: number, time: number, number: number}>} */
+    const first = new Map();
+    for (let at = 0; at < attempt.length; at++) {
+      if (attempt[at] > 0 && !first.has(attempt[at])) first.set(attempt[at], { step: step[at], time: time[at] / 1e9, number: attempt[at] + 1 });
+    }
+    resumes.set(key, [...first.values()]);
+    return;
+  }
 }

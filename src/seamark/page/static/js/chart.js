@@ -247,6 +247,11 @@ export function lookAt(run) {
   for (const listener of [...looked.listeners]) listener(run);
 }
 
+/** @returns {string} the run that is looked at; "" for none */
+export function lookedAt() {
+  return looked.run;
+}
+
 /** @returns {string} the run that is looked at, and draws again when that changes */
 export function useLookedAt() {
   const [run, setRun] = useState(looked.run);
@@ -422,58 +427,6 @@ function scaled(pixels) {
   return pixels * devicePixelRatio;
 }
 
-/** @type {HTMLElement | null} */
-let tip = null;
-
-function hideTip() {
-  if (tip) tip.hidden = true;
-}
-
-/**
- * @param {{title: string, rows: {colour: string, name: string, value: string, more: string, looked: boolean}[], left: number}} told
- * @param {number} x
- * @param {number} y
- */
-function showTip(told, x, y) {
-  if (!tip) {
-    tip = document.createElement("div");
-    tip.className = "chart-tip";
-    tip.setAttribute("aria-hidden", "true");
-    document.body.append(tip);
-  }
-  const title = document.createElement("div");
-  title.className = "chart-tip-title";
-  title.textContent = told.title;
-  const table = document.createElement("table");
-  for (const one of told.rows) {
-    const row = table.insertRow();
-    if (one.looked) row.className = "looked";
-    const mark = row.insertCell();
-    const colour = document.createElement("i");
-    colour.style.background = one.colour;
-    mark.append(colour);
-    row.insertCell().textContent = one.name;
-    const value = row.insertCell();
-    value.className = "number";
-    value.textContent = one.value;
-    const more = row.insertCell();
-    more.className = "more";
-    more.textContent = one.more;
-  }
-  tip.replaceChildren(title, table);
-  if (told.left > 0) {
-    const rest = document.createElement("div");
-    rest.className = "more";
-    rest.textContent = `and ${told.left} more`;
-    tip.append(rest);
-  }
-  tip.hidden = false;
-  const { width, height } = tip.getBoundingClientRect();
-  const right = x + 18 + width > innerWidth - 8;
-  tip.style.left = `${Math.max(8, right ? x - width - 18 : x + 18)}px`;
-  tip.style.top = `${Math.max(8, Math.min(y - height / 2, innerHeight - height - 8))}px`;
-}
-
 /**
  * @typedef {object} Row What a line has at an x.
  * @property {Line} line
@@ -484,71 +437,7 @@ function showTip(told, x, y) {
  * @property {number} told the value that is told
  */
 
-/**
- * What lies at an x: one row a line, the greatest value first.
- * @param {readonly Line[]} lines
- * @param {number} x
- * @param {number} reach how far a point may be away, in units of x
- * @param {Closer | null} closer
- */
-function valuesAt(lines, x, reach, closer) {
-  /** @type {Row[]} */
-  const found = [];
-  for (const line of lines) {
-    const { parts } = line;
-    const at = nearestPart(parts, x);
-    if (at < 0) continue;
-    const inside = x >= parts.x[0] - reach && x <= parts.x[parts.x.length - 1] + reach;
-    // Of a group that is drawn in two parts one is silent where the other speaks.
-    if (!inside || (line.of !== undefined && (Number.isNaN(parts.line[at]) || found.some((one) => one.line.run === line.run && one.line.path === line.path)))) continue;
-    const near = isWide(line, at) ? closer?.near(line, x) : undefined;
-    const [of, place] = near && !parts.smooth ? [near.parts, near.at] : [parts, at];
-    found.push({ line, at, x: (near?.parts ?? parts).x[near?.at ?? at], value: parts.line[at], near, told: of.line[place] });
-  }
-  const height = (/** @type {number} */ value) => (Number.isNaN(value) ? -Infinity : value);
-  return found.sort((a, b) => height(b.told) - height(a.told) || a.line.name.localeCompare(b.line.name));
-}
-
 /** @typedef {import("./chart_more.js").Closer} Closer */
-
-/** Whether a part has points that can be asked for. @param {Line} line @param {number} at */
-export function isWide({ parts, of, replaced }, at) {
-  return parts.count[at] > 1 && of === undefined && !replaced;
-}
-
-/** The value of a row, in words. @param {Row} row */
-function toldOf({ line, at, near }) {
-  return near && !line.parts.smooth ? valueOf(near, near.at) : valueOf(line, at);
-}
-
-/** @param {Row} row */
-function moreOf({ line, at, near }) {
-  const { parts } = line;
-  const count = parts.count[at];
-  const told = [];
-  if (line.of !== undefined) {
-    told.push(`mean of ${count} of ${line.of}`);
-    if (parts.max[at] > parts.mean[at]) told.push(`± ${short(parts.max[at] - parts.mean[at])}`);
-  } else if (parts.smooth) {
-    if (near) told.push(`raw ${valueOf(near, near.at)}`);
-    told.push(count > 1 ? `raw mean ${short(parts.mean[at])} of ${count}` : `raw ${exact(parts.mean[at])}`);
-  } else if (count > 1) {
-    told.push(`mean of ${count}: ${near ? `${short(parts.mean[at])}, ` : ""}${short(parts.min[at])} … ${short(parts.max[at])}`);
-  }
-  if (count > 1 && parts.nan[at]) told.push(`${parts.nan[at]} NaN`);
-  if (count > 1 && parts.inf[at]) told.push(`${parts.inf[at]} Inf`);
-  return told.join(", ");
-}
-
-/** The value of a line's part, in words: what is no number says which it is.
- * @param {{parts: Parts}} line @param {number} at */
-export function valueOf(line, at) {
-  const { parts } = line;
-  if (!Number.isNaN(parts.line[at])) return exact(parts.line[at]);
-  if (!parts.inf[at]) return "NaN";
-  const x = parts.x[at];
-  return parts.plus.includes(x) ? "+Inf" : parts.minus.includes(x) ? "−Inf" : "Inf";
-}
 
 const RELATIVE_STEPS = [
   0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
@@ -563,7 +452,7 @@ const WHOLE = Array.from({ length: 46 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Ma
 let loadedLater = null;
 
 /** What is loaded when it is first needed. */
-async function further() {
+export async function further() {
   loadedLater ??= await import("./chart_more.js");
   return loadedLater;
 }
@@ -571,7 +460,7 @@ async function further() {
 /**
  * The uPlot of a chart, and what it needs to be drawn again.
  */
-class Drawn {
+export class Drawn {
   /**
    * @param {HTMLElement} element
    * @param {object} how
@@ -985,47 +874,22 @@ class Drawn {
    * @param {number} left
    * @param {number} top
    * @param {Said} [said] is told in words, too
+   * @returns {Row[]}
    */
   tell(x, left, top, said) {
-    const { plot } = this;
-    if (!plot) return [];
+    if (!this.plot) return [];
     this.place = [x, left, top, said];
-    const reach = Math.abs(plot.posToVal(6, "x") - plot.posToVal(0, "x"));
-    const rows = valuesAt(this.lines, x, reach, this.closer);
-    const most = 16;
-    const centre = nearestOf(rows, x);
-    showTip(
-      {
-        title: `${axisName(this.how.axis)} ${place(centre, this.how.axis)}`,
-        rows: rows.slice(0, most).map((one) => ({
-          colour: this.how.colour(one.line, looked.run),
-          name: one.line.name,
-          value: toldOf(one),
-          more: [one.x === centre ? "" : `at ${place(one.x, this.how.axis)}`, moreOf(one)].filter(Boolean).join(", "),
-          looked: one.line.run === looked.run,
-        })),
-        left: rows.length - most,
-      },
-      left,
-      top,
+    if (loadedLater) return loadedLater.tell(this, this.plot, x, left, top, said);
+    further().then(
+      () => this.place && this.tell(...this.place),
+      () => undefined,
     );
-    said?.(`${axisName(this.how.axis)} ${place(centre, this.how.axis)}: ${rows.slice(0, 8).map((row) => `${row.line.name} ${toldOf(row)}`).join("; ")}`);
-    if (this.closer) this.closer.seek(x, rows.slice(0, most));
-    else if (rows.some((row) => isWide(row.line, row.at))) {
-      further().then(
-        (more) => {
-          this.closer ??= new more.Closer(this);
-          if (this.place) this.tell(...this.place);
-        },
-        () => undefined, // the mean and the extremes stand there
-      );
-    }
-    return rows;
+    return [];
   }
 
   /** Tell nothing more. */
   hush() {
-    hideTip();
+    loadedLater?.hideTip();
     this.place = null;
     this.closer?.stop();
   }
@@ -1049,14 +913,6 @@ class Drawn {
     if (this.frame) cancelAnimationFrame(this.frame);
     this.destroyPlot();
   }
-}
-
-/** @param {{x: number}[]} rows @param {number} x */
-function nearestOf(rows, x) {
-  let found = x;
-  let near = Infinity;
-  for (const one of rows) if (Math.abs(one.x - x) < near) [near, found] = [Math.abs(one.x - x), one.x];
-  return found;
 }
 
 /** @param {CanvasRenderingContext2D} ctx @param {number} x @param {number} y @param {1 | -1} up */
@@ -1586,7 +1442,7 @@ function ChartMenu(props) {
 }
 
 /** A part of chart_more.js. @param {Record<string, any>} props */
-function More({ part, ...props }) {
+export function More({ part, ...props }) {
   const { module, error } = useModule("./chart_more.js");
   if (error) return html`<p class="chart-error" role="alert">${String(error)}</p>`;
   return module ? html`<${module[part]} ...${props} />` : null;

@@ -3,7 +3,7 @@
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, keyOf, read, refOf, write } from "./address.js";
-import { colourOf } from "./colours.js";
+import { colourOf, useValued } from "./colours.js";
 import { ALWAYS, ColumnChooser, columnsOf, splitColumn, telling, titleOf } from "./columns.js";
 import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, save, tell, useAnswer, useModule } from "./components.js";
 import { count, duration, exact, number, time, value } from "./format.js";
@@ -585,6 +585,7 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
     else return;
     event.preventDefault();
   };
+  const valued = useValued();
   const chart = useModule("./chart.js");
   const Sparkline = chart.module?.Sparkline;
   const sort = (/** @type {string} */ path, /** @type {boolean} */ numeric) => {
@@ -638,7 +639,7 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
         ${rows.map((row, n) => {
           const [inProject, id] = row.ref;
           const on = drawn.includes(row.key);
-          const colour = on ? colourOf(id, ids, theme, view.colours) : "";
+          const colour = on ? colourOf(id, ids, theme, valued?.colours[theme] ?? view.colours) : "";
           const full = row.ref.join("/");
           const lost = honesty.losses.get(full);
           const attempts = honesty.attempts.get(full);

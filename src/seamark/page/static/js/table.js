@@ -3,7 +3,7 @@
 
 import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, keyOf, read, refOf, write } from "./address.js";
-import { colourOf } from "./colours.js";
+import { colourOf, useValued } from "./colours.js";
 import { ALWAYS, ColumnChooser, columnsOf, splitColumn, telling, titleOf } from "./columns.js";
 import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, save, tell, useAnswer, useModule } from "./components.js";
 import { count, duration, exact, number, time, value } from "./format.js";
@@ -649,6 +649,7 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
     else return;
     event.preventDefault();
   };
+  const valued = useValued();
   const chart = useModule("./chart.js");
   const Sparkline = chart.module?.Sparkline;
   const sort = (/** @type {string} */ path, /** @type {boolean} */ numeric) => {
@@ -727,7 +728,7 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
             metric=${metric} metricAt=${metricAt} curve=${curves.get(full)} Sparkline=${Sparkline}
             reached=${n === Math.min(at, lines.length - 1)} picked=${isSelected(row)} base=${row.key === view.baseline ? undefined : baseline}
             isBase=${row.key === view.baseline} on=${isDrawn.has(row.key)}
-            colour=${isDrawn.has(row.key) ? colourOf(row.ref[1], ids, theme, view.colours) : ""}
+            colour=${isDrawn.has(row.key) ? colourOf(row.ref[1], ids, theme, valued?.colours[theme] ?? view.colours) : ""}
             lost=${honesty.losses.get(full)} attempts=${honesty.attempts.get(full)} reason=${honesty.reasons.get(full)}
             progress=${progress.get(full)} deeds=${deeds} />`;
         })}

@@ -19,7 +19,7 @@ export function number(x, digits = 5) {
   const size = Math.abs(x);
   if (size < 1e-4 || size >= 1e7) {
     const [mantissa, exponent] = x.toExponential(Math.min(3, digits - 1)).split("e");
-    return minus(`${stripped(mantissa)}e${exponent.replace("+", "")}`);
+    return minus(`${stripped(mantissa)}e${minus(exponent.replace("+", ""))}`);
   }
   return minus(stripped(size >= 10 ** digits ? x.toFixed(0) : x.toPrecision(digits)));
 }

@@ -227,7 +227,7 @@ function useHonesty(api, rows, live) {
   const key = refs.map((one) => one.join("/")).join();
   const { data } = useAnswer(
     async (signal) => {
-      if (!refs.length) return { losses: new Map(), attempts: new Map(), reasons: new Map() };
+      if (!refs.length) return { losses: new Map(), attempts: new Map(), openings: new Map(), reasons: new Map() };
       const crashed = rows.filter((one) => one.state === "crashed").map((one) => one.ref);
       const none = () => ({});
       const [lost, again, why] = await Promise.all([
@@ -240,12 +240,13 @@ function useHonesty(api, rows, live) {
       return {
         losses: by(/** @type {any} */ (lost).losses),
         attempts: by(/** @type {any} */ (again).attempts),
+        openings: by(/** @type {any} */ (again).openings),
         reasons: by(/** @type {any} */ (why).reasons),
       };
     },
     [api, key, rows.map((one) => one.state).join(), Math.floor(live.tick / 5)],
   );
-  return data ?? { losses: new Map(), attempts: new Map(), reasons: new Map() };
+  return data ?? { losses: new Map(), attempts: new Map(), openings: new Map(), reasons: new Map() };
 }
 
 /**
@@ -641,7 +642,8 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
           const colour = on ? colourOf(id, ids, theme, view.colours) : "";
           const full = row.ref.join("/");
           const lost = honesty.losses.get(full);
-          const attempts = honesty.attempts.get(full);
+          const attempts = honesty.attempts.get(full) ?? 1;
+          const openings = honesty.openings.get(full) ?? 1;
           return html`<tr key=${full} tabindex=${n === Math.min(at, rows.length - 1) ? 0 : -1} aria-selected=${String(isSelected(row))}
             class="${isSelected(row) ? "picked" : ""} ${row.key === view.baseline ? "base" : ""}"
             onFocus=${() => {
@@ -661,8 +663,9 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
               }}><bdi>${row.name}</bdi></a>${sub && inProject !== view.project && html`<small><bdi>${view.project ? inProject.slice(view.project.length + 1) : inProject}</bdi></small>`}</th>
             <td><${State} state=${row.state} title=${honesty.reasons.get(full)} />${" "}
               ${progress.get(full) && html`<small class="muted wide-only">${progressOf(progress.get(full))}</small> `}
-              ${attempts > 1 && html`<${Badge} kind="accent" title="Resumed: ${attempts} attempts in one run">↻ ${attempts} attempts<//>`}
-              ${lost && html`<${Badge} kind="warn" title=${losses(lost)}>⚠ ${count(gaps(lost), "gap")}<//>`}</td>
+              ${attempts > 1 && html`<${Badge} kind="accent" title="Went on from a checkpoint: ${attempts} attempts in one run">↻ ${attempts}<span class="wide-only"> attempts</span><//>`}
+              ${openings > attempts && html`<${Badge} kind="accent" title="Opened ${openings} times to record into it, by its id or from a checkpoint">↻ <span class="wide-only">opened </span>${openings}×<//>`}
+              ${lost && html`<${Badge} kind="warn" title=${losses(lost)}>⚠ <span class="wide-only">${count(gaps(lost), "gap")}</span><//>`}</td>
             ${metric && html`<td class="wide-only spark">${Sparkline && curves.get(full) ? html`<${Sparkline} values=${curves.get(full)} />` : ""}</td>`}
             ${shownColumns.map((path) => html`<${Cell} key=${path} api=${api} path=${path} row=${row}
               base=${baseline && baseline !== row ? baseline.values.get(path) : undefined}

@@ -143,7 +143,7 @@ export function RunScreen({ api, view, live, root }) {
         <//>
       </div>
       <p class="run-facts"><code>${id}</code>
-        ${valueOf("sys/creation_time") && html`<span>began <${Time} ns=${valueOf("sys/creation_time")} now=${api.now()} /> ago</span>`}
+        ${valueOf("sys/creation_time") && html`<span>began <${Time} ns=${valueOf("sys/creation_time")} now=${api.now()} /></span>`}
         ${typeof valueOf("sys/running_time") === "number" && html`<span>ran ${duration(valueOf("sys/running_time"))}</span>`}
         ${valueOf("sys/owner") && html`<span>by ${valueOf("sys/owner")}</span>`}
         ${valueOf("sys/hostname") && html`<span>on ${valueOf("sys/hostname")}</span>`}

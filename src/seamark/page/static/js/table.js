@@ -227,7 +227,7 @@ function useHonesty(api, rows, live) {
   const key = refs.map((one) => one.join("/")).join();
   const { data } = useAnswer(
     async (signal) => {
-      if (!refs.length) return { losses: new Map(), attempts: new Map(), openings: new Map(), reasons: new Map() };
+      if (!refs.length) return null;
       const crashed = rows.filter((one) => one.state === "crashed").map((one) => one.ref);
       const none = () => ({});
       const [lost, again, why] = await Promise.all([
@@ -345,10 +345,21 @@ export function RunsScreen({ api, view, live, keys, root }) {
   }, [news.more]);
   const drawn = drawnKeys(view, rows).filter((one) => !gone.includes(one));
 
+  // Of more runs than a page has, the server counts those that the tab's title tells of.
+  const more = Boolean(table && table.total > rows.length);
+  const counts = useAnswer(
+    async (signal) => {
+      if (!more) return null;
+      const some = ["running", "crashed"].map((state) => ({ ...which(view), query: `${view.q && `(${view.q}) AND `}sys/state = ${state}`, limit: 1 }));
+      return (await Promise.all(some.map((body) => api.post("runs/select", body, { signal })))).map((one) => Number(one.total));
+    },
+    [api, more, JSON.stringify([project, view.q, view.trashed]), Math.floor(live.tick / 5)],
+  );
   useEffect(() => {
     const of = (/** @type {string} */ state) => rows.filter((one) => one.state === state).length;
-    tell({ running: of("running"), crashed: of("crashed"), title: project || "all runs" });
-  }, [table, project]);
+    const [running, crashed] = counts.data ?? [of("running"), of("crashed")];
+    tell({ running, crashed, title: project || "all runs" });
+  }, [table, counts.data, project]);
 
   const all = view.selected[0] === "*";
   const selected = useMemo(() => new Set(view.selected), [view.selected]);
@@ -427,7 +438,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
 
   return html`<div class="tools">
       <${QueryField} api=${api} project=${project} value=${view.q} error=${queryError} tags=${tags}
-        onChange=${(/** @type {string} */ q) => q !== view.q && write({ q, page: 0 })} />
+        onChange=${(/** @type {string} */ q, /** @type {boolean} */ push) => q !== view.q && write({ q, page: 0 }, { push })} />
       <${ColumnChooser} api=${api} view=${view} shown=${columns ?? []}
         onChange=${(/** @type {string[]} */ cols) => write({ cols })} />
       <${GroupMenu} view=${view} known=${known ?? []} />
@@ -589,8 +600,7 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
   const chart = useModule("./chart.js");
   const Sparkline = chart.module?.Sparkline;
   const sort = (/** @type {string} */ path, /** @type {boolean} */ numeric) => {
-    if (view.sort === path) write({ ascending: !view.ascending, page: 0 });
-    else write({ sort: path, ascending: !numeric, page: 0 });
+    write(view.sort === path ? { ascending: !view.ascending, page: 0 } : { sort: path, ascending: !numeric, page: 0 }, { push: true });
   };
   const numeric = useMemo(() => {
     const found = new Set();
@@ -663,8 +673,8 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
               }}><bdi>${row.name}</bdi></a>${sub && inProject !== view.project && html`<small><bdi>${view.project ? inProject.slice(view.project.length + 1) : inProject}</bdi></small>`}</th>
             <td><${State} state=${row.state} title=${honesty.reasons.get(full)} />${" "}
               ${progress.get(full) && html`<small class="muted wide-only">${progressOf(progress.get(full))}</small> `}
-              ${attempts > 1 && html`<${Badge} kind="accent" title="Went on from a checkpoint: ${attempts} attempts in one run">↻ ${attempts}<span class="wide-only"> attempts</span><//>`}
-              ${openings > attempts && html`<${Badge} kind="accent" title="Opened ${openings} times to record into it, by its id or from a checkpoint">↻ <span class="wide-only">opened </span>${openings}×<//>`}
+              ${attempts > 1 && html`<${Badge} kind="accent" title="Resumed: ${attempts} attempts in one run">↻ ${attempts}<span class="wide-only"> attempts</span><//>`}
+              ${openings > attempts && html`<${Badge} kind="accent" title="Opened ${openings} times, by its id or resumed">↻ <span class="wide-only">opened </span>${openings}×<//>`}
               ${lost && html`<${Badge} kind="warn" title=${losses(lost)}>⚠ <span class="wide-only">${count(gaps(lost), "gap")}</span><//>`}</td>
             ${metric && html`<td class="wide-only spark">${Sparkline && curves.get(full) ? html`<${Sparkline} values=${curves.get(full)} />` : ""}</td>`}
             ${shownColumns.map((path) => html`<${Cell} key=${path} api=${api} path=${path} row=${row}

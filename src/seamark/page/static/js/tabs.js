@@ -426,7 +426,7 @@ function RanksTab({ api, ranks, timings }) {
     ...slow.map((one) => `Rank ${one.rank} is ${one.slowdown.toFixed(2)} times as slow as the others.`),
   ];
   return html`<div><p class=${verdict.length ? "verdict warn" : "verdict"}>${verdict.length ? verdict.join(" ") : ranks.length > 1 ? (by.size ? "No rank is slower than the others." : "No rank hangs. None recorded the times of its steps.") : "One rank recorded this run."}</p>
-    <div class="scroll"><table class="values"><thead><tr><th scope="col">rank</th><th scope="col">state</th>${whys && html`<th scope="col">why</th>`}<th scope="col">host</th><th scope="col" class="number">pid</th><th scope="col">heard of</th>${going && html`<th scope="col" class="number">no point for</th>`}
+    <div class="scroll"><table class="values"><thead><tr><th scope="col">rank</th><th scope="col">state</th>${whys && html`<th scope="col">why</th>`}<th scope="col">host</th><th scope="col" class="number">pid</th><th scope="col">last heard of</th>${going && html`<th scope="col" class="number">no point for</th>`}
       ${by.size > 0 && html`<th scope="col">own time of a step</th><th scope="col" class="number">mean</th><th scope="col" class="number">p95</th><th scope="col" class="number" title="its own time of a step over the median of the other ranks">slowdown</th>`}</tr></thead>
     <tbody>${ranks.map((one) => {
       const time = by.get(one.rank);

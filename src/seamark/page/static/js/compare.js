@@ -15,7 +15,8 @@ import { SIZE, tableOf, useTheme, which } from "./table.js";
 /** @typedef {[string, string]} Ref */
 
 const MOST = 24;
-const TIMES = ["sys/creation_time", "sys/modification_time", "sys/start_time", "sys/end_time", "sys/running_time"];
+/** Of every run its own, so that they would always differ. */
+const OWN = ["sys/creation_time", "sys/modification_time", "sys/start_time", "sys/end_time", "sys/running_time", "sys/content_hash"];
 const HIDDEN = ["sys/id", "sys/name", "sys/state", "sys/trashed"];
 
 /** @param {any} one */
@@ -60,7 +61,7 @@ export function CompareScreen({ api, view, live }) {
   );
   const rows = data?.rows ?? [];
   const base = rows.find((one) => one.key === view.baseline) ?? rows[0];
-  useEffect(() => tell({ running: rows.filter((one) => one.state === "running").length, title: "Compare" }), [data]);
+  useEffect(() => tell({ running: rows.filter((one) => one.state === "running").length, crashed: rows.filter((one) => one.state === "crashed").length, title: "Compare" }), [data]);
   const paths = useMemo(() => {
     const found = new Set(rows.flatMap((one) => [...one.values.keys()]));
     const shown = [...found].filter((path) => !HIDDEN.includes(path));
@@ -80,7 +81,7 @@ export function CompareScreen({ api, view, live }) {
   );
   const wanted = filter.toLowerCase();
   const shown = paths.filter(
-    (path) => (view.all || (differs.has(path) && !TIMES.includes(path))) && path.toLowerCase().includes(wanted),
+    (path) => (view.all || (differs.has(path) && !OWN.includes(path))) && path.toLowerCase().includes(wanted),
   );
   const ids = rows.map((one) => one.ref[1]);
   const back = () => write({ screen: "runs" }, { push: true });
@@ -143,7 +144,7 @@ function Line({ path, rows, base, differs }) {
       const same = row !== base && said(one) === said(first);
       return html`<td key=${row.key} class="${numeric ? "numeric" : ""} ${same ? "same" : ""}" title=${said(one).slice(0, 2000)}>
         ${path === "sys/running_time" ? duration(one) : one instanceof Date ? html`<${Time} ns=${one} full />` : one === undefined ? html`<span class="muted" title="not there">–</span>` : html`<bdi>${value(one).slice(0, 200)}</bdi>`}
-        ${delta !== null && delta !== 0 && html`<span class="delta">${delta > 0 ? "+" : ""}${number(delta)}</span>`}</td>`;
+        ${delta !== null && delta !== 0 && Number.isFinite(delta) && html`<span class="delta">${delta > 0 ? "+" : ""}${number(delta)}</span>`}</td>`;
     })}</tr>`;
 }
 

@@ -23,6 +23,7 @@ import { QueryField } from "./query.js";
 export const SIZE = 200;
 /** So many rows are drawn first, and as many more whenever the browser has time. */
 const AT_ONCE = 40;
+const COUNTED_MS = 1000;
 const NEWEST = 5;
 const NONE = "-";
 /** The row that was opened last, to which Back leads. */
@@ -253,7 +254,7 @@ function useHonesty(api, rows, live) {
   const key = refs.map((one) => one.join("/")).join();
   const { data } = useAnswer(
     async (signal) => {
-      if (!refs.length) return { losses: new Map(), attempts: new Map(), reasons: new Map() };
+      if (!refs.length) return null;
       const crashed = rows.filter((one) => one.state === "crashed").map((one) => one.ref);
       const none = () => ({});
       const [lost, again, why] = await Promise.all([
@@ -266,12 +267,13 @@ function useHonesty(api, rows, live) {
       return {
         losses: by(/** @type {any} */ (lost).losses),
         attempts: by(/** @type {any} */ (again).attempts),
+        openings: by(/** @type {any} */ (again).openings),
         reasons: by(/** @type {any} */ (why).reasons),
       };
     },
     [api, key, rows.map((one) => one.state).join(), Math.floor(live.tick / 5)],
   );
-  return data ?? { losses: new Map(), attempts: new Map(), reasons: new Map() };
+  return data ?? { losses: new Map(), attempts: new Map(), openings: new Map(), reasons: new Map() };
 }
 
 /**
@@ -406,10 +408,22 @@ export function RunsScreen({ api, view, live, keys, root }) {
   useMemo(() => (seen.current = new Map()), [api, project]);
   for (const one of [...chosenAtFirst, ...(newest ?? []), ...rows]) seen.current.set(one.key, one);
 
+  // Of more runs than a page has, the server counts those that the tab's title tells of.
+  const more = Boolean(table && table.total > rows.length);
+  const counts = useAnswer(
+    async (signal) => {
+      if (!more) return null;
+      await new Promise((go) => setTimeout(go, COUNTED_MS)); // what is shown comes first
+      const some = ["running", "crashed"].map((state) => ({ ...which(view), query: `${view.q && `(${view.q}) AND `}sys/state = ${state}`, limit: 1 }));
+      return (await Promise.all(some.map((body) => api.post("runs/select", body, { signal })))).map((one) => Number(one.total));
+    },
+    [api, more, JSON.stringify([project, view.q, view.trashed]), Math.floor(live.tick / 5)],
+  );
   useEffect(() => {
     const of = (/** @type {string} */ state) => rows.filter((one) => one.state === state).length;
-    tell({ running: of("running"), crashed: of("crashed"), title: project || "all runs" });
-  }, [table, project]);
+    const [running, crashed] = counts.data ?? [of("running"), of("crashed")];
+    tell({ running, crashed, title: project || "all runs" });
+  }, [table, counts.data, project]);
 
   const all = view.selected[0] === "*";
   const selected = useMemo(() => new Set(view.selected), [view.selected]);
@@ -488,7 +502,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
 
   return html`<div class="tools">
       <${QueryField} api=${api} project=${project} value=${view.q} error=${queryError} tags=${tags}
-        onChange=${(/** @type {string} */ q) => q !== view.q && write({ q, page: 0 })} />
+        onChange=${(/** @type {string} */ q, /** @type {boolean} */ push) => q !== view.q && write({ q, page: 0 }, { push })} />
       <${ColumnChooser} api=${api} view=${view} shown=${columns ?? []}
         onChange=${(/** @type {string[]} */ cols) => write({ cols })} />
       <${GroupMenu} view=${view} known=${known ?? []} />
@@ -653,8 +667,7 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
   const chart = useModule("./chart.js");
   const Sparkline = chart.module?.Sparkline;
   const sort = (/** @type {string} */ path, /** @type {boolean} */ numeric) => {
-    if (view.sort === path) write({ ascending: !view.ascending, page: 0 });
-    else write({ sort: path, ascending: !numeric, page: 0 });
+    write(view.sort === path ? { ascending: !view.ascending, page: 0 } : { sort: path, ascending: !numeric, page: 0 }, { push: true });
   };
   const numeric = useMemo(() => {
     const found = new Set();
@@ -729,7 +742,7 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
             reached=${n === Math.min(at, lines.length - 1)} picked=${isSelected(row)} base=${row.key === view.baseline ? undefined : baseline}
             isBase=${row.key === view.baseline} on=${isDrawn.has(row.key)}
             colour=${isDrawn.has(row.key) ? colourOf(row.ref[1], ids, theme, valued?.colours[theme] ?? view.colours) : ""}
-            lost=${honesty.losses.get(full)} attempts=${honesty.attempts.get(full)} reason=${honesty.reasons.get(full)}
+            lost=${honesty.losses.get(full)} attempts=${honesty.attempts.get(full) ?? 1} openings=${honesty.openings.get(full) ?? 1} reason=${honesty.reasons.get(full)}
             progress=${progress.get(full)} deeds=${deeds} />`;
         })}
       </tbody>
@@ -773,7 +786,7 @@ function whenIdle(call) {
  *   edits: (row: Row) => any[]}} Deeds
  * @typedef {{row: Row, n: number, now: number, root: string, project: string, columns: string[], metric: string, metricAt: string,
  *   curve: any, Sparkline: any, reached: boolean, picked: boolean, base: Row | undefined, isBase: boolean, on: boolean, colour: string,
- *   lost: Record<string, number> | undefined, attempts: number | undefined, reason: string | undefined, progress: any,
+ *   lost: Record<string, number> | undefined, attempts: number, openings: number, reason: string | undefined, progress: any,
  *   deeds: {current: Deeds}}} LineProps
  */
 class Line extends Component {
@@ -798,7 +811,7 @@ class Line extends Component {
   }
 
   /** @param {LineProps} props */
-  render({ row, n, now, root, project, columns, metric, metricAt, curve, Sparkline, reached, picked, base, isBase, on, colour, lost, attempts, reason, progress, deeds }) {
+  render({ row, n, now, root, project, columns, metric, metricAt, curve, Sparkline, reached, picked, base, isBase, on, colour, lost, attempts, openings, reason, progress, deeds }) {
     const [inProject, id] = row.ref;
     const act = () => deeds.current;
     const below = inProject !== project && (project ? inProject.slice(project.length + 1) : inProject);
@@ -817,8 +830,9 @@ class Line extends Component {
         }}><bdi>${row.name}</bdi></a>${below && html`<small><bdi>${below}</bdi></small>`}</th>
       <td><${State} state=${row.state} title=${reason} />${" "}
         ${progress && html`<small class="muted wide-only">${progressOf(progress)}</small> `}
-        ${attempts && attempts > 1 && html`<${Badge} kind="accent" title="Resumed: ${attempts} attempts in one run">↻ ${attempts} attempts<//>`}
-        ${lost && html`<${Badge} kind="warn" title=${losses(lost)}>⚠ ${count(gaps(lost), "gap")}<//>`}</td>
+        ${attempts > 1 && html`<${Badge} kind="accent" title="Resumed: ${attempts} attempts in one run">↻ ${attempts}<span class="wide-only"> attempts</span><//>`}
+        ${openings > attempts && html`<${Badge} kind="accent" title="Opened ${openings} times, by its id or resumed">↻ <span class="wide-only">opened </span>${openings}×<//>`}
+        ${lost && html`<${Badge} kind="warn" title=${losses(lost)}>⚠ <span class="wide-only">${count(gaps(lost), "gap")}</span><//>`}</td>
       ${metric && html`<td class="wide-only spark">${Sparkline && curve ? html`<${Sparkline} values=${curve} />` : ""}</td>`}
       ${columns.map((path) => cellOf(row.values.get(path), path, base?.values.get(path), path === metricAt ? "" : "wide-only", now))}
       <td class="rowmenu wide-only"><${Menu} className="right" label="⋯" title="More about ${row.name}" items=${() => [

@@ -263,6 +263,7 @@ class _Login:
     def __init__(self, token: str | None) -> None:
         self._token = token
         self._somebody = Identity(user_name() or "you", "page", roles={"": Role.CONTRIBUTOR})
+        self._is = self._somebody.name, self._somebody.token
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
         """Return who asks; see `seamark.server.serving.Identifies`."""
@@ -273,6 +274,10 @@ class _Login:
         if not given:
             return NOBODY
         raise Refusal(401, "bad-token", "this is not the token of this page: open it anew")
+
+    def again(self, token: str, name: str) -> Identity:
+        """Return who somebody is now; the token stays what it is as long as the page runs."""
+        return self._somebody if (name, token) == self._is else NOBODY
 
     def role(self, who: Identity, project: str) -> Role | None:
         """Return the role of somebody in a project."""

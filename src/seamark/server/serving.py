@@ -54,6 +54,15 @@ class Identifies(Protocol):
         """
         ...
 
+    def again(self, token: str, name: str) -> Identity:
+        """Return who somebody is now who asked before; `NOBODY` if that opens nothing any more.
+
+        Args:
+            token: Public prefix of the token that they showed; empty for none.
+            name: Theirs.
+        """
+        ...
+
 
 class Writes(Protocol):
     """Adds records to runs, as edits are."""

@@ -236,6 +236,26 @@ def test_refusals_at_the_gate_name_the_version_too(both) -> None:
                 assert int(answer.headers["seamark-now"])
 
 
+def test_what_is_not_there_is_known_before_it_is_asked_for(both) -> None:
+    """Of many contents at once; only for who may read the run, and only of what can be one."""
+    run, none = both.ids["run-0"], "0" * 64
+    for client, base, url in (
+        (both.page.client, both.page.base, both.page.url),
+        (both.server, "", f"{both.there.url}/"),
+    ):
+        found = client.get(f"{base}runs/{PROJECT}/{run}/attribute?path=film")
+        digest = wire.loads(found.content)["attribute"].value["sha256"]
+        at = f"{base}runs/{PROJECT}/{run}/contents"
+        asked = {"sha256": [none, digest, none]}
+        while (told := client.post(at, json=asked).json()["absent"]) != [none]:
+            assert told == sorted({none, digest})  # it is still being sent
+        assert client.post(at, json={"sha256": []}).json() == {"absent": []}
+        for wrong in (["x"], [digest] * 1001, ["../" + digest]):
+            assert client.post(at, json={"sha256": wrong}).status_code == 422
+        whole = at if base else f"api/v1/{at}"
+        assert httpx.post(url + whole, json=asked).status_code == 401
+
+
 def test_a_server_gives_addresses_of_files_as_a_folder_does(both) -> None:
     """Its processes sign alike, and only who may read the run is given one."""
     run = both.ids["run-0"]

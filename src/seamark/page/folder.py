@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.blobs.store import blob_path, open_blob
+from seamark.blobs.store import blob_path, has_blob, open_blob
 from seamark.errors import PathError, SeamarkError
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.local.copies import open_journal
@@ -409,6 +409,15 @@ class Folder:
         with contextlib.suppress(OSError), open_blob(folder, digest) as file:
             return FileContent(folder, digest, os.fstat(file.fileno()).st_size)
         return None
+
+    def lacking(self, project: str, run: str, digests: Collection[str]) -> list[str]:
+        """Return those contents that are not in the folder of a run."""
+        try:
+            check_place(project, run)
+        except PathError:
+            return sorted(digests)
+        folder = RunFolder(self.root, project, run)
+        return sorted(one for one in set(digests) if not has_blob(folder, one))
 
     def heal(self, error: BaseException) -> bool:
         """Have the index made anew if an error means that it is damaged; return whether it does.

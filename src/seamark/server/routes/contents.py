@@ -62,6 +62,9 @@ _IMAGES: Final = (
 )
 """How pictures begin that a browser may show by themselves."""
 _BEGINS: Final = 16
+_MOST: Final = 1000
+"""Contents in one question."""
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox; default-src 'none'",
@@ -92,6 +95,30 @@ def fetch(
     return _sent(request, digest, content, headers, _type_of(name))
 
 
+class _ContentsBody(BaseModel):
+    """Which contents.
+
+    Attributes:
+        sha256: Of each, hex.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    sha256: Annotated[list[_Digest], Field(max_length=_MOST)]
+
+
+@router.post(
+    "/runs/{project:path}/{run}/contents",
+    operation_id="findContents",
+    dependencies=_READS,
+    responses=answers("contents"),
+    tags=["files"],
+)
+def contents(request: Request, project: str, run: str, body: _ContentsBody) -> dict[str, Any]:
+    """Return which of some contents are not there, so that nobody begins a download in vain."""
+    return {"absent": serving_of(request).lacking(project, run, body.sha256)}
+
+
 class _LinkBody(BaseModel):
     """Which content, and how it is shown.
 
@@ -107,7 +134,7 @@ class _LinkBody(BaseModel):
 
     project: Annotated[str, Field(max_length=4096)]
     run: Annotated[str, Field(max_length=4096)]
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    sha256: _Digest
     name: Annotated[str, Field(max_length=255)] = ""
     preview: bool = False
 

@@ -409,7 +409,7 @@ def test_a_clock_that_cannot_be_right_is_told(prepared) -> None:
             assert ("behind what this server has written down" in said) == (off_s < 0)
         else:
             ahead = "ahead of" if off_s < 0 else "behind"
-            assert re.search(rf"the clock of the database is 3(599|600|601) s {ahead}", said)
+            assert re.search(rf"the clock of the database is 3[56]\d\d s {ahead}", said)
         assert not said or ("set" in said and "NTP" in said)
     with databases.account.writing() as connection:
         later = time.time_ns() + 7200 * 10**9

@@ -27,7 +27,7 @@ from seamark.types import File
 
 LONG = 20_000
 """Points of the long series of `record_main`."""
-SPIKES = 500
+SPIKES = 1_000
 """How many of them stand out, and how many are NaN."""
 HOSTILE = (
     "<img src=x onerror=\"document.title='owned'\">&amp;<script>document.title='owned'</script>"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from own_calls import note_others
 
 # How long an example takes, or takes to be made, on a shared machine says nothing about the code.
 settings.register_profile(
@@ -95,6 +96,7 @@ def _isolated(
     What lies above the folder of all tests is somebody's: no root is looked for there. What a run
     looks up about its machine and code at every start is recorded where a test asks for `captured`.
     """
+    note_others()
     own = tmp_path_factory.getbasetemp() / "own" / str(next(_numbers))
     for name in ("cache", "config", "work"):
         (own / name).mkdir(parents=True, mode=0o700)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from own_calls import own
 
 from seamark.journal.format import Kind
 from seamark.journal.reader import Frame
@@ -49,7 +50,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             raise OSError(full[0], os.strerror(full[0]))
         return write(fd, data)
 
-    monkeypatch.setattr(os, "write", refusing)
+    monkeypatch.setattr(os, "write", own(refusing, write))
     yield full
     full.clear()
 
@@ -124,7 +125,7 @@ def test_a_record_from_a_signal_handler_is_not_written_yet(
 
     before = signal.signal(signal.SIGUSR1, lambda *_: answers.append(append(writer)))
     try:
-        monkeypatch.setattr(os, "write", interrupted)
+        monkeypatch.setattr(os, "write", own(interrupted, write))
         assert writer.append_op({"op": "clear", "path": "interrupted"}) is True
     finally:
         signal.signal(signal.SIGUSR1, before)

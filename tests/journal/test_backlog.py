@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from own_calls import own
 
 from seamark.journal import backlog
 from seamark.journal.format import Kind
@@ -28,7 +29,7 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.room: float = float("inf")
         self._write = os.write
-        monkeypatch.setattr(os, "write", self.write)
+        monkeypatch.setattr(os, "write", own(self.write, os.write))
         monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
 
     def write(self, fd: int, data: bytes) -> int:

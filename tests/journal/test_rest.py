@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from own_calls import own
 
 from seamark.journal import segment as segment_module
 from seamark.journal.format import Kind
@@ -130,7 +131,7 @@ def test_what_waits_is_written_before_the_rest(
 
     writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "write", own(full, write))
     writer.append_row({"a": 1.0}, 1)
     assert writer.rest() is False
     assert threads()
@@ -179,7 +180,7 @@ def test_a_rest_in_a_signal_handler_follows_the_record(
 
     before = signal.signal(signal.SIGUSR1, lambda *_: answers.append(writer.rest()))
     try:
-        monkeypatch.setattr(os, "write", interrupted)
+        monkeypatch.setattr(os, "write", own(interrupted, write))
         assert writer.append_row({"b": 1.0}, 1) is True
     finally:
         signal.signal(signal.SIGUSR1, before)

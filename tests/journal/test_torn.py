@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from own_calls import own
 
 from seamark.journal import stream as stream_module
 from seamark.journal.format import Kind
@@ -57,8 +58,8 @@ class Disk:
         self.after: Callable[[], None] | None = None
         self.truncate_error = 0
         self._write, self._truncate = os.write, os.ftruncate
-        monkeypatch.setattr(os, "write", self.write)
-        monkeypatch.setattr(os, "ftruncate", self.ftruncate)
+        monkeypatch.setattr(os, "write", own(self.write, os.write))
+        monkeypatch.setattr(os, "ftruncate", own(self.ftruncate, os.ftruncate))
         monkeypatch.setattr(stream_module, "_REOPEN_S", 0.0)
 
     def write(self, fd: int, data: bytes) -> int:

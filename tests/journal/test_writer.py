@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from own_calls import own
 
 from seamark.errors import ArgumentError, FamilyError
 from seamark.journal import rows as rows_module
@@ -179,7 +180,8 @@ def test_one_write_for_each_row(open_writer: Make, monkeypatch: pytest.MonkeyPat
         writer.append_row({"a": 1.0, "b": 2.0}, step)
     sizes = []
     write = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: sizes.append(len(data)) or write(fd, data))
+    noted = own(lambda fd, data: sizes.append(len(data)) or write(fd, data), write)
+    monkeypatch.setattr(os, "write", noted)
     for step in range(1000):
         writer.append_row({"a": 1.0, "b": 2.0}, step)
     assert sizes == [48] * 1000
@@ -723,10 +725,10 @@ def test_sync_forces_what_is_new(
     """Each round with something new is one fdatasync; folders are synced once; logging never is."""
     writer = open_writer()
     synced = []
-    monkeypatch.setattr("seamark.journal.segment._sync_data", lambda fd: synced.append("data"))
-    monkeypatch.setattr(
-        os, "fsync", lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
-    )
+    data = own(lambda fd: synced.append("data"), os.fdatasync)
+    monkeypatch.setattr("seamark.journal.segment._sync_data", data)
+    place = own(lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())), os.fsync)
+    monkeypatch.setattr(os, "fsync", place)
     monkeypatch.setattr("seamark.journal.keeper.Keeper.start", lambda self: None)
     for step in range(3):
         writer.append_row({"a": 1.0}, step)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from own_calls import own
 
 from seamark.journal import stream as stream_module
 from seamark.journal.format import Kind
@@ -57,9 +58,10 @@ class Disk:
         self.sync_error: int | None = None
         self.before: Callable[[], None] | None = None
         self._write, self._truncate, self._sync = os.write, os.ftruncate, os.fdatasync
-        monkeypatch.setattr(os, "write", self.write)
-        monkeypatch.setattr(os, "ftruncate", self.ftruncate)
-        monkeypatch.setattr("seamark.journal.segment._sync_data", self.fdatasync)
+        monkeypatch.setattr(os, "write", own(self.write, os.write))
+        monkeypatch.setattr(os, "ftruncate", own(self.ftruncate, os.ftruncate))
+        sync = own(self.fdatasync, os.fdatasync)
+        monkeypatch.setattr("seamark.journal.segment._sync_data", sync)
 
     def write(self, fd: int, data: bytes) -> int:
         if self.before is not None:
@@ -374,7 +376,7 @@ def test_a_file_left_while_it_is_synced_is_no_fault(
         return stat
 
     warm.append_row({"a": 1.0}, 3)
-    monkeypatch.setattr(os, "fstat", left_meanwhile)
+    monkeypatch.setattr(os, "fstat", own(left_meanwhile, fstat))
     warm.keep()
     assert os.fstat is fstat
     warm.append_row({"a": 1.0}, 4)

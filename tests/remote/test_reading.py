@@ -341,9 +341,18 @@ def test_a_download_goes_on_where_it_broke_off(both: Both, tmp_path: Path, *, re
         proxy.close()
 
 
-def test_states_errors_and_reports_are_those_of_the_folder(both: Both, tmp_path: Path) -> None:
+@pytest.fixture
+def server_alone(tmp_path: Path) -> Iterator[Running]:
+    """A server of one test, where what it records is in no table of the others."""
+    with running_server(tmp_path / "server") as server:
+        yield server
+
+
+def test_states_errors_and_reports_are_those_of_the_folder(
+    server_alone: Running, tmp_path: Path
+) -> None:
     """A run that waited, a word beside its state, when it began and ended, and what went wrong."""
-    there = {"remote": both.server.url}
+    there = {"remote": server_alone.url, "api_token": server_alone.token}
     run = init_run("told", root=tmp_path / "here", start=False, **QUIET, **there)
     run.stop()
 

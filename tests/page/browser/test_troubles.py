@@ -15,6 +15,8 @@ import pytest
 from page_looking import opening, plotted
 from page_process import running_page
 
+from seamark.reading.names import generated_name
+
 
 def expect(*given):
     from playwright.sync_api import expect
@@ -111,6 +113,42 @@ def test_a_file_that_is_gone_is_said_before_it_is_asked_for(recorded, serve, tab
     there = tab.get_by_role("row").filter(has_text="report")
     expect(there.get_by_role("button")).to_be_visible()
     expect(there).to_contain_text("with the run")
+
+
+def test_what_cannot_be_read_is_said_and_takes_nothing_with_it(recorded, serve, tab):
+    """A torn tail, damaged bytes, a journal and a run folder that are closed; the rest is whole."""
+    root = recorded("hurt")
+    journals = {
+        name: path
+        for path in root.glob("vision/digits/*/journal/*")
+        for name in ("closed-book", "shut-door", "quiet-hare")
+        if name.encode() in path.read_bytes()
+    }
+    closed, shut = journals["closed-book"], journals["shut-door"].parent.parent
+    closed.chmod(0)
+    shut.chmod(0)
+    try:
+        page = serve(root, humble=True)
+        tab.goto(opening(page, "?project=vision/digits"))
+        rows = tab.get_by_role("table").first.get_by_role("row")
+        for name in ("torn-tail", "bad-disk"):
+            expect(rows.filter(has_text=name)).to_contain_text("completed ⚠ 1 gap")
+            expect(rows.filter(has_text=name)).to_contain_text("0.0016667")
+        whole = rows.filter(has_text="quiet-hare")
+        expect(whole).to_contain_text("completed")
+        expect(whole).not_to_contain_text("gap")
+        plotted(tab, "train/loss", lambda found: len(found["data"]) == 4)
+        # Its name stands in what cannot be read: it goes by the one made of its id.
+        unread = rows.filter(has_text=generated_name(closed.parent.parent.name))
+        expect(unread).to_contain_text("created ⚠ 1 gap")
+        expect(rows.filter(has_text="shut-door")).to_have_count(0)
+        unread.get_by_role("link").first.click()
+        tab.get_by_role("button", name="records that could not be read").click()
+        expect(tab.get_by_role("main")).to_contain_text(closed.name)
+        expect(tab.get_by_role("main")).to_contain_text("fsck")
+    finally:
+        closed.chmod(0o600)
+        shut.chmod(0o700)
 
 
 def test_a_crash_is_shown_with_its_traceback(main_page, tab):

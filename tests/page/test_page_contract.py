@@ -274,3 +274,16 @@ def test_a_server_gives_addresses_of_files_as_a_folder_does(both) -> None:
         assert httpx.post(f"{url}{base or 'api/v1/'}link", json=body).status_code == 401
         unknown = {**body, "sha256": "0" * 64}
         assert client.post(f"{base}link", json=unknown).status_code == 404
+
+
+def test_who_looks_at_a_folder_is_told_whose_curves_are_asked_for(both) -> None:
+    """Whether by themselves or as a group, so that what trains is looked at first."""
+    refs = [[PROJECT, run] for run in both.ids.values()]
+    look = {"paths": ["train/loss"], "px": 100}
+    drawn, post = both.page.watch.drawn, both.page.client.post
+    drawn.clear()
+    assert post(f"{both.page.base}curves", json={"refs": refs[:1], **look}).status_code == 200
+    assert [list(ref) for ref in drawn] == refs[:1]
+    body = {"groups": [{"by": {}, "refs": refs[1:]}], **look}
+    assert post(f"{both.page.base}curves/groups", json=body).status_code == 200
+    assert [list(ref) for ref in drawn] == refs

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -366,6 +366,10 @@ class Folder:
         position = self.edits.record(project, run, ops)
         self._watch.look_now(self._place, [(project, run)])
         return position
+
+    def drawn(self, refs: Iterable[Ref]) -> None:
+        """Have runs whose curves were asked for looked at before others."""
+        self._watch.shown(self._place, refs)
 
     def behind(self, wanted: Mapping[Ref, int]) -> int:
         """Wait until what was edited here can be read; only that is waited for."""

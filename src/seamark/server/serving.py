@@ -189,6 +189,10 @@ class Serving(Protocol):
         """Return the reader of a run, which somebody has to have been let in to."""
         ...
 
+    def drawn(self, refs: Iterable[tuple[str, str]]) -> None:
+        """Take note that the curves of runs were asked for; nothing of it waits."""
+        ...
+
     def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:
         """Wait until runs can be read up to some positions; not for long.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -105,6 +105,9 @@ class Server:
         self.writer = ServerWriter(
             self.instance, self.kept, self.intake.take, databases.store, now_ns
         )
+
+    def drawn(self, refs: Iterable[tuple[str, str]]) -> None:
+        """Take note of nothing: what arrives is folded, whoever looks at it."""
 
     def store(self) -> Store:
         """Return the folded store that is live."""

@@ -244,6 +244,25 @@ def test_addresses_are_good_for_a_minute_to_begin_with(recorded) -> None:
         assert stranger.get(flipped).status_code == 404
 
 
+def test_a_run_that_cannot_be_edited_says_why(runs) -> None:
+    """A link in the place of its journals, which is not followed; and what is there no more."""
+    root, ids = runs
+    with page(root) as here:
+        for run, what in (("run-0", "is a link"), ("run-1", "is not there any more")):
+            folder = RunFolder(root, PROJECT, ids[run])
+            body = {"refs": [[PROJECT, ids[run]]], "add_tags": ["one"]}
+            assert here.client.patch(f"{here.base}runs", json=body).status_code == 200
+            moved = folder.journal_dir.rename(root.parent / run)
+            before = sorted(path.name for path in moved.iterdir())
+            if what == "is a link":
+                folder.journal_dir.symlink_to(moved)
+            body["add_tags"] = ["two"]
+            answer = here.client.patch(f"{here.base}runs", json=body)
+            assert (answer.status_code, answer.json()["error"]) == (403, "read-only")
+            assert answer.json()["hint"].startswith(f"{folder.journal_dir} {what}")
+            assert sorted(path.name for path in moved.iterdir()) == before
+
+
 HOSTILE = ["..", ".", "../..", "%2e%2e", "a/../../b", "x\0y", "C:\\x", "<img onerror=1>", "\u202e"]
 
 

@@ -215,17 +215,39 @@ def test_a_port_given_by_hand_is_taken_or_an_error(root, monkeypatch):
 
 
 def test_what_is_no_root_is_refused(root, tmp_path):
-    """As other commands do; and no page is open to strangers."""
+    """As other commands do, with the root that may be meant; and no page is open to strangers."""
+    run = next(one.name for one in (root / "demo").iterdir())
     cases = {
-        (tmp_path / "nowhere",): "does not exist",
-        (root.parent,): f"did you mean {root}",
-        (root, tmp_path / "nowhere"): "does not exist",
+        (tmp_path / "nowhere",): "does not exist (choose",
+        (root.parent,): f"did you mean {root}?",
+        (root.parent / "rnus" / ".seamark",): f"does not exist; did you mean {root}?",
+        (root, root.parent / "nowhere"): f"does not exist; did you mean {root}?",
+        (root / "demo" / run,): f"did you mean {root}?",
         (root, "--host", "0.0.0.0", "--no-token"): "--no-token is for this machine alone",
     }
     for words, said in cases.items():
         found = command(*words)
         assert (found.returncode in (1, 2), found.stdout) == (True, ""), words
         assert said in found.stderr
+
+
+def test_the_token_is_kept_where_nobody_else_is(state):
+    """A folder that others could look into is closed to them; one of another user is refused."""
+    (state / "pages").mkdir(parents=True)
+    for one in (state, state / "pages"):
+        one.chmod(0o777)
+    kept = running.keep()
+    assert [mode(one) for one in (state, state / "pages")] == [0o700, 0o700]
+    assert running.keep() == kept
+    if os.geteuid() == 0:
+        for one in (state, state / "pages"):
+            os.chown(one, 54321, -1)
+            found = command("--print-token")
+            assert (found.returncode, found.stdout) == (1, "")
+            assert f"{one} belongs to uid 54321, not to " in found.stderr
+            assert "name another folder with XDG_STATE_HOME" in found.stderr
+            os.chown(one, 0, -1)
+    assert running.keep() == kept
 
 
 def test_several_roots_are_one_page(root, tmp_path):

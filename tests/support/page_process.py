@@ -86,18 +86,19 @@ def page_environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, **more}
 
 
-def start_page(*words: object, **more: str) -> RunningPage:
+def start_page(*words: object, humble: bool = False, **more: str) -> RunningPage:
     """Start ``seamark ui`` and return when it has said that it answers.
 
     Args:
         *words: Of the command; without ``--port`` it takes any port.
+        humble: Without root's right to read everything.
         **more: Further variables of its environment.
     """
     given = [str(word) for word in words]
     if "--port" not in given:
         given += ["--port", "0"]
     process, lines = start_saying(
-        "ui", *given, env=page_environment(**more), stdin=subprocess.DEVNULL
+        "ui", *given, env=page_environment(**more), stdin=subprocess.DEVNULL, humble=humble
     )
     found = _OPEN.search("\n".join(lines))
     if found is None:
@@ -110,9 +111,9 @@ def start_page(*words: object, **more: str) -> RunningPage:
 
 
 @contextmanager
-def running_page(*words: object, **more: str) -> Iterator[RunningPage]:
+def running_page(*words: object, humble: bool = False, **more: str) -> Iterator[RunningPage]:
     """Run a page for a block; see `start_page`. It is stopped, or killed if it does not."""
-    page = start_page(*words, **more)
+    page = start_page(*words, humble=humble, **more)
     try:
         yield page
     finally:

@@ -198,6 +198,15 @@ def damaged(root: str) -> None:
         path.write_bytes(data)
 
 
+def record_hurt(root: str) -> None:
+    """Record runs that are damaged, and others beside them."""
+    damaged(root)
+    for name in ("closed-book", "shut-door", "quiet-hare"):
+        with begin(root, "vision/digits", name, custom_run_id=name) as run:
+            for step in range(5):
+                run.log_metrics({"train/loss": 1 / (1 + step)}, step=step)
+
+
 def record_sweep(root: str, count: int = SWEEP) -> None:
     """Record a project of many small runs, more than a page of the table."""
     for number in range(count):

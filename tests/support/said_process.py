@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
 
+_LIBC = ctypes.CDLL(None)
+_PR_CAPBSET_DROP = 24
+_CAP_DAC = (1, 2)
+
+
+def _be_humble() -> None:
+    for one in _CAP_DAC:
+        _LIBC.prctl(_PR_CAPBSET_DROP, one, 0, 0, 0)  # fails for all but root, who alone needs it
+
 
 def start_saying(
-    *words: str, env: Mapping[str, str], stdin: int | None = None
+    *words: str, env: Mapping[str, str], stdin: int | None = None, humble: bool = False
 ) -> tuple[subprocess.Popen[str], list[str]]:
     """Start ``seamark`` and return when it has said all that it says at the start, or has ended.
 
@@ -17,6 +27,7 @@ def start_saying(
         *words: Of the command.
         env: Its environment.
         stdin: As `subprocess.Popen` takes it.
+        humble: Without root's right to read and write whatever there is.
 
     Returns:
         The process and what it prints, line by line, which goes on being read.
@@ -28,6 +39,7 @@ def start_saying(
         stderr=subprocess.STDOUT,
         text=True,
         env=dict(env),
+        preexec_fn=_be_humble if humble else None,  # noqa: PLW1509 - it makes two calls of the system
     )
     lines: list[str] = []
     answers = threading.Event()

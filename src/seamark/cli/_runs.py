@@ -353,21 +353,26 @@ def expect_root(root: Path, *, missing_ok: bool) -> None:
     """Make sure that a folder is a root, as far as that can be told before its runs are read.
 
     Raises:
-        Misuse: If it does not exist, is a file, or if the root is the ``.seamark`` in it.
+        Misuse: If it does not exist, is a file, or if another root is meant: the ``.seamark`` in
+            it, or the one that it lies in.
     """
     from seamark.journal.folder import iter_runs
-    from seamark.journal.root import root_inside
+    from seamark.journal.root import ROOT_NAME, root_inside, root_near
 
     if not root.is_dir():
         if root.exists():
             misuse(f"no runs here: {root} is a file, not a folder of runs")
         if not missing_ok:
-            misuse(f"no runs here: {root} does not exist (choose another place with --root)")
+            near = root_near(root)
+            instead = f"; did you mean {near}?" if near else " (choose another place with --root)"
+            misuse(f"no runs here: {root} does not exist{instead}")
         note(f"no runs here yet: {root} does not exist")
         return
-    inside = root_inside(root)
-    if inside is not None and next(iter_runs(root, models=True), None) is None:
-        misuse(f"no runs in {root}; did you mean {inside}?")
+    meant = root_inside(root)
+    if meant is None and ROOT_NAME in root.parent.parts:
+        meant = root_near(root)
+    if meant is not None and next(iter_runs(root, models=True), None) is None:
+        misuse(f"no runs in {root}; did you mean {meant}?")
 
 
 def matching_paths(

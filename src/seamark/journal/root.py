@@ -16,7 +16,7 @@ from seamark.errors import ArgumentError
 from seamark.journal.safe import is_folder
 from seamark.process.interrupts import quietly
 
-__all__ = ["ROOT_NAME", "cache_folder", "nearest_root", "root_inside"]
+__all__ = ["ROOT_NAME", "cache_folder", "name_of", "nearest_root", "root_inside", "root_near"]
 
 ROOT_NAME: Final = ".seamark"
 """What the folder of all runs is called where nobody names another one."""
@@ -68,6 +68,21 @@ def root_inside(folder: Path) -> Path | None:
     return inside if is_folder(inside) else None
 
 
+def root_near(folder: Path) -> Path | None:
+    """Return the root that somebody may have meant who named a folder that is none; None without.
+
+    The nearest above it, of which it may be a part, or beside a folder above it; looked for as far
+    up as `nearest_root` does.
+    """
+    there = next((one for one in (folder, *folder.parents) if one.is_dir()), folder)
+    for one in map(Path, _upwards(str(there))):
+        if one.name == ROOT_NAME and one != folder:
+            return one
+        if is_folder(one / ROOT_NAME) and one / ROOT_NAME != folder:
+            return one / ROOT_NAME
+    return None
+
+
 def _upwards(start: str) -> Iterator[str]:
     """Yield a folder and those above it in which a root is looked for."""
     yield start
@@ -102,14 +117,14 @@ def _expect_own(root: str) -> None:
     for found in (os.lstat(root), os.stat(root)):  # noqa: PTH116
         if me not in (None, found.st_uid):
             msg = (
-                f"root: {root} belongs to {_name_of(found.st_uid)}, not to {_name_of(me)}, and is "
+                f"root: {root} belongs to {name_of(found.st_uid)}, not to {name_of(me)}, and is "
                 "not used unless it is named: --root in the command, root= in Python, or "
                 "SEAMARK_DIR"
             )
             raise ArgumentError(msg)
 
 
-def _name_of(user: int | None) -> str:
+def name_of(user: int | None) -> str:
     """Return what a user is called: ``alice (uid 1000)``."""
     with quietly(only=(KeyError, ImportError)):
         import pwd

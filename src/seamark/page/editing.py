@@ -136,6 +136,15 @@ class Edits:
 
     def _opened(self, ref: Ref) -> _Open:
         folder = self._folder(ref)
+        if (link := folder.link()) is not None:
+            msg = (
+                f"{link} is a link, and what is changed here is written into a run's own folder "
+                "alone: put the folder that it leads to in its place"
+            )
+            raise NotWritable(msg)
+        if not folder.is_there():
+            msg = f"{folder.journal_dir} is not there any more: nothing can be changed in this run"
+            raise NotWritable(msg)
         if not os.access(folder.journal_dir, os.W_OK | os.X_OK):
             msg = f"{folder.journal_dir} cannot be written to by you: {_owner(folder.journal_dir)}"
             raise NotWritable(msg)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
+from seamark.journal.root import name_of
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import boot_id, host_name, process_alive, process_facts
 
@@ -51,6 +52,7 @@ _ANSWER_S: Final = 3.0
 _OLD_S: Final = 60.0
 _MOST_BYTES: Final = 1 << 16
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
+_OTHERS: Final = 0o077
 _LEAST: Final = 32
 """A shorter token could be guessed."""
 
@@ -96,16 +98,18 @@ class Page:
 
 
 def folder() -> Path:
-    """Return the folder for all this, made if it was not there.
+    """Return the folder for all this, made if it was not there, and closed to others if it was.
 
     Raises:
-        StateError: If it cannot be made.
+        StateError: If it cannot be made, is another user's, or stays open to others.
     """
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111
     made = Path(base) / "seamark"
     try:
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
         (made / "pages").mkdir(mode=0o700, exist_ok=True)
+        for one in (made, made / "pages"):
+            _close_to_others(one)
     except OSError as error:
         msg = (
             f"the token of the page cannot be kept in {made}: {error.strerror}; "
@@ -113,6 +117,34 @@ def folder() -> Path:
         )
         raise StateError(msg) from error
     return made
+
+
+def _close_to_others(place: Path) -> None:
+    """Make sure that a folder, or a link to one, is this user's, and nobody else's to look into.
+
+    Who could write there would have this user show their token to a page of their own.
+
+    Raises:
+        StateError: If it is another user's, or stays open to others.
+        OSError: If it cannot be looked at or changed.
+    """
+    me = os.geteuid()
+    for found in (place.lstat(), place.stat()):
+        if found.st_uid != me:
+            msg = (
+                f"{place} belongs to {name_of(found.st_uid)}, not to {name_of(me)}, and no token "
+                "is kept there; name another folder with XDG_STATE_HOME"
+            )
+            raise StateError(msg)
+    if not place.stat().st_mode & _OTHERS:
+        return
+    place.chmod(0o700)
+    if mode := place.stat().st_mode & _OTHERS:
+        msg = (
+            f"{place} stays open to others (mode {0o700 | mode:o}) on this file system, and no "
+            "token is kept there; name another folder with XDG_STATE_HOME"
+        )
+        raise StateError(msg)
 
 
 # ---------------------------------------------------------------------- the token
@@ -272,7 +304,7 @@ def _read_own(place: Path) -> dict[str, Any] | None:
         fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
             facts = os.fstat(fd)
-            mine = facts.st_uid == os.geteuid() and not facts.st_mode & 0o077
+            mine = facts.st_uid == os.geteuid() and not facts.st_mode & _OTHERS
             if not (mine and stat.S_ISREG(facts.st_mode)):
                 return None
             found = json.loads(file.read(_MOST_BYTES))

@@ -442,7 +442,7 @@ def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) 
     """
     found: dict[int, set[str]] = {}
     for run, _, text in load_owners(store, connection, runs):
-        header = json.loads(text)
+        header = json.loads(text or "null") or {}  # none of a journal that cannot be read
         if not header.get("rank") and isinstance(lineage := header.get("lineage"), str):
             found.setdefault(run, set()).add(lineage)
     return {run: len(lineages) for run, lineages in found.items() if len(lineages) > 1}

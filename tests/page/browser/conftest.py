@@ -208,8 +208,8 @@ def serve(own_home: dict[str, str]) -> Iterator[Callable[..., RunningPage]]:
     """Return a function that starts a page of other roots, in an environment of its own."""
     with contextlib.ExitStack() as stack:
 
-        def start(*words: object) -> RunningPage:
-            return stack.enter_context(running_page(*words, **own_home))
+        def start(*words: object, humble: bool = False) -> RunningPage:
+            return stack.enter_context(running_page(*words, humble=humble, **own_home))
 
         yield start
 

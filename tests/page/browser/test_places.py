@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import subprocess
 import sys
 from urllib.parse import urlsplit
 
 import pytest
 from page_looking import opening, plotted
-from page_process import page_environment
+from page_process import page_environment, until
 from prefix_proxy import PREFIX, prefixed
 
 pytest.importorskip("fastapi")
@@ -33,6 +36,67 @@ def test_below_a_prefix(main_page, tab):
         tab.goto("about:blank")
     assert asked
     assert [path for path in asked if not path.startswith(PREFIX)] == []
+
+
+@contextlib.contextmanager
+def jupyter_server(folder):
+    """A real Jupyter server with jupyter-server-proxy; yields its address and its log."""
+    for name in ("jupyter_server", "jupyter_server_proxy"):
+        pytest.importorskip(name)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = ["--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", f"--port={port}"]
+    words += ["--ServerApp.port_retries=0", "--ServerApp.base_url=/user/anna/"]
+    words += ["--IdentityProvider.token=letmein", f"--ServerApp.root_dir={folder}"]
+    homes = {f"JUPYTER_{name}_DIR": str(folder / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    with (folder / "jupyter.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyter_server", *words],
+            env={**os.environ, **homes},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        until(lambda: _answers(port) or process.poll() is not None)
+        assert process.poll() is None, (folder / "jupyter.log").read_text()
+        yield f"http://127.0.0.1:{port}/user/anna/"
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(30)
+
+
+def _answers(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+        return True
+    return False
+
+
+@pytest.mark.thorough
+def test_below_a_real_jupyter_server(main_page, tab, tmp_path):
+    """Who is signed in there opens the page below ``proxy/PORT/``: runs, charts, files, edits."""
+    asked = []
+    with jupyter_server(tmp_path) as jupyter:
+        place = f"{jupyter}proxy/{main_page.port}/"
+        tab.goto(f"{jupyter}api/status?token=letmein")  # signs in: a cookie of Jupyter's
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto(f"{place}?project=vision/digits#token={main_page.token}")
+        row = tab.get_by_role("row").filter(has_text="calm-heron")
+        expect(row).to_be_visible()
+        plotted(tab, "train/loss")
+        row.get_by_role("link").first.click()
+        tab.get_by_role("tab", name="Files").click()
+        file = tab.get_by_role("row").filter(has_text="checkpoints/last")
+        with tab.expect_download() as told:
+            file.get_by_role("button").click()
+        assert told.value.path().read_bytes() == bytes(2_000)
+        tab.reload()
+        expect(file).to_be_visible()
+        tab.goto("about:blank")
+    assert [url for url in asked if not url.startswith((place, "about:", "blob:"))] == []
 
 
 def test_in_a_frame_of_the_same_place(main_page, tab):

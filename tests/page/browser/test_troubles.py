@@ -9,11 +9,15 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import page_roots
 import pytest
 from page_looking import opening, plotted
 from page_process import running_page
+
+import seamark
+from seamark.reading.names import generated_name
 
 
 def expect(*given):
@@ -111,6 +115,107 @@ def test_a_file_that_is_gone_is_said_before_it_is_asked_for(recorded, serve, tab
     there = tab.get_by_role("row").filter(has_text="report")
     expect(there.get_by_role("button")).to_be_visible()
     expect(there).to_contain_text("with the run")
+
+
+def test_what_cannot_be_read_is_said_and_takes_nothing_with_it(recorded, serve, tab):
+    """A torn tail, damaged bytes, a journal and a run folder that are closed; the rest is whole."""
+    root = recorded("hurt")
+    journals = {
+        name: path
+        for path in root.glob("vision/digits/*/journal/*")
+        for name in ("closed-book", "shut-door", "quiet-hare")
+        if name.encode() in path.read_bytes()
+    }
+    closed, shut = journals["closed-book"], journals["shut-door"].parent.parent
+    closed.chmod(0)
+    shut.chmod(0)
+    try:
+        page = serve(root, humble=True)
+        tab.goto(opening(page, "?project=vision/digits"))
+        rows = tab.get_by_role("table").first.get_by_role("row")
+        for name in ("torn-tail", "bad-disk"):
+            expect(rows.filter(has_text=name)).to_contain_text("completed ⚠ 1 gap")
+            expect(rows.filter(has_text=name)).to_contain_text("0.0016667")
+        whole = rows.filter(has_text="quiet-hare")
+        expect(whole).to_contain_text("completed")
+        expect(whole).not_to_contain_text("gap")
+        plotted(tab, "train/loss", lambda found: len(found["data"]) == 4)
+        # Its name stands in what cannot be read: it goes by the one made of its id.
+        unread = rows.filter(has_text=generated_name(closed.parent.parent.name))
+        expect(unread).to_contain_text("created ⚠ 1 gap")
+        expect(rows.filter(has_text="shut-door")).to_have_count(0)
+        unread.get_by_role("link").first.click()
+        tab.get_by_role("button", name="records that could not be read").click()
+        expect(tab.get_by_role("main")).to_contain_text(closed.name)
+        expect(tab.get_by_role("main")).to_contain_text("fsck")
+    finally:
+        closed.chmod(0o600)
+        shut.chmod(0o700)
+
+
+@pytest.mark.thorough
+def test_two_tabs_edit_two_hundred_runs_at_once(main_root, tmp_path, serve, profile):
+    """Every tag of both is there in the end."""
+    root = tmp_path / "runs"
+    shutil.copytree(main_root, root)
+    page = serve(root)
+    tabs = [profile.new_page(), profile.new_page()]
+    for tab, tag in zip(tabs, ("left", "right"), strict=True):
+        tab.goto(opening(page, "?project=sweep"))
+        expect(tab.get_by_role("row").filter(has_text="sweep-200")).to_be_visible()
+        tab.get_by_role("checkbox", name="Select all rows").check()
+        tab.get_by_role("button", name="Edit").click()
+        tab.get_by_role("menuitem", name="Tags").click()
+        tab.get_by_label("Add").fill(tag)
+    for tab in tabs:
+        tab.get_by_role("button", name="Change tags").click(no_wait_after=True)
+    for tab in tabs:
+        expect(tab.get_by_role("dialog")).to_have_count(0, timeout=200_000)
+    project = seamark.init_project("sweep", root=root, mode="read-only")
+    rows = project.fetch_runs_table(columns=["sys/tags"]).to_rows()
+    tags = [set(one.get("sys/tags") or ()) for one in rows]
+    assert sum(one == {"left", "right"} for one in tags) == 200
+    assert sum(one == set() for one in tags) == 10
+
+
+@pytest.mark.thorough
+def test_a_file_of_five_gigabytes_is_saved_part_by_part(recorded, serve, tab, tmp_path):
+    """Neither the page nor the browser holds it: both stay below 100 MB more than before."""
+    size = 5 << 30
+    if shutil.disk_usage(tmp_path).free < 3 * size:
+        pytest.skip("no room for it")
+    root = recorded("main")
+    (blob,) = root.glob(f"vision/digits/*/blobs/{hashlib.sha256(bytes(2_000)).hexdigest()}")
+    blob.chmod(0o600)
+    os.truncate(blob, size)
+    page = serve(root)
+    tab.goto(opening(page, f"?project=vision/digits&run={blob.parent.parent.name}&tab=files"))
+    row = tab.get_by_role("row").filter(has_text="checkpoints/last")
+    expect(row).to_contain_text("with the run")
+    before, heap = resident(page.process.pid), heap_of(tab)
+    with tab.expect_download() as told:
+        row.get_by_role("button").click()
+    assert told.value.path().stat().st_size == size
+    assert resident(page.process.pid) - before < 100e6
+    assert heap_of(tab) - heap < 100e6
+    told.value.delete()
+
+
+def resident(pid):
+    """Return the most memory that a process has had so far, bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(pid)
+
+
+def heap_of(tab):
+    """Return how much memory the objects of a tab take, bytes."""
+    session = tab.context.new_cdp_session(tab)
+    session.send("Performance.enable")
+    found = session.send("Performance.getMetrics")["metrics"]
+    session.detach()
+    return {one["name"]: one["value"] for one in found}["JSHeapUsedSize"]
 
 
 def test_a_crash_is_shown_with_its_traceback(main_page, tab):

@@ -436,6 +436,7 @@ MODELS: Final[dict[str, Any]] = {
             )
         ),
     ),
+    "contents": _envelope("Contents", "SHA-256 of what is not there, sorted.", absent=list[str]),
     "link": _envelope(
         "Link", "Where a content is, relative to the page, for those without a token.", url=str
     ),

@@ -27,7 +27,7 @@ from seamark.store.query.snapshots import Snapshots
 from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from seamark.server.blobs import Blob
     from seamark.server.settings import Settings
@@ -130,6 +130,11 @@ class Server:
         """Return a content of a project, whichever of its runs it came with."""
         del run
         return self.blobs.find(project, digest)
+
+    def lacking(self, project: str, run: str, digests: Collection[str]) -> list[str]:
+        """Return those contents that a project does not have."""
+        del run
+        return self.blobs.lacking(project, digests)
 
     def take_up(self) -> None:
         """Name what was kept last by a process that died; before anything is taken."""

@@ -9,8 +9,6 @@ from page_process import until
 
 import seamark
 
-HERE = Path(__file__).parent
-PICTURES = HERE.parents[2] / "docs" / "pictures"
 STATES = {
     "table": "?project=vision/digits",
     "groups": "?project=sweep&group=parameters/seed",

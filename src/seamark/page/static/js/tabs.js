@@ -352,7 +352,7 @@ function FileLink({ api, project, id, file }) {
   const [error, setError] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
   const name = String(file?.name || (file?.ext ? `file.${file.ext}` : "file"));
-  if (!file?.sha256) return html`<span title=${refersTo(file)}>${name}</span>`;
+  if (!file?.sha256 || file.gone) return html`<span title=${refersTo(file)}>${name}</span>`;
   const take = async () => {
     setBusy(true);
     setError(null);
@@ -377,8 +377,18 @@ function refersTo(file) {
   return String(file?.uri || file?.ref || file?.reference || file?.path || "");
 }
 
+/** Which of some contents are not there. @param {any} api @param {string} at @param {string[]} sha256 @param {AbortSignal} signal */
+async function absentOf(api, at, sha256, signal) {
+  const found = new Set();
+  for (let from = 0; from < sha256.length; from += 1000) {
+    const { absent } = await api.post(`${at}/contents`, { sha256: sha256.slice(from, from + 1000) }, { signal });
+    for (const one of absent) found.add(one);
+  }
+  return found;
+}
+
 /** @param {TabProps} props */
-function FilesTab({ api, project, id, attributes }) {
+function FilesTab({ api, project, id, attributes, overview, version }) {
   const [filter, setFilter] = useState("");
   /** @type {{path: string, file: any, note: string}[]} */
   const files = [];
@@ -388,6 +398,10 @@ function FilesTab({ api, project, id, attributes }) {
     else if (one.family === "file_series") files.push({ path: one.path, file: one.value.last, note: `last of ${counted(Number(one.value.count), "file")}` });
     else if (one.family === "artifact") files.push({ path: one.path, file: one.value, note: "artifact" });
   }
+  const digests = [...new Set(files.map((one) => one.file?.sha256).filter(Boolean))];
+  const { data: absent } = useAnswer((signal) => absentOf(api, runPath(project, id), digests, signal), [api, project, id, digests.join(), version]);
+  for (const one of files) if (absent?.has(one.file?.sha256)) one.file = { ...one.file, gone: true };
+  const lost = overview?.state === "running" ? html`<${Badge} kind="warn" title="It is still to be sent, or was deleted">not here yet<//>` : html`<${Badge} kind="bad" title="The content is not here: it was never sent, or was deleted">gone<//>`;
   const scores = /** @type {any[]} */ (attributes).filter((one) => /(^|\/)best_model_score$/.test(one.path));
   const best = new Set(/** @type {any[]} */ (attributes).filter((one) => /(^|\/)best_model_path$/.test(one.path)).map((one) => String(one.value).split(/[/\\]/).pop()));
   if (!files.length) return html`<${Empty} title="No files"><p>Keep one: <code>run["model"].upload("model.pt")</code></p><//>`;
@@ -401,7 +415,7 @@ function FilesTab({ api, project, id, attributes }) {
       const name = String(file?.name || "");
       return html`<tr key=${path}><th scope="row"><${PathName} path=${path} /> ${note && html`<span class="quiet">${note}</span>`} ${best.has(name) && html`<${Badge} kind="good" title=${scores.map((one) => `${one.path} ${number(Number(one.value))}`).join(", ")}>best<//>`}</th>
         <td><${FileLink} api=${api} project=${project} id=${id} file=${file} /></td><td class="number"><${Bytes} n=${file?.size} /></td>
-        <td>${file?.sha256 ? "with the run" : file?.removed || file?.gone ? html`<${Badge} kind="bad">gone<//>` : html`<span title=${refersTo(file)}>only where it was${refersTo(file) ? `: ${refersTo(file)}` : ""}</span>`}</td><td><code title=${file?.sha256 || ""}>${String(file?.sha256 || "").slice(0, 12)}</code></td></tr>`;
+        <td>${file?.removed || file?.gone ? lost : file?.sha256 ? "with the run" : html`<span title=${refersTo(file)}>only where it was${refersTo(file) ? `: ${refersTo(file)}` : ""}</span>`}</td><td><code title=${file?.sha256 || ""}>${String(file?.sha256 || "").slice(0, 12)}</code></td></tr>`;
     })}</tbody></table></div></section>`;
   return html`<div><input type="search" class="run-filter" placeholder="Filter files" aria-label="Filter files" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} />
     ${checkpoints.length > 0 && table("Checkpoints", checkpoints)}${others.length > 0 && table("Files", others)}

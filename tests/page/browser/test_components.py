@@ -14,23 +14,35 @@ async ([text, states]) => {
   const { html, render } = await import(new URL("../vendor/preact.js", place).href);
   const { Badge, Banner, Bytes, CopyButton, Dialog, Empty, ErrorBox, Menu, Pager, State, Time } =
     await import(place);
-  const none = () => undefined;
+  const no = () => undefined;
+  const each = (some, draw) => some.map(draw);
+  const items = [
+    { label: text || "one", onPick: no, checked: true, hint: text },
+    { label: "two", onPick: no, checked: false },
+    { label: "three", onPick: no, disabled: true },
+  ];
+  const errors = [null, new Error(text), { hint: text }, new DOMException("", "AbortError")];
   const parts = {
-    badge: ["plain", "accent", "good", "warn", "bad"].map((kind) => html`<${Badge} kind=${kind} title=${text}>${text}<//>`),
-    banner: ["note", "warn", "bad"].map((kind) => html`<${Banner} kind=${kind} action="Do" onAction=${none} onClose=${none}>${text}<//>`),
-    bytes: [null, 0, 999, 1e15, 10n ** 20n].map((n) => html`<${Bytes} n=${n} />`),
+    badge: each(["plain", "accent", "good", "warn", "bad"], (kind) =>
+      html`<${Badge} kind=${kind} title=${text}>${text}<//>`),
+    banner: each(["note", "warn", "bad"], (kind) =>
+      html`<${Banner} kind=${kind} action="Do" onAction=${no} onClose=${no}>${text}<//>`),
+    bytes: each([null, 0, 999, 1e15, 10n ** 20n], (n) => html`<${Bytes} n=${n} />`),
     copy: html`<${CopyButton} text=${text} label=${text || "Copy"} />`,
     empty: html`<${Empty} title=${text || "Nothing"} code=${text}><p>${text}</p><//>`,
-    error: [null, new Error(text), { hint: text }, new DOMException("", "AbortError")].map((error) => html`<${ErrorBox} error=${error} onRetry=${none} />`),
-    menu: [false, true].map((disabled) => html`<${Menu} label=${text || "Menu"} disabled=${disabled} items=${[]} />`),
-    pager: [0, 3, 6].map((page) => html`<${Pager} page=${page} size=${200} total=${1300} word=${text || "runs"} onPage=${none} />`),
-    page: html`<${Pager} page=${0} size=${200} total=${200} onPage=${none} />`,
-    state: [...states.split(" "), "", null, undefined, text].map((state) => html`<${State} state=${state} title=${text} />`),
-    time: [null, NaN, 0, 1e300, new Date(), 10n ** 18n].map((ns) => html`<${Time} ns=${ns} /><${Time} ns=${ns} full />`),
-    chosen: html`<${Menu} label="Choose" items=${[
-      { label: text || "one", onPick: none, checked: true, hint: text },
-      { label: "two", onPick: none, checked: false }, { label: "three", onPick: none, disabled: true }]} />`,
-    window: html`<${Dialog} title=${text || "Window"} onClose=${none}><p>${text}</p><//>`,
+    error: each(errors, (error) => html`<${ErrorBox} error=${error} onRetry=${no} />`),
+    menu: each([false, true], (off) =>
+      html`<${Menu} label=${text || "Menu"} disabled=${off} items=${[]} />`),
+    pager: each([0, 3, 6], (page) =>
+      html`<${Pager} page=${page} size=${200} total=${1300} word=${text || "runs"}
+        onPage=${no} />`),
+    page: html`<${Pager} page=${0} size=${200} total=${200} onPage=${no} />`,
+    state: each([...states.split(" "), "", null, undefined, text], (state) =>
+      html`<${State} state=${state} title=${text} />`),
+    time: each([null, NaN, 0, 1e300, new Date(), 10n ** 18n], (ns) =>
+      html`<${Time} ns=${ns} /><${Time} ns=${ns} full />`),
+    chosen: html`<${Menu} label="Choose" items=${items} />`,
+    window: html`<${Dialog} title=${text || "Window"} onClose=${no}><p>${text}</p><//>`,
   };
   const main = document.querySelector("main");
   const told = {};
@@ -41,8 +53,10 @@ async ([text, states]) => {
     if (name === "chosen") own.querySelector("button").click();
     const ready = { chosen: ".popup[style*=left]", window: "dialog[open]" }[name] ?? "div";
     while (!own.querySelector(ready)) await new Promise((done) => setTimeout(done, 10));
+    const above = [...own.querySelectorAll(".popup, dialog")];
+    const rights = above.map((one) => one.getBoundingClientRect().right);
     told[name] = {
-      wide: Math.max(document.documentElement.scrollWidth, ...[...own.querySelectorAll(".popup, dialog")].map((one) => one.getBoundingClientRect().right)) > innerWidth,
+      wide: Math.max(document.documentElement.scrollWidth, ...rights) > innerWidth,
       made: own.querySelectorAll("img, script, b").length,
       text: own.textContent,
     };
@@ -51,7 +65,8 @@ async ([text, states]) => {
   // All but the window at once, for the rules.
   main.replaceChildren();
   const { window, ...rest } = parts;
-  render(html`<h1>All</h1>${Object.entries(rest).map(([name, part]) => html`<section>${part}</section>`)}`, main.appendChild(document.createElement("section")));
+  const sections = Object.values(rest).map((part) => html`<section>${part}</section>`);
+  render(html`<h1>All</h1>${sections}`, main.appendChild(document.createElement("section")));
   return told;
 }
 """

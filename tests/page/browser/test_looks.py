@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+
 import pytest
 from page_looking import findings, opening, plotted
 from page_process import until

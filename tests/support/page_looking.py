@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from page_process import until
 
+_AXE = Path(__file__).parents[1] / "page" / "browser" / "vendor" / "axe.min.js"
+_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 PLOT = """
 (element) => element.uplot && {
   data: element.uplot.data.map((one) => [...one]),
@@ -80,3 +83,16 @@ def zoomed(tab: Any, path: str, low: float, high: float) -> Any:
         tab.mouse.move(x, y, steps=4)
         getattr(tab.mouse, step)()
     return plotted(tab, path, lambda found: found["x"] != before["x"])
+
+
+def findings(tab: Any) -> list[tuple[str, Any, str]]:
+    """Return what axe finds against WCAG 2.2 AA: its rule, and where."""
+    tab.evaluate(_AXE.read_text(encoding="utf-8"))
+    found = tab.evaluate(
+        "(tags) => axe.run(document, {runOnly: {type: 'tag', values: tags}})", _RULES
+    )
+    return [
+        (one["id"], node["target"], node["failureSummary"][:300])
+        for one in found["violations"]
+        for node in one["nodes"]
+    ]

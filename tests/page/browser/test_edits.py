@@ -55,6 +55,10 @@ def test_tags_and_trash_with_a_way_back(recorded, serve, tab):
     page = serve(recorded("few"))
     tab.goto(opening(page, "?project=sweep"))
     expect(row(tab, "sweep-002")).to_be_visible()
+    more(tab, "sweep-000", "Tags")
+    tab.get_by_label("Add").fill("good")
+    tab.get_by_role("button", name="Change tags").click()
+    expect(row(tab, "sweep-000")).to_contain_text("good")
     tab.get_by_role("checkbox", name="Select all rows").check()
     tab.get_by_role("button", name="Edit").click()
     tab.get_by_role("menuitem", name="Tags").click()
@@ -62,7 +66,31 @@ def test_tags_and_trash_with_a_way_back(recorded, serve, tab):
     tab.get_by_role("button", name="Change tags").click()
     for number in range(3):
         expect(row(tab, f"sweep-00{number}")).to_contain_text("quick")
+    tab.get_by_role("button", name="Undo").click()
+    expect(row(tab, "sweep-000")).to_contain_text("good")  # it was there before
+    for number in range(3):
+        expect(row(tab, f"sweep-00{number}")).not_to_contain_text("quick")
+    expect(row(tab, "sweep-001")).not_to_contain_text("good")
     more(tab, "sweep-002", "Into the trash")
     expect(row(tab, "sweep-002")).to_have_count(0)
     tab.get_by_role("button", name="Undo").click()
     expect(row(tab, "sweep-002")).to_be_visible()
+
+
+def test_a_run_is_edited_on_its_own_page(recorded, serve, tab):
+    """Its tags, with a way back, and the trash."""
+    page = serve(recorded("few"))
+    tab.goto(opening(page, "?project=sweep"))
+    row(tab, "sweep-001").get_by_role("link").click()
+    head = tab.locator(".run-head")
+    expect(head.get_by_role("heading", name="sweep-001")).to_be_visible()
+    tab.get_by_role("button", name="Edit").click()
+    tab.get_by_role("menuitem", name="Tags").click()
+    tab.get_by_label("Add").fill("kept")
+    tab.keyboard.press("Enter")
+    expect(head).to_contain_text("kept")
+    tab.get_by_role("button", name="Undo").click()
+    expect(head).not_to_contain_text("kept")
+    tab.get_by_role("button", name="Edit").click()
+    tab.get_by_role("menuitem", name="Into the trash").click()
+    expect(head).to_contain_text("in the trash")

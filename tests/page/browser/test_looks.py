@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from page_looking import opening, plotted
+from page_looking import findings, opening, plotted
 from page_process import until
 
 import seamark
 
-HERE = Path(__file__).parent
-PICTURES = HERE.parents[2] / "docs" / "pictures"
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 STATES = {
     "table": "?project=vision/digits",
     "groups": "?project=sweep&group=parameters/seed",
@@ -47,19 +43,6 @@ def shown(tab, page, ids, state):
     expect(tab.get_by_role("main").get_by_role("table").first).to_be_visible()
     expect(tab.locator("main [aria-busy=true], main .loading")).to_have_count(0)
     expect(tab.get_by_text("Opening …")).to_have_count(0)
-
-
-def findings(tab):
-    """Return what axe finds against WCAG 2.2 AA: its rule, and where."""
-    tab.evaluate((HERE / "vendor" / "axe.min.js").read_text(encoding="utf-8"))
-    found = tab.evaluate(
-        "(tags) => axe.run(document, {runOnly: {type: 'tag', values: tags}})", RULES
-    )
-    return [
-        (one["id"], node["target"], node["failureSummary"][:300])
-        for one in found["violations"]
-        for node in one["nodes"]
-    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -67,6 +67,12 @@ def test_filter_sort_select_compare_open_and_back(main_page, tab):
     expect(rows(tab)).to_have_count(20)
     expect(rows(tab).first).to_contain_text("sweep-000")
     expect(tab.get_by_text("2 selected")).to_be_visible()
+    tab.go_back()  # to what was asked, in the order before
+    expect(rows(tab).first).to_contain_text("sweep-019")
+    expect(rows(tab)).to_have_count(20)
+    tab.go_back()
+    expect(rows(tab)).to_have_count(200)
+    expect(tab.get_by_role("combobox", name="Query")).to_have_value("")
 
 
 def test_a_link_shows_the_same_in_a_fresh_profile(main_page, new_profile):

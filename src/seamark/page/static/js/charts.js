@@ -9,6 +9,7 @@ import { write } from "./address.js";
 import { isAbort } from "./api.js";
 import { Chart, counted, further, isLoading, lookAt, More, place, short, useLookedAt, useSeen } from "./chart.js";
 import { COLOURED, colourOf, setValued, useTheme, useValued, vividOf } from "./colours.js";
+import { COUNTERS } from "./columns.js";
 import { Empty, ErrorBox, isTyping, Menu } from "./components.js";
 
 /** @typedef {import("./chart.js").RunRef} RunRef */
@@ -51,6 +52,7 @@ function sectionsOf(has, view, filter, wanted) {
     const key = commonName(path);
     cards.set(key, [...(cards.get(key) || []), path]);
   }
+  const counts = (/** @type {string} */ path) => Number(COUNTERS.test(path));
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (/** @type {string} */ text) => words.every((word) => text.toLowerCase().includes(word));
   /** @type {Map<string, Card[]>} */
@@ -70,7 +72,7 @@ function sectionsOf(has, view, filter, wanted) {
   }
   /** @type {Map<string, Card[]>} */
   const sections = new Map();
-  for (const key of [...cards.keys()].sort(collator.compare)) {
+  for (const key of [...cards.keys()].sort((a, b) => counts(a) - counts(b) || collator.compare(a, b))) {
     if (view.pinned.includes(key) || !fits(key)) continue;
     const slash = key.indexOf("/");
     const name = slash < 0 ? "" : key.slice(0, slash);
@@ -78,7 +80,7 @@ function sectionsOf(has, view, filter, wanted) {
     list.push({ key, title: key, paths: /** @type {string[]} */ (cards.get(key)) });
     sections.set(name, list);
   }
-  const rank = (/** @type {string} */ name) => BEHIND.indexOf(name) + 1;
+  const rank = (/** @type {string} */ name) => Math.max(BEHIND.indexOf(name) + 1, Number(sections.get(name)?.every((one) => counts(one.key))) / 2);
   const names = [...sections.keys()].sort((a, b) => rank(a) - rank(b) || collator.compare(a, b));
   for (const name of names) found.set(name || "at the root", /** @type {Card[]} */ (sections.get(name)));
   return [...found].map(([name, cards]) => ({ name, cards }));

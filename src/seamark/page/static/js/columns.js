@@ -16,6 +16,8 @@ import { count } from "./format.js";
 export const MOST_COLUMNS = 30;
 /** Asked for every row, whether or not they are shown as columns of their own. */
 export const ALWAYS = ["sys/name", "sys/state", "sys/creation_time", "sys/tags"];
+/** What only counts how far a training is: no column unasked, and the last of charts. */
+export const COUNTERS = /(^|\/)(epoch|step|global_step|iteration)$/;
 const AGGREGATES = ["min", "max", "mean", "last"];
 const TITLES = /** @type {Record<string, string>} */ ({
   "sys/name": "Name",
@@ -86,9 +88,8 @@ export function telling(shared) {
   const known = shared.filter(
     (one) => 2 * one.runs >= most && !isAside(one.path) && !one.path.startsWith("sys/"),
   );
-  const counters = /(^|\/)(epoch|step|global_step|iteration)$/;
   const metrics = known
-    .filter((one) => one.series && !counters.test(one.path))
+    .filter((one) => one.series && !COUNTERS.test(one.path))
     .map((one) => one.path)
     .sort(byOrder);
   const rate = (/** @type {string} */ path) => Number(!/(^|\/)(lr|learning_rate)$/.test(path));

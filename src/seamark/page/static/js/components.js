@@ -158,7 +158,7 @@ const STATES = {
   failed: ["✕", "failed"],
   crashed: ["✕", "crashed"],
   interrupted: ["■", "interrupted"],
-  suspended: ["⏸", "suspended"],
+  suspended: ["‖", "suspended"],
 };
 
 /** The state of a run: a sign and its word. @param {{state: unknown, title?: string}} props */

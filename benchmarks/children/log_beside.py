@@ -57,4 +57,8 @@ with contextlib.ExitStack() as stack:
 run.stop()
 spent.sort()
 median, late = spent[len(spent) // 2], spent[len(spent) * 99 // 100]
-print(json.dumps({"median_us": median * 1e6, "p99_us": late * 1e6, "calls": len(spent), "polls": polls}))
+print(
+    json.dumps(
+        {"median_us": median * 1e6, "p99_us": late * 1e6, "calls": len(spent), "polls": polls}
+    )
+)

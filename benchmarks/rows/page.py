@@ -43,9 +43,7 @@ def opened_in_a_browser(bench: Bench) -> Iterator[Result]:
     yield _idle(idle, runs)
 
 
-def _opened(
-    taken: dict[str, list[Sample]], runs: int, peers: int, rounds: int
-) -> Iterator[Result]:
+def _opened(taken: dict[str, list[Sample]], runs: int, peers: int, rounds: int) -> Iterator[Result]:
     page = taken["seamark"]
     paint, table, chart, order = (
         middle(page, f"{what}_ms") for what in ("paint", "table", "chart", "sort")

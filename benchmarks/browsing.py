@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -127,7 +128,11 @@ class Behind:
 def started(which: str) -> Iterator[Behind]:
     """Run the page of what lies in the working directory for a block."""
     command, wanted = COMMANDS[which]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRACKIO_DIR": os.path.abspath("trackio")}
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "TRACKIO_DIR": str(Path("trackio").absolute()),
+    }
     if which == "trackio":
         environment.pop("PYTHONPATH", None)
     process = subprocess.Popen(

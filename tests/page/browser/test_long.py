@@ -24,8 +24,8 @@ NODES = """() => {
   return count;
 }"""
 
-HIDE = """(hidden) => {
-  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+HIDE = """(state) => {
+  Object.defineProperty(document, "hidden", { value: state === "hidden", configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
 
@@ -124,13 +124,13 @@ def test_an_open_page_keeps_nothing(live, serve, tab):
     # It was no page that stood still.
     plotted(tab, "train/loss", lambda found: found["x"]["max"] >= last)
 
-    tab.evaluate(HIDE, True)
+    tab.evaluate(HIDE, "hidden")
     until(lambda: quiet(tab, asked))
     before = asked.requests
     record()
     assert quiet(tab, asked)
     assert asked.requests == before
-    tab.evaluate(HIDE, False)
+    tab.evaluate(HIDE, "visible")
     until(lambda: tab.wait_for_timeout(10) or asked.requests > before)
 
 

@@ -215,17 +215,15 @@ def opened(
 
 
 # How long it takes from the next click or key to the frame that shows the rows that it asked for:
-# a busy table that no longer is, or another first row.
+# another first row, or a table that was busy and no longer is.
 NEXT = """(kinds) => {
-  const row = () => document.querySelector("table.runs tbody tr")?.textContent;
+  const row = () => document.querySelector("table.runs tbody th")?.textContent;
   const before = row();
   let asked = false;
   const holds = () => {
-    if (document.querySelector(".sheet[aria-busy=true]")) {
-      asked = true;
-      return false;
-    }
-    return asked || row() !== before;
+    const busy = Boolean(document.querySelector(".sheet[aria-busy=true]"));
+    asked ||= busy;
+    return row() !== before || (asked && !busy);
   };
   window.benchNext = new Promise((done) => {
     const begun = (event) => {

@@ -19,6 +19,8 @@ from seamark import errors
 from seamark.journal.claims import CLAIMS, MOST_CLAIMS, Claims
 from seamark.journal.reader import SETTLE_NS
 
+HALF_A_MINUTE_NS = 30 * 10**9
+"""How long a claimant may be kept from what it does, between two lines of a test."""
 QUIET = {
     f"capture_{name}": False
     for name in ("stdout", "stderr", "hardware_metrics", "script", "packages", "host", "git")
@@ -189,10 +191,10 @@ class TestLapse:
         (only,) = begin()
         with seamark.init_project("team/x") as project, seamark.init_project("team/x") as later:
             late = claim(project)
-            clock = time.time_ns() + SETTLE_NS - 10**9
+            clock = time.time_ns() + SETTLE_NS - HALF_A_MINUTE_NS
             later.recorded.index.now_ns = lambda: clock
             assert claim(later) is None
-            clock += 3 * 10**9
+            clock += 2 * HALF_A_MINUTE_NS
             run = claim(later, set={"worker": 2})
             assert run.id == only
             assert (project.folder.path.parent / CLAIMS / f"{only}.2").is_file()
@@ -393,7 +395,7 @@ class TestGroups:
         begin(groups=["folds"])
         with seamark.init_project("team/x") as project, seamark.init_project("team/x") as later:
             group = project.claim_group()
-            clock = time.time_ns() + SETTLE_NS + 10**9
+            clock = time.time_ns() + SETTLE_NS + HALF_A_MINUTE_NS
             later.recorded.index.now_ns = lambda: clock
             assert later.claim_group().name == "folds"
             assert not group.release()

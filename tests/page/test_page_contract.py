@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -13,19 +16,26 @@ import pytest
 pytest.importorskip("fastapi")
 
 import httpx
+from databases import fresh_database
 from page_served import PROJECT, page, record
 from served import folding, served
 
 import seamark
 from seamark.reading import wire
 from seamark.server.positions import as_header
+from seamark.server.settings import Limits
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory) -> Iterator[Any]:
-    """A page of a folder, and a server that was sent the same runs."""
-    root = tmp_path_factory.mktemp("both") / "root"
-    with served(tmp_path_factory.mktemp("server")) as there, folding(there.server):
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def both(request, postgresql, tmp_path_factory) -> Iterator[Any]:
+    """A page of a folder, and a server on either engine that was sent the same runs."""
+    root, folder = tmp_path_factory.mktemp("both") / "root", tmp_path_factory.mktemp("server")
+    with contextlib.ExitStack() as stack:
+        store = None
+        if request.param == "postgresql":
+            store = stack.enter_context(fresh_database(postgresql()))
+        there = stack.enter_context(served(folder, store=store))
+        stack.enter_context(folding(there.server))
         ids = record(root, there.url, there.token)
         sent = {(PROJECT, run): there.server.intake.known(PROJECT, run)[1] for run in ids.values()}
         bearer = {"Authorization": f"Bearer {there.token}", "Seamark-Position": as_header(sent)}
@@ -206,6 +216,46 @@ def test_the_same_page_is_on_the_server(both) -> None:
     assert (greeting["login"], greeting["roots"][0]["api"]) == ("account", "api/v1/")
 
 
+def test_refusals_at_the_gate_name_the_version_too(both) -> None:
+    """So that a page that is older than what answers says so, whatever it is refused."""
+    limits = Limits()
+    for url in (both.page.url, f"{both.there.url}/"):
+        version = httpx.get(url, headers={"Accept": "text/html"}).headers["seamark-version"]
+        for status, path, name, value in (
+            (413, "", "Content-Length", str(limits.json_bytes + 1)),
+            (414, f"?query={'x' * limits.target_bytes}", "X-More", ""),
+            (431, "", "X-More", "x" * limits.header_bytes),
+        ):
+            with contextlib.closing(HTTPConnection(urlsplit(url).netloc, timeout=60)) as connection:
+                connection.putrequest("POST", f"/api/v1/runs{path}")
+                connection.putheader(name, value)
+                connection.endheaders()
+                answer = connection.getresponse()
+                assert answer.status == status
+                assert answer.headers["seamark-version"] == version
+                assert int(answer.headers["seamark-now"])
+
+
+def test_what_is_not_there_is_known_before_it_is_asked_for(both) -> None:
+    """Of many contents at once; only for who may read the run, and only of what can be one."""
+    run, none = both.ids["run-0"], "0" * 64
+    for client, base, url in (
+        (both.page.client, both.page.base, both.page.url),
+        (both.server, "", f"{both.there.url}/"),
+    ):
+        found = client.get(f"{base}runs/{PROJECT}/{run}/attribute?path=film")
+        digest = wire.loads(found.content)["attribute"].value["sha256"]
+        at = f"{base}runs/{PROJECT}/{run}/contents"
+        asked = {"sha256": [none, digest, none]}
+        while (told := client.post(at, json=asked).json()["absent"]) != [none]:
+            assert told == sorted({none, digest})  # it is still being sent
+        assert client.post(at, json={"sha256": []}).json() == {"absent": []}
+        for wrong in (["x"], [digest] * 1001, ["../" + digest]):
+            assert client.post(at, json={"sha256": wrong}).status_code == 422
+        whole = at if base else f"api/v1/{at}"
+        assert httpx.post(url + whole, json=asked).status_code == 401
+
+
 def test_a_server_gives_addresses_of_files_as_a_folder_does(both) -> None:
     """Its processes sign alike, and only who may read the run is given one."""
     run = both.ids["run-0"]
@@ -224,3 +274,16 @@ def test_a_server_gives_addresses_of_files_as_a_folder_does(both) -> None:
         assert httpx.post(f"{url}{base or 'api/v1/'}link", json=body).status_code == 401
         unknown = {**body, "sha256": "0" * 64}
         assert client.post(f"{base}link", json=unknown).status_code == 404
+
+
+def test_who_looks_at_a_folder_is_told_whose_curves_are_asked_for(both) -> None:
+    """Whether by themselves or as a group, so that what trains is looked at first."""
+    refs = [[PROJECT, run] for run in both.ids.values()]
+    look = {"paths": ["train/loss"], "px": 100}
+    drawn, post = both.page.watch.drawn, both.page.client.post
+    drawn.clear()
+    assert post(f"{both.page.base}curves", json={"refs": refs[:1], **look}).status_code == 200
+    assert [list(ref) for ref in drawn] == refs[:1]
+    body = {"groups": [{"by": {}, "refs": refs[1:]}], **look}
+    assert post(f"{both.page.base}curves/groups", json=body).status_code == 200
+    assert [list(ref) for ref in drawn] == refs

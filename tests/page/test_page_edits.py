@@ -217,26 +217,28 @@ TOKEN_PART = "seamark_"
 
 
 def test_addresses_are_good_for_a_minute_to_begin_with(recorded) -> None:
-    """What was begun goes on; what was signed for one root is none of another."""
+    """Parts are given for hours; what was signed for one root is none of another."""
     root, ids = recorded
     run, clock = ids["run-0"], Clock()
     with page(root, root, now_ns=clock) as here, httpx.Client(base_url=here.url) as stranger:
         digest = digest_of(here.client, here.base, run, "film")
         body = {"project": PROJECT, "run": run, "sha256": digest, "name": "f.mp4"}
-        url, late = (
-            here.client.post(f"{here.base}link", json=body).json()["url"] for _ in range(2)
-        )
-        clock.ns += 1
-        other = here.client.post(f"{here.base}link", json=body).json()["url"]
+        url = here.client.post(f"{here.base}link", json=body).json()["url"]
+        part, other = {"Range": "bytes=0-9"}, {"Range": "bytes=0-9", "If-Range": '"another"'}
         assert stranger.get(url.replace("r0/", "r1/")).status_code == 404
-        clock.ns += 59 * 10**9
+        clock.ns += 60 * 10**9
         assert stranger.get(url).status_code == 200
-        clock.ns += 3600 * 10**9
-        assert stranger.get(url, headers={"Range": "bytes=0-9"}).status_code == 206
-        clock.ns += 12 * 3600 * 10**9
-        assert stranger.get(url).status_code == 404
-        assert stranger.get(late).status_code == 404
-        assert stranger.get(other).status_code == 404
+        assert stranger.get(url, headers=other).status_code == 200
+        clock.ns += 1
+        for whole in ({}, other, {"Range": "bytes=-"}, {"Range": "bytes=0-1,3-4"}):
+            assert stranger.get(url, headers=whole).status_code == 404, whole
+        assert stranger.get(url, headers=part).content == b"0123456789"
+        clock.ns += 12 * 3600 * 10**9 - 1
+        assert stranger.get(url, headers=part).status_code == 206
+        clock.ns += 1
+        assert stranger.get(url, headers=part).status_code == 404
+        clock.ns -= 12 * 3600 * 10**9 + 1
+        assert stranger.get(url).status_code == 200
         flipped = url.replace("linked/W", "linked/X", 1)
         assert flipped != url
         assert stranger.get(flipped).status_code == 404

@@ -15,7 +15,7 @@ from seamark.local.index import Index
 from seamark.page.entry import Entry
 from seamark.page.looking import CALM_S, FORGET_S, IDLE_S, PAUSE_S, QUICK_S, SHARE, Looker
 from seamark.page.roots import Root, named_roots
-from seamark.page.watch import Looked, Watcher
+from seamark.page.watch import MOST_SHOWN, SHOWN_S, Looked, Watcher
 from seamark.run.run import init_run
 
 
@@ -170,6 +170,100 @@ def test_runs_that_are_drawn_come_first_and_all_get_their_turn(root, clock, look
         run.stop()
 
 
+def test_what_several_tabs_draw_is_looked_at_until_it_is_let_go(root, clock, looker, monkeypatch):
+    """One tab's runs stay beside another's; what nobody asks for any more waits as others do."""
+    runs = [begin(root) for _ in range(30)]
+    looker.index.takes_s, looker.index.one_takes_s = 1000.0, 0.3 * QUICK_S
+    looker.step()
+    asked: list[str] = []
+    refresh = looker.index.refresh
+
+    def noting(project=None, run=None, **rest):
+        asked.append(run)
+        return refresh(project, run, **rest)
+
+    def go():
+        looker.asked()
+        clock.now = looker.due()
+        asked.clear()
+        looker.step()
+        return list(asked)
+
+    looker.index.refresh = noting
+    first, second = runs[7].id, runs[29].id
+    looker.shown([("demo", first)])
+    looker.shown([("demo", second)])
+    for _ in range(10):
+        assert set(go()[:2]) == {first, second}
+    began = clock.now
+    while clock.now < began + SHOWN_S:
+        looker.shown([("demo", second)])
+        assert second in go()[:2]
+    seen = [go()[:2] for _ in range(5)]
+    assert all(one[0] == second != one[1] for one in seen)
+    assert len({one[1] for one in seen}) == 5  # turns, which the one that was let go of has, too
+    monkeypatch.setattr("seamark.page.looking.MOST_SHOWN", 3)
+    looker.shown([("demo", run.id) for run in runs])
+    assert list(looker._shown) == [("demo", run.id) for run in runs[27:]]
+    for run in runs:
+        run.stop()
+
+
+class Piped:
+    """The end of a process that hears: what was written to it, line by line."""
+
+    def __init__(self):
+        hears, says = os.pipe()
+        os.set_blocking(says, False)
+        os.set_blocking(hears, False)
+        self.hears = os.fdopen(hears, "rb", buffering=0)
+        self.stdin = os.fdopen(says, "wb", buffering=0)
+
+    def said(self):
+        data = self.hears.read() or b""
+        return [json.loads(line) for line in data.splitlines()]
+
+    def refs(self):
+        return [run for one in self.said() for _, run in one["refs"]]
+
+    def close(self):
+        self.stdin.close()
+        self.hears.close()
+
+
+@pytest.fixture
+def told(root, clock):
+    """A watcher on a clock, and the pipe that its process would hear."""
+    watcher, pipe = Watcher([Root("one", root)], clock), Piped()
+    watcher._process = pipe
+    yield watcher, pipe
+    pipe.close()
+
+
+def test_a_run_that_is_drawn_is_told_of_now_and_then(clock, told):
+    """Each curve that is asked for says it, the process hears it twice a minute."""
+    watcher, pipe = told
+    for _ in range(60):
+        watcher.shown(0, [("demo", "a"), ("demo", "b")])
+        watcher.shown(0, [("demo", "c")])
+        clock.now += 1
+    assert pipe.refs() == ["a", "b", "c"] * 2
+
+
+def test_who_hears_nothing_makes_nobody_wait(clock, told):
+    """Of so many runs each line is whole, or not there; a pipe that is full is left alone."""
+    watcher, pipe = told
+    runs = [("p" * 200, f"{number:04}" + "r" * 30) for number in range(1000)]
+    watcher.shown(0, runs)
+    found = pipe.refs()
+    assert found == [run for _, run in runs[: len(found)]]
+    assert 100 < len(found) <= MOST_SHOWN
+    for _ in range(100):
+        clock.now += 60
+        watcher.shown(0, runs)
+    assert {run for _, run in runs} >= set(pipe.refs())  # no line is torn
+
+
 def test_looking_can_be_asked_for(root, clock, looker):
     """Who has edited something, or says so, waits for no pause."""
     looker.step()
@@ -232,7 +326,8 @@ def watcher(root, monkeypatch):
 
 def test_the_process_folds_what_is_new_and_is_always_there(root, watcher):
     """It is started again when it dies, and ends with the page."""
-    record(root)
+    run = record(root)
+    watcher.shown(0, [("demo", run.id)])  # before there is one that hears it
     watcher.start()
     assert watcher.told(60)
     until(lambda: watcher.looked(0).looked_ns)

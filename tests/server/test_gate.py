@@ -8,7 +8,6 @@ import json
 import select
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +15,12 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+import urllib3
 import uvicorn
 from asking import ask
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from server_waits import until
 
 from seamark.server import app as app_module
 from seamark.server.app import make_app
@@ -266,11 +267,16 @@ def test_who_does_not_read_is_let_go(tmp_path, monkeypatch) -> None:
     with serving(tmp_path, at_once=1, idle_s=0.3) as url, connected(url) as wire:
         wire.sendall(b"GET /api/v1/much HTTP/1.1\r\nHost: x\r\n\r\n")
         assert wire.recv(4) == b"HTTP"  # and reads no more
-        until = time.monotonic() + 30
-        while (status := ask(url, "GET", "openapi.json").status) == 503:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        assert status == 200
+        answered: list[int] = []
+
+        def let_in() -> bool:
+            # On a busy machine who asks may be the one that is let go for a silence.
+            with contextlib.suppress(urllib3.exceptions.HTTPError):
+                answered.append(ask(url, "GET", "openapi.json").status)
+            return answered[-1:] == [200]
+
+        until(let_in)
+        assert set(answered) <= {200, 503}
 
 
 def test_files_on_their_way_are_bounded_for_all_senders_together(tmp_path, monkeypatch) -> None:

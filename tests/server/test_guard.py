@@ -109,6 +109,7 @@ OF_A_RUN: dict[tuple[str, str], tuple[str, str, Any]] = {
     ("GET", "writers"): ("viewer", "", None),
     ("POST", "attributes"): ("viewer", "", {"paths": [f"{WORTH}/lr"]}),
     ("POST", "blobs"): ("contributor", "", {"digests": ["0" * 64]}),
+    ("POST", "contents"): ("viewer", "", {"sha256": ["0" * 64]}),
     ("POST", "points"): ("viewer", "", {"paths": [f"{WORTH}/loss"]}),
     ("POST", "text-begin"): ("viewer", "", {"file": "{journal}", "paths": [f"{WORTH}/text"]}),
     ("POST", "text-page"): ("viewer", "", {"file": "{journal}", "paths": [f"{WORTH}/text"]}),

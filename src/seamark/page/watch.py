@@ -11,22 +11,29 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from seamark.page.roots import Root
 
-__all__ = ["ASKED_S", "Looked", "Watch", "Watcher"]
+__all__ = ["ASKED_S", "MOST_SHOWN", "SHOWN_S", "Looked", "Watch", "Watcher"]
 
 ASKED_S: Final = 1.0
 """How often it is passed on that somebody asks, at most, seconds."""
-_MOST_SHOWN: Final = 400
+SHOWN_S: Final = 300.0
+"""How long after its curves were asked for a run still counts as drawn, seconds."""
+MOST_SHOWN: Final = 400
+"""How many runs of a root count as drawn: those that were asked for last."""
+_RENEW_S: Final = 30.0
+_MOST_BYTES: Final = getattr(select, "PIPE_BUF", 512)
+"""So much goes into a pipe at once, or not at all."""
 _FIRST_S: Final = 1.0
 _LAST_S: Final = 60.0
 _STOP_S: Final = 5.0
@@ -36,6 +43,8 @@ _RUN: Final = (
     "from seamark.page.looking import main\n"
     "sys.exit(main())\n"
 )
+
+Ref = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +83,12 @@ class Watch(Protocol):
     def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
         """Take note that runs are drawn: while they run, they are looked at every 2 seconds.
 
+        They are let go of `SHOWN_S` after they were last named; whoever else looks at the page
+        names others, which come beside them.
+
         Args:
             root: Its place among the roots of the page.
-            refs: (project, run id) of the runs; those that were named before are let go of.
+            refs: (project, run id) of the runs.
         """
 
     def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
@@ -93,12 +105,14 @@ class Watcher:
 
     Args:
         roots: What it looks at.
+        clock: Seconds, from any origin.
     """
 
-    def __init__(self, roots: Sequence[Root]) -> None:
-        self._roots = [str(root.path) for root in roots]
+    def __init__(self, roots: Sequence[Root], clock: Callable[[], float] = time.monotonic) -> None:
+        self._roots, self._clock = [str(root.path) for root in roots], clock
         self._looked = [Looked() for _ in roots]
-        self._shown: dict[int, list[tuple[str, str]]] = {}
+        self._shown: list[dict[Ref, float]] = [{} for _ in roots]
+        """When the process was told of each run; the one that was told of last is last."""
         self._news = threading.Condition()
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
@@ -135,16 +149,20 @@ class Watcher:
 
     def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
         """See `Watch.shown`."""
-        drawn = [(project, run) for project, run in refs][:_MOST_SHOWN]
+        now = self._clock()
         with self._news:
-            if self._shown.get(root) == drawn:
-                return
-            self._shown[root] = drawn
-        self._send({"what": "shown", "root": root, "refs": drawn})
+            known = self._shown[root]
+            new = [ref for ref in dict.fromkeys(refs) if now - known.get(ref, -SHOWN_S) >= _RENEW_S]
+            for ref in new[:MOST_SHOWN]:
+                known.pop(ref, None)
+                known[ref] = now
+            for ref in list(known)[:-MOST_SHOWN]:
+                del known[ref]
+        self._tell("shown", root, new[:MOST_SHOWN])
 
     def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
         """See `Watch.look_now`."""
-        self._send({"what": "look", "root": root, "refs": list(refs)[:_MOST_SHOWN]})
+        self._tell("look", root, list(refs)[:MOST_SHOWN])
 
     def stop(self) -> None:
         """End the process, at once if it does not end by itself; harmless when called twice."""
@@ -192,10 +210,12 @@ class Watcher:
             self._process = process
             if self._stopping.is_set():
                 process.stdin.close()
+            last = self._clock() - SHOWN_S
             with self._news:
-                shown = dict(self._shown)
-            for root, refs in shown.items():
-                self._send({"what": "shown", "root": root, "refs": refs})
+                shown = [[ref for ref, at in one.items() if at > last] for one in self._shown]
+            for root, refs in enumerate(shown):
+                if refs:
+                    self._tell("shown", root, refs)
             buffer = b""
             while data := said.read(1 << 16):
                 *lines, buffer = (buffer + data).split(b"\n")
@@ -217,6 +237,20 @@ class Watcher:
                 self._looked[place] = news
                 self._heard.add(place)
                 self._news.notify_all()
+
+    def _tell(self, what: str, root: int, refs: list[Ref]) -> None:
+        """Tell the process of runs, in lines of which each goes into the pipe as a whole."""
+        line: list[Ref] = []
+        size = 0
+        for ref in refs:
+            more = len(json.dumps(ref)) + 2
+            if line and size + more > _MOST_BYTES - 100:
+                self._send({"what": what, "root": root, "refs": line})
+                line, size = [], 0
+            line.append(ref)
+            size += more
+        if line or what == "look":
+            self._send({"what": what, "root": root, "refs": line})
 
     def _send(self, message: dict[str, Any]) -> None:
         """Tell the process something, if it can hear it now."""

@@ -58,9 +58,9 @@ def make_app(server: Server) -> FastAPI:
     for router in routers():
         app.include_router(router, prefix=BASE, dependencies=[Depends(asker)])
     app.include_router(description(), prefix=BASE, dependencies=[Depends(asker)])
-    for name in _BESIDE:
-        import_module(name).mount(app)
     app.add_middleware(Gate, limits=server.settings.limits)
+    for name in _BESIDE:  # what they put around the gate sees its refusals, too
+        import_module(name).mount(app)
     return app
 
 

@@ -2,8 +2,13 @@
 
 A browser sends no header of ours with what it saves, plays or shows in a frame, and a token has no
 place in an address, which is kept and passed on. So who has a token asks for a signed address of
-one content, which is good for a minute to begin with. What was begun goes on: who plays a film asks
-for another part of it with every step that they take.
+one content. The whole of it is given for a minute; parts of it, which who plays a film asks for
+with every step that they take, for hours.
+
+All that is known of an address stands in it: which content it leads to, until when, and who asked
+for it. So every process that has the key answers it alike, none has to remember any, and nobody's
+films end because somebody else opened many. Whether who asked for it may still read the content is
+for whoever opens it to find out: an address opens nothing that its maker may not.
 """
 
 from __future__ import annotations
@@ -13,22 +18,23 @@ import binascii
 import hashlib
 import hmac
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-__all__ = ["BEGIN_S", "Link", "Links"]
+__all__ = ["BEGIN_S", "GO_ON_S", "Link", "Links"]
 
 BEGIN_S: Final = 60
-"""How long an address is good to begin with, seconds."""
-_GO_ON_NS: Final = 12 * 3600 * 10**9
-_BEGUN: Final = 4096
+"""How long an address gives the whole content, seconds."""
+GO_ON_S: Final = 12 * 3600
+"""How much longer it gives parts of it, seconds."""
+_SECOND: Final = 10**9
+_KIND: Final = b"seamark link 2\0"
+"""Before what is signed; another one where something else stands in an address."""
 _MOST_CHARACTERS: Final = 12 << 10
 
 
 class Link(NamedTuple):
-    """What an address leads to.
+    """What an address leads to, and for whom.
 
     Attributes:
         project: Project path.
@@ -36,6 +42,8 @@ class Link(NamedTuple):
         digest: SHA-256 of the content, hex.
         name: What the file is called.
         preview: Whether it is shown, in a frame where nothing of the page can be reached.
+        token: Public prefix of the token that asked for the address; empty for none.
+        user: Who asked for it; empty for somebody who did not say.
     """
 
     project: str
@@ -43,10 +51,12 @@ class Link(NamedTuple):
     digest: str
     name: str
     preview: bool
+    token: str = ""
+    user: str = ""
 
 
 class Links:
-    """Signs addresses, and reads those that it signed; safe to use from threads.
+    """Signs addresses, and reads those that were signed with the same key.
 
     Args:
         key: Random bytes, which nobody else knows.
@@ -56,17 +66,20 @@ class Links:
 
     def __init__(self, key: bytes, now_ns: Callable[[], int], base: str = "api/v1/") -> None:
         self._key, self._now_ns, self.base = key, now_ns, base
-        self._lock = threading.Lock()
-        self._begun: OrderedDict[str, int] = OrderedDict()
 
     def sign(self, link: Link) -> str:
         """Return a text for the address of a content."""
-        until = self._now_ns() // 10**9 + BEGIN_S
+        until = self._now_ns() // _SECOND + BEGIN_S
         said = json.dumps([*link, until], separators=(",", ":")).encode()
         return f"{_text(said)}.{_text(self._mac(said))}"
 
-    def open(self, signed: str) -> Link | None:
-        """Return what a text leads to; None if it was not signed here, or is too old to begin."""
+    def open(self, signed: str, *, part: bool = False) -> Link | None:
+        """Return what a text leads to; None if it was not signed with this key, or is too old.
+
+        Args:
+            signed: The text.
+            part: Whether only a part of the content is asked for.
+        """
         if len(signed) > _MOST_CHARACTERS or not signed.isascii():
             return None
         words, _, mac = signed.partition(".")
@@ -77,23 +90,11 @@ class Links:
         if not hmac.compare_digest(self._mac(said), given):
             return None
         *link, until = json.loads(said)
-        return Link(*link) if self._may_go_on(words, until) else None
-
-    def _may_go_on(self, words: str, until: int) -> bool:
-        now_ns = self._now_ns()
-        with self._lock:
-            begun = self._begun.get(words)
-            if begun is None:
-                if now_ns > until * 10**9:
-                    return False
-                self._begun[words] = now_ns
-                while len(self._begun) > _BEGUN:
-                    self._begun.popitem(last=False)
-                return True
-            return now_ns - begun <= _GO_ON_NS
+        ends = until + GO_ON_S if part else until
+        return Link(*link) if self._now_ns() <= ends * _SECOND else None
 
     def _mac(self, said: bytes) -> bytes:
-        return hmac.new(self._key, said, hashlib.sha256).digest()
+        return hmac.new(self._key, _KIND + said, hashlib.sha256).digest()
 
 
 def _text(data: bytes) -> str:

@@ -388,8 +388,10 @@ MODELS: Final[dict[str, Any]] = {
     "group-curves": _envelope("GroupCurves", "What is drawn.", groups=_list(GroupCurve)),
     "attempts": _envelope(
         "Attempts",
-        "[project, run, number of attempts], of runs that were gone on with.",
+        "[project, run, number of attempts], of runs that were gone on with; openings: how often "
+        "runs were opened to record, of those more often than once.",
         attempts=list[list[Any]],
+        openings=list[list[Any]],
     ),
     "changes": _envelope(
         "Changes",
@@ -434,6 +436,7 @@ MODELS: Final[dict[str, Any]] = {
             )
         ),
     ),
+    "contents": _envelope("Contents", "SHA-256 of what is not there, sorted.", absent=list[str]),
     "link": _envelope(
         "Link", "Where a content is, relative to the page, for those without a token.", url=str
     ),

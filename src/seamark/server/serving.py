@@ -7,7 +7,7 @@ second set of them, and nothing is answered differently.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -51,6 +51,15 @@ class Identifies(Protocol):
 
         Raises:
             Refusal: 401 if the token is none.
+        """
+        ...
+
+    def again(self, token: str, name: str) -> Identity:
+        """Return who somebody is now who asked before; `NOBODY` if that opens nothing any more.
+
+        Args:
+            token: Public prefix of the token that they showed; empty for none.
+            name: Theirs.
         """
         ...
 
@@ -180,12 +189,20 @@ class Serving(Protocol):
         """Return the reader of a run, which somebody has to have been let in to."""
         ...
 
+    def drawn(self, refs: Iterable[tuple[str, str]]) -> None:
+        """Take note that the curves of runs were asked for; nothing of it waits."""
+        ...
+
     def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:
         """Wait until runs can be read up to some positions; not for long.
 
         Returns:
             How many bytes are missing; 0 if none.
         """
+        ...
+
+    def lacking(self, project: str, run: str, digests: Collection[str]) -> list[str]:
+        """Return those contents, by their SHA-256 (hex), that are not there, sorted."""
         ...
 
     def content(self, project: str, run: str, digest: str) -> Content | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from seamark.store.query.snapshots import Snapshots
 from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from seamark.server.blobs import Blob
     from seamark.server.settings import Settings
@@ -106,6 +106,9 @@ class Server:
             self.instance, self.kept, self.intake.take, databases.store, now_ns
         )
 
+    def drawn(self, refs: Iterable[tuple[str, str]]) -> None:
+        """Take note of nothing: what arrives is folded, whoever looks at it."""
+
     def store(self) -> Store:
         """Return the folded store that is live."""
         return self.databases.store()
@@ -127,6 +130,11 @@ class Server:
         """Return a content of a project, whichever of its runs it came with."""
         del run
         return self.blobs.find(project, digest)
+
+    def lacking(self, project: str, run: str, digests: Collection[str]) -> list[str]:
+        """Return those contents that a project does not have."""
+        del run
+        return self.blobs.lacking(project, digests)
 
     def take_up(self) -> None:
         """Name what was kept last by a process that died; before anything is taken."""

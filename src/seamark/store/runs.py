@@ -59,6 +59,7 @@ __all__ = [
     "filled",
     "forget_run",
     "load_attempts",
+    "load_openings",
     "load_attributes",
     "load_journals",
     "load_losses",
@@ -432,6 +433,19 @@ def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) 
     for run, attempt in _of_runs(store, connection, _ATTEMPTS, runs):
         found.setdefault(run, set()).add(attempt)
     return {run: len(attempts) for run, attempts in found.items() if len(attempts) > 1}
+
+
+def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
+    """Return how often runs were opened to record, by number; only of those more often than once.
+
+    That counts what went on from a checkpoint, and what was opened again by its id.
+    """
+    found: dict[int, set[str]] = {}
+    for run, _, text in load_owners(store, connection, runs):
+        header = json.loads(text)
+        if not header.get("rank") and isinstance(lineage := header.get("lineage"), str):
+            found.setdefault(run, set()).add(lineage)
+    return {run: len(lineages) for run, lineages in found.items() if len(lineages) > 1}
 
 
 def load_owners(

@@ -6,7 +6,7 @@ import re
 
 import page_roots
 import pytest
-from page_looking import INK, chart, opening, plotted, zoomed
+from page_looking import INK, PLOT, chart, opening, plotted, zoomed
 from page_process import until
 
 import seamark
@@ -116,6 +116,151 @@ def test_arrow_keys_tell_the_values(main_page, tab, run_of):
     expect(table).to_be_visible()
     expect(table.get_by_role("row")).to_have_count(11)
     expect(table.get_by_text("0.043478260869565216")).to_be_visible()
+
+
+TOLD = """
+(element) => {
+  const u = element.uplot, tip = document.querySelector(".chart-tip");
+  const rows = [...tip.querySelectorAll("tr")];
+  return {
+    x: u.posToVal(u.cursor.left, "x"),
+    title: tip.firstChild.textContent,
+    hidden: tip.hidden,
+    rows: rows.map((row) => [...row.cells].map((one) => one.textContent)),
+  };
+}
+"""
+"""Where the crosshair of a chart is, and what stands beside it."""
+
+
+def nearest(points, x):
+    """Return step and value of the point nearest to an x, as Python reads and the page writes."""
+    at = int(abs(points.step - x).argmin())
+    return f"{points.step[at]:.0f}", repr(float(points.value[at]))
+
+
+@pytest.mark.parametrize("more", ["", "&logx=1", "&smooth=500"])
+def test_the_number_beside_the_pointer_is_exact(more, main_page, tab, run_of):
+    """Of parts of several points, one request brings the nearest one of each curve, as recorded."""
+    otter, heron = run_of("otter"), run_of("heron")
+    recorded = {
+        "quick-otter train/loss": otter["train/loss"].fetch_points(),
+        "calm-heron spiky": heron["spiky"].fetch_points(),
+    }
+    asked = []
+    tab.on("request", lambda one: asked.append(one) if one.url.endswith("/curves") else None)
+    tab.goto(opened(main_page, otter, heron, more=f"&pinned=spiky%0Atrain/loss{more}"))
+    place, label = chart(tab, "spiky train/loss"), tab.locator('[data-label="spiky + train/loss"]')
+
+    def drawn():
+        label.scroll_into_view_if_needed()
+        found = place.count() and place.evaluate(PLOT)
+        return found and len(found["data"]) == 4
+
+    until(drawn)
+    expect(tab.locator(".chart[aria-busy=true]")).to_have_count(0)
+    box = place.locator(".u-over").bounding_box()
+    for part in (0.11, 0.2, 0.62):
+        tab.mouse.move(5, 5)
+        asked.clear()
+        tab.mouse.move(box["x"] + box["width"] * part, box["y"] + 40)
+        at = place.evaluate(TOLD)["x"]
+        wanted = {
+            name: nearest(points, at) for name, points in recorded.items() if at <= points.step[-1]
+        }
+
+        def told(wanted=wanted):
+            rows = {row[1]: row[2:] for row in place.evaluate(TOLD)["rows"]}
+            return {
+                name: (value in rows[name][1] if "smooth" in more else value == rows[name][0])
+                and any(step in text for text in (place.evaluate(TOLD)["title"], rows[name][1]))
+                for name, (step, value) in wanted.items()
+            }
+
+        until(lambda told=told: all(told().values()))
+        assert len(asked) <= 2
+    tab.mouse.move(5, 5)
+    assert place.evaluate(TOLD)["hidden"]
+
+
+STROKES = """
+(element) => {
+  const canvas = document.createElement("canvas").getContext("2d");
+  return element.uplot.series.slice(1).map((one) => {
+    canvas.fillStyle = one.stroke();
+    const n = parseInt(canvas.fillStyle.slice(1), 16);
+    return `rgb(${n >> 16}, ${(n >> 8) & 255}, ${n & 255})`;
+  });
+}
+"""
+"""The colours of the lines of a chart."""
+LEGEND = """
+(list) => [...list.querySelectorAll("li.charts-value")].map((one) => [
+  one.querySelector("bdi").textContent,
+  getComputedStyle(one.querySelector("i")).backgroundColor,
+])
+"""
+"""What colours stand for."""
+SWATCHES = """
+() => [...document.querySelectorAll(".swatch.on")].map(
+  (one) => getComputedStyle(one).backgroundColor)
+"""
+
+
+def test_runs_that_show_the_same_share_a_colour(main_page, tab, run_of):
+    """Chosen in a menu, kept in the address, told beside the charts, and seen in the table."""
+    runs = [run_of(f"s{number:03}", "sweep") for number in range(6)]
+    tab.goto(opened(main_page, *runs, more="&cols=parameters/lr&q=val/loss < 6"))
+    plotted(tab, "val/loss", lambda found: len(found["data"]) == 7)
+    each = chart(tab, "val/loss").evaluate(STROKES)
+    assert len(set(each)) == 6
+    tab.get_by_role("button", name="Colour by run").click()
+    tab.get_by_role("group", name="Colour by").get_by_label("parameters/lr").check()
+    key = tab.get_by_label("What colours stand for")
+    expect(key).to_be_visible()
+    tab.keyboard.press("Escape")
+    assert "by=parameters/lr" in tab.url
+    for _ in range(2):
+        until(lambda: len(set(chart(tab, "val/loss").evaluate(STROKES))) == 4)
+        colours = chart(tab, "val/loss").evaluate(STROKES)
+        assert colours == [*colours[:4], *colours[:2]]
+        told = key.evaluate(LEGEND)
+        assert [name for name, _ in told] == ["1e\N{MINUS SIGN}4", "0.001", "0.01", "0.1"]
+        assert [colour for _, colour in told] == colours[3::-1]
+        until(lambda colours=colours: sorted(tab.evaluate(SWATCHES)) == sorted(colours))
+        tab.reload()  # the address is all that there is
+        plotted(tab, "val/loss", lambda found: len(found["data"]) == 7)
+        expect(key).to_be_visible()
+    tab.get_by_role("button", name="Colour by parameters/lr").click()
+    tab.get_by_role("button", name="By run").click()
+    until(lambda: chart(tab, "val/loss").evaluate(STROKES) == each)
+    expect(key).to_have_count(0)
+
+
+def test_many_numbers_have_colours_in_their_order(main_page, tab, run_of):
+    """From the colour nearest to the ground to the farthest; equally far in logarithms."""
+    runs = [run_of(f"s{number:03}", "sweep") for number in range(30)]
+    tab.goto(opened(main_page, *runs, more="&by=val/loss"))
+    key = tab.get_by_label("What colours stand for")
+    expect(key).to_contain_text("29.2 (log)")
+    expect(key.locator("i")).to_have_count(1)
+    plotted(tab, "val/loss", lambda found: len(found["data"]) == 31)
+    until(lambda: len(set(chart(tab, "val/loss").evaluate(STROKES))) > 20)
+    colours = chart(tab, "val/loss").evaluate(STROKES)
+    assert len(set(colours)) == len(colours)
+
+
+def test_groups_have_the_colours_of_what_they_are_grouped_by(main_page, tab):
+    """Where their means are drawn, a group is what shares a colour."""
+    tab.goto(
+        opening(main_page, "?project=sweep&group=parameters/lr,parameters/seed&by=parameters/lr")
+    )
+    plotted(tab, "val/loss", lambda found: len(found["data"]) > 5)
+    expect(tab.get_by_label("Groups that are drawn")).to_be_visible()
+    key = tab.get_by_label("What colours stand for")
+    until(lambda: len(key.evaluate(LEGEND)) > 1)
+    of = {colour for _, colour in key.evaluate(LEGEND)}
+    until(lambda: set(chart(tab, "val/loss").evaluate(STROKES)) == of)
 
 
 @pytest.mark.parametrize("count", [1_000])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from page_looking import opening, plotted
+from page_process import until
 
 import seamark
 
@@ -111,30 +113,50 @@ def test_a_telephones_table_has_the_name_the_state_and_one_metric(main_page, new
     assert len({box["x"] for box in boxes}) == 1
 
 
+GROUND = """
+() => {
+  const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+  const opaque = (one) => one.length < 4 || one[3] > 0;
+  let at = document.querySelector(".chart-canvas");
+  const ground = (one) => numbers(getComputedStyle(one).backgroundColor);
+  while (at.parentElement && !opaque(ground(at))) at = at.parentElement;
+  return [ground(at), [...document.querySelectorAll(".swatch.on")].map(ground)];
+}
+"""
+"""What is really behind the curves, and the colours that they have."""
+
+
+def luminance(colour):
+    parts = [part / 255 for part in colour[:3]]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_curves_can_be_told_from_the_ground(scheme, main_page, new_profile, ids):
     """Each of the eight colours has a contrast of 3 : 1 with what is really behind it."""
     tab = new_profile(color_scheme=scheme).new_page()
     shown(tab, main_page, ids, "table")
     plotted(tab, "train/loss")
-    found = tab.evaluate(
-        """() => {
-          const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
-          const opaque = (one) => one.length < 4 || one[3] > 0;
-          let at = document.querySelector(".chart-canvas");
-          const ground = (one) => numbers(getComputedStyle(one).backgroundColor);
-          while (at.parentElement && !opaque(ground(at))) at = at.parentElement;
-          return [ground(at), [...document.querySelectorAll(".swatch.on")].map(ground)];
-        }"""
-    )
-
-    def luminance(colour):
-        parts = [part / 255 for part in colour[:3]]
-        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    ground, colours = found
+    ground, colours = tab.evaluate(GROUND)
     assert len(colours) == 5
-    for colour in colours:
-        low, high = sorted((luminance(ground), luminance(colour)))
-        assert (high + 0.05) / (low + 0.05) >= 3, colour
+    assert [colour for colour in colours if contrast(ground, colour) < 3] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_of_numbers_can_be_told_from_the_ground(scheme, main_page, new_profile):
+    """All of those that stand for a number, too, and the better the greater it is."""
+    tab = new_profile(color_scheme=scheme).new_page()
+    asked = "?project=sweep&selected=*&q=val/loss < 40&by=val/loss&cols=val/loss&sort=val/loss"
+    tab.goto(opening(main_page, asked))
+    plotted(tab, "val/loss")
+    until(lambda: len({tuple(colour) for colour in tab.evaluate(GROUND)[1]}) > 30)
+    ground, colours = tab.evaluate(GROUND)
+    found = [contrast(ground, colour) for colour in colours]
+    assert min(found) >= 3
+    assert all(one <= other * 1.01 for one, other in pairwise(found))

@@ -114,6 +114,27 @@ def test_a_selection_survives_turning_the_page(main_page, tab):
     assert len(tab.url) < 2_000
 
 
+def test_every_row_follows_the_order(main_page, tab):
+    """Those further down are drawn a moment later; what is pressed meanwhile is meant as seen."""
+    tab.goto(opening(main_page, "?project=sweep&cols=val/loss"))
+    every = [f"sweep-{number:03}" for number in range(page_roots.SWEEP)]
+    filled = tab.locator(".sheet[aria-busy=false] tbody tr th")
+    expect(filled).to_have_text([re.compile(name) for name in every[::-1][:200]])
+    name = tab.get_by_role("columnheader", name="Name").get_by_role("button")
+    name.click()
+    expect(rows(tab).first).to_contain_text("sweep-000")
+    rows(tab).nth(150).get_by_role("checkbox").check()
+    picked = tab.locator("tr[aria-selected=true] th")
+    expect(filled).to_have_text([re.compile(name) for name in every[:200]])
+    assert picked.count() <= 1  # where it stood still when it was pressed, or on the other page
+    for _ in range(3):
+        name.press("Enter")
+    expect(filled).to_have_text([re.compile(name) for name in every[::-1][:200]])
+    rows(tab).nth(120).focus()
+    tab.keyboard.press("j")
+    expect(rows(tab).nth(121)).to_be_focused()
+
+
 def test_a_wrong_query_says_where(main_page, tab, watched):
     """And what was there stays; a name that no run has is told with the nearest."""
     watched.allow("422", "400")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -93,6 +94,23 @@ def test_damage_and_a_torn_tail_are_said(main_page, tab):
     expect(tab.get_by_role("main")).to_contain_text(re.compile(r"damage|gap", re.IGNORECASE))
     tab.get_by_role("button", name="damaged bytes").click()
     expect(tab.get_by_text(re.compile("fsck")).first).to_be_visible()
+
+
+def test_a_file_that_is_gone_is_said_before_it_is_asked_for(recorded, serve, tab):
+    """It cannot be clicked; the others can."""
+    root = recorded("main")
+    digest = hashlib.sha256(b"\0" * 2_000).hexdigest()
+    (blob,) = root.glob(f"vision/digits/*/blobs/{digest}")
+    blob.unlink()
+    page = serve(root)
+    run = blob.parent.parent.name
+    tab.goto(opening(page, f"?project=vision/digits&run={run}&tab=files"))
+    gone = tab.get_by_role("row").filter(has_text="checkpoints/last")
+    expect(gone.get_by_text("gone")).to_be_visible()
+    expect(gone.get_by_role("button")).to_have_count(0)
+    there = tab.get_by_role("row").filter(has_text="report")
+    expect(there.get_by_role("button")).to_be_visible()
+    expect(there).to_contain_text("with the run")
 
 
 def test_a_crash_is_shown_with_its_traceback(main_page, tab):

@@ -161,11 +161,21 @@ class Accounts:
 
         Whether it is still good is the caller's to decide.
         """
+        return self._whose(tables.token.c.hash == hash_of(secret))
+
+    def by_prefix(self, token: str) -> tuple[Token, Identity] | None:
+        """Return a token and whoever asks with it, as `by_token`, by its public prefix.
+
+        It is no secret: this is for what was signed here for somebody who had shown the token.
+        """
+        return self._whose(tables.token.c.id == token) if can_hold(token) else None
+
+    def _whose(self, wanted: sa.ColumnElement[bool]) -> tuple[Token, Identity] | None:
         columns = [*tables.token.c, tables.user.c.admin, tables.user.c.disabled_ns]
         statement = (
             sa.select(*columns)
             .join(tables.user, tables.user.c.name == tables.token.c.user)
-            .where(tables.token.c.hash == hash_of(secret))
+            .where(wanted)
         )
         with self._database.reading() as connection:
             row = connection.execute(statement).one_or_none()

@@ -95,6 +95,20 @@ class Logins:
         self._note_use(looked_up[2].token)
         return looked_up[2]
 
+    def again(self, token: str, name: str) -> Identity:
+        """Return who somebody is now who asked before; `NOBODY` if that opens nothing any more.
+
+        The database is asked each time, so that what was revoked has ended at once.
+
+        Args:
+            token: Public prefix of the token that they showed; empty for none.
+            name: Theirs; counts where there was no token.
+        """
+        if not token:
+            return (self._accounts.by_name(name) if name else None) or NOBODY
+        found = self._accounts.by_prefix(token)
+        return NOBODY if found is None or self._ended(*found) else found[1]
+
     def forget(self) -> None:
         """Believe nothing that was found before: something was changed here."""
         with self._lock:

@@ -179,6 +179,20 @@ class Blobs:
             parts = self._parts(connection, upload)
         return Blob(digest, size, parts, self._objects)
 
+    def lacking(self, project: str, digests: Collection[str]) -> list[str]:
+        """Return those contents that a project does not have, sorted; nothing is changed by that.
+
+        Raises:
+            ArgumentError: If something is no digest.
+        """
+        wanted = {_checked(each) for each in digests}
+        if not wanted:
+            return []
+        with self._database.reading() as connection:
+            asked = {"at_project": project, "digests": sorted(wanted)}
+            there = set(connection.execute(sql.THERE, asked).scalars())
+        return sorted(wanted - there)
+
     def progress(self, project: str, digest: str, size: int | None = None) -> Progress:
         """Return how far a content has arrived.
 

@@ -50,6 +50,9 @@ _used: Final = (
 FIND: Final = sa.select(blob.c.size, blob.c.upload).where(_at_blob)
 RESERVE: Final = sa.update(blob).where(_at_blob).values(reserved=sa.bindparam("until"))
 KEEP: Final = Upsert(blob, tuple(blob.c.keys()), ("project", "digest"))
+THERE: Final = sa.select(blob.c.digest).where(
+    blob.c.project == _project, blob.c.digest.in_(sa.bindparam("digests", expanding=True))
+)
 UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
     blob.c.reserved < sa.bindparam("now"), ~_used
 )

@@ -68,7 +68,8 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
 ``POST runs/losses`` ``{"refs"}``                        ``{"losses": [[project, run,
                                                          {reason: count}]]}``
 ``POST runs/crash-reasons`` ``{"refs"}``                 ``{"reasons": [[project, run, reason]]}``
-``POST runs/attempts`` ``{"refs"}``                      ``{"attempts": [[project, run, number]]}``
+``POST runs/attempts`` ``{"refs"}``                      ``{"attempts": [[project, run, number]],
+                                                         "openings": [[project, run, number]]}``
 ``POST runs/series``                                     ``{"table": SeriesTable | CurveTable,
 ``{"refs", "paths", "attempt", "points", "unknown"}``    "told": [str], "left": [ref], "apart":
                                                          [project, run, [path]] | null}``

@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
-from seamark.server.guard import expect, needs, public, serving_of
+from seamark.server.guard import asker, expect, needs, public, serving_of
 from seamark.server.links import Link
 from seamark.server.models import answers
 
@@ -62,6 +62,9 @@ _IMAGES: Final = (
 )
 """How pictures begin that a browser may show by themselves."""
 _BEGINS: Final = 16
+_MOST: Final = 1000
+"""Contents in one question."""
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox; default-src 'none'",
@@ -92,6 +95,30 @@ def fetch(
     return _sent(request, digest, content, headers, _type_of(name))
 
 
+class _ContentsBody(BaseModel):
+    """Which contents.
+
+    Attributes:
+        sha256: Of each, hex.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    sha256: Annotated[list[_Digest], Field(max_length=_MOST)]
+
+
+@router.post(
+    "/runs/{project:path}/{run}/contents",
+    operation_id="findContents",
+    dependencies=_READS,
+    responses=answers("contents"),
+    tags=["files"],
+)
+def contents(request: Request, project: str, run: str, body: _ContentsBody) -> dict[str, Any]:
+    """Return which of some contents are not there, so that nobody begins a download in vain."""
+    return {"absent": serving_of(request).lacking(project, run, body.sha256)}
+
+
 class _LinkBody(BaseModel):
     """Which content, and how it is shown.
 
@@ -107,7 +134,7 @@ class _LinkBody(BaseModel):
 
     project: Annotated[str, Field(max_length=4096)]
     run: Annotated[str, Field(max_length=4096)]
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    sha256: _Digest
     name: Annotated[str, Field(max_length=255)] = ""
     preview: bool = False
 
@@ -116,13 +143,14 @@ class _LinkBody(BaseModel):
 def link(request: Request, body: _LinkBody) -> dict[str, Any]:
     """Return an address of one content that needs no token, for the 60 seconds that follow.
 
-    What was begun in time goes on: other parts of it are given for 12 hours. It is relative to the
-    page, and given to nobody who may not read the run.
+    Parts of the content (``Range``) are given for 12 hours more, so that films and downloads go on.
+    All of it ends with the token that asked. The address is relative to the page, and given to
+    nobody who may not read the run.
     """
-    expect(request, body.project, Role.VIEWER)
+    who = expect(request, body.project, Role.VIEWER)
     _content(request, body.project, body.run, body.sha256)
     links = serving_of(request).links
-    wanted = Link(body.project, body.run, body.sha256, body.name, body.preview)
+    wanted = Link(body.project, body.run, body.sha256, body.name, body.preview, who.token, who.name)
     last = re.split(r"[/\\]", body.name)[-1].strip(". ") or body.sha256
     return {"url": f"{links.base}linked/{links.sign(wanted)}/{quote(last, safe='')}"}
 
@@ -135,8 +163,11 @@ def linked(request: Request, signed: str, name: str) -> Response:
     """
     del name  # for who saves it
     public(request)
-    found = serving_of(request).links.open(signed)
-    if found is None:
+    links = serving_of(request).links
+    found = links.open(signed, part=True)
+    if found is not None and _part_of(request, found.digest) is None:
+        found = links.open(signed)
+    if found is None or not _may_still_read(request, found):
         raise Refusal(404, "no-link", "this address is none, or too old: open the file anew")
     content = _content(request, found.project, found.run, found.digest)
     kind, how = _type_of(found.name), "attachment"
@@ -148,6 +179,20 @@ def linked(request: Request, signed: str, name: str) -> Response:
         kind, how = image, "inline"
     headers["Content-Disposition"] = _disposition(how, found.name or found.digest)
     return _sent(request, found.digest, content, headers, kind)
+
+
+def _may_still_read(request: Request, link: Link) -> bool:
+    """Return whether who asked for an address may still read what it leads to.
+
+    So may whoever shows by other means who they are: behind a proxy that signs people in, each
+    request does, and such people may be known to nobody else.
+    """
+    serving = serving_of(request)
+    for who in (serving.logins.again(link.token, link.user), asker(request)):
+        role = serving.accounts.role(who, link.project)
+        if role is not None and role >= Role.VIEWER:
+            return True
+    return False
 
 
 def _content(request: Request, project: str, run: str, digest: str) -> Content:
@@ -165,20 +210,26 @@ def _sent(
     headers = headers | {"Accept-Ranges": "bytes", "ETag": f'"{digest}"'}
     if request.headers.get("if-none-match") in (f'"{digest}"', "*"):
         return Response(status_code=304, headers=headers)
-    given = request.headers.get("range")
-    if given and request.headers.get("if-range") in (None, f'"{digest}"'):
-        return _part(content, given, headers, kind)
+    if part := _part_of(request, digest):
+        return _part(content, *part, headers, kind)
     headers["Content-Length"] = str(content.size)
     return StreamingResponse(_read(content, 0, content.size), 200, headers, kind)
 
 
-def _part(content: Content, given: str, headers: dict[str, str], kind: str) -> Response:
-    """Return the bytes that a range names; all of them where it names several or is none."""
-    found = _RANGE.fullmatch(given.strip())
+def _part_of(request: Request, digest: str) -> tuple[str, str] | None:
+    """Return first and last byte that a request asks for; None if it is to get the whole content.
+
+    That is where it names no range, several, or one of what this no longer is.
+    """
+    found = _RANGE.fullmatch(request.headers.get("range", "").strip())
     if found is None or not any(found.groups()):
-        headers["Content-Length"] = str(content.size)
-        return StreamingResponse(_read(content, 0, content.size), 200, headers, kind)
-    first, last = found.groups()
+        return None
+    named = request.headers.get("if-range") in (None, f'"{digest}"')
+    return (found[1], found[2]) if named else None
+
+
+def _part(content: Content, first: str, last: str, headers: dict[str, str], kind: str) -> Response:
+    """Return the bytes that a range names."""
     start = int(first) if first else max(0, content.size - int(last))
     end = min(content.size, int(last) + 1) if first and last else content.size
     if start >= end:

@@ -86,6 +86,7 @@ def curves(every: All, body: _CurvesBody) -> Response:
 
     def make() -> dict[str, Any]:
         cursor, refs = every.cursor(), every.only_readable(body.refs)
+        every.server.drawn(refs)
         with heavy():
             found = curves_of_runs(refs, every.reader, body.paths, look, chosen)
         told = [
@@ -116,6 +117,7 @@ def groups(every: All, body: _GroupsBody) -> Response:
 
     def make() -> dict[str, Any]:
         meant = [(group.by, every.only_readable(group.refs)) for group in body.groups]
+        every.server.drawn(ref for _, some in meant for ref in some)
         with heavy():
             return {"groups": group_curves(draw, meant, body.paths, look)}
 

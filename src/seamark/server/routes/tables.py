@@ -32,7 +32,7 @@ from seamark.store.read.many import lengths_of, read_many, series_of
 from seamark.store.read.names import names_of, run_names
 from seamark.store.read.shared import shared_paths
 from seamark.store.read.tables import query_runs
-from seamark.store.runs import load_attempts, load_losses, numbers_of
+from seamark.store.runs import load_attempts, load_losses, load_openings, numbers_of
 from seamark.store.silence import SILENT_FROM
 
 if TYPE_CHECKING:
@@ -466,7 +466,12 @@ def crash_reasons(every: All, body: _RefsBody) -> Response:
 @router.post("/runs/attempts", operation_id="readAttempts", responses=answers("attempts"))
 def attempts(every: All, body: _RefsBody) -> Response:
     """Return how often runs were begun or gone on with, of those that were gone on with."""
-    return every.answer(lambda: {"attempts": _of_runs(every, body.refs, load_attempts)})
+    return every.answer(
+        lambda: {
+            "attempts": _of_runs(every, body.refs, load_attempts),
+            "openings": _of_runs(every, body.refs, load_openings),
+        }
+    )
 
 
 def _of_runs(

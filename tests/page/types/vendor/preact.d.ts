@@ -5,14 +5,18 @@ export interface VNode {
   key: unknown;
 }
 export type Child = VNode | string | number | bigint | boolean | null | undefined | Child[];
-export type Component<P = any> = (props: P) => Child;
+type Drawing<P = any> = (props: P) => Child;
+export class Component<P = any> {
+  props: P;
+  base: any;
+}
 
 export function html(strings: TemplateStringsArray, ...values: unknown[]): any;
-export function h(type: string | Component, props?: object | null, ...children: unknown[]): VNode;
+export function h(type: string | Drawing | typeof Component, props?: object | null, ...children: unknown[]): VNode;
 export function render(node: Child, parent: Element | DocumentFragment): void;
-export const Fragment: Component<{ children?: Child }>;
-export function createContext<T>(value: T): { Provider: Component; Consumer: Component };
-export function useContext<T>(context: { Provider: Component; Consumer: Component }): any;
+export const Fragment: Drawing<{ children?: Child }>;
+export function createContext<T>(value: T): { Provider: Drawing; Consumer: Drawing };
+export function useContext<T>(context: { Provider: Drawing; Consumer: Drawing }): any;
 
 type Update<S> = S | ((was: S) => S);
 export function useState<S>(first: S | (() => S)): [S, (next: Update<S>) => void];

@@ -29,6 +29,7 @@ const NEWEST = "sys/creation_time";
  * @property {string[]} charts charts of several paths, each with a line break between them
  * @property {string[]} pinned charts that come first
  * @property {string[]} group paths by which runs are grouped
+ * @property {string[]} by paths by which curves are coloured; empty: each run has its own colour
  * @property {string} baseline the run that others are compared with
  * @property {boolean} trashed the trash is shown
  * @property {boolean} all Compare shows what does not differ too
@@ -63,6 +64,7 @@ export const START = Object.freeze({
   charts: [],
   pinned: [],
   group: [],
+  by: [],
   baseline: "",
   trashed: false,
   all: false,
@@ -72,7 +74,7 @@ export const START = Object.freeze({
 });
 
 const TEXTS = /** @type {const} */ (["root", "project", "q", "run", "tab", "x", "baseline", "filter"]);
-const LISTS = /** @type {const} */ (["cols", "selected", "drawn", "charts", "pinned", "group"]);
+const LISTS = /** @type {const} */ (["cols", "selected", "drawn", "charts", "pinned", "group", "by"]);
 const FLAGS = /** @type {const} */ (["logx", "logy", "robust", "attempts", "trashed", "all"]);
 const NUMBERS = /** @type {const} */ (["smooth", "ema"]);
 const SCREENS = ["runs", "compare", "projects"];

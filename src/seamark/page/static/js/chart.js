@@ -6,7 +6,6 @@
 
 import uPlot from "../vendor/uplot.js";
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { runPath } from "./api.js";
 import { colourOf, useTheme, vividOf } from "./colours.js";
 import { useModule } from "./components.js";
 
@@ -48,7 +47,6 @@ const LOADED_AT_ONCE = 8;
 const MOST_ALIVE = 24;
 const BANDS = 8;
 const NEAR_PX = 18;
-const MOST_SEARCHED = 20_000;
 /** Series in one request, and how long charts that come into view wait for each other. */
 const MOST_TOGETHER = 64;
 const GATHER_MS = 12;
@@ -68,6 +66,8 @@ export function exact(value) {
   return told.replace("-", "−");
 }
 
+const GROUPED = new Intl.NumberFormat("en", { maximumFractionDigits: 8 });
+
 /**
  * A number as an axis or a small place shows it.
  * @param {number} value
@@ -79,7 +79,7 @@ export function short(value, digits = 4) {
   if (size !== 0 && (size >= 1e6 || size < 1e-3)) {
     return value.toExponential(Math.max(0, digits - 2)).replace(/\.?0+e/, "e").replace("e+", "e").replaceAll("-", "−");
   }
-  return Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 8 }).replace("-", "−");
+  return GROUPED.format(Number(value.toPrecision(digits))).replace("-", "−");
 }
 
 /** @param {number} count @param {string} one */
@@ -137,7 +137,7 @@ export function unitOf(path) {
 // ---------------------------------------------------------------------- what comes
 
 /** @param {any} given @returns {Float64Array} */
-function floats(given) {
+export function floats(given) {
   if (given instanceof Float64Array) return given;
   return Float64Array.from(given || [], Number);
 }
@@ -189,24 +189,6 @@ export function followed(before, now, kept) {
     made[name] = whole;
   }
   return made;
-}
-
-/**
- * What group curves are drawn as: the band is one standard deviation to each side.
- * @param {any} group
- * @returns {Parts}
- */
-function partsOfGroup(group) {
-  const mean = floats(group.mean);
-  const std = floats(group.std);
-  const spread = std.map((one) => (Number.isFinite(one) ? one : 0));
-  const none = new Float64Array(mean.length);
-  return {
-    width: Number(group.width), x: floats(group.x), line: mean, mean,
-    min: mean.map((one, at) => one - spread[at]), max: mean.map((one, at) => one + spread[at]),
-    count: floats(group.n), nan: none, inf: none, plus: new Float64Array(0),
-    minus: new Float64Array(0), smooth: false, leftOut: 0, notPositive: 0, falls: false,
-  };
 }
 
 /** @param {Parts} parts points in the order of x, for lines go from left to right */
@@ -265,6 +247,11 @@ export function lookAt(run) {
   if (looked.run === run) return;
   looked.run = run;
   for (const listener of [...looked.listeners]) listener(run);
+}
+
+/** @returns {string} the run that is looked at; "" for none */
+export function lookedAt() {
+  return looked.run;
 }
 
 /** @returns {string} the run that is looked at, and draws again when that changes */
@@ -357,7 +344,7 @@ function firstFrom(xs, x) {
  * @param {number} x
  * @returns {number} the part that is nearest to x; -1 for none
  */
-function nearestPart(parts, x) {
+export function nearestPart(parts, x) {
   const { x: xs } = parts;
   if (!xs.length) return -1;
   const at = firstFrom(xs, x);
@@ -442,110 +429,17 @@ function scaled(pixels) {
   return pixels * devicePixelRatio;
 }
 
-/** @type {HTMLElement | null} */
-let tip = null;
-
-function hideTip() {
-  if (tip) tip.hidden = true;
-}
-
 /**
- * @param {{title: string, rows: {colour: string, name: string, value: string, more: string, looked: boolean}[], left: number}} told
- * @param {number} x
- * @param {number} y
+ * @typedef {object} Row What a line has at an x.
+ * @property {Line} line
+ * @property {number} at which of its parts
+ * @property {number} x
+ * @property {number} value where the line is drawn
+ * @property {{parts: Parts, at: number} | undefined} near the nearest point, of a part of several
+ * @property {number} told the value that is told
  */
-function showTip(told, x, y) {
-  if (!tip) {
-    tip = document.createElement("div");
-    tip.className = "chart-tip";
-    tip.setAttribute("aria-hidden", "true");
-    document.body.append(tip);
-  }
-  const title = document.createElement("div");
-  title.className = "chart-tip-title";
-  title.textContent = told.title;
-  const table = document.createElement("table");
-  for (const one of told.rows) {
-    const row = table.insertRow();
-    if (one.looked) row.className = "looked";
-    const mark = row.insertCell();
-    const colour = document.createElement("i");
-    colour.style.background = one.colour;
-    mark.append(colour);
-    row.insertCell().textContent = one.name;
-    const value = row.insertCell();
-    value.className = "number";
-    value.textContent = one.value;
-    const more = row.insertCell();
-    more.className = "more";
-    more.textContent = one.more;
-  }
-  tip.replaceChildren(title, table);
-  if (told.left > 0) {
-    const rest = document.createElement("div");
-    rest.className = "more";
-    rest.textContent = `and ${told.left} more`;
-    tip.append(rest);
-  }
-  tip.hidden = false;
-  const { width, height } = tip.getBoundingClientRect();
-  const right = x + 18 + width > innerWidth - 8;
-  tip.style.left = `${Math.max(8, right ? x - width - 18 : x + 18)}px`;
-  tip.style.top = `${Math.max(8, Math.min(y - height / 2, innerHeight - height - 8))}px`;
-}
 
-/**
- * What lies at an x: one row a line, the greatest value first.
- * @param {readonly Line[]} lines
- * @param {number} x
- * @param {number} reach how far a point may be away, in units of x
- */
-function valuesAt(lines, x, reach) {
-  /** @type {{line: Line, at: number, x: number, value: number}[]} */
-  const found = [];
-  for (const line of lines) {
-    const { parts } = line;
-    const at = nearestPart(parts, x);
-    if (at < 0) continue;
-    const inside = x >= parts.x[0] - reach && x <= parts.x[parts.x.length - 1] + reach;
-    // Of a group that is drawn in two parts one is silent where the other speaks.
-    if (!inside || (line.of !== undefined && (Number.isNaN(parts.line[at]) || found.some((one) => one.line.run === line.run && one.line.path === line.path)))) continue;
-    found.push({ line, at, x: parts.x[at], value: parts.line[at] });
-  }
-  const height = (/** @type {number} */ value) => (Number.isNaN(value) ? -Infinity : value);
-  return found.sort((a, b) => height(b.value) - height(a.value) || a.line.name.localeCompare(b.line.name));
-}
-
-/**
- * @param {Line} line
- * @param {number} at
- */
-function moreOf(line, at) {
-  const { parts } = line;
-  const count = parts.count[at];
-  const told = [];
-  if (line.of !== undefined) {
-    told.push(`mean of ${count} of ${line.of}`);
-    if (parts.max[at] > parts.mean[at]) told.push(`± ${short(parts.max[at] - parts.mean[at])}`);
-  } else if (parts.smooth) {
-    told.push(count > 1 ? `raw mean ${short(parts.mean[at])} of ${count}` : `raw ${exact(parts.mean[at])}`);
-  } else if (count > 1) {
-    told.push(`mean of ${count}: ${short(parts.min[at])} … ${short(parts.max[at])}`);
-  }
-  if (count > 1 && parts.nan[at]) told.push(`${parts.nan[at]} NaN`);
-  if (count > 1 && parts.inf[at]) told.push(`${parts.inf[at]} Inf`);
-  return told.join(", ");
-}
-
-/** The value of a line's part, in words: what is no number says which it is.
- * @param {Line} line @param {number} at */
-function valueOf(line, at) {
-  const { parts } = line;
-  if (!Number.isNaN(parts.line[at])) return exact(parts.line[at]);
-  if (!parts.inf[at]) return "NaN";
-  const x = parts.x[at];
-  return parts.plus.includes(x) ? "+Inf" : parts.minus.includes(x) ? "−Inf" : "Inf";
-}
+/** @typedef {import("./chart_more.js").Closer} Closer */
 
 const RELATIVE_STEPS = [
   0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
@@ -554,10 +448,21 @@ const RELATIVE_STEPS = [
 
 const WHOLE = Array.from({ length: 46 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
+/** @typedef {(words: string) => void} Said */
+
+/** @type {typeof import("./chart_more.js") | null} */
+let loadedLater = null;
+
+/** What is loaded when it is first needed. */
+export async function further() {
+  loadedLater ??= await import("./chart_more.js");
+  return loadedLater;
+}
+
 /**
  * The uPlot of a chart, and what it needs to be drawn again.
  */
-class Drawn {
+export class Drawn {
   /**
    * @param {HTMLElement} element
    * @param {object} how
@@ -569,6 +474,8 @@ class Drawn {
    * @param {(zoom: Range | null) => void} how.onZoom
    * @param {() => void} how.onRange
    * @param {number} how.height
+   * @param {any} how.api
+   * @param {boolean} how.whole whether what was replaced is among the points
    */
   constructor(element, how) {
     this.element = element;
@@ -585,6 +492,10 @@ class Drawn {
     this.plot = null;
     this.key = "";
     this.hovered = false;
+    /** @type {Closer | null} */
+    this.closer = null;
+    /** What is told: x, where, and to whom else. @type {[number, number, number, Said?] | null} */
+    this.place = null;
     this.frame = 0;
     /** @param {string} run */
     this.onLook = (run) => {
@@ -628,6 +539,8 @@ class Drawn {
       /** @type {any} */ (this.element.closest(".chart") || this.element).uplot = this.plot;
     }
     this.how.onRange();
+    this.closer?.forget();
+    if (this.place) this.tell(...this.place);
   }
 
   options() {
@@ -933,7 +846,7 @@ class Drawn {
     });
     plot.over.addEventListener("mouseleave", () => {
       this.hovered = false;
-      hideTip();
+      this.hush();
       lookAt("");
     });
   }
@@ -943,7 +856,7 @@ class Drawn {
     if (!this.hovered) return;
     const { left, top } = plot.cursor;
     if (left === undefined || top === undefined || left < 0) {
-      hideTip();
+      this.hush();
       return;
     }
     const x = plot.posToVal(left, "x");
@@ -962,30 +875,25 @@ class Drawn {
    * @param {number} x
    * @param {number} left
    * @param {number} top
+   * @param {Said} [said] is told in words, too
+   * @returns {Row[]}
    */
-  tell(x, left, top) {
-    const { plot } = this;
-    if (!plot) return [];
-    const reach = Math.abs(plot.posToVal(6, "x") - plot.posToVal(0, "x"));
-    const rows = valuesAt(this.lines, x, reach);
-    const most = 16;
-    const centre = nearestOf(rows, x);
-    showTip(
-      {
-        title: `${axisName(this.how.axis)} ${place(centre, this.how.axis)}`,
-        rows: rows.slice(0, most).map((one) => ({
-          colour: this.how.colour(one.line, looked.run),
-          name: one.line.name,
-          value: valueOf(one.line, one.at),
-          more: [one.x === centre ? "" : `at ${place(one.x, this.how.axis)}`, moreOf(one.line, one.at)].filter(Boolean).join(", "),
-          looked: one.line.run === looked.run,
-        })),
-        left: rows.length - most,
-      },
-      left,
-      top,
+  tell(x, left, top, said) {
+    if (!this.plot) return [];
+    this.place = [x, left, top, said];
+    if (loadedLater) return loadedLater.tell(this, this.plot, x, left, top, said);
+    further().then(
+      () => this.place && this.tell(...this.place),
+      () => undefined,
     );
-    return rows;
+    return [];
+  }
+
+  /** Tell nothing more. */
+  hush() {
+    loadedLater?.hideTip();
+    this.place = null;
+    this.closer?.stop();
   }
 
   /** @param {number} width @param {number} height */
@@ -995,10 +903,8 @@ class Drawn {
 
   destroyPlot() {
     if (!this.plot) return;
-    if (this.hovered) {
-      hideTip();
-      lookAt("");
-    }
+    if (this.hovered) lookAt("");
+    if (this.place) this.hush();
     this.plot.destroy();
     this.plot = null;
     delete (/** @type {any} */ (this.element.closest(".chart") || this.element).uplot);
@@ -1009,14 +915,6 @@ class Drawn {
     if (this.frame) cancelAnimationFrame(this.frame);
     this.destroyPlot();
   }
-}
-
-/** @param {{x: number}[]} rows @param {number} x */
-function nearestOf(rows, x) {
-  let found = x;
-  let near = Infinity;
-  for (const one of rows) if (Math.abs(one.x - x) < near) [near, found] = [Math.abs(one.x - x), one.x];
-  return found;
 }
 
 /** @param {CanvasRenderingContext2D} ctx @param {number} x @param {number} y @param {1 | -1} up */
@@ -1122,6 +1020,7 @@ export function isLoading() {
  * @property {(paths: string[]) => void} [onCombine]
  * @property {string[]} [known] paths that may be added
  * @property {() => void} [onRemove] of a chart that a person made
+ * @property {boolean} [seen] it is in view when it is made, as far as is known
  */
 
 /**
@@ -1145,7 +1044,7 @@ export function Chart(props) {
   const loaded = useRef(/** @type {Map<string, string>} */ (new Map()));
   const keptOf = useRef("");
   const resumes = useRef(/** @type {Map<string, {step: number, time: number, number: number}[]>} */ (new Map()));
-  const seen = useSeen(root);
+  const seen = useSeen(root, props.seen);
   const [released, setReleased] = useState(0);
   const me = useMemo(() => ({}), []);
 
@@ -1188,7 +1087,7 @@ export function Chart(props) {
     return found;
   };
 
-  const drawnLines = () => lines().flatMap((line) => (line.of === undefined ? [{ ...line, parts: inOrder(line.parts) }] : ofGroup(line, line.of)));
+  const drawnLines = () => lines().flatMap((line) => (line.of === undefined ? [{ ...line, parts: inOrder(line.parts) }] : loadedLater?.ofGroup(line, line.of) ?? []));
 
   // What is loaded.
   // In the order of recording what was replaced has its place among all others.
@@ -1208,14 +1107,9 @@ export function Chart(props) {
     const show = (/** @type {boolean} */ loading) => setTold((old) => ({ ...old, loading, error: "", drawn: old.drawn + 1 }));
     const load = async () => {
       if (groups) {
-        const body = { groups: groups.map((one) => ({ by: one.by, refs: one.refs })), paths, ...look };
-        const answer = await api.post("curves/groups", body, { signal: abort.signal });
-        const fresh = new Map();
-        for (const one of answer.groups) {
-          const own = groups.find((each) => sameBy(each.by, one.by));
-          if (own) fresh.set(`${own.label}\n${one.path}\n`, { parts: partsOfGroup(one), cursor: "" });
-        }
-        kept.current = fresh;
+        const found = await (await further()).groupCurves(api, groups, paths, look, abort.signal);
+        if (abort.signal.aborted) return;
+        kept.current = found;
         show(false);
         return;
       }
@@ -1238,6 +1132,7 @@ export function Chart(props) {
           const curves = await curvesOf(api, hidden, [], { ...look, attempt: "replaced" }, abort.signal);
           if (abort.signal.aborted) return;
           take(kept.current, curves, "replaced", hidden);
+          const { findResumes } = await further();
           await Promise.all(again.map((run) => findResumes(api, run, part.paths, kept.current, resumes.current, abort.signal)));
         }
         for (const run of part.refs) loaded.current.set(run.id, stamp(run));
@@ -1273,6 +1168,8 @@ export function Chart(props) {
       onZoom: (range) => setZoom(range),
       onRange: () => setTold((old) => ({ ...old, wait: false })),
       height,
+      api,
+      whole,
     });
     drawn.current = one;
     one.show(drawnLines(), zoom);
@@ -1284,7 +1181,7 @@ export function Chart(props) {
       drawn.current = null;
       leave(me);
     };
-  }, [seen, asTable, theme, axis, view.logx, view.logy, view.robust, runsKey, pathsKey, height, released, groupsKey, JSON.stringify(view.colours)]);
+  }, [seen, asTable, theme, axis, view.logx, view.logy, view.robust, runsKey, pathsKey, height, released, groupsKey, JSON.stringify(view.colours), whole]);
 
   useEffect(() => {
     const one = drawn.current;
@@ -1308,7 +1205,7 @@ export function Chart(props) {
     if (event.key === "t") setAsTable(true);
     else if (event.key === "r" || event.key === "Escape") {
       setZoom(null);
-      hideTip();
+      one?.hush();
     } else if (plot && ["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key)) {
       const xs = plot.data[0];
       const low = firstFrom(xs, /** @type {number} */ (plot.scales.x.min));
@@ -1320,9 +1217,7 @@ export function Chart(props) {
       next = Math.max(low, Math.min(high, next, xs.length - 1));
       plot.setCursor({ left: plot.valToPos(xs[next], "x"), top: plot.over.clientHeight / 2 });
       const place0 = plot.valToPos(xs[next], "x");
-      const rows = one.tell(xs[next], plot.rect.left + place0, plot.rect.top + 20);
-      const values = rows.slice(0, 8).map((row) => `${row.line.name} ${valueOf(row.line, row.at)}`);
-      setSaid(`${axisName(axis)} ${place(xs[next], axis)}: ${values.join("; ")}`);
+      one.tell(xs[next], plot.rect.left + place0, plot.rect.top + 20, setSaid);
     } else if (plot && (event.key === "+" || event.key === "-")) {
       const { min, max } = one.currentX(plot);
       const middle = (min + max) / 2;
@@ -1350,7 +1245,7 @@ export function Chart(props) {
     ${asTable
       ? html`<${More} part="PointsTable" lines=${all} axis=${axis} zoom=${zoom} height=${height} onClose=${() => setAsTable(false)} />`
       : html`<div class="chart-area" style=${{ height: `${height}px` }}>
-          <div class="chart-canvas" ref=${canvas} tabindex="0" role="img" aria-roledescription="chart" onKeyDown=${onKey} onBlur=${hideTip}
+          <div class="chart-canvas" ref=${canvas} tabindex="0" role="img" aria-roledescription="chart" onKeyDown=${onKey} onBlur=${() => drawn.current?.hush()}
             aria-label=${`${title}: ${words}. Arrow keys move along it, t shows it as a table.`}></div>
           ${told.error && html`<p class="chart-over chart-error" role="alert">${told.error}</p>`}
           ${empty && html`<p class="chart-over">no points${zoom ? " here" : ""}</p>`}
@@ -1360,36 +1255,6 @@ export function Chart(props) {
     <p class="chart-notes">${notes.map((note, at) => html`<span key=${at} class=${note.kind} title=${note.title || ""}>${note.text}</span>`)}</p>
     <p class="visually-hidden" aria-live="polite">${said}</p>
   </section>`;
-}
-
-/**
- * Of a group the line is dashed where runs are missing: two lines that meet.
- * @param {Line} line
- * @param {number} of
- * @returns {Line[]}
- */
-function ofGroup(line, of) {
-  const { parts } = line;
-  const size = parts.count.length;
-  const full = Float64Array.from(parts.line);
-  const less = Float64Array.from(parts.line);
-  let some = false;
-  for (let at = 0; at < size; at++) {
-    if (parts.count[at] < of) {
-      some = true;
-      full[at] = NaN;
-    } else if (!(at + 1 < size && parts.count[at + 1] < of) && !(at > 0 && parts.count[at - 1] < of)) less[at] = NaN;
-  }
-  const whole = { ...line, of };
-  if (!some) return [whole];
-  const behind = { ...line, of, key: `${line.key}less`, dash: [5, 4], parts: { ...parts, line: less } };
-  return [{ ...whole, parts: { ...parts, line: full } }, behind];
-}
-
-/** @param {Record<string, any>} a @param {Record<string, any>} b */
-function sameBy(a, b) {
-  const keys = Object.keys(a);
-  return keys.every((key) => JSON.stringify(a[key]) === JSON.stringify(b[key]));
 }
 
 /**
@@ -1409,33 +1274,6 @@ function take(kept, curves, attempt, asked) {
     let parts = partsOf(curve.drawing);
     if (count && before) parts = followed(before.parts, parts, count);
     kept.set(key, { parts, cursor: curve.cursor || curve.drawing.cursor || "" });
-  }
-}
-
-/**
- * Look where attempts began, in the points of one series if they are few.
- * @param {any} api
- * @param {RunRef} run
- * @param {readonly string[]} paths
- * @param {Map<string, {parts: Parts, cursor: string}>} kept
- * @param {Map<string, {step: number, time: number, number: number}[]>} resumes
- * @param {AbortSignal} signal
- */
-async function findResumes(api, run, paths, kept, resumes, signal) {
-  for (const path of paths) {
-    const key = `${run.id}\n${path}`;
-    const count = kept.get(`${key}\n`)?.parts.count.reduce((a, b) => a + b, 0) || 0;
-    if (resumes.has(key)) return;
-    if (!count || count > MOST_SEARCHED) continue;
-    const { points } = await api.post(runPath(run.project, run.id, "points"), { paths: [path] }, { signal });
-    const { attempt, step, time_ns: time } = points[path];
-    /** @type {Map<number, {step: number, time: number, number: number}>} */
-    const first = new Map();
-    for (let at = 0; at < attempt.length; at++) {
-      if (attempt[at] > 0 && !first.has(attempt[at])) first.set(attempt[at], { step: step[at], time: time[at] / 1e9, number: attempt[at] + 1 });
-    }
-    resumes.set(key, [...first.values()]);
-    return;
   }
 }
 
@@ -1541,9 +1379,10 @@ const watched = new WeakMap();
 /**
  * Whether an element is in view, or nearly.
  * @param {{current: Element | null}} ref
+ * @param {boolean} first as long as the browser has not said
  */
-export function useSeen(ref) {
-  const [seen, setSeen] = useState(false);
+export function useSeen(ref, first = false) {
+  const [seen, setSeen] = useState(first);
   useEffect(() => {
     const element = ref.current;
     if (!element) return undefined;
@@ -1607,7 +1446,7 @@ function ChartMenu(props) {
 }
 
 /** A part of chart_more.js. @param {Record<string, any>} props */
-function More({ part, ...props }) {
+export function More({ part, ...props }) {
   const { module, error } = useModule("./chart_more.js");
   if (error) return html`<p class="chart-error" role="alert">${String(error)}</p>`;
   return module ? html`<${module[part]} ...${props} />` : null;

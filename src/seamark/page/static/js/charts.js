@@ -7,9 +7,9 @@
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
 import { isAbort } from "./api.js";
-import { Chart, counted, isLoading, lookAt, place, short, useLookedAt, useSeen } from "./chart.js";
-import { COLOURED, colourOf, useTheme, vividOf } from "./colours.js";
-import { Empty, ErrorBox, isTyping } from "./components.js";
+import { Chart, counted, further, isLoading, lookAt, More, place, short, useLookedAt, useSeen } from "./chart.js";
+import { COLOURED, colourOf, setValued, useTheme, useValued, vividOf } from "./colours.js";
+import { Empty, ErrorBox, isTyping, Menu } from "./components.js";
 
 /** @typedef {import("./chart.js").RunRef} RunRef */
 /** @typedef {import("./chart.js").Range} Range */
@@ -114,7 +114,9 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   const setZoom = (/** @type {Range | null} */ range) => {
     if (range || zoom) write({ zoom: range && { low: range.low, high: range.high, x: axis } }, { push: !zoom });
   };
-  const look = useMemo(() => ({ ...view, x: axis }), [view, axis]);
+  const valued = useValued();
+  const colours = /** @type {any} */ (valued ? valued.colours[theme] : view.colours);
+  const look = useMemo(() => ({ ...view, x: axis, colours }), [view, axis, colours]);
 
   // Nothing is chosen: the newest ones.
   useEffect(() => {
@@ -132,8 +134,8 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     return () => abort.abort();
   }, [api, given.length === 0, view.project, retry, given.length ? 0 : live?.tick]);
 
-  // Which series there are.
-  useEffect(() => {
+  // Which series there are; asked before what is shown already is painted.
+  useLayoutEffect(() => {
     if (!runs.length) return undefined;
     const abort = new AbortController();
     const refs = runs.map((run) => [run.project, run.id]);
@@ -205,6 +207,23 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     return () => abort.abort();
   }, [api, key, by.join("\n")]);
 
+  // What colours stand for.
+  useEffect(() => {
+    if (!view.by.length || runs.length < 2) {
+      setValued(null);
+      return undefined;
+    }
+    const abort = new AbortController();
+    further()
+      .then((more) => more.colouring(api, runs, groups, view, abort.signal))
+      .then(
+        (found) => abort.signal.aborted || setValued(found),
+        (failed) => abort.signal.aborted || isAbort(failed) || setError(failed),
+      );
+    return () => abort.abort();
+  }, [api, key, groups, view.by.join("\n"), versions]);
+  useEffect(() => () => setValued(null), []);
+
   const root = useRef(/** @type {HTMLElement | null} */ (null));
   // Before the next key can come: it is to be of what is shown by then.
   useLayoutEffect(() => {
@@ -234,18 +253,19 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   };
   const isClosed = (/** @type {string} */ name) => closed[name] ?? (BEHIND.includes(name) && !open.includes(name) && !view.filter);
   return html`<section class="charts" aria-label="Charts" ref=${root}>
-    <${Controls} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0}
+    <${Controls} api=${api} runs=${runs} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0}
       anyOpen=${sections.some((one) => !isClosed(one.name))}
       onToggle=${(/** @type {boolean} */ shut) => setClosed(Object.fromEntries(sections.map((one) => [one.name, shut])))} />
     ${!given.length && !only && html`<p class="charts-note">Nothing is selected: the ${counted(runs.length, "newest run").replace("1 newest run", "newest run")}.</p>`}
-    ${groups ? html`<${GroupKey} groups=${groups} theme=${theme} colours=${view.colours} />` : runs.length > 1 && html`<${RunKey} runs=${runs} theme=${theme} colours=${view.colours} />`}
+    ${groups ? html`<${More} part="GroupKey" groups=${groups} theme=${theme} colours=${colours} />` : runs.length > 1 && html`<${RunKey} runs=${runs} theme=${theme} colours=${colours} few=${!valued} />`}
+    ${valued && html`<${More} part="ValueKey" valued=${valued} by=${view.by} theme=${theme} />`}
     ${error && html`<${ErrorBox} error=${error} onRetry=${() => setRetry(retry + 1)} />`}
     ${has && total === 0 && html`<p class="charts-note">${view.filter ? `No chart has “${view.filter}” in its path.` : "These runs have no series of numbers."}</p>`}
     ${sections.map(({ name, cards }) => html`<section class="charts-section" key=${name}>
       <h3><button type="button" aria-expanded=${isClosed(name) ? "false" : "true"} onClick=${() => setClosed({ ...closed, [name]: !isClosed(name) })}>
         <span class="charts-arrow" aria-hidden="true">${isClosed(name) ? "▸" : "▾"}</span>${name} <span class="charts-count">${cards.length}</span></button></h3>
       ${!isClosed(name) && html`<div class="charts-grid">${cards.map((card) => html`<${Slot} key=${card.key} label=${card.title}>
-        ${() => html`<${Chart} api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
+        ${() => html`<${Chart} seen api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
           has=${has} attempts=${attempts} groups=${groups} versions=${versions} pinned=${view.pinned.includes(card.key)} onPin=${() => pin(card.key)}
           known=${known.filter(notOf(card))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
           onRemove=${view.charts.includes(card.key) ? () => write({ charts: view.charts.filter((one) => one !== card.key), pinned: view.pinned.filter((one) => one !== card.key) }) : undefined} />`}
@@ -302,9 +322,9 @@ function niceAt(width) {
 }
 
 /**
- * @param {{view: View, axis: string, known: string[], zoom: Range | null, onZoom: (zoom: Range | null) => void, total: number, several: boolean, anyOpen: boolean, onToggle: (shut: boolean) => void}} props
+ * @param {{api: any, runs: RunRef[], view: View, axis: string, known: string[], zoom: Range | null, onZoom: (zoom: Range | null) => void, total: number, several: boolean, anyOpen: boolean, onToggle: (shut: boolean) => void}} props
  */
-function Controls({ view, axis, known, zoom, onZoom, total, several, anyOpen, onToggle }) {
+function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, anyOpen, onToggle }) {
   const [filter, setFilter] = useState(view.filter);
   useEffect(() => setFilter(view.filter), [view.filter]);
   useEffect(() => {
@@ -347,6 +367,8 @@ function Controls({ view, axis, known, zoom, onZoom, total, several, anyOpen, on
       <input type="number" class="charts-width" min="0" step="any" aria-label=${`Width in ${unit || axis}`} value=${shown || ""} placeholder="off" onChange=${(/** @type {any} */ event) => later(Math.max(0, Number(event.target.value) || 0))} />${unit}</span>
     ${flag("robust", "robust", "y from the 1 % to the 99 % quantile; what lies beyond is counted")}
     ${(several || view.attempts) && flag("attempts", "replaced points", "What an earlier attempt recorded after the checkpoint that a later one went on from, dashed")}
+    ${runs.length > 1 && html`<${Menu} label=${`Colour by ${view.by.join(", ") || "run"}`} title="Curves that share a colour" wide>
+      <${More} part="ColourChooser" api=${api} runs=${runs} view=${view} /><//>`}
     ${zoom && html`<button type="button" class="charts-zoom" title="Zoom out (r)" onClick=${() => onZoom(null)}>x ${place(roundedIn(zoom.low, zoom), axis)} … ${place(roundedIn(zoom.high, zoom), axis)} ✕</button>`}
     <span class="charts-total">${counted(total, "chart")}</span>
     <button type="button" class="charts-fold" onClick=${() => onToggle(anyOpen)}>${anyOpen ? "Collapse all" : "Expand all"}</button>
@@ -361,9 +383,9 @@ function roundedIn(x, zoom) {
 
 /**
  * Which colour is whose: pointing at a name shows its lines.
- * @param {{runs: RunRef[], theme: any, colours: Record<string, number>}} props
+ * @param {{runs: RunRef[], theme: any, colours: Record<string, number>, few: boolean}} props
  */
-function RunKey({ runs, theme, colours }) {
+function RunKey({ runs, theme, colours, few }) {
   const looked = useLookedAt();
   const [all, setAll] = useState(false);
   const ids = runs.map((run) => run.id);
@@ -374,17 +396,6 @@ function RunKey({ runs, theme, colours }) {
       onClick=${() => write({ run: run.id, project: run.project, tab: "" }, { push: true })}>
       <i style=${{ background: looked === run.id ? vividOf(run.id, ids, theme, colours) : colourOf(run.id, ids, theme, colours) }}></i><span>${run.name || run.id}</span></button></li>`)}
     ${runs.length > shown.length && html`<li><button type="button" onClick=${() => setAll(true)}>and ${runs.length - shown.length} more</button></li>`}
-    ${runs.length > COLOURED && html`<li class="charts-note">${COLOURED} have colours of their own; point at another to see it</li>`}
-  </ul>`;
-}
-
-/** @param {{groups: any[], theme: any, colours: Record<string, number>}} props */
-function GroupKey({ groups, theme, colours }) {
-  const looked = useLookedAt();
-  const labels = groups.map((one) => one.label);
-  return html`<ul class="charts-key" aria-label="Groups that are drawn">
-    ${groups.map(({ label }) => html`<li key=${label}><button type="button" class=${looked === label ? "looked" : ""} onMouseEnter=${() => lookAt(label)} onMouseLeave=${() => lookAt("")} onFocus=${() => lookAt(label)} onBlur=${() => lookAt("")}>
-      <i style=${{ background: looked === label ? vividOf(label, labels, theme, colours) : colourOf(label, labels, theme, colours) }}></i><span>${label}</span></button></li>`)}
-    <li class="charts-note">mean, and one standard deviation to each side; dashed where runs are missing</li>
+    ${few && runs.length > COLOURED && html`<li class="charts-note">${COLOURED} have colours of their own; point at another to see it</li>`}
   </ul>`;
 }

@@ -94,6 +94,35 @@ export function vividOf(runId, drawnIds, theme = currentTheme(), overrides = {})
   return found === GREY[theme] ? PALETTE[theme][slotOf(runId)] : found;
 }
 
+/**
+ * @typedef {object} Valued Colours of runs that are drawn by what they show.
+ * @property {string} key what it was made of
+ * @property {Record<Theme, Record<string, string>>} colours by run id, or by what a group is called
+ * @property {{label: string, runs: number, colour: Record<Theme, string>}[]} values
+ * @property {{low: number, high: number, log: boolean} | null} ramp of numbers in their order
+ */
+
+/** @type {{now: Valued | null, listeners: Set<(now: Valued | null) => void>}} */
+const valued = { now: null, listeners: new Set() };
+
+/** @param {Valued | null} now */
+export function setValued(now) {
+  if (valued.now?.key === now?.key) return;
+  valued.now = now;
+  for (const one of [...valued.listeners]) one(now);
+}
+
+/** @returns {Valued | null} and draws again when it changes */
+export function useValued() {
+  const [now, setNow] = useState(valued.now);
+  useEffect(() => {
+    valued.listeners.add(setNow);
+    setNow(valued.now);
+    return () => void valued.listeners.delete(setNow);
+  }, []);
+  return now;
+}
+
 /** @returns {Theme} what the page shows now */
 export function currentTheme() {
   const chosen = document.documentElement.dataset.theme;

@@ -3,6 +3,7 @@
 
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { Menu, useAnswer } from "./components.js";
+import { count } from "./format.js";
 
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
@@ -167,7 +168,7 @@ function Chooser({ api, view, shown, onChange }) {
         return html`<label key=${one.path}>
           <input type="checkbox" checked=${on} disabled=${full && !on} onChange=${() => toggle(one.path)} />
           <bdi>${titleOf(one.path) === one.path ? one.path : `${titleOf(one.path)} (${one.path})`}</bdi>
-          <small>${one.count} runs</small>
+          <small>${count(one.count, "run")}</small>
           ${numeric.includes(one.family) &&
           html`<span class="aggregates">${["min", "max"].map((word) => {
             const path = `${one.path}:${word}`;

@@ -1,19 +1,22 @@
 // @ts-check
-/** What is the same of some runs, and what differs: a column per run. */
+/** Runs side by side, with what differs of them, and groups of runs one below the other. */
 
 import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { href, refOf, write } from "./address.js";
 import { colourOf } from "./colours.js";
-import { isAside } from "./columns.js";
-import { Empty, ErrorBox, State, Time, tell, useAnswer, useModule } from "./components.js";
+import { ALWAYS, isAside, titleOf } from "./columns.js";
+import { Empty, ErrorBox, Pager, State, Time, tell, useAnswer, useModule } from "./components.js";
 import { duration, exact, number, value } from "./format.js";
-import { tableOf, useTheme, which } from "./table.js";
+import { quotedPath, quotedValue } from "./query.js";
+import { SIZE, tableOf, useTheme, which } from "./table.js";
 
+/** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
 /** @typedef {[string, string]} Ref */
 
 const MOST = 24;
-const TIMES = ["sys/creation_time", "sys/modification_time", "sys/start_time", "sys/end_time", "sys/running_time"];
+/** Of every run its own, so that they would always differ. */
+const OWN = ["sys/creation_time", "sys/modification_time", "sys/start_time", "sys/end_time", "sys/running_time", "sys/content_hash"];
 const HIDDEN = ["sys/id", "sys/name", "sys/state", "sys/trashed"];
 
 /** @param {any} one */
@@ -35,7 +38,7 @@ function rank(path) {
   return isAside(path) ? 4 : 1;
 }
 
-/** @param {{api: import("./api.js").Api, view: View, live: import("./main.js").Live}} props */
+/** @param {{api: Api, view: View, live: import("./main.js").Live}} props */
 export function CompareScreen({ api, view, live }) {
   const project = view.project;
   const all = view.selected[0] === "*";
@@ -58,7 +61,7 @@ export function CompareScreen({ api, view, live }) {
   );
   const rows = data?.rows ?? [];
   const base = rows.find((one) => one.key === view.baseline) ?? rows[0];
-  useEffect(() => tell({ running: rows.filter((one) => one.state === "running").length, title: "Compare" }), [data]);
+  useEffect(() => tell({ running: rows.filter((one) => one.state === "running").length, crashed: rows.filter((one) => one.state === "crashed").length, title: "Compare" }), [data]);
   const paths = useMemo(() => {
     const found = new Set(rows.flatMap((one) => [...one.values.keys()]));
     const shown = [...found].filter((path) => !HIDDEN.includes(path));
@@ -78,7 +81,7 @@ export function CompareScreen({ api, view, live }) {
   );
   const wanted = filter.toLowerCase();
   const shown = paths.filter(
-    (path) => (view.all || (differs.has(path) && !TIMES.includes(path))) && path.toLowerCase().includes(wanted),
+    (path) => (view.all || (differs.has(path) && !OWN.includes(path))) && path.toLowerCase().includes(wanted),
   );
   const ids = rows.map((one) => one.ref[1]);
   const back = () => write({ screen: "runs" }, { push: true });
@@ -141,6 +144,62 @@ function Line({ path, rows, base, differs }) {
       const same = row !== base && said(one) === said(first);
       return html`<td key=${row.key} class="${numeric ? "numeric" : ""} ${same ? "same" : ""}" title=${said(one).slice(0, 2000)}>
         ${path === "sys/running_time" ? duration(one) : one instanceof Date ? html`<${Time} ns=${one} full />` : one === undefined ? html`<span class="muted" title="not there">–</span>` : html`<bdi>${value(one).slice(0, 200)}</bdi>`}
-        ${delta !== null && delta !== 0 && html`<span class="delta">${delta > 0 ? "+" : ""}${number(delta)}</span>`}</td>`;
+        ${delta !== null && delta !== 0 && Number.isFinite(delta) && html`<span class="delta">${delta > 0 ? "+" : ""}${number(delta)}</span>`}</td>`;
     })}</tr>`;
+}
+
+/**
+ * Groups of runs, one below the other.
+ *
+ * @typedef {{by: Record<string, any>, refs: [string, string][],
+ *   values: Record<string, {n: number, odd: number, mean: number | null, std: number | null,
+ *     min: number | null, max: number | null}>}} Group
+ * @param {{api: Api, view: View, columns: string[], live: import("./main.js").Live}} props
+ */
+export function Groups({ api, view, columns, live }) {
+  const numbers = columns.filter((one) => !ALWAYS.includes(one) && !view.group.includes(one)).slice(0, 20);
+  const { data, error, busy, again } = useAnswer(
+    (signal) =>
+      api.post("runs/groups", { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE }, { signal }),
+    [api, JSON.stringify([which(view), view.group, numbers, view.page]), Math.floor(live.tick / 3)],
+  );
+  /** @type {Group[]} */
+  const groups = data?.groups ?? [];
+  if (error) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
+  const shown = numbers.filter((path) => groups.some((one) => (one.values[path]?.n ?? 0) > 0));
+  const inside = (/** @type {Group} */ group) => {
+    const some = view.group.map((path) => {
+      const is = group.by[path];
+      if (is === null || is === undefined) return `${quotedPath(path)} IS MISSING`;
+      if (Array.isArray(is)) return is.map((one) => `${quotedPath(path)} CONTAINS ${quotedValue(one)}`).join(" AND ");
+      return `${quotedPath(path)} = ${quotedValue(is)}`;
+    });
+    const q = [view.q && `(${view.q})`, ...some].filter(Boolean).join(" AND ");
+    write({ q, group: [], page: 0, selected: [], drawn: [] }, { push: true });
+  };
+  return html`<div class="sheet short"><table class="runs ${busy && data ? "loading" : ""}">
+    <caption class="unseen">Groups of runs by ${view.group.join(", ")}: mean ± standard deviation</caption>
+    <thead><tr>
+      ${view.group.map((path) => html`<th key=${path} scope="col"><span class="plain"><bdi>${path}</bdi></span></th>`)}
+      <th scope="col" class="numeric"><span class="plain">Runs</span></th>
+      ${shown.map((path) => html`<th key=${path} scope="col" class="numeric"><span class="plain" title="mean ± standard deviation (n − 1) of ${path}"><bdi>${titleOf(path)}</bdi></span></th>`)}
+      <th scope="col"><span class="unseen">Open</span></th>
+    </tr></thead>
+    <tbody>${groups.map((group) => html`<tr key=${JSON.stringify(group.refs[0])}>
+      ${view.group.map((path, n) =>
+        n === 0
+          ? html`<th scope="row" key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></th>`
+          : html`<td key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></td>`)}
+      <td class="numeric">${number(group.refs.length)}</td>
+      ${shown.map((path) => {
+        const one = group.values[path];
+        if (!one || one.mean === null) return html`<td key=${path} class="numeric"></td>`;
+        const say = (/** @type {number} */ one, /** @type {number} */ digits) => (path === "sys/running_time" ? duration(one) : number(one, digits));
+        const fewer = one.n < group.refs.length;
+        return html`<td key=${path} class="numeric" title="n = ${one.n}, min ${exact(one.min)}, max ${exact(one.max)}${one.odd ? `, ${one.odd} not finite` : ""}">
+          ${say(one.mean, 4)}${one.std !== null && html`<span class="delta">± ${say(one.std, 2)}</span>`}${fewer && html`<small> n=${one.n}</small>`}</td>`;
+      })}
+      <td><button type="button" class="link" onClick=${() => inside(group)}>show runs</button></td>
+    </tr>`)}</tbody></table></div>
+    ${data && html`<${Pager} page=${view.page} size=${SIZE} total=${data.total} word="groups" onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}`;
 }

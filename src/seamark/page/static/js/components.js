@@ -1,7 +1,7 @@
 // @ts-check
 /** Small parts that all screens are made of. */
 
-import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { isAbort } from "./api.js";
 import { ago, bytes, time } from "./format.js";
 
@@ -16,12 +16,15 @@ export function useId(word) {
 
 /**
  * A button that opens a list below it. `items` are what is chosen from, or `children` are shown.
- * @param {{label: any, title?: string, items?: Array<{label: any, onPick: () => void,
- *   disabled?: boolean, checked?: boolean, hint?: string}>, children?: any, wide?: boolean,
- *   className?: string, disabled?: boolean}} props
+ * @typedef {{label: any, onPick: () => void, disabled?: boolean, checked?: boolean,
+ *   hint?: string}} Item
+ * @param {{label: any, title?: string, items?: Item[] | (() => Item[]), children?: any,
+ *   wide?: boolean, className?: string, disabled?: boolean}} props `items` are asked for when they
+ *   are shown
  */
 export function Menu({ label, title, items, children, wide, className = "", disabled }) {
   const [open, setOpen] = useState(false);
+  const some = open && typeof items === "function" ? items() : /** @type {Item[]} */ (items);
   /** @type {{current: any}} */
   const root = useRef(null);
   const id = useId("menu");
@@ -81,7 +84,7 @@ export function Menu({ label, title, items, children, wide, className = "", disa
     html`<div class="popup ${wide ? "wide" : ""}" id=${id} role=${items ? "menu" : "dialog"}
       aria-label=${title ?? (typeof label === "string" ? label : undefined)}>
       ${items
-        ? items.map(
+        ? some.map(
             (one) => html`<button type="button" class="item" disabled=${one.disabled}
               role=${one.checked === undefined ? "menuitem" : "menuitemcheckbox"}
               aria-checked=${one.checked === undefined ? undefined : String(one.checked)}
@@ -266,7 +269,8 @@ export function Bytes({ n }) {
 export function useAnswer(make, keys) {
   const [state, setState] = useState(/** @type {any} */ ({ data: undefined, error: null, busy: true }));
   const [turn, setTurn] = useState(0);
-  useEffect(() => {
+  // It is asked before the page is painted, not after.
+  useLayoutEffect(() => {
     const ended = new AbortController();
     setState((/** @type {any} */ was) => ({ ...was, busy: true }));
     make(ended.signal).then(
@@ -291,7 +295,7 @@ const modules = new Map();
  */
 export function useModule(name) {
   const [state, setState] = useState({ module: modules.get(name), error: null });
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!name || state.module) return undefined;
     let wanted = true;
     import(name).then(

@@ -34,6 +34,50 @@ export async function edit(api, refs, change) {
 }
 
 /**
+ * The tags of runs as they are now, by project and id.
+ * @param {Api} api
+ * @param {Ref[]} refs
+ * @returns {Promise<Map<string, string[]>>}
+ */
+async function tagsOf(api, refs) {
+  const found = new Map();
+  for (let at = 0; at < refs.length; at += AT_ONCE) {
+    const id = refs.slice(at, at + AT_ONCE).map((one) => one[1]);
+    const { table } = await api.post("runs", { id, columns: ["sys/tags"], trashed: null, unknown: "tell", limit: 2 * AT_ONCE });
+    const tags = table.cells[table.columns.indexOf("sys/tags")] ?? [];
+    table.refs.forEach((/** @type {Ref} */ ref, /** @type {number} */ n) => found.set(ref.join("/"), tags[n] ?? []));
+  }
+  return found;
+}
+
+/**
+ * Give each run back the tags that a change has taken from it, and only take what it had not.
+ * @param {Api} api
+ * @param {Ref[]} refs
+ * @param {Map<string, string[]>} before the tags that they had
+ * @param {string[]} added
+ * @param {string[]} removed
+ */
+async function untag(api, refs, before, added, removed) {
+  /** @type {Map<string, {refs: Ref[], add_tags: string[], remove_tags: string[]}>} */
+  const alike = new Map();
+  for (const ref of refs) {
+    const had = before.get(ref.join("/")) ?? [];
+    const add_tags = removed.filter((tag) => had.includes(tag));
+    const remove_tags = added.filter((tag) => !had.includes(tag));
+    const key = JSON.stringify([add_tags, remove_tags]);
+    const group = alike.get(key) ?? { refs: [], add_tags, remove_tags };
+    group.refs.push(ref);
+    alike.set(key, group);
+  }
+  for (const { refs: some, ...change } of alike.values()) {
+    if (!change.add_tags.length && !change.remove_tags.length) continue;
+    const { failed } = await edit(api, some, change);
+    if (failed.length) throw failed[0];
+  }
+}
+
+/**
  * Put runs into the trash or take them out; says so, with the way back.
  * @param {Api} api
  * @param {Ref[]} refs
@@ -99,13 +143,14 @@ export function TagsDialog({ api, refs, known, onClose, onDone, onNote }) {
     if (!added.length && !removed.length) return;
     setBusy(true);
     try {
+      const before = await tagsOf(api, refs);
       const { done, failed } = await edit(api, refs, { add_tags: added, remove_tags: removed });
       const undo = async () => {
-        await edit(api, done, { add_tags: removed, remove_tags: added });
+        await untag(api, done, before, added, removed);
         onDone();
       };
       const not = failed.length ? ` ${count(failed.length, "run")} not: ${failed[0].hint}` : "";
-      onNote({ text: `Tags of ${count(done.length, "run")} changed.${not}`, bad: failed.length > 0, undo: refs.length === 1 ? undo : undefined });
+      onNote({ text: `Tags of ${count(done.length, "run")} changed.${not}`, bad: failed.length > 0, undo: done.length ? undo : undefined });
       onDone();
       onClose();
     } catch (failed) {

@@ -19,7 +19,7 @@ export function number(x, digits = 5) {
   const size = Math.abs(x);
   if (size < 1e-4 || size >= 1e7) {
     const [mantissa, exponent] = x.toExponential(Math.min(3, digits - 1)).split("e");
-    return minus(`${stripped(mantissa)}e${exponent.replace("+", "")}`);
+    return minus(`${stripped(mantissa)}e${minus(exponent.replace("+", ""))}`);
   }
   return minus(stripped(size >= 10 ** digits ? x.toFixed(0) : x.toPrecision(digits)));
 }
@@ -113,7 +113,7 @@ export function time(ns) {
 }
 
 /**
- * How long ago something was: "2 min".
+ * How long ago something was: "2 min ago", or its day.
  * @param {Ns | Date | null | undefined} ns
  * @param {number} [now] milliseconds since the Unix epoch
  * @returns {string}
@@ -122,10 +122,10 @@ export function ago(ns, now = Date.now()) {
   const at = millis(ns);
   if (Number.isNaN(at)) return "";
   const s = Math.max(0, (now - at) / 1000);
-  if (s < 90) return `${Math.floor(s)} s`;
-  if (s < 90 * 60) return `${Math.round(s / 60)} min`;
-  if (s < 36 * 3600) return `${Math.round(s / 3600)} h`;
-  if (s < 60 * 86400) return `${Math.round(s / 86400)} d`;
+  if (s < 90) return `${Math.floor(s)} s ago`;
+  if (s < 90 * 60) return `${Math.round(s / 60)} min ago`;
+  if (s < 36 * 3600) return `${Math.round(s / 3600)} h ago`;
+  if (s < 60 * 86400) return `${Math.round(s / 86400)} d ago`;
   return time(ns).slice(0, 10);
 }
 

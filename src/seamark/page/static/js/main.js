@@ -1,7 +1,7 @@
 // @ts-check
 /** The page: which root, which screen, whether there is an answer, and what is live. */
 
-import { html, render, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, read, subscribe, write } from "./address.js";
 import { Api, ApiError, poll } from "./api.js";
 import { Banner, Dialog, Empty, ErrorBox, isTyping, pace, useModule } from "./components.js";
@@ -20,6 +20,8 @@ import { RunsScreen } from "./table.js";
  *   subscribe: (f: (runs: Changed[] | null) => void) => () => void}} Live
  */
 
+/** What is shown first is not kept waiting by what asks whether something has changed. */
+const FIRST_MS = 300;
 const LOOKS = ["system", "light", "dark"];
 
 /** @type {Set<(runs: Changed[] | null) => void>} */
@@ -256,7 +258,7 @@ function Page({ greeting, roots, token, onRefused }) {
         if (news) for (const one of [...watchers]) one(reset ? null : changed);
         return now;
       },
-      { api },
+      { api, at: FIRST_MS },
     );
     asking.current = stop;
     addEventListener("seamark:pace", stop.now);
@@ -327,10 +329,12 @@ function App() {
   const [refused, setRefused] = useState(/** @type {string | null} */ (null));
   const [turn, setTurn] = useState(0);
   const place = greeting ? `seamark:token:${greeting.instance}:${location.pathname}` : "";
-  useEffect(() => {
+  useLayoutEffect(() => {
     const given = tokenOfAddress();
     let timer = 0;
-    new Api("api/v1/").get("").then(
+    const told = given ? new Api("api/v1/", given).get("").catch(() => null) : null;
+    const greeted = async () => (await told) ?? new Api("api/v1/").get("");
+    greeted().then(
       async (said) => {
         const at = `seamark:token:${said.instance}:${location.pathname}`;
         // Where there are accounts, a link does not make one somebody else.
@@ -340,7 +344,8 @@ function App() {
         setRefused(shown || said.login === "none" ? null : "");
         setError(null);
         // Who has the token is told where the folders are, and why one cannot be edited.
-        setGreeting(shown && said.login === "token" ? await new Api("api/v1/", shown).get("").catch(() => said) : said);
+        const again = shown && shown !== given && said.login === "token";
+        setGreeting(again ? await new Api("api/v1/", shown).get("").catch(() => said) : said);
       },
       (/** @type {ApiError} */ failed) => {
         if (given) setToken(given);

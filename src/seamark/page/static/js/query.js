@@ -111,7 +111,7 @@ export function proposals(place, paths, tags) {
 
 /**
  * @param {{api: Api, project: string, value: string, error: any, tags: string[],
- *   onChange: (q: string) => void}} props
+ *   onChange: (q: string, push: boolean) => void}} props
  */
 export function QueryField({ api, project, value, error, tags, onChange }) {
   const [text, setText] = useState(value);
@@ -135,13 +135,21 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
 
   useEffect(() => document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: "nearest" }), [at]);
 
+  // Back leads to what was asked before one came to this field, not to each word on the way.
+  /** @type {{current: boolean}} */
+  const began = useRef(false);
+  const ask = (/** @type {string} */ some) => {
+    if (some.trim() === value) return;
+    onChange(some.trim(), !began.current);
+    began.current = true;
+  };
   // What is whole is asked for while one types; the rest when Enter is pressed.
   useEffect(() => {
     if (text === value) return undefined;
     if (text.trim() === value) return undefined;
     const whole = !text.trim() || (placeOf(`${text} `).want === "join" && place.want !== "operator");
     if (!whole) return undefined;
-    const timer = setTimeout(() => onChange(text.trim()), 700);
+    const timer = setTimeout(() => ask(text), 700);
     return () => clearTimeout(timer);
   }, [text]);
 
@@ -179,7 +187,8 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
     } else if (event.key === "Enter") {
       event.preventDefault();
       setOpen(false);
-      onChange(text.trim());
+      ask(text);
+      began.current = false;
     } else if (event.key === "Escape" && open) {
       event.preventDefault();
       setOpen(false);
@@ -196,11 +205,14 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
       aria-invalid=${error ? "true" : undefined} aria-describedby=${error ? `${id}-error` : undefined}
       onInput=${typed} onKeyDown=${keys}
       onClick=${(/** @type {any} */ e) => setCaret(e.target.selectionStart)}
-      onBlur=${() => setTimeout(() => setOpen(false), 150)} />
+      onBlur=${() => {
+        began.current = false;
+        setTimeout(() => setOpen(false), 150);
+      }} />
     ${text &&
     html`<button type="button" class="quiet" aria-label="Clear the query" onClick=${() => {
       setText("");
-      onChange("");
+      ask("");
       field.current?.focus();
     }}>✕</button>`}
     <div class="popup" id=${id} role="listbox" aria-label="What may come" hidden=${!shown}>

@@ -4,7 +4,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { href, write } from "./address.js";
 import { runPath } from "./api.js";
-import { Badge, CopyButton, ErrorBox, Menu, State, Time, isTyping, tell, useAnswer } from "./components.js";
+import { Badge, CopyButton, ErrorBox, Menu, State, Time, isTyping, tell, useAnswer, useModule } from "./components.js";
 import { duration } from "./format.js";
 import { TABS, TabPanel } from "./tabs.js";
 
@@ -16,12 +16,16 @@ const MOST_BESIDE = 1000;
 export const SLOW = 1.2;
 
 /**
- * @param {{api: any, view: View, live?: any, keys?: boolean}} props
+ * @param {{api: any, view: View, live?: any, keys?: boolean, root?: import("./main.js").Root}} props
  */
-export function RunScreen({ api, view, live }) {
+export function RunScreen({ api, view, live, root }) {
   const { project, run: id } = view;
   const at = runPath(project, id);
   const [version, setVersion] = useState(0);
+  const again = () => setVersion((old) => old + 1);
+  const [note, setNote] = useState(/** @type {any} */ (null));
+  const [open, setOpen] = useState("");
+  const edits = useModule(note || open ? "./edits.js" : "").module;
   useEffect(() => {
     if (!live?.subscribe) return undefined;
     return live.subscribe((/** @type {{run: string}[] | null} */ changed) => {
@@ -84,14 +88,14 @@ export function RunScreen({ api, view, live }) {
 
   const tab = TABS.some((one) => one.key === view.tab) ? view.tab : "overview";
   const list = useRef(/** @type {HTMLElement | null} */ (null));
-  const open = (/** @type {string} */ key) => write({ tab: key === "overview" ? "" : key }, { push: true });
+  const turnTo = (/** @type {string} */ key) => write({ tab: key === "overview" ? "" : key }, { push: true });
   const onTabKey = (/** @type {KeyboardEvent} */ event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1, Home: -99, End: 99 }[event.key];
     if (!by) return;
     event.preventDefault();
     const now = TABS.findIndex((one) => one.key === tab);
     const next = Math.abs(by) > 1 ? (by > 0 ? TABS.length - 1 : 0) : (now + by + TABS.length) % TABS.length;
-    open(TABS[next].key);
+    turnTo(TABS[next].key);
     /** @type {HTMLElement | undefined} */ (list.current?.querySelectorAll("[role=tab]")[next])?.focus();
   };
 
@@ -99,9 +103,12 @@ export function RunScreen({ api, view, live }) {
     return html`<section class="run"><p><a href=${href({ run: "", tab: "" })} onClick=${follow({ run: "", tab: "" })}>‹ all runs</a></p><${ErrorBox} error=${overview.error} onRetry=${overview.again} /></section>`;
   }
   const attempts = attemptsOf(writers.data?.journals || []);
+  const openings = openingsOf(writers.data?.journals || []);
   const slow = (stragglers.data?.ranks || []).filter((/** @type {any} */ one) => one.slowdown >= SLOW);
   const odd = (ranks.data?.ranks || []).filter((/** @type {any} */ one) => several && ["hangs", "lost", "missing", "killed", "failed"].includes(one.state));
   const troubles = Object.keys(overview.data?.troubles || {});
+  const trashed = valueOf("sys/trashed") === true;
+  const own = /** @type {string[]} */ (Array.isArray(valueOf("sys/tags")) ? valueOf("sys/tags") : []);
   const tags = ["sys/tags", "sys/group_tags"].map(valueOf).flatMap((one) => (Array.isArray(one) ? one : []));
   const python = `import seamark\nrun = seamark.init_run(with_id=${JSON.stringify(id)}, project=${JSON.stringify(project)}, mode="read-only")`;
   return html`<section class="run" aria-label=${`Run ${name}`}>
@@ -109,16 +116,23 @@ export function RunScreen({ api, view, live }) {
       <div class="run-line">
         <h1 title=${name}>${name}</h1>
         ${state && html`<${State} state=${state} title=${overview.data.reason} />`}
+        ${trashed && html`<${Badge}>in the trash<//>`}
         ${odd.map((/** @type {any} */ one) => html`<${Badge} key=${one.rank} kind="bad" title=${one.why}>rank ${one.rank} ${one.state}<//>`)}
         ${slow.map((/** @type {any} */ one) => html`<${Badge} key=${`s${one.rank}`} kind="warn" title="own time of a step over the median of the other ranks">rank ${one.rank} ${one.slowdown.toFixed(2)}× slower<//>`)}
-        ${attempts.length > 1 && html`<${Badge} title="It was resumed; replaced points can be shown in its charts">↻ ${attempts.length} attempts<//>`}
-        ${troubles.length > 0 && html`<button type="button" class="run-trouble" onClick=${() => open("journals")} title="What is missing or damaged">⚠ ${troubles.map((one) => TROUBLES[one] || one).join(", ")}</button>`}
+        ${attempts.length > 1 && html`<${Badge} kind="accent" title="It went on from a checkpoint; replaced points can be shown in its charts">↻ ${attempts.length} attempts<//>`}
+        ${openings > Math.max(1, attempts.length) && html`<${Badge} kind="accent" title="Opened so often to record into it, by its id or from a checkpoint">↻ opened ${openings}×<//>`}
+        ${troubles.length > 0 && html`<button type="button" class="run-trouble" onClick=${() => turnTo("journals")} title="What is missing or damaged">⚠ ${troubles.map((one) => TROUBLES[one] || one).join(", ")}</button>`}
         <span class="grow"></span>
         <span class="run-beside">
           <button type="button" disabled=${place <= 0} aria-label="Run before this one in the table" title="The run before ([)" onClick=${() => go(-1)}>‹</button>
           <span class="run-place">${place < 0 ? "" : `${place + 1} of ${refs.length}${refs.length === MOST_BESIDE ? "+" : ""}`}</span>
           <button type="button" disabled=${place < 0 || place >= refs.length - 1} aria-label="Run after this one in the table" title="The run after (])" onClick=${() => go(1)}>›</button>
         </span>
+        ${known && html`<${Menu} label="Edit" title=${root?.read_only ? root.why || "This folder is read-only" : "Edit this run"} items=${[
+          { label: "Tags …", disabled: root?.read_only, onPick: () => setOpen("tags") },
+          { label: "Name and description …", disabled: root?.read_only, onPick: () => setOpen("words") },
+          { label: trashed ? "Out of the trash" : "Into the trash", disabled: root?.read_only, onPick: async () => (await import("./edits.js")).trash(api, [[project, id]], !trashed, setNote, again) },
+        ]} />`}
         <${Menu} label="Copy" title="Copy what names this run">
           <div class="run-copy">
             <${CopyButton} label="Id" text=${id} /><code>${id}</code>
@@ -129,21 +143,24 @@ export function RunScreen({ api, view, live }) {
         <//>
       </div>
       <p class="run-facts"><code>${id}</code>
-        ${valueOf("sys/creation_time") && html`<span>began <${Time} ns=${valueOf("sys/creation_time")} now=${api.now()} /> ago</span>`}
+        ${valueOf("sys/creation_time") && html`<span>began <${Time} ns=${valueOf("sys/creation_time")} now=${api.now()} /></span>`}
         ${typeof valueOf("sys/running_time") === "number" && html`<span>ran ${duration(valueOf("sys/running_time"))}</span>`}
         ${valueOf("sys/owner") && html`<span>by ${valueOf("sys/owner")}</span>`}
         ${valueOf("sys/hostname") && html`<span>on ${valueOf("sys/hostname")}</span>`}
-        ${tags.map((tag) => html`<span class="tag" key=${tag}>${tag}</span>`)}</p>
+        ${tags.map((tag) => html`<span class="tag" key=${tag}><bdi>${tag}</bdi></span>`)}</p>
       ${valueOf("sys/description") && html`<p class="run-description">${valueOf("sys/description")}</p>`}
     </header>
     <div class="run-tabs" role="tablist" aria-label="About this run" ref=${list} onKeyDown=${onTabKey}>
-      ${TABS.map(({ key, label }) => html`<button type="button" key=${key} role="tab" id=${`tab-${key}`} aria-selected=${key === tab ? "true" : "false"} aria-controls="tab-panel" tabindex=${key === tab ? 0 : -1} onClick=${() => open(key)}>${label}</button>`)}
+      ${TABS.map(({ key, label }) => html`<button type="button" key=${key} role="tab" id=${`tab-${key}`} aria-selected=${key === tab ? "true" : "false"} aria-controls="tab-panel" tabindex=${key === tab ? 0 : -1} onClick=${() => turnTo(key)}>${label}</button>`)}
     </div>
     <div role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${tab}`} class="run-panel" key=${`${project}/${id}`}>
       ${attributes.error && html`<${ErrorBox} error=${attributes.error} onRetry=${attributes.again} />`}
       <${TabPanel} tab=${tab} api=${api} view=${view} live=${live} project=${project} id=${id} name=${name} overview=${known ? overview.data : null}
         attributes=${attributes.data || null} journals=${writers.data?.journals || null} ranks=${ranks.data?.ranks || null} timings=${stragglers.data?.ranks || null} version=${version} />
     </div>
+    ${edits && open === "tags" && html`<${edits.TagsDialog} api=${api} refs=${[[project, id]]} known=${[...own].sort()} onClose=${() => setOpen("")} onDone=${again} onNote=${setNote} />`}
+    ${edits && open === "words" && html`<${edits.WordsDialog} api=${api} run=${{ project, id }} onClose=${() => setOpen("")} onDone=${again} onNote=${setNote} />`}
+    ${edits && html`<${edits.Toast} note=${note} onNote=${setNote} />`}
   </section>`;
 }
 
@@ -164,6 +181,14 @@ function attemptsOf(journals) {
   const found = new Set();
   for (const { header } of journals) if (Number.isInteger(header?.attempt) && header.attempt >= 0) found.add(header.attempt);
   return [...found].sort((a, b) => a - b);
+}
+
+/**
+ * @param {any[]} journals
+ * @returns {number} how often the run was opened to record into it
+ */
+function openingsOf(journals) {
+  return new Set(journals.filter(({ header }) => header?.owner && !header.rank).map(({ header }) => header.lineage)).size;
 }
 
 /** @param {Partial<View>} change */

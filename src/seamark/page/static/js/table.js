@@ -1,13 +1,13 @@
 // @ts-check
 /** The runs of a project: a table of pages of 200, and below it the charts of some of them. */
 
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, keyOf, read, refOf, write } from "./address.js";
-import { colourOf } from "./colours.js";
+import { colourOf, useValued } from "./colours.js";
 import { ALWAYS, ColumnChooser, columnsOf, splitColumn, telling, titleOf } from "./columns.js";
 import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, save, tell, useAnswer, useModule } from "./components.js";
 import { count, duration, exact, number, time, value } from "./format.js";
-import { QueryField, quotedPath, quotedValue } from "./query.js";
+import { QueryField } from "./query.js";
 
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
@@ -17,13 +17,13 @@ import { QueryField, quotedPath, quotedValue } from "./query.js";
 /**
  * @typedef {{key: string, ref: Ref, name: string, state: string, created: Date | null,
  *   tags: string[], values: Map<string, any>}} Row
- * @typedef {{rows: Row[], total: number, offset: number, cursor: string, told: string[]}} Table
- * @typedef {{by: Record<string, any>, refs: Ref[],
- *   values: Record<string, {n: number, odd: number, mean: number | null, std: number | null,
- *     min: number | null, max: number | null}>}} Group
+ * @typedef {{rows: Row[], total: number, offset: number, cursor: string, told: string[], question: string}} Table
  */
 
-const SIZE = 200;
+export const SIZE = 200;
+/** So many rows are drawn first, and as many more whenever the browser has time. */
+const AT_ONCE = 40;
+const COUNTED_MS = 1000;
 const NEWEST = 5;
 const NONE = "-";
 /** The row that was opened last, to which Back leads. */
@@ -61,7 +61,27 @@ export function tableOf(said, project) {
       values,
     };
   });
-  return { rows, total, offset, cursor, told: said.told ?? [] };
+  return { rows, total, offset, cursor, told: said.told ?? [], question: "" };
+}
+
+/**
+ * A table in which a row that says the same as before is the same object, and is not drawn anew.
+ * @param {Table} fresh @param {Table | null} before @param {string} question
+ * @returns {Table}
+ */
+function keeping(fresh, before, question) {
+  const known = new Map((before?.rows ?? []).map((one) => [one.key, one]));
+  const rows = fresh.rows.map((row) => {
+    const was = known.get(row.key);
+    return was && was.values.size === row.values.size && [...row.values].every(([path, one]) => isSame(one, was.values.get(path))) ? was : row;
+  });
+  return { ...fresh, rows, question };
+}
+
+/** @param {any} a @param {any} b */
+function isSame(a, b) {
+  if (Object.is(a, b)) return true;
+  return typeof a === "object" && typeof b === "object" && a !== null && b !== null && exact(a) === exact(b);
 }
 
 /** Which runs of a view are meant. @param {View} view */
@@ -85,13 +105,12 @@ function isNumber(one) {
  * The keys of the runs that are drawn.
  * @param {View} view
  * @param {Row[]} rows
+ * @param {string[]} newest
  */
-function drawnKeys(view, rows) {
+function drawnKeys(view, rows, newest) {
   if (view.drawn.length) return view.drawn.filter((one) => one !== NONE);
   if (view.selected[0] === "*") return rows.map((one) => one.key).slice(0, 40);
-  if (view.selected.length) return view.selected;
-  const newest = [...rows].sort((a, b) => (b.created?.getTime() ?? 0) - (a.created?.getTime() ?? 0));
-  return newest.slice(0, NEWEST).map((one) => one.key);
+  return view.selected.length ? view.selected : newest;
 }
 
 /**
@@ -106,6 +125,7 @@ function useTable({ api, view, columns, live }) {
   const [news, setNews] = useState({ more: 0, moved: false });
   /** @type {{current: any}} */
   const shown = useRef(null);
+  const question = questionOf(view);
   const asked = JSON.stringify([view.project, view.q, view.trashed, view.sort, view.ascending, view.page, turn]);
   const body = {
     ...which(view),
@@ -115,7 +135,8 @@ function useTable({ api, view, columns, live }) {
   };
   const project = view.project;
 
-  useEffect(() => {
+  // Before what is shown is painted pale: with many rows that takes longer than to ask.
+  useLayoutEffect(() => {
     if (!columns) return undefined;
     const ended = new AbortController();
     setBusy(true);
@@ -127,7 +148,7 @@ function useTable({ api, view, columns, live }) {
         if (ended.signal.aborted) return;
         const made = tableOf(said, project);
         shown.current = { what: asked.replace(/,\d+,(\d+)\]$/, ",$1]"), cursor: made.cursor };
-        setTable(made);
+        setTable((was) => keeping(made, was, question));
         setError(null);
         setBusy(false);
         if (!same) setNews({ more: 0, moved: false });
@@ -173,7 +194,10 @@ function useTable({ api, view, columns, live }) {
       const order = now.refs.map((/** @type {Ref} */ one) => one.join("/")).join();
       const before = table.rows.map((one) => one.ref.join("/")).join();
       setNews({ more: now.total - table.total, moved: order !== before });
-      if (fresh) setTable((was) => (was === table ? fresh : was));
+      if (fresh) {
+        const made = keeping(fresh, table, table.question);
+        setTable((was) => (was === table ? made : was));
+      }
       if (mine.again) setTurned(turned + 1);
     };
     look().catch(() => {
@@ -212,8 +236,11 @@ function useCurves({ api, rows, path, live }) {
         });
       }
     };
-    fetchAll().catch(() => undefined);
-    return () => ended.abort();
+    const cancel = whenIdle(() => fetchAll().catch(() => undefined));
+    return () => {
+      cancel();
+      ended.abort();
+    };
   }, [api, path, wanted, live.tick]);
   return curves;
 }
@@ -227,7 +254,7 @@ function useHonesty(api, rows, live) {
   const key = refs.map((one) => one.join("/")).join();
   const { data } = useAnswer(
     async (signal) => {
-      if (!refs.length) return { losses: new Map(), attempts: new Map(), reasons: new Map() };
+      if (!refs.length) return null;
       const crashed = rows.filter((one) => one.state === "crashed").map((one) => one.ref);
       const none = () => ({});
       const [lost, again, why] = await Promise.all([
@@ -240,12 +267,13 @@ function useHonesty(api, rows, live) {
       return {
         losses: by(/** @type {any} */ (lost).losses),
         attempts: by(/** @type {any} */ (again).attempts),
+        openings: by(/** @type {any} */ (again).openings),
         reasons: by(/** @type {any} */ (why).reasons),
       };
     },
     [api, key, rows.map((one) => one.state).join(), Math.floor(live.tick / 5)],
   );
-  return data ?? { losses: new Map(), attempts: new Map(), reasons: new Map() };
+  return data ?? { losses: new Map(), attempts: new Map(), openings: new Map(), reasons: new Map() };
 }
 
 /**
@@ -267,24 +295,53 @@ function useProgress(api, rows, live) {
 }
 
 /**
- * Which of the runs that an address selects are not there.
- * @param {Api} api @param {View} view
- * @returns {string[]} their keys
+ * The newest of the runs that match, whatever the table's order and page; null while unknown.
+ * @param {Api} api @param {View} view @param {Table | null} table
+ * @returns {Row[] | null}
  */
-function useMissing(api, view) {
+function useNewest(api, view, table) {
+  const question = JSON.stringify([view.project, view.q, view.trashed]);
+  const isFirst = view.sort === START.sort && !view.ascending && view.page === 0;
+  /** @type {{current: {question: string, rows: Row[] | null}}} */
+  const known = useRef({ question: "", rows: null });
+  const isAsked = !isFirst && known.current.question !== question;
+  const asked = useAnswer(
+    async (signal) => {
+      if (!isAsked) return null;
+      const said = await api.post("runs", { ...which(view), sort_by: START.sort, ascending: false, limit: NEWEST, columns: ALWAYS }, { signal });
+      return { question, rows: tableOf(said, view.project).rows };
+    },
+    [api, question, isAsked],
+  );
+  if (isFirst && table?.question === questionOf(view)) known.current = { question, rows: table.rows.slice(0, NEWEST) };
+  else if (asked.data?.question === question) known.current = asked.data;
+  return known.current.question === question || asked.error ? known.current.rows : null;
+}
+
+/** What a table answers. @param {View} view */
+function questionOf(view) {
+  return JSON.stringify([view.project, view.q, view.trashed, view.sort, view.ascending, view.page]);
+}
+
+/**
+ * The runs that an address selects, of which some may be on no page that was seen.
+ * @param {Api} api @param {View} view
+ * @returns {{gone: string[], rows: Row[]}} the keys of those that are not there, and the others
+ */
+function useSelected(api, view) {
   const given = useMemo(() => (view.selected[0] === "*" ? [] : view.selected), [api, view.project]);
   const { data } = useAnswer(
     async (signal) => {
-      if (!given.length) return [];
-      const refs = given.map((one) => refOf(one, view.project));
-      const asked = { id: refs.map((one) => one[1]), trashed: null, unknown: "tell", limit: CSV_MOST };
-      const said = await api.post("runs/select", asked, { signal });
-      const there = new Set(said.refs.map((/** @type {Ref} */ one) => one.join("/")));
-      return given.filter((_, at) => !there.has(refs[at].join("/")));
+      if (!given.length) return { gone: [], rows: [] };
+      const id = given.map((one) => refOf(one, view.project)[1]);
+      const asked = { id, trashed: null, unknown: "tell", limit: CSV_MOST, columns: ALWAYS };
+      const { rows } = tableOf(await api.post("runs", asked, { signal }), view.project);
+      const there = new Set(rows.map((one) => one.key));
+      return { gone: given.filter((one) => !there.has(one)), rows };
     },
     [api, given],
   );
-  return data ?? [];
+  return data ?? { gone: [], rows: [] };
 }
 
 /** The theme that is seen, for colours of curves. @returns {"light" | "dark"} */
@@ -336,18 +393,37 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const curves = useCurves({ api, rows: view.group.length ? [] : rows, path: metric, live });
   const honesty = useHonesty(api, rows, live);
   const progress = useProgress(api, rows, live);
-  const gone = useMissing(api, view);
+  const { gone, rows: chosenAtFirst } = useSelected(api, view);
+  const newest = useNewest(api, view, table);
   const missing = gone.filter((one) => view.selected.includes(one));
   useEffect(() => {
     // Where nothing is shown, nothing moves.
     if (table && table.total === 0 && news.more > 0) again();
   }, [news.more]);
-  const drawn = drawnKeys(view, rows).filter((one) => !gone.includes(one));
+  const newestKeys = (newest ?? []).map((one) => one.key);
+  const drawn = drawnKeys(view, rows, newestKeys).filter((one) => !gone.includes(one));
+  // What is drawn may stand on another page than the one that is shown.
+  /** @type {{current: Map<string, Row>}} */
+  const seen = useRef(new Map());
+  useMemo(() => (seen.current = new Map()), [api, project]);
+  for (const one of [...chosenAtFirst, ...(newest ?? []), ...rows]) seen.current.set(one.key, one);
 
+  // Of more runs than a page has, the server counts those that the tab's title tells of.
+  const more = Boolean(table && table.total > rows.length);
+  const counts = useAnswer(
+    async (signal) => {
+      if (!more) return null;
+      await new Promise((go) => setTimeout(go, COUNTED_MS)); // what is shown comes first
+      const some = ["running", "crashed"].map((state) => ({ ...which(view), query: `${view.q && `(${view.q}) AND `}sys/state = ${state}`, limit: 1 }));
+      return (await Promise.all(some.map((body) => api.post("runs/select", body, { signal })))).map((one) => Number(one.total));
+    },
+    [api, more, JSON.stringify([project, view.q, view.trashed]), Math.floor(live.tick / 5)],
+  );
   useEffect(() => {
     const of = (/** @type {string} */ state) => rows.filter((one) => one.state === state).length;
-    tell({ running: of("running"), crashed: of("crashed"), title: project || "all runs" });
-  }, [table, project]);
+    const [running, crashed] = counts.data ?? [of("running"), of("crashed")];
+    tell({ running, crashed, title: project || "all runs" });
+  }, [table, counts.data, project]);
 
   const all = view.selected[0] === "*";
   const selected = useMemo(() => new Set(view.selected), [view.selected]);
@@ -369,8 +445,8 @@ export function RunsScreen({ api, view, live, keys, root }) {
     write(change);
   };
   const draw = (/** @type {Row} */ row) => {
-    const seen = drawnKeys(read(), rows);
-    const next = seen.includes(row.key) ? seen.filter((one) => one !== row.key) : [...seen, row.key];
+    const before = drawnKeys(read(), rows, newestKeys);
+    const next = before.includes(row.key) ? before.filter((one) => one !== row.key) : [...before, row.key];
     write({ drawn: next.length ? next : [NONE] });
   };
   const chosenRefs = async () => {
@@ -413,20 +489,20 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const chosenRows = all ? rows : rows.filter(isSelected);
   const tags = useMemo(() => [...new Set(rows.flatMap((one) => one.tags))].sort(), [table]);
   const charts = useModule("./charts.js");
+  const sides = useModule(view.group.length ? "./compare.js" : "");
   const chartRuns = useMemo(() => {
-    const by = new Map(rows.map((one) => [one.key, one]));
     const some = view.group.length && !view.drawn.length && !view.selected.length ? rows.map((one) => one.key) : drawn;
     return some.map((key) => {
-      const row = by.get(key);
+      const row = seen.current.get(key);
       const [at, id] = refOf(key, project);
       return { project: at, id, name: row?.name ?? id, state: row?.state ?? "" };
     });
-  }, [drawn.join(), view.group.length > 0, table, project]);
+  }, [drawn.join(), view.group.length > 0, table, chosenAtFirst, newest, project]);
   const nothing = table && table.total === 0 && !busy;
 
   return html`<div class="tools">
       <${QueryField} api=${api} project=${project} value=${view.q} error=${queryError} tags=${tags}
-        onChange=${(/** @type {string} */ q) => q !== view.q && write({ q, page: 0 })} />
+        onChange=${(/** @type {string} */ q, /** @type {boolean} */ push) => q !== view.q && write({ q, page: 0 }, { push })} />
       <${ColumnChooser} api=${api} view=${view} shown=${columns ?? []}
         onChange=${(/** @type {string[]} */ cols) => write({ cols })} />
       <${GroupMenu} view=${view} known=${known ?? []} />
@@ -459,14 +535,14 @@ export function RunsScreen({ api, view, live, keys, root }) {
       nothing
         ? html`<${Nothing} view=${view} root=${root} left=${api.left} />`
         : view.group.length
-          ? html`<${Groups} api=${api} view=${view} columns=${columns ?? []} live=${live} />`
+          ? sides.module && html`<${sides.module.Groups} api=${api} view=${view} columns=${columns ?? []} live=${live} />`
           : html`<${Rows} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
               isSelected=${isSelected} onSelect=${select} drawn=${drawn} onDraw=${draw} onOpen=${openRun}
               curves=${curves} metric=${metric} honesty=${honesty} progress=${progress} theme=${theme} editMenu=${editMenu}
               onCompare=${() => (read().selected.length > 1 || read().selected[0] === "*") && compare()} live=${live} />`
     }
     ${table && !view.group.length && html`<${Pager} page=${view.page} size=${SIZE} total=${table.total} onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}
-    ${!nothing && table && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
+    ${!nothing && table && (newest || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
     ${charts.error && html`<${ErrorBox} error=${charts.error} />`}
     ${edits && open?.kind === "tags" && html`<${edits.TagsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
     ${edits && open?.kind === "words" && html`<${edits.WordsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
@@ -539,6 +615,8 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
   const body = useRef(null);
   /** @type {{current: number}} */
   const last = useRef(0);
+  /** @type {{current: Row[]}} */
+  const standing = useRef([]);
   const move = (/** @type {number} */ to) => {
     const next = Math.max(0, Math.min(rows.length - 1, to));
     setAt(next);
@@ -559,7 +637,7 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
     if (!keys) return undefined;
     const pressed = (/** @type {KeyboardEvent} */ event) => {
       if (isTyping(event)) return;
-      const row = rows[Math.min(here.current, rows.length - 1)];
+      const row = standing.current[Math.min(here.current, standing.current.length - 1)];
       const does = /** @type {Record<string, () => void>} */ ({
         "/": () => /** @type {any} */ (document.querySelector("[data-key='/']"))?.focus(),
         j: () => move(inTable() ? here.current + 1 : here.current),
@@ -585,11 +663,11 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
     else return;
     event.preventDefault();
   };
+  const valued = useValued();
   const chart = useModule("./chart.js");
   const Sparkline = chart.module?.Sparkline;
   const sort = (/** @type {string} */ path, /** @type {boolean} */ numeric) => {
-    if (view.sort === path) write({ ascending: !view.ascending, page: 0 });
-    else write({ sort: path, ascending: !numeric, page: 0 });
+    write(view.sort === path ? { ascending: !view.ascending, page: 0 } : { sort: path, ascending: !numeric, page: 0 }, { push: true });
   };
   const numeric = useMemo(() => {
     const found = new Set();
@@ -605,14 +683,11 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
     const title = titleOf(path);
     return html`<th key=${path} scope="col" class="${className} ${numeric.has(path) ? "numeric" : ""}"
       aria-sort=${sorted ? (view.ascending ? "ascending" : "descending") : "none"}>
-      <button type="button" title="Sort by ${path}" onClick=${() => sort(path, numeric.has(path) || path === START.sort)}><bdi>${title}</bdi>${
-        sorted && html`<span class="sign" aria-hidden="true">${view.ascending ? " ▲" : " ▼"}</span>`
-      }</button></th>`;
+      <button type="button" title="Sort by ${path}" onClick=${() => sort(path, numeric.has(path) || path === START.sort)}><bdi>${title}</bdi><span class="sign" aria-hidden="true">${sorted ? (view.ascending ? "▲" : "▼") : ""}</span></button></th>`;
   };
-  const sub = rows.some((one) => one.ref[0] !== view.project);
   const chosen = rows.filter(isSelected);
   const ids = drawn.map((key) => refOf(key, view.project)[1]);
-  const shownColumns = columns.filter((one) => one !== "sys/name" && one !== "sys/state");
+  const shownColumns = useMemo(() => columns.filter((one) => one !== "sys/name" && one !== "sys/state"), [columns]);
   const metricAt = columns.find((one) => splitColumn(one)[0] === metric) ?? "";
   const pick = (/** @type {any} */ event, /** @type {Row} */ row, /** @type {number} */ n) => {
     const on = !isSelected(row);
@@ -620,8 +695,33 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
     onSelect(event.shiftKey ? rows.slice(from, to + 1) : [row], on);
     last.current = n;
   };
-  return html`<div class="sheet ${rows.length < 12 ? "short" : ""}" tabindex="-1" aria-busy=${String(busy)}>
-    <table class="runs narrowed ${busy && table ? "loading" : ""}">
+  const focus = (/** @type {number} */ n) => {
+    here.current = n;
+    setAt(n);
+  };
+  // A line is not drawn anew because what it can do was made anew.
+  /** @type {{current: Deeds}} */
+  const deeds = useRef(/** @type {any} */ (null));
+  deeds.current = { focus, keys: rowKeys, pick, draw: onDraw, open: onOpen, edits: (row) => editMenu(async () => [row.ref], [row]) };
+  // The first lines of another order are drawn at once, further ones when there is time: until then
+  // these show, and do, what they did before.
+  const question = table?.question ?? "";
+  const [filled, setFilled] = useState({ question: "", next: "", n: 0 });
+  const first = rows.length < 1.5 * AT_ONCE ? rows.length : Math.max(AT_ONCE, rows.findIndex((one) => one.key === opened) + 1);
+  const upTo = filled.question === question ? rows.length : Math.max(filled.next === question ? filled.n : 0, first);
+  const lines = rows.map((row, n) => (n < upTo ? row : standing.current[n])).filter(Boolean);
+  useLayoutEffect(() => {
+    standing.current = lines;
+  });
+  useEffect(() => {
+    if (filled.question === question || !table) return undefined;
+    return whenIdle(() => setFilled(upTo < rows.length ? { ...filled, next: question, n: upTo + AT_ONCE } : { question, next: "", n: 0 }));
+  }, [question, upTo, rows.length]);
+  const pale = useLong(busy && table !== null);
+  const minute = Math.floor(api.now() / 60e3);
+  const isDrawn = new Set(drawn);
+  return html`<div class="sheet ${rows.length < 12 ? "short" : ""}" tabindex="-1" aria-busy=${String(busy || upTo < rows.length)}>
+    <table class="runs narrowed ${pale ? "loading" : ""}">
       <caption class="unseen">Runs${view.project ? ` of ${view.project}` : ""}, sorted by ${titleOf(view.sort)}</caption>
       <thead><tr>
         <th scope="col" class="tick"><input type="checkbox" aria-label="Select all rows of this page"
@@ -635,49 +735,114 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
         <th scope="col" class="wide-only"><span class="unseen">More</span></th>
       </tr></thead>
       <tbody ref=${body}>
-        ${rows.map((row, n) => {
-          const [inProject, id] = row.ref;
-          const on = drawn.includes(row.key);
-          const colour = on ? colourOf(id, ids, theme, view.colours) : "";
+        ${lines.map((row, n) => {
           const full = row.ref.join("/");
-          const lost = honesty.losses.get(full);
-          const attempts = honesty.attempts.get(full);
-          return html`<tr key=${full} tabindex=${n === Math.min(at, rows.length - 1) ? 0 : -1} aria-selected=${String(isSelected(row))}
-            class="${isSelected(row) ? "picked" : ""} ${row.key === view.baseline ? "base" : ""}"
-            onFocus=${() => {
-              here.current = n;
-              setAt(n);
-            }} onKeyDown=${(/** @type {KeyboardEvent} */ e) => rowKeys(e, row, n)}>
-            <td class="tick"><input type="checkbox" tabindex="-1" aria-label="Select ${row.name}" checked=${isSelected(row)}
-              onClick=${(/** @type {any} */ e) => pick(e, row, n)} /></td>
-            <td class="eye wide-only"><button type="button" class="quiet" tabindex="-1" aria-pressed=${String(on)}
-              aria-label="Draw ${row.name}" title=${on ? "Drawn: no longer draw it" : "Draw it"} onClick=${() => onDraw(row)}>
-              <span class="swatch ${on ? "on" : ""}" style=${colour ? { background: colour } : {}}></span></button></td>
-            <th scope="row" class="first"><a href=${href({ project: inProject, run: id, tab: "" })} title=${row.name} tabindex="-1"
-              onClick=${(/** @type {MouseEvent} */ e) => {
-                if (e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
-                e.preventDefault();
-                onOpen(row);
-              }}><bdi>${row.name}</bdi></a>${sub && inProject !== view.project && html`<small><bdi>${view.project ? inProject.slice(view.project.length + 1) : inProject}</bdi></small>`}</th>
-            <td><${State} state=${row.state} title=${honesty.reasons.get(full)} />${" "}
-              ${progress.get(full) && html`<small class="muted wide-only">${progressOf(progress.get(full))}</small> `}
-              ${attempts > 1 && html`<${Badge} kind="accent" title="Resumed: ${attempts} attempts in one run">↻ ${attempts} attempts<//>`}
-              ${lost && html`<${Badge} kind="warn" title=${losses(lost)}>⚠ ${count(gaps(lost), "gap")}<//>`}</td>
-            ${metric && html`<td class="wide-only spark">${Sparkline && curves.get(full) ? html`<${Sparkline} values=${curves.get(full)} />` : ""}</td>`}
-            ${shownColumns.map((path) => html`<${Cell} key=${path} api=${api} path=${path} row=${row}
-              base=${baseline && baseline !== row ? baseline.values.get(path) : undefined}
-              className=${path === metricAt ? "" : "wide-only"} />`)}
-            <td class="rowmenu wide-only"><${Menu} className="right" label="⋯" title="More about ${row.name}" items=${[
-              { label: "Open", onPick: () => onOpen(row) },
-              { label: row.key === view.baseline ? "No longer the baseline" : "Baseline: others show their difference", onPick: () => write({ baseline: row.key === view.baseline ? "" : row.key }) },
-              ...editMenu(async () => [row.ref], [row]),
-            ]}>
-            <//></td>
-          </tr>`;
+          return html`<${Line} key=${n} row=${row} n=${n} now=${minute} root=${view.root} project=${view.project} columns=${shownColumns}
+            metric=${metric} metricAt=${metricAt} curve=${curves.get(full)} Sparkline=${Sparkline}
+            reached=${n === Math.min(at, lines.length - 1)} picked=${isSelected(row)} base=${row.key === view.baseline ? undefined : baseline}
+            isBase=${row.key === view.baseline} on=${isDrawn.has(row.key)}
+            colour=${isDrawn.has(row.key) ? colourOf(row.ref[1], ids, theme, valued?.colours[theme] ?? view.colours) : ""}
+            lost=${honesty.losses.get(full)} attempts=${honesty.attempts.get(full) ?? 1} openings=${honesty.openings.get(full) ?? 1} reason=${honesty.reasons.get(full)}
+            progress=${progress.get(full)} deeds=${deeds} />`;
         })}
       </tbody>
     </table>
   </div>`;
+}
+
+/** Whether something has been so for a quarter of a second. @param {boolean} so */
+function useLong(so) {
+  const [long, setLong] = useState(false);
+  useEffect(() => {
+    if (!so) return undefined;
+    const timer = setTimeout(() => setLong(true), 250);
+    return () => {
+      clearTimeout(timer);
+      setLong(false);
+    };
+  }, [so]);
+  return so && long;
+}
+
+/**
+ * Calls when the browser has nothing else to do, soon at the latest.
+ * @param {() => void} call
+ * @returns {() => void} lets it be
+ */
+function whenIdle(call) {
+  if (!("requestIdleCallback" in window)) {
+    const timer = setTimeout(call, 30);
+    return () => clearTimeout(timer);
+  }
+  const asked = requestIdleCallback(call, { timeout: 500 });
+  return () => cancelIdleCallback(asked);
+}
+
+/**
+ * One run of the table, drawn anew only where something of it differs.
+ *
+ * @typedef {{focus: (n: number) => void, keys: (event: KeyboardEvent, row: Row, n: number) => void,
+ *   pick: (event: any, row: Row, n: number) => void, draw: (row: Row) => void, open: (row: Row) => void,
+ *   edits: (row: Row) => any[]}} Deeds
+ * @typedef {{row: Row, n: number, now: number, root: string, project: string, columns: string[], metric: string, metricAt: string,
+ *   curve: any, Sparkline: any, reached: boolean, picked: boolean, base: Row | undefined, isBase: boolean, on: boolean, colour: string,
+ *   lost: Record<string, number> | undefined, attempts: number, openings: number, reason: string | undefined, progress: any,
+ *   deeds: {current: Deeds}}} LineProps
+ */
+class Line extends Component {
+  /** @param {any} next */
+  shouldComponentUpdate(next) {
+    return Object.keys(next).some((name) => next[name] !== this.props[name]);
+  }
+
+  /** Numbers that changed where they stand are seen to. @param {any} was */
+  componentDidUpdate(was) {
+    const { props, base } = this;
+    if (was.row === props.row || was.row.key !== props.row.key || was.columns !== props.columns) return;
+    const from = props.metric ? 5 : 4;
+    props.columns.forEach((/** @type {string} */ path, /** @type {number} */ n) => {
+      const [before, after] = [was.row.values.get(path), props.row.values.get(path)];
+      if (before === after || !isNumber(before) || !isNumber(after)) return;
+      const cell = base.cells[from + n];
+      cell?.classList.remove("changed");
+      void cell?.offsetWidth;
+      cell?.classList.add("changed");
+    });
+  }
+
+  /** @param {LineProps} props */
+  render({ row, n, now, root, project, columns, metric, metricAt, curve, Sparkline, reached, picked, base, isBase, on, colour, lost, attempts, openings, reason, progress, deeds }) {
+    const [inProject, id] = row.ref;
+    const act = () => deeds.current;
+    const below = inProject !== project && (project ? inProject.slice(project.length + 1) : inProject);
+    return html`<tr tabindex=${reached ? 0 : -1} aria-selected=${String(picked)} class="${picked ? "picked" : ""} ${isBase ? "base" : ""}"
+      onFocus=${() => act().focus(n)} onKeyDown=${(/** @type {KeyboardEvent} */ e) => act().keys(e, row, n)}>
+      <td class="tick"><input type="checkbox" tabindex="-1" aria-label="Select ${row.name}" checked=${picked}
+        onClick=${(/** @type {any} */ e) => act().pick(e, row, n)} /></td>
+      <td class="eye wide-only"><button type="button" class="quiet" tabindex="-1" aria-pressed=${String(on)}
+        aria-label="Draw ${row.name}" title=${on ? "Drawn: no longer draw it" : "Draw it"} onClick=${() => act().draw(row)}>
+        <span class="swatch ${on ? "on" : ""}" style=${colour ? { background: colour } : {}}></span></button></td>
+      <th scope="row" class="first"><a href=${href({ ...START, root, project: inProject, run: id })} title=${row.name} tabindex="-1"
+        onClick=${(/** @type {MouseEvent} */ e) => {
+          if (e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+          e.preventDefault();
+          act().open(row);
+        }}><bdi>${row.name}</bdi></a>${below && html`<small><bdi>${below}</bdi></small>`}</th>
+      <td><${State} state=${row.state} title=${reason} />${" "}
+        ${progress && html`<small class="muted wide-only">${progressOf(progress)}</small> `}
+        ${attempts > 1 && html`<${Badge} kind="accent" title="Resumed: ${attempts} attempts in one run">↻ ${attempts}<span class="wide-only"> attempts</span><//>`}
+        ${openings > attempts && html`<${Badge} kind="accent" title="Opened ${openings} times, by its id or resumed">↻ <span class="wide-only">opened </span>${openings}×<//>`}
+        ${lost && html`<${Badge} kind="warn" title=${losses(lost)}>⚠ <span class="wide-only">${count(gaps(lost), "gap")}</span><//>`}</td>
+      ${metric && html`<td class="wide-only spark">${Sparkline && curve ? html`<${Sparkline} values=${curve} />` : ""}</td>`}
+      ${columns.map((path) => cellOf(row.values.get(path), path, base?.values.get(path), path === metricAt ? "" : "wide-only", now))}
+      <td class="rowmenu wide-only"><${Menu} className="right" label="⋯" title="More about ${row.name}" items=${() => [
+        { label: "Open", onPick: () => act().open(row) },
+        { label: isBase ? "No longer the baseline" : "Baseline: others show their difference", onPick: () => write({ baseline: isBase ? "" : row.key }) },
+        ...act().edits(row),
+      ]}>
+      <//></td>
+    </tr>`;
+  }
 }
 
 /** @param {Record<string, number>} lost */
@@ -690,41 +855,40 @@ function losses(lost) {
   return Object.entries(lost).map(([reason, n]) => `${reason}: ${n}`).join(", ");
 }
 
-/** @param {{api: Api, path: string, row: Row, base: any, className: string}} props */
-function Cell({ api, path, row, base, className }) {
-  const given = row.values.get(path);
-  /** @type {{current: any}} */
-  const ref = useRef(null);
-  /** @type {{current: any}} */
-  const before = useRef(given);
-  useEffect(() => {
-    const was = before.current;
-    before.current = given;
-    if (was === given || !isNumber(given) || !isNumber(was)) return;
-    ref.current?.classList.remove("changed");
-    void ref.current?.offsetWidth;
-    ref.current?.classList.add("changed");
-  }, [given]);
+/**
+ * A value of a run, and how far it is from the baseline's.
+ * @param {any} given @param {string} path @param {any} base @param {string} className
+ * @param {number} now minutes since the Unix epoch
+ */
+function cellOf(given, path, base, className, now) {
+  if (given === undefined) return html`<td key=${path} class=${className}></td>`;
   const numeric = isNumber(given);
-  let shown = /** @type {any} */ (value(given));
-  let title = exact(given);
-  if (path === "sys/tags" && Array.isArray(given)) {
+  let shown = /** @type {any} */ ("");
+  let title = "";
+  if (numeric && path !== "sys/running_time") {
+    shown = number(given);
+    title = exact(given);
+  } else if (path === "sys/tags" && Array.isArray(given)) {
+    title = exact(given);
     shown = html`<span class="tags">${given.map((tag) => html`<${Badge}><bdi>${tag}</bdi><//>`)}</span>`;
   } else if (path === "sys/running_time") {
     shown = duration(given);
-    title = `${title} s`;
+    title = `${exact(given)} s`;
   } else if (path === "sys/progress") {
     shown = progressOf(given);
+    title = exact(given);
   } else if (given instanceof Date) {
-    shown = html`<${Time} ns=${given} now=${api.now()} />`;
+    shown = html`<${Time} ns=${given} now=${now * 60e3} />`;
     title = time(given);
-  } else if (path === "sys/state") {
-    shown = html`<${State} state=${given} />`;
   } else if (typeof given === "string") {
     shown = html`<bdi>${given.slice(0, 300)}</bdi>`;
+    title = given;
+  } else {
+    shown = value(given);
+    title = exact(given);
   }
-  const delta = numeric && typeof base === "number" && typeof given === "number" ? given - base : null;
-  return html`<td ref=${ref} class="${className} ${numeric ? "numeric" : ""}" title=${title.slice(0, 2000)}>${shown}${
+  const delta = typeof base === "number" && typeof given === "number" ? given - base : null;
+  return html`<td key=${path} class="${className} ${numeric ? "numeric" : typeof given === "string" || Array.isArray(given) ? "text" : ""}" title=${title.slice(0, 2000)}>${shown}${
     delta !== null && html`<span class="delta">${delta > 0 ? "+" : ""}${number(delta)}</span>`
   }</td>`;
 }
@@ -736,53 +900,4 @@ export function progressOf(loops) {
   const total = outer.total ? `/${number(outer.total)}` : "";
   const left = typeof outer.remaining_s === "number" ? `, ${duration(outer.remaining_s)} left` : "";
   return `${value(outer.name)} ${number(outer.done)}${total}${left}`;
-}
-
-/** @param {{api: Api, view: View, columns: string[], live: Live}} props */
-function Groups({ api, view, columns, live }) {
-  const numbers = columns.filter((one) => !ALWAYS.includes(one) && !view.group.includes(one)).slice(0, 20);
-  const { data, error, busy, again } = useAnswer(
-    (signal) =>
-      api.post("runs/groups", { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE }, { signal }),
-    [api, JSON.stringify([which(view), view.group, numbers, view.page]), Math.floor(live.tick / 3)],
-  );
-  /** @type {Group[]} */
-  const groups = data?.groups ?? [];
-  if (error) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
-  const shown = numbers.filter((path) => groups.some((one) => (one.values[path]?.n ?? 0) > 0));
-  const inside = (/** @type {Group} */ group) => {
-    const some = view.group.map((path) => {
-      const is = group.by[path];
-      if (is === null || is === undefined) return `${quotedPath(path)} IS MISSING`;
-      if (Array.isArray(is)) return is.map((one) => `${quotedPath(path)} CONTAINS ${quotedValue(one)}`).join(" AND ");
-      return `${quotedPath(path)} = ${quotedValue(is)}`;
-    });
-    const q = [view.q && `(${view.q})`, ...some].filter(Boolean).join(" AND ");
-    write({ q, group: [], page: 0, selected: [], drawn: [] }, { push: true });
-  };
-  return html`<div class="sheet short"><table class="runs ${busy && data ? "loading" : ""}">
-    <caption class="unseen">Groups of runs by ${view.group.join(", ")}: mean ± standard deviation</caption>
-    <thead><tr>
-      ${view.group.map((path) => html`<th key=${path} scope="col"><span class="plain"><bdi>${path}</bdi></span></th>`)}
-      <th scope="col" class="numeric"><span class="plain">Runs</span></th>
-      ${shown.map((path) => html`<th key=${path} scope="col" class="numeric"><span class="plain" title="mean ± standard deviation (n − 1) of ${path}"><bdi>${titleOf(path)}</bdi></span></th>`)}
-      <th scope="col"><span class="unseen">Open</span></th>
-    </tr></thead>
-    <tbody>${groups.map((group) => html`<tr key=${JSON.stringify(group.refs[0])}>
-      ${view.group.map((path, n) =>
-        n === 0
-          ? html`<th scope="row" key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></th>`
-          : html`<td key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></td>`)}
-      <td class="numeric">${number(group.refs.length)}</td>
-      ${shown.map((path) => {
-        const one = group.values[path];
-        if (!one || one.mean === null) return html`<td key=${path} class="numeric"></td>`;
-        const say = (/** @type {number} */ one, /** @type {number} */ digits) => (path === "sys/running_time" ? duration(one) : number(one, digits));
-        const fewer = one.n < group.refs.length;
-        return html`<td key=${path} class="numeric" title="n = ${one.n}, min ${exact(one.min)}, max ${exact(one.max)}${one.odd ? `, ${one.odd} not finite` : ""}">
-          ${say(one.mean, 4)}${one.std !== null && html`<span class="delta">± ${say(one.std, 2)}</span>`}${fewer && html`<small> n=${one.n}</small>`}</td>`;
-      })}
-      <td><button type="button" class="link" onClick=${() => inside(group)}>show runs</button></td>
-    </tr>`)}</tbody></table></div>
-    ${data && html`<${Pager} page=${view.page} size=${SIZE} total=${data.total} word="groups" onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}`;
 }

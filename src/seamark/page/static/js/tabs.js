@@ -4,10 +4,10 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { refOf } from "./address.js";
 import { isAbort, runPath } from "./api.js";
-import { counted, exact, short, span, useSeen } from "./chart.js";
+import { counted, exact, span, useSeen } from "./chart.js";
 import { Charts } from "./charts.js";
 import { Badge, Bytes, CopyButton, Empty, ErrorBox, Time, useAnswer } from "./components.js";
-import { bytes, duration } from "./format.js";
+import { bytes, duration, number } from "./format.js";
 
 /** @typedef {import("./address.js").View} View */
 /**
@@ -45,6 +45,9 @@ const PICTURES = new Set(["png", "jpg", "jpeg", "webp", "gif"]);
 const LINES = [200, 1000, 5000];
 /** Namespaces that are not what the training said: shown last, and closed. */
 const BEHIND = ["source_code", "profiling", "distributed", "monitoring", "sys"];
+
+/** What a machine has of memory is recorded in GiB. */
+const GIBS = /^monitoring\/[^/]+\/environment\/(gpu_)?memory(_limit)?$/;
 
 /** @param {string} path */
 const isMonitored = (path) => path.startsWith("monitoring/");
@@ -94,18 +97,26 @@ function OverviewTab({ api, project, id, overview, attributes }) {
     ${words.length > 0 && !shown.length && html`<p class="quiet">No value matches “${filter}”.</p>`}
     ${metrics.length > 0 && html`<section><h2>Metrics <span class="count">${metrics.length}</span></h2><div class="scroll"><table class="values">
       <thead><tr><th scope="col">series</th><th scope="col" class="number">last</th><th scope="col" class="number">min</th><th scope="col" class="number">max</th><th scope="col" class="number">points</th><th scope="col" class="number">last step</th><th scope="col">not finite</th></tr></thead>
-      <tbody>${metrics.map(({ path, value }) => html`<tr key=${path}><th scope="row"><${PathName} path=${path} /></th>${[value.last, value.min, value.max].map((one, at) => html`<td key=${at} class="number" title=${exact(Number(one))}>${short(Number(one), 6)}</td>`)}<td class="number">${Number(value.count).toLocaleString("en")}</td><td class="number">${short(Number(value.last_step), 9)}</td>
+      <tbody>${metrics.map(({ path, value }) => html`<tr key=${path}><th scope="row"><${PathName} path=${path} /></th>${[value.last, value.min, value.max].map((one, at) => html`<td key=${at} class="number" title=${exact(Number(one))}>${number(Number(one), 6)}</td>`)}<td class="number">${Number(value.count).toLocaleString("en")}</td><td class="number">${number(Number(value.last_step), 9)}</td>
         <td>${value.nan_count ? html`<${Badge} kind="bad">${counted(Number(value.nan_count), "NaN")}<//>` : ""} ${value.inf_count ? html`<${Badge} kind="bad">${Number(value.inf_count).toLocaleString("en")} ±Inf<//>` : ""}</td></tr>`)}</tbody></table></div></section>`}
     ${spaces.map((space) => html`<${Group} key=${space} space=${space} values=${groups.get(space)} api=${api} project=${project} id=${id} open=${!BEHIND.includes(space) || words.length > 0} />`)}
   </div>`;
 }
 
+/** What is not known of a crash, beside what is. @type {Record<string, string>} */
+const CRASHES = {
+  "process gone": "It ended without a word: it was killed, or called exit without closing its run.",
+  "host rebooted": "The machine was started anew while it ran.",
+  "heartbeat lost": "Nothing was heard of it any more: its machine, or the way to its folder, may be gone.",
+};
+
 /** @param {{overview: any, trace: unknown}} props */
 function Failure({ overview, trace }) {
   const why = overview.reason || overview.crash?.reason || overview.crash?.detail || overview.signal;
   return html`<section class="failure" aria-label="What went wrong">
-    <h2>${why || `It ended as ${overview.state}, and said no reason`}</h2>
+    <h2>${why ? why.charAt(0).toUpperCase() + why.slice(1) : `It ended as ${overview.state}, and said no reason`}</h2>
     ${overview.crash && html`<p>${[overview.crash.reason !== why && overview.crash.reason, overview.crash.host && `on ${overview.crash.host}`, overview.crash.pid && `pid ${overview.crash.pid}`, overview.crash.detail !== why && overview.crash.detail].filter(Boolean).join(", ")}</p>`}
+    ${CRASHES[overview.crash?.reason] && html`<p>${CRASHES[overview.crash.reason]}</p>`}
     ${typeof trace === "string" && html`<details open><summary>Traceback</summary><div class="code"><pre tabindex="0"><code>${trace}</code></pre><${CopyButton} text=${trace} /></div></details>`}
   </section>`;
 }
@@ -157,12 +168,13 @@ function PathName({ path }) {
 function Value({ one, api, project, id }) {
   const { value, family, type } = one;
   if (value instanceof Date) return html`<${Time} ns=${value} full />`;
-  if (family === "float_series") return html`<span>${short(Number(value.last), 6)} <span class="quiet">last of ${Number(value.count).toLocaleString("en")}</span></span>`;
+  if (family === "float_series") return html`<span>${number(Number(value.last), 6)} <span class="quiet">last of ${Number(value.count).toLocaleString("en")}</span></span>`;
   if (family === "string_set") return html`${[...value].map((/** @type {string} */ tag) => html`<span class="tag" key=${tag}>${tag}</span>`)}`;
   if (family === "file") return html`<${FileLink} api=${api} project=${project} id=${id} file=${value} />`;
   if (family === "file_set") return html`<span>${counted(Object.keys(value).length, "file")}</span>`;
   if (family === "string_series") return html`<${Long} text=${typeof value.last === "string" ? value.last : ""} note=${`last of ${counted(Number(value.count), "text")}`} />`;
-  if (family === "file_series" || family === "histogram_series") return html`<span class="quiet">${counted(Number(value.count), family === "file_series" ? "file" : "histogram")}, steps ${short(Number(value.first_step))} to ${short(Number(value.last_step))}</span>`;
+  if (family === "file_series" || family === "histogram_series") return html`<span class="quiet">${counted(Number(value.count), family === "file_series" ? "file" : "histogram")}, steps ${number(Number(value.first_step))} to ${number(Number(value.last_step))}</span>`;
+  if (GIBS.test(one.path) && typeof value === "number") return html`<span title=${exact(value)}>${number(value, 4)} GiB</span>`;
   if (type === "float" && typeof value === "number") return html`<code>${exact(value)}</code>`;
   if (typeof value === "string") return html`<${Long} text=${value} />`;
   return html`<${Long} text=${typeof value === "object" && value !== null ? JSON.stringify(value, (_, each) => (typeof each === "bigint" ? each.toString() : each), 1) : String(value)} code />`;
@@ -241,12 +253,12 @@ function ImageSeries({ api, path, runs, version }) {
   const now = at < 0 || at >= steps.length ? steps.length - 1 : at;
   const step = steps[now];
   return html`<section class="image-series" ref=${ref}><h2><${PathName} path=${path} /></h2>
-    ${steps.length > 0 && html`<label class="image-slider">step <input type="range" min="0" max=${steps.length - 1} value=${now} aria-valuetext=${`step ${short(step, 9)}`} onInput=${(/** @type {any} */ event) => setAt(Number(event.target.value))} />
-      <output>${short(step, 9)}</output> <span class="quiet">${now + 1} of ${steps.length}</span></label>`}
-    <div class="image-row">${runs.map((run, number) => {
-      const here = (found[number] || []).filter((one) => Number(one.step) === step);
+    ${steps.length > 0 && html`<label class="image-slider">step <input type="range" min="0" max=${steps.length - 1} value=${now} aria-valuetext=${`step ${number(step, 9)}`} onInput=${(/** @type {any} */ event) => setAt(Number(event.target.value))} />
+      <output>${number(step, 9)}</output> <span class="quiet">${now + 1} of ${steps.length}</span></label>`}
+    <div class="image-row">${runs.map((run, nth) => {
+      const here = (found[nth] || []).filter((one) => Number(one.step) === step);
       return html`<figure key=${run.id}>${runs.length > 1 && html`<figcaption>${run.name}</figcaption>`}
-        ${here.length ? here.map((one, each) => html`<${Picture} key=${`${one.file.sha256}${each}`} api=${api} project=${run.project} id=${run.id} file=${one.file} label=${`${path}, step ${short(step, 9)}, ${run.name}`} />${(one.name || one.description) && html`<p class="quiet">${[one.name, one.description].filter(Boolean).join(": ")}</p>`}`) : answer.data && html`<p class="image-none quiet">none at this step</p>`}</figure>`;
+        ${here.length ? here.map((one, each) => html`<${Picture} key=${`${one.file.sha256}${each}`} api=${api} project=${run.project} id=${run.id} file=${one.file} label=${`${path}, step ${number(step, 9)}, ${run.name}`} />${(one.name || one.description) && html`<p class="quiet">${[one.name, one.description].filter(Boolean).join(": ")}</p>`}`) : answer.data && html`<p class="image-none quiet">none at this step</p>`}</figure>`;
     })}</div>
   </section>`;
 }
@@ -340,7 +352,7 @@ function FileLink({ api, project, id, file }) {
   const [error, setError] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
   const name = String(file?.name || (file?.ext ? `file.${file.ext}` : "file"));
-  if (!file?.sha256) return html`<span title=${refersTo(file)}>${name}</span>`;
+  if (!file?.sha256 || file.gone) return html`<span title=${refersTo(file)}>${name}</span>`;
   const take = async () => {
     setBusy(true);
     setError(null);
@@ -365,8 +377,18 @@ function refersTo(file) {
   return String(file?.uri || file?.ref || file?.reference || file?.path || "");
 }
 
+/** Which of some contents are not there. @param {any} api @param {string} at @param {string[]} sha256 @param {AbortSignal} signal */
+async function absentOf(api, at, sha256, signal) {
+  const found = new Set();
+  for (let from = 0; from < sha256.length; from += 1000) {
+    const { absent } = await api.post(`${at}/contents`, { sha256: sha256.slice(from, from + 1000) }, { signal });
+    for (const one of absent) found.add(one);
+  }
+  return found;
+}
+
 /** @param {TabProps} props */
-function FilesTab({ api, project, id, attributes }) {
+function FilesTab({ api, project, id, attributes, overview, version }) {
   const [filter, setFilter] = useState("");
   /** @type {{path: string, file: any, note: string}[]} */
   const files = [];
@@ -376,6 +398,10 @@ function FilesTab({ api, project, id, attributes }) {
     else if (one.family === "file_series") files.push({ path: one.path, file: one.value.last, note: `last of ${counted(Number(one.value.count), "file")}` });
     else if (one.family === "artifact") files.push({ path: one.path, file: one.value, note: "artifact" });
   }
+  const digests = [...new Set(files.map((one) => one.file?.sha256).filter(Boolean))];
+  const { data: absent } = useAnswer((signal) => absentOf(api, runPath(project, id), digests, signal), [api, project, id, digests.join(), version]);
+  for (const one of files) if (absent?.has(one.file?.sha256)) one.file = { ...one.file, gone: true };
+  const lost = overview?.state === "running" ? html`<${Badge} kind="warn" title="It is still to be sent, or was deleted">not here yet<//>` : html`<${Badge} kind="bad" title="The content is not here: it was never sent, or was deleted">gone<//>`;
   const scores = /** @type {any[]} */ (attributes).filter((one) => /(^|\/)best_model_score$/.test(one.path));
   const best = new Set(/** @type {any[]} */ (attributes).filter((one) => /(^|\/)best_model_path$/.test(one.path)).map((one) => String(one.value).split(/[/\\]/).pop()));
   if (!files.length) return html`<${Empty} title="No files"><p>Keep one: <code>run["model"].upload("model.pt")</code></p><//>`;
@@ -387,9 +413,9 @@ function FilesTab({ api, project, id, attributes }) {
     <thead><tr><th scope="col">path</th><th scope="col">file</th><th scope="col" class="number">size</th><th scope="col">kept</th><th scope="col">SHA-256</th></tr></thead>
     <tbody>${some.map(({ path, file, note }) => {
       const name = String(file?.name || "");
-      return html`<tr key=${path}><th scope="row"><${PathName} path=${path} /> ${note && html`<span class="quiet">${note}</span>`} ${best.has(name) && html`<${Badge} kind="good" title=${scores.map((one) => `${one.path} ${short(Number(one.value))}`).join(", ")}>best<//>`}</th>
+      return html`<tr key=${path}><th scope="row"><${PathName} path=${path} /> ${note && html`<span class="quiet">${note}</span>`} ${best.has(name) && html`<${Badge} kind="good" title=${scores.map((one) => `${one.path} ${number(Number(one.value))}`).join(", ")}>best<//>`}</th>
         <td><${FileLink} api=${api} project=${project} id=${id} file=${file} /></td><td class="number"><${Bytes} n=${file?.size} /></td>
-        <td>${file?.sha256 ? "with the run" : file?.removed || file?.gone ? html`<${Badge} kind="bad">gone<//>` : html`<span title=${refersTo(file)}>only where it was${refersTo(file) ? `: ${refersTo(file)}` : ""}</span>`}</td><td><code title=${file?.sha256 || ""}>${String(file?.sha256 || "").slice(0, 12)}</code></td></tr>`;
+        <td>${file?.removed || file?.gone ? lost : file?.sha256 ? "with the run" : html`<span title=${refersTo(file)}>only where it was${refersTo(file) ? `: ${refersTo(file)}` : ""}</span>`}</td><td><code title=${file?.sha256 || ""}>${String(file?.sha256 || "").slice(0, 12)}</code></td></tr>`;
     })}</tbody></table></div></section>`;
   return html`<div><input type="search" class="run-filter" placeholder="Filter files" aria-label="Filter files" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} />
     ${checkpoints.length > 0 && table("Checkpoints", checkpoints)}${others.length > 0 && table("Files", others)}
@@ -407,18 +433,20 @@ function RanksTab({ api, ranks, timings }) {
   const slowest = Math.max(0, ...[...by.values()].map((one) => Number(one.p95_s)).filter(Number.isFinite));
   const slow = [...by.values()].filter((one) => one.slowdown >= 1.2);
   const bad = ranks.filter((one) => ["hangs", "lost", "missing", "killed", "failed"].includes(one.state));
+  const whys = ranks.some((one) => one.why);
+  const going = ranks.some((one) => one.state === "running" || one.state === "hangs");
   const verdict = [
     ...bad.map((one) => `Rank ${one.rank} ${/** @type {Record<string, string>} */ ({ lost: "is lost", missing: "is missing", killed: "was killed" })[one.state] || one.state}${one.why ? ` (${one.why})` : ""}.`),
     ...slow.map((one) => `Rank ${one.rank} is ${one.slowdown.toFixed(2)} times as slow as the others.`),
   ];
   return html`<div><p class=${verdict.length ? "verdict warn" : "verdict"}>${verdict.length ? verdict.join(" ") : ranks.length > 1 ? (by.size ? "No rank is slower than the others." : "No rank hangs. None recorded the times of its steps.") : "One rank recorded this run."}</p>
-    <div class="scroll"><table class="values"><thead><tr><th scope="col">rank</th><th scope="col">state</th><th scope="col">why</th><th scope="col">host</th><th scope="col" class="number">pid</th><th scope="col">heard of</th><th scope="col" class="number">no point for</th>
-      ${by.size > 0 && html`<th scope="col">own time of a step</th><th scope="col" class="number">mean</th><th scope="col" class="number">p95</th><th scope="col" class="number">slowdown</th>`}</tr></thead>
+    <div class="scroll"><table class="values"><thead><tr><th scope="col">rank</th><th scope="col">state</th>${whys && html`<th scope="col">why</th>`}<th scope="col">host</th><th scope="col" class="number">pid</th><th scope="col">last heard of</th>${going && html`<th scope="col" class="number">no point for</th>`}
+      ${by.size > 0 && html`<th scope="col">own time of a step</th><th scope="col" class="number">mean</th><th scope="col" class="number">p95</th><th scope="col" class="number" title="its own time of a step over the median of the other ranks">slowdown</th>`}</tr></thead>
     <tbody>${ranks.map((one) => {
       const time = by.get(one.rank);
       const own = time ? Number(Number.isNaN(time.own_s) ? time.mean_s : time.own_s) : NaN;
-      return html`<tr key=${one.rank}><th scope="row">${one.rank}</th><td><${Badge} kind=${["hangs", "lost", "missing", "killed", "failed"].includes(one.state) ? "bad" : one.state === "running" ? "good" : "plain"}>${one.state}<//></td><td class="value">${one.why}</td><td>${one.host ?? ""}</td><td class="number">${one.pid ?? ""}</td>
-        <td>${Number(one.last_t) ? html`<${Time} ns=${one.last_t} now=${api.now()} />` : "never"}</td><td class="number">${one.state === "running" || one.state === "hangs" ? span(Math.max(0, now - Number(one.row_t || one.first_t)) / 1e9) : ""}</td>
+      return html`<tr key=${one.rank}><th scope="row">${one.rank}</th><td><${Badge} kind=${["hangs", "lost", "missing", "killed", "failed"].includes(one.state) ? "bad" : one.state === "running" ? "good" : "plain"}>${one.state}<//></td>${whys && html`<td class="value">${one.why}</td>`}<td>${one.host ?? ""}</td><td class="number">${one.pid ?? ""}</td>
+        <td>${Number(one.last_t) ? html`<${Time} ns=${one.last_t} now=${api.now()} />` : "never"}</td>${going && html`<td class="number">${one.state === "running" || one.state === "hangs" ? span(Math.max(0, now - Number(one.row_t || one.first_t)) / 1e9) : ""}</td>`}
         ${by.size > 0 && html`<td><${Bar} value=${own} of=${slowest} bad=${time?.slowdown >= 1.2} told /></td><td class="number">${time ? seconds(time.mean_s) : ""}</td><td class="number">${time ? seconds(time.p95_s) : ""}</td><td class="number">${time && Number.isFinite(time.slowdown) ? `${time.slowdown.toFixed(2)}×` : ""}</td>`}</tr>`;
     })}</tbody></table></div></div>`;
 }

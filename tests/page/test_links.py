@@ -1,0 +1,197 @@
+"""Signed addresses on a team's server: any of its processes opens them, for who may still read."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+import httpx
+import psutil
+from page_served import PROJECT, Clock, record
+from served import folding, served
+
+from seamark.reading import wire
+from seamark.server.access import Role
+from seamark.server.links import Links
+
+PART = {"Range": "bytes=5-9"}
+
+
+def address(api: httpx.Client, run: str) -> str:
+    """Return a signed address of a film, which may still be on its way."""
+    while (found := api.get(f"runs/{PROJECT}/{run}/attribute?path=film")).status_code == 404:
+        pass
+    digest = wire.loads(found.content)["attribute"].value["sha256"]
+    body = {"project": PROJECT, "run": run, "sha256": digest, "name": "f.mp4"}
+    while (asked := api.post("link", json=body)).status_code == 404:
+        pass
+    url: str = asked.json()["url"]
+    return url
+
+
+def api_of(url: str, token: str = "") -> httpx.Client:
+    bearer = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx.Client(base_url=f"{url}/api/v1/", headers=bearer, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory):
+    """A server with a run, its clock, and the accounts of it."""
+    with served(tmp_path_factory.mktemp("server")) as there, folding(there.server):
+        ids = record(tmp_path_factory.mktemp("links") / "root", there.url, there.token)
+        yield there, ids["run-0"]
+
+
+@pytest.fixture
+def clock(team):
+    """The time at which addresses are signed and opened."""
+    there, _ = team
+    made, before = Clock(), there.server.links
+    there.server.links = Links(there.server.accounts.link_key(), made)
+    yield made
+    there.server.links = before
+
+
+def viewer(there, name: str):
+    """Return a new token of somebody new who may read."""
+    there.server.accounts.add_user(name)
+    there.server.accounts.set_member(name, PROJECT, Role.VIEWER)
+    return there.server.accounts.create_token(name, by="admin")
+
+
+def test_an_address_ends_with_what_its_maker_may(team, clock) -> None:
+    """With the token, the role and the account; others of the same file go on."""
+    there, run = team
+    accounts = there.server.accounts
+    with api_of(there.url, there.token) as admin, httpx.Client(timeout=60) as stranger:
+        kept = f"{there.url}/{address(admin, run)}"
+
+        def opens(url: str) -> list[int]:
+            return [stranger.get(url, headers=given).status_code for given in ({}, PART)]
+
+        for number, end in enumerate(
+            (
+                lambda made: accounts.revoke(made.prefix),
+                lambda _: accounts.set_member("viewer-1", PROJECT, None),
+                lambda _: accounts.set_user("viewer-2", disabled=True),
+            )
+        ):
+            made = viewer(there, f"viewer-{number}")
+            with api_of(there.url, made.secret) as api:
+                url = f"{there.url}/{address(api, run)}"
+            words = url.rpartition("linked/")[2].partition(".")[0]
+            said = base64.urlsafe_b64decode(words + "=" * (-len(words) % 4)).decode()
+            assert made.prefix in said
+            assert made.secret not in said
+            assert opens(url) == [200, 206]
+            end(made)
+            assert opens(url) == [404, 404], number
+            assert opens(kept) == [200, 206]
+        clock.ns += 60 * 10**9 + 1
+        assert opens(kept) == [404, 206]
+
+
+def test_nothing_of_an_address_can_be_changed(team, clock) -> None:
+    """Neither what it leads to nor for whom or until when; an earlier kind of address is none."""
+    there, run = team
+    with api_of(there.url, there.token) as admin, httpx.Client(timeout=60) as stranger:
+        url = f"{there.url}/{address(admin, run)}"
+        head, _, rest = url.rpartition("linked/")[2].partition("/")
+        words, _, mac = head.partition(".")
+        said = json.loads(base64.urlsafe_b64decode(words + "=" * (-len(words) % 4)))
+        assert said[:2] == [PROJECT, run]
+        for place, value in enumerate(
+            ("other", "RUN-0", "0" * 64, "x.html", True, "seamark_xxxxxxxx", "somebody", 1 << 40)
+        ):
+            changed = [*said[:place], value, *said[place + 1 :]]
+            text = base64.urlsafe_b64encode(json.dumps(changed).encode()).rstrip(b"=").decode()
+            asked = url.replace(words, text)
+            assert asked != url
+            assert stranger.get(asked).json()["error"] == "no-link"
+        for other in (mac[:-2], "", mac[::-1]):
+            assert stranger.get(url.replace(mac, other)).status_code == 404
+        assert stranger.get(url).status_code == 200
+        assert rest == "f.mp4"
+
+
+def test_who_may_read_by_other_means_needs_no_token_of_the_address(team, clock) -> None:
+    """As what everybody may read; until it is hidden again."""
+    there, run = team
+    accounts = there.server.accounts
+    accounts.set_visibility(PROJECT, "public", by="admin")
+    with api_of(there.url) as nobody, httpx.Client(timeout=60) as stranger:
+        url = f"{there.url}/{address(nobody, run)}"
+        assert stranger.get(url, headers=PART).status_code == 206
+        accounts.set_visibility(PROJECT, "private", by="admin")
+        assert stranger.get(url, headers=PART).status_code == 404
+        known = {**PART, "Authorization": f"Bearer {there.token}"}
+        assert stranger.get(url, headers=known).status_code == 206
+
+
+def test_ten_thousand_addresses_end_none_that_was_begun(team, clock) -> None:
+    """Nothing is remembered of any."""
+    there, run = team
+    with api_of(there.url, there.token) as admin, httpx.Client(timeout=60) as stranger:
+        url = f"{there.url}/{address(admin, run)}"
+        assert stranger.get(url, headers=PART).status_code == 206
+        links = there.server.links
+        (link,) = {links.open(url.rpartition("linked/")[2].partition("/")[0])}
+        for number in range(10_000):
+            assert links.open(links.sign(link._replace(name=f"{number}.mp4"))) is not None
+        clock.ns += 3600 * 10**9
+        assert stranger.get(url, headers=PART).status_code == 206
+
+
+def at_each_worker(server, stack: contextlib.ExitStack) -> list[httpx.Client]:
+    """Return a client for each of two processes that answer, with a connection to it kept open.
+
+    The other one stands still while it connects.
+    """
+    pids = [pid for pid in server.workers() if "answer" in psutil.Process(pid).cmdline()]
+    assert len(pids) == 2
+    clients = []
+    for other in pids:
+        client = stack.enter_context(api_of(server.url, server.token))
+        os.kill(other, signal.SIGSTOP)
+        try:
+            assert client.get("").status_code == 200
+        finally:
+            os.kill(other, signal.SIGCONT)
+        clients.append(client)
+    for client, pid in zip(clients, reversed(pids), strict=True):
+        stream = client.get("").extensions["network_stream"]
+        mine = stream.get_extra_info("client_addr")[1]
+        assert mine in {one.raddr[1] for one in psutil.Process(pid).net_connections() if one.raddr}
+    return clients
+
+
+def test_each_process_of_a_server_opens_what_another_one_signed(
+    run_server, postgresql_url, tmp_path
+) -> None:
+    """A film goes on at whichever takes the connection; an address that was changed at none."""
+    server = run_server(None, "--workers", "2", store=postgresql_url)
+    run = record(tmp_path / "root", server.url, server.token)["run-0"]
+    with contextlib.ExitStack() as stack:
+        clients = at_each_worker(server, stack)
+        made = clients[0].post("accounts/tokens", json={"label": "film"}).json()
+        for signing in clients:
+            signing.headers["Authorization"] = f"Bearer {made['token']}"
+            url = f"{server.url}/{address(signing, run)}"
+            del signing.headers["Authorization"]
+            for client in clients:
+                client.headers.pop("Authorization", None)
+                for _ in range(2):
+                    answer = client.get(url, headers=PART)
+                    assert (answer.status_code, answer.content) == (206, b"56789")
+                assert client.get(url.replace("/linked/", "/linked/x")).status_code == 404
+        known = {"Authorization": f"Bearer {server.token}"}
+        gone = clients[0].delete(f"accounts/tokens/{made['id']}", headers=known)
+        assert gone.status_code == 200
+        assert [client.get(url, headers=PART).status_code for client in clients] == [404, 404]

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -127,7 +128,11 @@ class Behind:
 def started(which: str) -> Iterator[Behind]:
     """Run the page of what lies in the working directory for a block."""
     command, wanted = COMMANDS[which]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRACKIO_DIR": os.path.abspath("trackio")}
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "TRACKIO_DIR": str(Path("trackio").absolute()),
+    }
     if which == "trackio":
         environment.pop("PYTHONPATH", None)
     process = subprocess.Popen(
@@ -210,17 +215,15 @@ def opened(
 
 
 # How long it takes from the next click or key to the frame that shows the rows that it asked for:
-# a busy table that no longer is, or another first row.
+# another first row, or a table that was busy and no longer is.
 NEXT = """(kinds) => {
-  const row = () => document.querySelector("table.runs tbody tr")?.textContent;
+  const row = () => document.querySelector("table.runs tbody th")?.textContent;
   const before = row();
   let asked = false;
   const holds = () => {
-    if (document.querySelector(".sheet[aria-busy=true]")) {
-      asked = true;
-      return false;
-    }
-    return asked || row() !== before;
+    const busy = Boolean(document.querySelector(".sheet[aria-busy=true]"));
+    asked ||= busy;
+    return row() !== before || (asked && !busy);
   };
   window.benchNext = new Promise((done) => {
     const begun = (event) => {

@@ -44,7 +44,7 @@ with contextlib.ExitStack() as stack:
     spent, clock, step = [], time.perf_counter, 1_000
     end = clock() + seconds
     while (now := clock()) < end:
-        values = {name: step * 0.001 for name in names}
+        values = dict.fromkeys(names, step * 0.001)
         while clock() - now < STEP_S:  # the training itself
             pass
         before = clock()
@@ -57,4 +57,8 @@ with contextlib.ExitStack() as stack:
 run.stop()
 spent.sort()
 median, late = spent[len(spent) // 2], spent[len(spent) * 99 // 100]
-print(json.dumps({"median_us": median * 1e6, "p99_us": late * 1e6, "calls": len(spent), "polls": polls}))
+print(
+    json.dumps(
+        {"median_us": median * 1e6, "p99_us": late * 1e6, "calls": len(spent), "polls": polls}
+    )
+)

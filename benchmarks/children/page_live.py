@@ -1,12 +1,14 @@
 """Leave the page open while a run goes on: ``page_live.py POLLS``.
 
 The page's timers run five hundred times as fast, so that many polls pass in a short time; the
-folder is looked at in real time, every two seconds, and a row is recorded every 20 ms. Prints what the page held
-after an hour of polls (1,800) and at the end beside what it held when it had warmed up.
+folder is looked at in real time, every two seconds, and a row is recorded every 20 ms. Prints what
+the page held after an hour of polls (1,800) and at the end beside what it held when it had warmed
+up.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from typing import Any
@@ -44,15 +46,13 @@ with writing("seamark", 10) as writer:
                 heard["news"] += response.status == 200
 
         page.on("response", hear)
-        number = ROWS
+        rows = itertools.count(ROWS)
 
         def pass_by(count: int) -> None:
             """Let so many polls be answered."""
-            global number
             end = heard["polls"] + count
             while heard["polls"] < end:
-                log(writer, number)
-                number += 1
+                log(writer, next(rows))
                 page.wait_for_timeout(20)
 
         def held() -> dict[str, float]:

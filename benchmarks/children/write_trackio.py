@@ -9,8 +9,9 @@ import json
 import os
 import random
 import sys
+from pathlib import Path
 
-os.environ["TRACKIO_DIR"] = os.path.abspath("trackio")
+os.environ["TRACKIO_DIR"] = str(Path("trackio").absolute())
 
 from trackio.sqlite_storage import SQLiteStorage
 

@@ -13,7 +13,7 @@ from recording import QUIET
 
 from seamark.local.index import Index
 from seamark.page.entry import Entry
-from seamark.page.looking import FORGET_S, IDLE_S, PAUSE_S, QUICK_S, SHARE, Looker
+from seamark.page.looking import CALM_S, FORGET_S, IDLE_S, PAUSE_S, QUICK_S, SHARE, Looker
 from seamark.page.roots import Root, named_roots
 from seamark.page.watch import MOST_SHOWN, SHOWN_S, Looked, Watcher
 from seamark.run.run import init_run
@@ -34,13 +34,14 @@ class SlowIndex:
 
     def __init__(self, index, clock):
         self.index, self.clock = index, clock
-        self.takes_s = self.one_takes_s = 0.0
+        self.takes_s = self.one_takes_s = self.cpu_s = self.cpu = 0.0
 
     def __getattr__(self, name):
         return getattr(self.index, name)
 
     def refresh(self, project=None, run=None, *, progress=None):
         self.clock.now += self.takes_s if run is None else self.one_takes_s
+        self.cpu += self.cpu_s if run is None else 0.0
         return self.index.refresh(project, run, progress=progress)
 
 
@@ -60,7 +61,7 @@ def looker(root, clock):
     with Index.open(root) as index:
         said: list[Looked] = []
         slow = SlowIndex(index, clock)
-        made = Looker(slow, said.append, clock)
+        made = Looker(slow, said.append, clock, lambda: slow.cpu)
         made.index, made.said = slow, said
         yield made
 
@@ -119,6 +120,29 @@ def test_looks_that_take_long_are_rare(root, clock, looker):
     view = looker.index.view("demo", run.id)
     assert view.attribute("loss").value.count > 90
     assert {done.id, run.id} == {name for _, name in looker.index.runs()}
+    run.stop()
+
+
+def test_while_nothing_runs_looks_take_a_hundredth_of_a_core(root, clock, looker):
+    """Tabs that are left open cost little, however many runs there are; a training is seen soon."""
+    record(root)
+    looker.index.cpu_s = 0.07
+
+    def looks_in(seconds):
+        looks, end = looker.looks, clock.now + seconds
+        while clock.now < end:
+            clock.now += 0.25
+            looker.asked()
+            looker.step()
+        return looker.looks - looks
+
+    looker.step()
+    assert looks_in(70.0) == 10
+    looker.index.cpu_s = 9.0  # what is new is to be seen all the same
+    assert 9 <= looks_in(10 * CALM_S) <= 10
+    run = begin(root)
+    assert looks_in(CALM_S) >= 1
+    assert looks_in(10 * PAUSE_S) >= 9
     run.stop()
 
 

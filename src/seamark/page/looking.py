@@ -41,6 +41,10 @@ FORGET_S: Final = 30.0
 """Nobody looks at the page who has not asked for so long, seconds: a tab asks every 10."""
 SHARE: Final = 20
 """Pauses are so many times as long as what is done between them: looking takes 5 % of the time."""
+CALM_SHARE: Final = 100
+"""While nothing runs, pauses are also so many times as long as the processor time of a look, up to
+`CALM_S`: tabs that are left open take 1 % of a core, however many runs there are."""
+CALM_S: Final = 10.0
 QUICK_S: Final = 0.1
 """How long single runs are looked at in one go, seconds: 5 % of a pause."""
 _SAY_S: Final = 0.25
@@ -57,6 +61,7 @@ class Looker:
         index: Of the root; only this looks at it.
         say: Is told how far it is.
         clock: Seconds, from any origin.
+        cpu: Seconds that the processor was busy with this process.
 
     Attributes:
         looks: How often it looked at the whole root.
@@ -68,8 +73,9 @@ class Looker:
         index: Index,
         say: Callable[[Looked], Any],
         clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
     ) -> None:
-        self._index, self._say, self._clock = index, say, clock
+        self._index, self._say, self._clock, self._cpu = index, say, clock, cpu
         self._now = Looked()
         self._shown: dict[Ref, float] = {}
         self._running: list[Ref] = []
@@ -77,7 +83,7 @@ class Looker:
         self._turns = [0, 0]
         self._asked_at = clock()
         self._ended_at = self._quick_at = clock()
-        self._took_s = self._quick_s = 0.0
+        self._took_s = self._cpu_s = self._quick_s = 0.0
         self._begun_s = self._said_at = self._counted_at = 0.0
         self._at_once = True
         self.looks = self.quick = 0
@@ -132,6 +138,8 @@ class Looker:
         if self._at_once:  # half of the time at most, however often somebody wants it
             return self._ended_at + self._took_s
         pause_s = PAUSE_S if self._is_watched() else IDLE_S
+        if not self._running:
+            pause_s = max(pause_s, min(CALM_SHARE * self._cpu_s, CALM_S))
         return self._ended_at + max(pause_s, SHARE * self._took_s)
 
     # ------------------------------------------------------------------ looking
@@ -139,6 +147,7 @@ class Looker:
     def _look_at_all(self) -> None:
         self._at_once = False
         self.looks += 1
+        cpu_s = self._cpu()
         began_ns, self._begun_s = self._index.now_ns(), self._clock()
         trouble = ""
         try:
@@ -156,7 +165,7 @@ class Looker:
             self._count()
         self._now = replace(self._now, left=0, left_s=0.0, trouble=trouble)
         self._ended_at = self._quick_at = self._clock()
-        self._took_s = self._ended_at - self._begun_s
+        self._took_s, self._cpu_s = self._ended_at - self._begun_s, self._cpu() - cpu_s
         self._say(self._now)
 
     def _progress(self, done: int, of: int) -> None:

@@ -35,6 +35,13 @@ function commonName(path) {
   return parts[0] === "monitoring" && parts.length > 2 ? `monitoring/${parts.slice(2).join("/")}` : path;
 }
 
+/** Of a thousand charts each has a thousand others: what is asked of each pair is to be little.
+ * @param {Card} card @returns {(path: string) => boolean} */
+function notOf(card) {
+  const own = new Set(card.paths.map(commonName));
+  return (path) => !own.has(path);
+}
+
 const collator = new Intl.Collator("en", { numeric: true });
 
 /**
@@ -262,7 +269,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
       ${!isClosed(name) && html`<div class="charts-grid">${cards.map((card) => html`<${Slot} key=${card.key} label=${card.title}>
         ${() => html`<${Chart} seen api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
           has=${has} attempts=${attempts} groups=${groups} versions=${versions} pinned=${view.pinned.includes(card.key)} onPin=${() => pin(card.key)}
-          known=${known.filter((path) => !card.paths.map(commonName).includes(path))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
+          known=${known.filter(notOf(card))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
           onRemove=${view.charts.includes(card.key) ? () => write({ charts: view.charts.filter((one) => one !== card.key), pinned: view.pinned.filter((one) => one !== card.key) }) : undefined} />`}
       <//>`)}</div>`}
     </section>`)}

@@ -113,6 +113,7 @@ def test_answers_are_as_described(here, arrays) -> None:
     kept = hashlib.sha256(b"x").hexdigest()
     here.server.blobs.put("team/x", "run0", kept, 1, 0, b"x")
     posts["link"] = ("link", {"project": "team/x", "run": "run0", "sha256": kept})
+    posts["contents"] = (f"{at}/contents", {"sha256": [kept, "0" * 64]})
     claimant = {"host": "here", "pid": 1, "key": "0" * 16, "t": 1}
     posts["arrival"] = ("arrivals", {"project": "team/x", "run": "run9", "name": "new"})
     posts["claimed"] = ("runs/claims", {"refs": refs, "claimant": claimant})

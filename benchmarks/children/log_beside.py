@@ -1,7 +1,8 @@
 """Log beside a page, or alone: ``log_beside.py alone|page SECONDS``.
 
 A training of a step of 2 ms, whose calls of ``log_metrics`` are timed one by one. The page is open
-in a browser on the folder, with the charts of the run, and polls every two seconds.
+in a browser on the folder, with the charts of the run, and polls every two seconds. Alone means
+beside a process that only counts: where the other core sleeps, a call waits until it has woken.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ for step in range(1_000):
     run.log_metrics(dict.fromkeys(names, step * 0.001), step)
 with contextlib.ExitStack() as stack:
     page = None
-    if how == "page":
+    if how == "alone":
+        counting = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        stack.callback(counting.wait)
+        stack.callback(counting.kill)
+    else:
         command = [sys.executable, "-c", OPEN, str(seconds)]
         page = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         assert page.stdout is not None

@@ -255,9 +255,10 @@ def training_beside(bench: Bench) -> Iterator[Result]:
         ["10 metrics a call, every 2 ms", "median µs a call [min..max]", "p99 µs"],
         [
             [words, spread(own, "median_us", ".1f"), spread(own, "p99_us", ".1f")]
-            for words, own in (("alone", alone), ("the page is open", page))
+            for words, own in (("a process that only counts", alone), ("the page is open", page))
         ],
         f"Each {BESIDE_S} s, in which the page asked {page[0]['polls']} times; it, its server and "
-        "its browser have the other core.",
+        "its browser have the other core. Beside a core that sleeps a call takes longer than "
+        "beside either, because it waits until that has woken.",
         bench.rounds,
     )

@@ -18,10 +18,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
+from harness import TRACKIO_PYTHON
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
 
 __all__ = [
-    "TRACKIO_PYTHON",
     "Behind",
     "changed_by",
     "chromium",
@@ -31,8 +31,6 @@ __all__ = [
     "used_mb",
 ]
 
-TRACKIO_PYTHON = os.environ.get("TRACKIO_PYTHON", "")
-"""A Python that has Trackio installed, of which the page is measured beside ours."""
 VIEWPORT = {"width": 1280, "height": 900}
 # A promise of the time, by the page's own clock, of the first frame in which something holds.
 WHEN = """

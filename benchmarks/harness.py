@@ -18,10 +18,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Bench", "Result", "Sample", "child", "middle", "page", "spread"]
+__all__ = ["TRACKIO_PYTHON", "Bench", "Result", "Sample", "child", "middle", "page", "spread"]
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / "src"
+TRACKIO_PYTHON = os.environ.get("TRACKIO_PYTHON", "")
+"""A Python that has Trackio installed, of which the page is measured beside ours."""
 
 Sample = dict[str, Any]
 """What one child printed: figures by name."""

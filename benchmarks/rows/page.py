@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from browsing import TRACKIO_PYTHON
-from harness import Bench, Result, Sample, child, middle, spread
+from harness import TRACKIO_PYTHON, Bench, Result, Sample, child, middle, spread
 from rows.series import new_folder
 
 RUNS, PEER_RUNS, POINTS = 10_000, 300, 100

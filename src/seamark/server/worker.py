@@ -11,6 +11,7 @@ import contextlib
 import gc
 import logging
 import os
+import queue
 import signal
 import socket
 import sys
@@ -113,12 +114,30 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
 def _fold(settings: Settings, ready: int) -> None:
     from seamark.server.folding.main import main as fold
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = _set_by_signals()
     _when_left_alone(stop.set)
     _announce(ready, b"f")
     fold(settings, stop)
+
+
+def _set_by_signals() -> threading.Event:
+    """Return an event that is set when this process is told to stop.
+
+    A handler runs between any two steps of the main thread, which may be waiting for the event and
+    hold its lock: whoever set it there would wait for themselves for ever. So the handler puts
+    something into a queue, which may be done anywhere, and a thread sets the event.
+    """
+    stop = threading.Event()
+    told: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def hear() -> None:
+        told.get()
+        stop.set()
+
+    threading.Thread(target=hear, name="seamark-signals", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: told.put(number))
+    return stop
 
 
 def _when_left_alone(do: Callable[[], Any]) -> None:

@@ -146,12 +146,9 @@ def test_while_nothing_runs_looks_take_a_hundredth_of_a_core(root, clock, looker
     run.stop()
 
 
-def test_runs_that_are_drawn_come_first_and_all_get_their_turn(root, clock, looker):
-    """Of many that run, as many are looked at as there is time for, and the next ones then."""
-    runs = [begin(root) for _ in range(6)]
-    looker.index.takes_s, looker.index.one_takes_s = 100.0, 0.6 * QUICK_S
-    looker.step()
-    asked: list[str] = []
+def noted(looker) -> list[str | None]:
+    """Return a list to which the id of each run is added that is looked at from now on."""
+    asked: list[str | None] = []
     refresh = looker.index.refresh
 
     def noting(project=None, run=None, **rest):
@@ -159,6 +156,15 @@ def test_runs_that_are_drawn_come_first_and_all_get_their_turn(root, clock, look
         return refresh(project, run, **rest)
 
     looker.index.refresh = noting
+    return asked
+
+
+def test_runs_that_are_drawn_come_first_and_all_get_their_turn(root, clock, looker):
+    """Of many that run, as many are looked at as there is time for, and the next ones then."""
+    runs = [begin(root) for _ in range(6)]
+    looker.index.takes_s, looker.index.one_takes_s = 100.0, 0.6 * QUICK_S
+    looker.step()
+    asked = noted(looker)
     drawn = runs[0].id
     for _ in range(5):
         looker.shown([("demo", drawn), ("demo", "gone")])
@@ -175,12 +181,7 @@ def test_what_several_tabs_draw_is_looked_at_until_it_is_let_go(root, clock, loo
     runs = [begin(root) for _ in range(30)]
     looker.index.takes_s, looker.index.one_takes_s = 1000.0, 0.3 * QUICK_S
     looker.step()
-    asked: list[str] = []
-    refresh = looker.index.refresh
-
-    def noting(project=None, run=None, **rest):
-        asked.append(run)
-        return refresh(project, run, **rest)
+    asked = noted(looker)
 
     def go():
         looker.asked()
@@ -189,7 +190,6 @@ def test_what_several_tabs_draw_is_looked_at_until_it_is_let_go(root, clock, loo
         looker.step()
         return list(asked)
 
-    looker.index.refresh = noting
     first, second = runs[7].id, runs[29].id
     looker.shown([("demo", first)])
     looker.shown([("demo", second)])

@@ -543,7 +543,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
     }
     ${table && !view.group.length && html`<${Pager} page=${view.page} size=${SIZE} total=${table.total} onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}
     ${!nothing && table && (newest || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
-    ${charts.error && html`<${ErrorBox} error=${charts.error} />`}
+    ${(charts.error || sides.error) && html`<${ErrorBox} error=${charts.error || sides.error} />`}
     ${edits && open?.kind === "tags" && html`<${edits.TagsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
     ${edits && open?.kind === "words" && html`<${edits.WordsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
     ${edits && html`<${edits.Toast} note=${note} onNote=${setNote} />`}`;

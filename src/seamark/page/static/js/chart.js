@@ -841,6 +841,9 @@ export class Drawn {
 
   /** @param {uPlot} plot */
   bind(plot) {
+    plot.over.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
+      if (event.pointerType === "touch") further().then((more) => more.drag(plot, event), () => undefined);
+    });
     plot.over.addEventListener("mouseenter", () => {
       this.hovered = true;
     });

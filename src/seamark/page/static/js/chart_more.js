@@ -72,7 +72,18 @@ export function PointsTable({ lines, axis, zoom, height, onClose }) {
     if (rows.length < MOST_ROWS) rows.push(at);
     else left++;
   }
-  return html`<div class="chart-table" tabindex="0" role="region" aria-label="Values" style=${{ height: `${height}px` }}
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  // What had the focus is gone: the picture that the table stands for, then the table.
+  useEffect(() => {
+    const chart = box.current?.closest(".chart");
+    const lost = () => document.activeElement === document.body;
+    const take = (/** @type {Element | null | undefined} */ next) => /** @type {HTMLElement | null} */ (next)?.focus({ preventScroll: true });
+    if (lost()) take(box.current);
+    return () => {
+      if (box.current?.contains(document.activeElement)) setTimeout(() => lost() && take(chart?.querySelector(".chart-canvas")));
+    };
+  }, []);
+  return html`<div class="chart-table" tabindex="0" role="region" aria-label="Values" ref=${box} style=${{ height: `${height}px` }}
     onKeyDown=${(/** @type {KeyboardEvent} */ event) => { if (event.key === "t" || event.key === "Escape") { event.stopPropagation(); onClose(); } }}>
     <table><thead><tr><th scope="col">${axisName(axis)}</th>${sorted.map((line) => html`<th key=${line.key} scope="col">${line.name}</th>`)}</tr></thead>
     <tbody>${rows.map((at) => html`<tr key=${at}><th scope="row">${place(xs[at], axis)}</th>${columns.map((column, number) => html`<td key=${number}>${column[at] === undefined ? "" : column[at] === null ? "not finite" : exact(/** @type {number} */ (column[at]))}</td>`)}</tr>`)}</tbody></table>
@@ -158,6 +169,36 @@ function savePng({ lines, axis, canvas: from, colour }, title) {
 
 // ---------------------------------------------------------------------- what lies at an x
 
+/** How far a finger goes at least that does not only tap. */
+const DRAGGED_PX = 12;
+
+/**
+ * A finger that goes to the side over a chart chooses a part of it, as a mouse does; one that goes
+ * up or down scrolls the page, and two of them zoom it.
+ * @param {import("../vendor/uplot.js").default} plot
+ * @param {PointerEvent} began
+ */
+export function drag(plot, began) {
+  const { over } = plot;
+  const { left: edge, width: most } = over.getBoundingClientRect();
+  const at = (/** @type {PointerEvent} */ event) => Math.max(0, Math.min(most, event.clientX - edge));
+  const from = at(began);
+  const show = (/** @type {number} */ to, /** @type {boolean} */ chosen) =>
+    plot.setSelect({ left: Math.min(from, to), top: 0, width: Math.abs(to - from), height: to === from ? 0 : over.clientHeight }, chosen);
+  const moved = (/** @type {PointerEvent} */ event) => {
+    if (event.pointerId === began.pointerId) show(at(event), false);
+  };
+  const ended = (/** @type {PointerEvent} */ event) => {
+    if (event.pointerId !== began.pointerId) return;
+    over.removeEventListener("pointermove", moved);
+    for (const name of /** @type {const} */ (["pointerup", "pointercancel"])) over.removeEventListener(name, ended);
+    const far = event.type === "pointerup" && Math.abs(at(event) - from) >= DRAGGED_PX;
+    show(far ? at(event) : from, far);
+  };
+  over.addEventListener("pointermove", moved);
+  for (const name of /** @type {const} */ (["pointerup", "pointercancel"])) over.addEventListener(name, ended);
+}
+
 /** @type {HTMLElement | null} */
 let tip = null;
 
@@ -176,6 +217,8 @@ function showTip(told, x, y) {
     tip.className = "chart-tip";
     tip.setAttribute("aria-hidden", "true");
     document.body.append(tip);
+    // It stands in the window: what it tells of moves away below it, at the latest under a finger.
+    addEventListener("scroll", hideTip, { capture: true, passive: true });
   }
   const title = document.createElement("div");
   title.className = "chart-tip-title";

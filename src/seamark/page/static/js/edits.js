@@ -1,7 +1,7 @@
 // @ts-check
 /** What people change of runs: name, description, tags, the trash; with a way back. */
 
-import { html, useEffect, useState } from "../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { runPath } from "./api.js";
 import { Dialog, ErrorBox } from "./components.js";
 import { count } from "./format.js";
@@ -119,10 +119,13 @@ export function Toast({ note, onNote }) {
       onNote({ text: `Not undone: ${error.hint ?? error}`, bad: true });
     }
   };
+  // A screen reader tells what comes into a place that was there, not what came along with it.
+  const [shown, setShown] = useState(/** @type {Note | null} */ (null));
+  useEffect(() => setShown(note), [note]);
   return html`<div class="toasts" role="status">${
-    note &&
-    html`<div class="toast ${note.bad ? "bad" : ""}"><span>${note.text}</span>
-      ${note.undo && html`<button type="button" onClick=${undo}>Undo</button>`}
+    shown &&
+    html`<div class="toast ${shown.bad ? "bad" : ""}"><span>${shown.text}</span>
+      ${shown.undo && html`<button type="button" onClick=${undo}>Undo</button>`}
       <button type="button" class="quiet" aria-label="Dismiss" onClick=${() => onNote(null)}>✕</button></div>`
   }</div>`;
 }
@@ -188,6 +191,11 @@ export function WordsDialog({ api, run, onClose, onDone, onNote }) {
   const [theirs, setTheirs] = useState(/** @type {string | null | undefined} */ (undefined));
   const [error, setError] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
+  // It cannot have the focus as long as it is not known what stands there.
+  useEffect(() => {
+    if (was && document.activeElement?.getAttribute("aria-label") === "Close") field.current?.focus();
+  }, [was]);
   useEffect(() => {
     const ended = new AbortController();
     api
@@ -244,7 +252,7 @@ export function WordsDialog({ api, run, onClose, onDone, onNote }) {
   };
   return html`<${Dialog} title="Name and description" onClose=${onClose}>
     <form onSubmit=${send} class="stack">
-      <label>Name <input value=${name} maxlength="1000" disabled=${!was}
+      <label>Name <input ref=${field} value=${name} maxlength="1000" disabled=${!was}
         onInput=${(/** @type {any} */ e) => setName(e.target.value)} /></label>
       <label>Description <textarea rows="6" value=${description} maxlength="16384" disabled=${!was}
         onInput=${(/** @type {any} */ e) => setDescription(e.target.value)}></textarea></label>

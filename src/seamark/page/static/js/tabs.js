@@ -54,6 +54,14 @@ const isMonitored = (path) => path.startsWith("monitoring/");
 /** @param {string} path */
 const isTraining = (path) => !isMonitored(path);
 
+/** What is wider than its place is scrolled with keys, too. @param {HTMLElement | null} box */
+function scrolls(box) {
+  // It is no part of the page yet.
+  requestAnimationFrame(() => {
+    if (box && box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+  });
+}
+
 /** @param {TabProps} props */
 export function TabPanel(props) {
   const { tab, attributes } = props;
@@ -95,7 +103,7 @@ function OverviewTab({ api, project, id, overview, attributes }) {
     <${Source} by=${by} />
     <input type="search" class="run-filter" placeholder="Filter values" aria-label="Filter values" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} />
     ${words.length > 0 && !shown.length && html`<p class="quiet">No value matches “${filter}”.</p>`}
-    ${metrics.length > 0 && html`<section><h2>Metrics <span class="count">${metrics.length}</span></h2><div class="scroll"><table class="values">
+    ${metrics.length > 0 && html`<section><h2>Metrics <span class="count">${metrics.length}</span></h2><div class="scroll" ref=${scrolls}><table class="values">
       <thead><tr><th scope="col">series</th><th scope="col" class="number">last</th><th scope="col" class="number">min</th><th scope="col" class="number">max</th><th scope="col" class="number">points</th><th scope="col" class="number">last step</th><th scope="col">not finite</th></tr></thead>
       <tbody>${metrics.map(({ path, value }) => html`<tr key=${path}><th scope="row"><${PathName} path=${path} /></th>${[value.last, value.min, value.max].map((one, at) => html`<td key=${at} class="number" title=${exact(Number(one))}>${number(Number(one), 6)}</td>`)}<td class="number">${Number(value.count).toLocaleString("en")}</td><td class="number">${number(Number(value.last_step), 9)}</td>
         <td>${value.nan_count ? html`<${Badge} kind="bad">${counted(Number(value.nan_count), "NaN")}<//>` : ""} ${value.inf_count ? html`<${Badge} kind="bad">${Number(value.inf_count).toLocaleString("en")} ±Inf<//>` : ""}</td></tr>`)}</tbody></table></div></section>`}
@@ -155,7 +163,7 @@ function Group({ space, values = [], api, project, id, open }) {
   const [shut, setShut] = useState(/** @type {boolean | null} */ (null));
   const closed = shut ?? !open;
   return html`<section><h2><button type="button" class="fold" aria-expanded=${closed ? "false" : "true"} onClick=${() => setShut(!closed)}><span aria-hidden="true">${closed ? "▸" : "▾"}</span> ${space || "at the root"} <span class="count">${values.length}</span></button></h2>
-    ${!closed && html`<div class="scroll"><table class="values"><tbody>${values.map((one) => html`<tr key=${one.path}><th scope="row"><${PathName} path=${space ? one.path.slice(space.length + 1) : one.path} /></th><td class="value"><${Value} one=${one} api=${api} project=${project} id=${id} /></td></tr>`)}</tbody></table></div>`}</section>`;
+    ${!closed && html`<div class="scroll" ref=${scrolls}><table class="values"><tbody>${values.map((one) => html`<tr key=${one.path}><th scope="row"><${PathName} path=${space ? one.path.slice(space.length + 1) : one.path} /></th><td class="value"><${Value} one=${one} api=${api} project=${project} id=${id} /></td></tr>`)}</tbody></table></div>`}</section>`;
 }
 
 /** @param {{path: string}} props */
@@ -409,7 +417,7 @@ function FilesTab({ api, project, id, attributes, overview, version }) {
   const checkpoints = shown.filter((one) => isCheckpoint(one.path, one.file));
   const others = shown.filter((one) => !checkpoints.includes(one));
   const size = (/** @type {typeof files} */ some) => some.reduce((sum, one) => sum + (Number(one.file?.size) || 0), 0);
-  const table = (/** @type {string} */ title, /** @type {typeof files} */ some) => html`<section><h2>${title} <span class="count">${some.length}, ${bytes(size(some))}</span></h2><div class="scroll"><table class="values files">
+  const table = (/** @type {string} */ title, /** @type {typeof files} */ some) => html`<section><h2>${title} <span class="count">${some.length}, ${bytes(size(some))}</span></h2><div class="scroll" ref=${scrolls}><table class="values files">
     <thead><tr><th scope="col">path</th><th scope="col">file</th><th scope="col" class="number">size</th><th scope="col">kept</th><th scope="col">SHA-256</th></tr></thead>
     <tbody>${some.map(({ path, file, note }) => {
       const name = String(file?.name || "");
@@ -440,7 +448,7 @@ function RanksTab({ api, ranks, timings }) {
     ...slow.map((one) => `Rank ${one.rank} is ${one.slowdown.toFixed(2)} times as slow as the others.`),
   ];
   return html`<div><p class=${verdict.length ? "verdict warn" : "verdict"}>${verdict.length ? verdict.join(" ") : ranks.length > 1 ? (by.size ? "No rank is slower than the others." : "No rank hangs. None recorded the times of its steps.") : "One rank recorded this run."}</p>
-    <div class="scroll"><table class="values"><thead><tr><th scope="col">rank</th><th scope="col">state</th>${whys && html`<th scope="col">why</th>`}<th scope="col">host</th><th scope="col" class="number">pid</th><th scope="col">last heard of</th>${going && html`<th scope="col" class="number">no point for</th>`}
+    <div class="scroll" ref=${scrolls}><table class="values"><thead><tr><th scope="col">rank</th><th scope="col">state</th>${whys && html`<th scope="col">why</th>`}<th scope="col">host</th><th scope="col" class="number">pid</th><th scope="col">last heard of</th>${going && html`<th scope="col" class="number">no point for</th>`}
       ${by.size > 0 && html`<th scope="col">own time of a step</th><th scope="col" class="number">mean</th><th scope="col" class="number">p95</th><th scope="col" class="number" title="its own time of a step over the median of the other ranks">slowdown</th>`}</tr></thead>
     <tbody>${ranks.map((one) => {
       const time = by.get(one.rank);
@@ -525,7 +533,7 @@ function ProfileTable({ api, project, id, file }) {
   const most = Math.max(0, ...rows.map((row) => number(row, sort)).filter(Number.isFinite));
   const sorted = [...rows].sort((a, b) => number(b, sort) - number(a, sort)).slice(0, 200);
   const heads = [["count", "count"], ["total_s", "total"], ["self_s", "own"], ["mean_s", "mean"], ["p50_s", "median"], ["p95_s", "p95"], ["max_s", "max"]];
-  return html`<div class="scroll"><table class="values profile"><thead><tr><th scope="col">what</th><th scope="col">time</th>${heads.map(([name, label]) => html`<th key=${name} scope="col" class="number" aria-sort=${sort === name ? "descending" : "none"}><button type="button" class="fold" onClick=${() => setSort(name)}>${label}${sort === name ? " ▼" : ""}</button></th>`)}</tr></thead>
+  return html`<div class="scroll" ref=${scrolls}><table class="values profile"><thead><tr><th scope="col">what</th><th scope="col">time</th>${heads.map(([name, label]) => html`<th key=${name} scope="col" class="number" aria-sort=${sort === name ? "descending" : "none"}><button type="button" class="fold" onClick=${() => setSort(name)}>${label}${sort === name ? " ▼" : ""}</button></th>`)}</tr></thead>
     <tbody>${sorted.map((row, at) => html`<tr key=${at}><th scope="row"><span class="quiet">${[text(row, "kind"), text(row, "event")].filter(Boolean).join(" ")}${text(row, "clock") === "cuda" ? " (GPU)" : ""}</span> ${text(row, "name")}</th>
       <td>${sort === "count" ? html`<${Bar} value=${number(row, "total_s")} of=${Math.max(0, ...rows.map((one) => number(one, "total_s")))} />` : html`<${Bar} value=${number(row, sort)} of=${most} />`}</td>
       ${heads.map(([name]) => html`<td key=${name} class="number">${name === "count" ? number(row, name).toLocaleString("en") : seconds(number(row, name))}</td>`)}</tr>`)}</tbody></table></div>`;
@@ -562,7 +570,7 @@ function JournalsTab({ api, journals, overview, id }) {
   return html`<div class="journals"><div class=${`verdict ${told.length || conflicts.length ? "warn" : ""}`}>
       ${told.length || conflicts.length ? html`<ul>${told.map((one, at) => html`<li key=${at}>${one}</li>`)}${conflicts.map(([path, families]) => html`<li key=${path}>${path} was recorded as several kinds of value: ${/** @type {any[]} */ (families).join(", ")}.</li>`)}</ul>` : "All that the training wrote was read: no gap, nothing dropped, no torn end."}
       <p class="quiet">The same, and what can be mended: <code>seamark fsck ${id}</code> <${CopyButton} text=${`seamark fsck ${id}`} /></p></div>
-    <div class="scroll"><table class="values"><thead><tr><th scope="col">journal</th><th scope="col" class="number">attempt</th><th scope="col" class="number">rank</th><th scope="col">host, pid</th><th scope="col" class="number">read</th><th scope="col">last record</th><th scope="col">end</th><th scope="col" class="number">gaps</th><th scope="col">dropped</th></tr></thead>
+    <div class="scroll" ref=${scrolls}><table class="values"><thead><tr><th scope="col">journal</th><th scope="col" class="number">attempt</th><th scope="col" class="number">rank</th><th scope="col">host, pid</th><th scope="col" class="number">read</th><th scope="col">last record</th><th scope="col">end</th><th scope="col" class="number">gaps</th><th scope="col">dropped</th></tr></thead>
     <tbody>${journals.map((one) => html`<tr key=${one.file}><th scope="row"><code>${one.file}</code></th><td class="number">${one.header.attempt === null || one.header.attempt === undefined ? "" : Number(one.header.attempt) + 1}</td><td class="number">${one.header.rank ?? ""}</td><td>${[one.header.host, one.header.pid].filter((each) => each !== null && each !== undefined).join(", ")}</td>
       <td class="number"><${Bytes} n=${one.offset} /></td><td>${Number(one.last_t) ? html`<${Time} ns=${one.last_t} now=${api.now()} />` : ""}</td>
       <td>${one.closed ? "closed" : one.stopped ? html`<${Badge} kind="warn" title=${STOPPED[one.stopped] || ""}>${one.stopped}<//>` : "open"}</td>

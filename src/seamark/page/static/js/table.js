@@ -500,7 +500,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   }, [drawn.join(), view.group.length > 0, table, chosenAtFirst, newest, project]);
   const nothing = table && table.total === 0 && !busy;
 
-  return html`<div class="tools">
+  return html`<h1 class="unseen">${project || "All runs"}</h1><div class="tools">
       <${QueryField} api=${api} project=${project} value=${view.q} error=${queryError} tags=${tags}
         onChange=${(/** @type {string} */ q, /** @type {boolean} */ push) => q !== view.q && write({ q, page: 0 }, { push })} />
       <${ColumnChooser} api=${api} view=${view} shown=${columns ?? []}
@@ -510,7 +510,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
       <button type="button" onClick=${run(csv)} title="Save the table as CSV: what is selected, else all that match">CSV</button>
     </div>
     <div class="chosen">
-      <span>${table ? html`<strong>${number(table.total)}</strong> ${table.total === 1 ? "run" : "runs"}${view.trashed ? " in the trash" : ""}` : error ? "" : "Reading …"}</span>
+      <span role="status">${table ? html`<strong>${number(table.total)}</strong> ${table.total === 1 ? "run" : "runs"}${view.trashed ? " in the trash" : ""}` : error ? "" : "Reading …"}</span>
       ${(news.more > 0 || news.moved) &&
       html`<button type="button" class="news" onClick=${again}>${[news.more > 0 && `${number(news.more)} new`, news.moved && "order changed"].filter(Boolean).join(", ")} · show</button>`}
       ${chosenCount > 0 &&

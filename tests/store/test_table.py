@@ -339,8 +339,22 @@ def test_runs_are_sorted_with_nan_and_nothing_last_up_and_down(index, sort_by, u
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize(
     "sort_by",
-    ["sys/creation_time", "sys/end_time", "sys/detail", "sys/state", "loss", "loss:min", "lr"]
-    + ["layers", "when", "weird", "name", "model", "log", "unheard/of"],
+    [
+        "sys/creation_time",
+        "sys/end_time",
+        "sys/detail",
+        "sys/state",
+        "loss",
+        "loss:min",
+        "lr",
+        "layers",
+        "when",
+        "weird",
+        "name",
+        "model",
+        "log",
+        "unheard/of",
+    ],
 )
 def test_pages_are_the_parts_of_one_order(index, sort_by, ascending):
     """Whatever runs are sorted by: who turns pages sees each run once, and the total."""

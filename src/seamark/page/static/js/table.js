@@ -715,7 +715,7 @@ function Rows({ api, view, table, columns, busy, keys, selected, onSelect, drawn
   const deeds = useRef(/** @type {any} */ (null));
   deeds.current = { focus, keys: rowKeys, pick, draw: onDraw, open: onOpen, edits: (row) => editMenu(async () => [row.ref], [row]) };
   const question = table?.question ?? "";
-  const { blocks, shown, upTo } = useBlocks(rows, question, questionOf(view));
+  const { blocks, shown, upTo, fill } = useBlocks(rows, question, questionOf(view));
   const lines = shown.slice(0, upTo).flat();
   const starts = shown.map((_, n) => shown.slice(0, n).flat().length);
   const reached = Math.min(at, lines.length - 1);
@@ -729,7 +729,7 @@ function Rows({ api, view, table, columns, busy, keys, selected, onSelect, drawn
   const minute = Math.floor(api.now() / 60e3);
   const colours = valued?.colours[theme] ?? view.colours;
   const ink = useMemo(() => new Map(drawn.map((key, n) => [key, colourOf(ids[n], ids, theme, colours)])), [drawn.join(), theme, JSON.stringify(colours)]);
-  return html`<div class="sheet ${rows.length < 12 ? "short" : ""}" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet}>
+  return html`<div class="sheet ${rows.length < 12 ? "short" : ""}" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onScroll=${fill}>
     <table class="runs narrowed ${pale ? "loading" : ""}">
       <caption class="unseen">Runs${view.project ? ` of ${view.project}` : ""}, sorted by ${titleOf(view.sort)}</caption>
       <thead><tr>
@@ -758,8 +758,8 @@ function Rows({ api, view, table, columns, busy, keys, selected, onSelect, drawn
  * @param {Row[]} rows
  * @param {string} question which `rows` answer
  * @param {string} wanted the question that is asked now
- * @returns {{shown: Row[][], upTo: number, blocks: number}} `shown`: of blocks that are hidden, what
- *   they were; `upTo`: so many are not
+ * @returns {{shown: Row[][], upTo: number, blocks: number, fill: () => void}} `shown`: of blocks that are hidden, what
+ *   they were; `upTo`: so many are not; `fill` does not wait for the next one
  */
 function useBlocks(rows, question, wanted) {
   /** @type {{current: Row[][]}} */
@@ -777,12 +777,13 @@ function useBlocks(rows, question, wanted) {
   useLayoutEffect(() => {
     standing.current = shown;
   });
+  const isFull = filledUpTo >= blocks.length || wanted !== question;
+  const fill = () => isFull || setFilled({ question, n: filledUpTo + 1 });
   useEffect(() => {
-    if (filledUpTo >= blocks.length || wanted !== question) return undefined;
-    const call = () => setFilled({ question, n: filledUpTo + 1 });
-    return filledUpTo === 1 ? whenQuiet(call) : whenIdle(call);
-  }, [question, wanted, filledUpTo, blocks.length]);
-  return { shown, upTo: wanted === question ? filledUpTo : 1, blocks: blocks.length };
+    if (isFull) return undefined;
+    return filledUpTo === 1 ? whenQuiet(fill) : whenIdle(fill);
+  }, [question, isFull, filledUpTo]);
+  return { shown, upTo: wanted === question ? filledUpTo : 1, blocks: blocks.length, fill };
 }
 
 /** Whether something has been so for a quarter of a second. @param {boolean} so */

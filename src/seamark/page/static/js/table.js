@@ -29,7 +29,7 @@ const AT_ONCE = Math.max(16, Math.ceil((innerHeight * 0.62) / 30) + 3);
 const BLOCK = 40;
 const COUNTED_MS = 1000;
 const QUIET_MS = 40;
-const PATIENT_MS = 2000;
+const PATIENT_MS = 1000;
 const NEWEST = 5;
 const NONE = "-";
 /** The row that was opened last, to which Back leads. */

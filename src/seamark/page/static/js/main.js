@@ -222,14 +222,6 @@ function Page({ greeting, roots, token, onRefused }) {
     if (document.activeElement === document.body) document.getElementById("main")?.focus({ preventScroll: true });
   }, [shown]);
 
-  // A button that is gone with what it did leaves the focus to nothing.
-  useEffect(() => {
-    const clicked = (/** @type {any} */ { target }) =>
-      setTimeout(() => !target.isConnected && document.activeElement === document.body && document.getElementById("main")?.focus({ preventScroll: true }), 99);
-    addEventListener("click", clicked);
-    return () => removeEventListener("click", clicked);
-  }, []);
-
   const props = { api, view, live, keys, root, roots };
   const screen = view.run
     ? html`<${Later} key="run" name="./run.js" part="RunScreen" props=${props} />`
@@ -322,6 +314,11 @@ function App() {
   if (roots.length === 0) return html`<main class="narrow"><${Empty} title="No runs yet" /></main>`;
   return html`<${Page} greeting=${greeting} roots=${roots} token=${token} onRefused=${setRefused} />`;
 }
+
+// A button that is gone with what it did leaves the focus to nothing.
+addEventListener("click", (/** @type {any} */ { target }) =>
+  setTimeout(() => !target.isConnected && document.activeElement === document.body && document.getElementById("main")?.focus({ preventScroll: true }), 99),
+);
 
 const place = /** @type {HTMLElement} */ (document.getElementById("page"));
 place.textContent = "";

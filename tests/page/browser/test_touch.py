@@ -1,0 +1,121 @@
+"""The page under a finger, and as a screen reader is told of it."""
+
+from __future__ import annotations
+
+import pytest
+from page_looking import chart, findings, opening, plotted
+from page_process import until
+
+
+def expect(*given):
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+@pytest.fixture
+def phone(new_profile):
+    """A tab of a phone."""
+    small = {"width": 390, "height": 844}
+    return new_profile(viewport=small, has_touch=True, is_mobile=True).new_page()
+
+
+def swipe(tab, x, y, across, down):
+    """Put a finger down, move it and lift it."""
+    session = tab.context.new_cdp_session(tab)
+    for part in range(12):
+        kind = {0: "touchStart", 11: "touchEnd"}.get(part, "touchMove")
+        at = {"x": x + across * part / 10, "y": y + down * part / 10}
+        points = [] if kind == "touchEnd" else [at]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    session.detach()
+
+
+def test_a_finger_chooses_rows_and_parts_of_charts(main_page, phone):
+    """Boxes are far enough from each other; to the side it zooms, up it scrolls; a tap tells."""
+    phone.goto(opening(main_page, "?project=vision/digits&q=val/loss > 0"))
+    expect(phone.get_by_role("checkbox", name="Select quick-otter")).to_be_visible()
+    assert findings(phone) == []
+    phone.get_by_role("checkbox", name="Select quick-otter").tap()
+    expect(phone.get_by_text("1 selected")).to_be_visible()
+    before = plotted(phone, "val/loss")
+    over = chart(phone, "val/loss").locator(".u-over")
+    over.evaluate("(element) => element.scrollIntoView({block: 'center'})")
+    box = over.bounding_box()
+    x, y = box["x"] + box["width"] / 4, box["y"] + box["height"] / 2
+    phone.touchscreen.tap(x, y)
+    tip = phone.locator(".chart-tip")
+    expect(tip).to_contain_text("step")
+    swipe(phone, x, y, box["width"] / 2, 0)
+    found = plotted(phone, "val/loss", lambda found: found["x"] != before["x"])
+    assert before["x"]["min"] < found["x"]["min"] < found["x"]["max"] < before["x"]["max"]
+    over.evaluate("(element) => element.scrollIntoView({block: 'center'})")
+    box, at = over.bounding_box(), phone.evaluate("scrollY")
+    swipe(phone, x, box["y"] + box["height"] / 2, 0, -120)
+    until(lambda: phone.evaluate("scrollY") > at)
+    expect(tip).to_be_hidden()
+    assert chart(phone, "val/loss").evaluate("(element) => element.uplot.scales.x.min") == (
+        pytest.approx(found["x"]["min"])
+    )
+
+
+def test_what_is_wider_than_a_phone_is_scrolled_with_keys(main_page, phone):
+    """A table in a place of its own can have the focus where it does not fit."""
+    phone.goto(opening(main_page, "?project=vision/digits&run=nothing"))
+    phone.goto(opening(main_page, "?project=vision/digits&q=sys/name = calm-heron"))
+    phone.get_by_role("link", name="calm-heron").tap()
+    expect(phone.get_by_role("heading", name="Metrics")).to_be_visible()
+    expect(phone.locator(".scroll[tabindex='0']").first).to_be_visible()
+    assert findings(phone) == []
+
+
+def test_what_changes_is_told(main_page, tab):
+    """How many runs match, above a heading of its own; the focus stays on the page."""
+    tab.goto(opening(main_page, "?project=vision/digits"))
+    expect(tab.get_by_role("heading", level=1, name="vision/digits")).to_be_attached()
+    told = tab.get_by_role("status").filter(has_text="run").first
+    expect(told).to_contain_text("8 runs")
+    tab.get_by_role("combobox", name="Query").fill("sys/name = quick-otter")
+    tab.keyboard.press("Enter")
+    expect(told).to_have_text("1 run")
+    tab.get_by_role("checkbox", name="Select quick-otter").check()
+    tab.get_by_role("button", name="Select none").click()
+    expect(tab.locator("main")).to_be_focused()
+    plotted(tab, "val/loss")
+    place = chart(tab, "val/loss")
+    place.get_by_role("button", name="More of").click()
+    tab.get_by_role("button", name="As table").click()
+    expect(place.get_by_role("region", name="Values")).to_be_visible()
+    place.get_by_role("region", name="Values").focus()
+    tab.keyboard.press("Escape")
+    expect(place.get_by_role("img")).to_be_focused()
+    tab.keyboard.press("t")
+    expect(place.get_by_role("region", name="Values")).to_be_focused()
+
+
+MET = """
+() => {
+  window.told = [];
+  new MutationObserver((changes) => {
+    for (const { addedNodes, target } of changes) {
+      for (const one of addedNodes) {
+        if (one.matches?.(".toast")) window.told.push(target.getAttribute("role"));
+      }
+    }
+  }).observe(document.body, { childList: true, subtree: true });
+}
+"""
+
+
+def test_what_was_done_comes_into_a_place_that_was_there(recorded, serve, tab):
+    """A live region that comes along with its words is silent; a name waits for the keyboard."""
+    page = serve(recorded("few"))
+    tab.goto(opening(page, "?project=sweep"))
+    tab.get_by_role("button", name="More about sweep-001").click()
+    tab.get_by_role("menuitem", name="Name and description").click()
+    expect(tab.get_by_label("Name", exact=True)).to_be_focused()
+    tab.evaluate(MET)
+    tab.keyboard.type("er")
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_text("Changed.")).to_be_visible()
+    assert tab.evaluate("window.told") == ["status"]

@@ -19,7 +19,7 @@ def row(tab, name):
 
 def more(tab, name, item):
     """Choose from the menu of a run."""
-    row(tab, name).get_by_role("button", name="⋯").click()
+    row(tab, name).get_by_role("button", name="More about").click()
     tab.get_by_role("menuitem", name=item).click()
 
 

@@ -68,8 +68,10 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
 ``POST runs/losses`` ``{"refs"}``                        ``{"losses": [[project, run,
                                                          {reason: count}]]}``
 ``POST runs/crash-reasons`` ``{"refs"}``                 ``{"reasons": [[project, run, reason]]}``
-``POST runs/attempts`` ``{"refs"}``                      ``{"attempts": [[project, run, number]],
-                                                         "openings": [[project, run, number]]}``
+``POST runs/attempts`` ``{"refs", "paths", "x"}``        ``{"attempts": [[project, run, number]],
+                                                         "openings": [[project, run, number]],
+                                                         "begins": [[project, run, path, [[attempt,
+                                                         step, time_ns, x]]]]}``
 ``POST runs/series``                                     ``{"table": SeriesTable | CurveTable,
 ``{"refs", "paths", "attempt", "points", "unknown"}``    "told": [str], "left": [ref], "apart":
                                                          [project, run, [path]] | null}``
@@ -105,5 +107,7 @@ in ``told``. ``columns`` missing or null: all. ``trashed``: false (default), tru
 (``any`` in an address). Times in queries that name no offset are in UTC. A table has at most 10,000
 rows, with fewer columns than all at least: who is given fewer than ``total`` asks again with an
 ``offset``. ``left`` of series: the runs that did not fit into the answer, to be asked for next.
+``begins``: where attempts begin in float series, each with its first point that is shown; ``x`` is
+``"step"`` (default), ``"time"``, ``"relative"`` or a path, and null where it is nothing.
 ``paths`` of series are patterns; ``points`` null: all points, else curves of at most so many.
 """

@@ -58,6 +58,7 @@ from seamark.store.fold.registers import (
     SetState,
     StatisticState,
 )
+from seamark.store.read.begins import Begin, check_axis, placed, read_begins
 from seamark.store.read.curve import read_curve, read_drawing
 from seamark.store.read.ending import error_text
 from seamark.store.read.forks import Line, line_of
@@ -683,6 +684,35 @@ class RunReader:
             return read_drawing(seen.store, seen.connection, shares, path, wanted, created)
 
         return self._ask(answer).since(since)
+
+    def begins(self, paths: Collection[str], x: str = "step") -> dict[str, list[Begin]]:
+        """Return where attempts begin in float series, of the points that are shown.
+
+        What is read does not grow with the points of the series, unless they lie along another.
+
+        Args:
+            paths: Of the series; those without points are left out.
+            x: What is along x: ``"step"``, ``"time"``, ``"relative"`` or the path of a float
+                series; see `seamark.reading.curves.Look`.
+
+        Raises:
+            ArgumentError: If attempts cannot be placed on it.
+            PathError: If it is no path.
+        """
+        wanted, axis = list(dict.fromkeys(paths)), check_axis(x)
+
+        def answer(seen: Snapshot) -> dict[str, list[Begin]]:
+            other = [] if axis in NAMED_AXES else [axis]
+            shares = seen.line.shares([*wanted, *other], _FLOATS, "latest")
+            created = min(run_columns(one.run.state)["created"] for one in shares)
+            found = read_begins(seen.store, seen.connection, shares[0], wanted)
+            return {
+                path: placed(seen.store, seen.connection, shares, some, axis, created)
+                for path, some in found.items()
+                if some
+            }
+
+        return self._ask(answer)
 
     def texts(self, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
         """Return the points of a string series; see `points`.

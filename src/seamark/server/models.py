@@ -295,8 +295,9 @@ MODELS: Final[dict[str, Any]] = {
                 project=str,
                 runs=int,
                 running=int,
+                crashed=int,
                 trashed=int,
-                last_record_ns=int | Special,
+                last_record_ns=int | Special | None,
             )
         ),
     ),

@@ -147,6 +147,7 @@ def test_each_attempt_is_marked_where_it_begins_however_long_the_run(serve, prof
         ),
     )
     page = serve(root)
+    until(lambda: page.greeting()["roots"][0]["looked_ns"])
 
     def marked(places):
         return until(lambda: chart(tab, "train/loss").evaluate(TICKS, places) == places)

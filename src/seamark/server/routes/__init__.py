@@ -5,7 +5,8 @@ them; ``?arrays=json`` writes arrays as lists of numbers. ``{run}`` is a run id 
 project's own log), ``{project}`` a path with slashes; both together are called *ref*,
 ``[project, run id]``. Every answer to a read has the header ``Seamark-Now``: the time of the
 server, nanoseconds since the Unix epoch. Most answers to GET have an ``ETag``: asked again with
-``If-None-Match``, what did not change is 304. Only what the asker may read is there at all.
+``If-None-Match``, what did not change is 304. Where folders cannot be looked into,
+``Seamark-Unread`` says how many. Only what the asker may read is there at all.
 ``POST`` reads where the question may be too long for an address.
 
 Of one run, below ``runs/{project}/{run}/`` (`seamark.server.routes.reads`):
@@ -49,7 +50,7 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
 
 =======================================================  ========================================
 ``GET projects``                                         ``{"projects": [{"project", "runs",
-                                                         "running", "trashed",
+                                                         "running", "crashed", "trashed",
                                                          "last_record_ns"}]}``
 ``GET runs?project&query&id&state&owner&tag&trashed``    ``{"table": RunsTable, "names": [str],
 ``&sort_by&ascending&offset&limit&columns&unknown``      "told": [str], "cursor": str}``

@@ -22,8 +22,8 @@ from seamark.server.failures import Refusal
 from seamark.server.models import answers
 from seamark.server.routes.reads import MOST_PARTS, MOST_POINTS
 from seamark.store import schema
-from seamark.store.cells import OPEN
-from seamark.store.query.choosing import Chosen, choose
+from seamark.store.cells import CRASHED, UNKNOWN_NS
+from seamark.store.query.choosing import Chosen, choose, state_column
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.patterns import matcher
@@ -35,7 +35,6 @@ from seamark.store.read.names import names_of, run_names
 from seamark.store.read.shared import shared_paths
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import load_attempts, load_losses, load_openings, numbers_of
-from seamark.store.silence import SILENT_FROM
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
@@ -368,24 +367,29 @@ def groups(every: All, body: _GroupsBody) -> Response:
 # ---------------------------------------------------------------------- what there is
 
 _run: Final = schema.run.c
-_running: Final = sa.case(
-    (sa.and_(_run.state.in_(("running", OPEN)), _run.trashed == 0), 1), else_=0
-)
 
 
 @router.get("/projects", operation_id="getProjects", responses=answers("projects", tagged=True))
 def projects(every: All) -> Response:
-    """Return the projects that may be read, with how many runs each has; the trash apart."""
+    """Return the projects that may be read, with how many runs each has; the trash apart.
+
+    ``running`` and ``crashed`` count runs in the states in which a table shows them.
+    """
 
     def answer(store: Store, connection: sa.Connection) -> list[dict[str, Any]]:
-        alive = every.now_ns <= SILENT_FROM
+        state = state_column(store, connection, every.now_ns)
+
+        def counted(one: str) -> sa.ColumnElement[int]:
+            return sa.func.sum(sa.case((sa.and_(state == one, _run.trashed == 0), 1), else_=0))
+
         statement = (
             sa.select(
                 _run.project,
                 sa.func.sum(1 - _run.trashed),
-                sa.func.sum(sa.case((alive, _running), else_=0)),
+                counted("running"),
+                counted(CRASHED),
                 sa.func.sum(_run.trashed),
-                sa.func.max(_run.modified),
+                sa.func.max(sa.func.nullif(_run.modified, UNKNOWN_NS)),
             )
             .where(_run.kind == "run")
             .group_by(_run.project)
@@ -398,10 +402,11 @@ def projects(every: All) -> Response:
                 "project": project,
                 "runs": int(count),
                 "running": int(running),
+                "crashed": int(crashed),
                 "trashed": int(trashed),
-                "last_record_ns": int(last),
+                "last_record_ns": None if last is None else int(last),
             }
-            for project, count, running, trashed, last in sorted(
+            for project, count, running, crashed, trashed, last in sorted(
                 store.database.query(connection, statement)
             )
         ]

@@ -235,7 +235,7 @@ def _first_by(
     """Return the first runs by what their own rows hold: the database can sort these itself."""
     run, limit = schema.run.c, selection.limit or 0
     order = by.asc() if selection.ascending else by.desc()
-    ordered = wanted.order_by(order, run.created.desc(), run.project, run.name)
+    ordered = wanted.order_by(order.nulls_last(), run.created.desc(), run.project, run.name)
     rows = _found(store, connection, ordered.limit(limit).offset(selection.offset))
     if count is None or (len(rows) < limit and not selection.offset):
         return Chosen(rows, len(rows))

@@ -41,6 +41,7 @@ from seamark.store.cells import (
     GOES_ON,
     NUMBER_FAMILIES,
     OPEN,
+    UNKNOWN_NS,
     decoded,
     is_crashed,
     is_open,
@@ -455,8 +456,7 @@ class RunReader:
                 yield "sys/end_time", "datetime", time_of(facts["ended"])
         if (crash := self._crash_of(seen)) is not None:
             yield "sys/crash_reason", "string", crash.reason
-        yield "sys/creation_time", "datetime", time_of(facts["created"])
-        yield "sys/modification_time", "datetime", time_of(facts["modified"])
+        yield from _known_times(facts)
         if not run.surviving("sys/trashed"):
             yield "sys/trashed", "bool", False
         if kind in ("model_version", "artifact"):
@@ -847,6 +847,13 @@ class RunReader:
             if family not in seen.state.attributes.get(path, {}):
                 return []
         return read_records(seen.store, seen.connection, shares, path, family)
+
+
+def _known_times(facts: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield when a run was created and modified, if that is known."""
+    for path, moment in (("creation", facts["created"]), ("modification", facts["modified"])):
+        if moment != UNKNOWN_NS:
+            yield f"sys/{path}_time", "datetime", time_of(moment)
 
 
 def _changes(told: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:

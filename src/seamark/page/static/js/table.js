@@ -369,12 +369,15 @@ export function useTheme() {
 /** @param {{api: Api, view: View, live: Live, keys: boolean, root: Root}} props */
 export function RunsScreen({ api, view, live, keys, root }) {
   const project = view.project;
+  // As long as there is nothing to choose columns of, it is asked again for what came.
+  const barren = useRef(0);
   const shared = useAnswer(
     (signal) =>
       api.post("runs/fields", { project: project || null, trashed: view.trashed, unknown: "tell", limit: 200, sample: 50 }, { signal }),
-    [api, project, view.trashed],
+    [api, project, view.trashed, barren.current],
   );
   const known = shared.data?.fields;
+  if (!known?.length) barren.current = live.tick;
   const ready = view.cols.length > 0 || shared.data || shared.error;
   const columns = useMemo(() => (ready ? columnsOf(view, known ?? []) : null), [known, ready, view.cols.join()]);
   const { table, error, busy, news, again } = useTable({ api, view, columns, live });

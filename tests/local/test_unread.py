@@ -16,7 +16,7 @@ from said_process import be_humble
 
 import seamark
 from seamark.errors import RunNotFoundError
-from seamark.journal.folder import hashed_run_id
+from seamark.journal.folder import hashed_run_id, iter_runs
 from seamark.local import index as local_index
 from seamark.local.index import Index
 
@@ -137,6 +137,40 @@ def test_many_closed_folders_are_counted_and_the_first_are_named(root, closed):
     closed(root / "p")
     told = humbly(root, "print(json.dumps(look()))")
     assert [path for path, _ in told["unread"]] == [str(root / "p"), str(root / "q" / D)]
+
+
+def test_a_folder_that_no_path_reaches_takes_nothing_with_it(root, caplog):
+    """Any error of a folder is that folder's: here its path is longer than a path may be."""
+    fd = os.open(root / "p", os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("y" * 250, dir_fd=fd)
+        inner = os.open("y" * 250, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = inner
+    os.close(fd)
+    with Index.open(root) as index:
+        index.refresh()
+        assert {name for _, name in index.runs()} == {A, B, C, D}
+        (unread,) = index.unread()
+        assert unread.path.startswith(str(root / "p" / ("y" * 250)))
+        assert unread.why == "File name too long"
+    (said,) = [one for one in caplog.messages if "cannot be read" in one]
+    assert len(said) < 600
+    assert "chmod" not in said
+    with pytest.raises(OSError, match="too long"):  # nobody would hear of it
+        list(iter_runs(root))
+
+
+def test_names_of_folders_give_a_terminal_no_orders(root, closed):
+    """They are somebody else's."""
+    odd = root / "p" / "x\x1b[31m\ny"
+    odd.mkdir()
+    closed(odd)
+    told = humbly(root, "print(json.dumps(look()))")
+    assert told["unread"] == [[str(odd), "Permission denied"]]
+    (said,) = told["said"]
+    assert "x\\x1b[31m\\ny (Permission denied)" in said
+    assert said.isprintable()
 
 
 def test_a_closed_run_that_is_asked_for_is_not_said_to_be_missing(root, closed):

@@ -84,6 +84,7 @@ _BATCH: Final = 64
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
 _TOLD: Final = 3
 """So many folders are named in a warning."""
+_LONG: Final = 300
 _RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name).where(
     schema.run.c.kind == sa.bindparam("kind")
 )
@@ -398,14 +399,16 @@ class Index:
         found = self._unread_now()
         if all(one.path in before for one in found):
             return
-        told = ", ".join(f"{one.path} ({one.why})" for one in found[:_TOLD])
+        told = ", ".join(f"{_shortened(one.path)} ({one.why})" for one in found[:_TOLD])
         more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+        denied = os.strerror(errno.EACCES) in {one.why for one in found}
         log.warning(
             "seamark: %s cannot be read, so that new runs in there are missing and others are as "
-            "they were: %s%s (give yourself the right to: chmod -R u+rX; see also: seamark fsck)",
+            "they were: %s%s (%ssee: seamark fsck)",
             "one folder" if len(found) == 1 else f"{len(found)} folders",
             told,
             more,
+            "give yourself the right to: chmod -R u+rX; " if denied else "",
         )
 
     def _walked(self, project: str | None) -> Iterator[str]:
@@ -430,7 +433,8 @@ class Index:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            self._note_unread(RunFolder(self.root, *ref).path, error)
+            if error.errno != errno.ENAMETOOLONG:  # no path leads there, so that nobody made it
+                self._note_unread(RunFolder(self.root, *ref).path, error)
             return False
         return stat.S_ISDIR(found.st_mode)
 
@@ -1156,6 +1160,12 @@ def _projects(refs: Iterable[Ref], project: str | None) -> set[str]:
 
 def _concerns(path: str, project: str | None) -> bool:
     return project is None or is_inside(path, project)
+
+
+def _shortened(path: str) -> str:
+    """Return a path as a person is told it: names of folders are somebody else's."""
+    said = "".join(one if one.isprintable() else repr(one)[1:-1] for one in path)
+    return said if len(said) <= _LONG else f"{said[: _LONG // 2]}…{said[-_LONG // 2 :]}"
 
 
 def _folders_above(path: str, root: str) -> Iterator[str]:

@@ -990,7 +990,14 @@ function curvesOf(api, part, since, look, signal) {
   mine.since.push(...since);
   mine.wanted++;
   underWay++;
-  signal.addEventListener("abort", () => --mine.wanted || mine.abort.abort(), { once: true });
+  const leave = () => {
+    mine.wanted--;
+    if (mine.wanted) return;
+    mine.abort.abort();
+    // Nobody is to join what is no longer asked.
+    if (gathering.get(key) === mine) gathering.delete(key);
+  };
+  signal.addEventListener("abort", leave, { once: true });
   return mine.answer.finally(() => underWay--).then((curves) => curves.filter((one) => part.paths.includes(one.path)));
 }
 

@@ -25,7 +25,7 @@ export function RunScreen({ api, view, live, root }) {
   const again = () => setVersion((old) => old + 1);
   const [note, setNote] = useState(/** @type {any} */ (null));
   const [open, setOpen] = useState("");
-  const edits = useModule(note || open ? "./edits.js" : "").module;
+  const edits = useModule(note || open ? "./dialogs.js" : "").module;
   useEffect(() => {
     if (!live?.subscribe) return undefined;
     return live.subscribe((/** @type {{run: string}[] | null} */ changed) => {
@@ -131,7 +131,7 @@ export function RunScreen({ api, view, live, root }) {
         ${known && html`<${Menu} label="Edit" title=${root?.read_only ? root.why || "This folder is read-only" : "Edit this run"} items=${[
           { label: "Tags …", disabled: root?.read_only, onPick: () => setOpen("tags") },
           { label: "Name and description …", disabled: root?.read_only, onPick: () => setOpen("words") },
-          { label: trashed ? "Out of the trash" : "Into the trash", disabled: root?.read_only, onPick: async () => (await import("./edits.js")).trash(api, [[project, id]], !trashed, setNote, again) },
+          { label: trashed ? "Out of the trash" : "Into the trash", disabled: root?.read_only, onPick: async () => (await import("./dialogs.js")).trash(api, [[project, id]], !trashed, setNote, again) },
         ]} />`}
         <${Menu} label="Copy" title="Copy what names this run">
           <div class="run-copy">

@@ -362,6 +362,31 @@ def test_curves_of_several_runs_in_one_answer(here) -> None:
         assert asks.refused("curves", many) == (413, "too-many-series")
 
 
+def test_projects_count_runs_by_the_states_that_a_table_shows(here) -> None:
+    """Those that fell silent crashed, those alone that are heard of are running."""
+    here.now_ns = START + 10 * 10**9
+    for name, trashed in (("one", False), ("two", False), ("three", True)):
+        made = JournalBuilder(name).op("state", state="running")
+        here.put(name, made.assign(sys__trashed=trashed))
+    here.put("four", JournalBuilder("four").op("state", state="completed"))
+    here.put("five", JournalBuilder("five", header=False))
+    keys = ("runs", "running", "crashed", "trashed")
+    with here.client() as asks:
+
+        def counted():
+            (told,) = asks.read("projects")["projects"]
+            states = [row["sys/state"] for row in asks.read("runs")["table"].to_rows()]
+            assert [told["running"], told["crashed"]] == [
+                states.count("running"),
+                states.count("crashed"),
+            ]
+            return [told[key] for key in keys]
+
+        assert counted() == [4, 2, 0, 1]
+        here.now_ns = START + 10**12
+        assert counted() == [4, 0, 2, 1]
+
+
 def test_where_attempts_begin_is_told_of_any_series(here) -> None:
     """Of the runs that may be read and have points; so many at a time, and on an axis."""
     first = JournalBuilder("one", attempt=0)

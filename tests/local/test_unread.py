@@ -216,6 +216,23 @@ def test_commands_say_it_and_go_on(root, closed):
     assert str(root / "p" / A) in line
 
 
+def test_what_is_not_sent_is_said(root, closed, tmp_path):
+    """By `seamark sync`, which sends everything else."""
+    closed(root / "p" / A)
+    there = (tmp_path / "there").as_uri()
+    found = subprocess.run(
+        [sys.executable, "-m", "seamark", "sync", "--root", str(root), "--to", there],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        preexec_fn=be_humble,
+    )
+    (line,) = [one for one in found.stderr.splitlines() if "cannot be read" in one]
+    assert f"{root / 'p' / A} " in line
+    assert {folder.run for folder in iter_runs(tmp_path / "there")} == {B, C, D}
+
+
 # ---------------------------------------------------------------------- what goes away
 
 

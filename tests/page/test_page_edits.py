@@ -308,7 +308,10 @@ def test_what_is_folded_so_far_is_answered_before_the_first_look_has_ended(runs)
         assert first.headers["seamark-left"] == "7"
         assert first.headers["seamark-looked"] == "0"
         assert wire.loads(here.client.get(f"{here.base}runs").content)["table"].total == 0
+        begin = here.client.get(f"{here.url}api/v1/").json()["roots"][0]["cursor"]
         here.watch.look()
+        since = here.client.get(f"{here.base}changes?cursor={begin}").json()
+        assert {one["run"] for one in since["runs"]} >= set(ids.values())
         told = here.client.get(f"{here.base}changes?cursor={first.json()['cursor']}")
         assert {one["run"] for one in told.json()["runs"]} >= set(ids.values())
         assert "seamark-left" not in told.headers

@@ -13,7 +13,8 @@ _PR_CAPBSET_DROP = 24
 _CAP_DAC = (1, 2)
 
 
-def _be_humble() -> None:
+def be_humble() -> None:
+    """Give up root's right to read and write whatever there is, before a program is started."""
     for one in _CAP_DAC:
         _LIBC.prctl(_PR_CAPBSET_DROP, one, 0, 0, 0)  # fails for all but root, who alone needs it
 
@@ -39,7 +40,7 @@ def start_saying(
         stderr=subprocess.STDOUT,
         text=True,
         env=dict(env),
-        preexec_fn=_be_humble if humble else None,  # noqa: PLW1509 - it makes two calls of the system
+        preexec_fn=be_humble if humble else None,  # noqa: PLW1509 - it makes two calls of the system
     )
     lines: list[str] = []
     answers = threading.Event()

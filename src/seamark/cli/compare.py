@@ -252,7 +252,9 @@ def _head(screen: Screen, compared: Sequence[_Compared]) -> Iterator[_Line]:
     now = datetime.now(timezone.utc)
 
     def created(one: _Compared) -> str:
-        moment = one.facts["sys/creation_time"]
+        moment = one.facts.get("sys/creation_time")
+        if moment is None:
+            return ""
         return human_age(moment, now) if screen.terminal else human_time(moment)
 
     yield _Line(Cell("  id"), [Cell(one.ref.run, "cyan") for one in compared])

@@ -136,10 +136,15 @@ def _chosen(
         folders: Iterable[RunFolder] = refs
     else:
         folders = [
-            *iter_runs(runs.local.root, project, models=True),
+            *iter_runs(runs.local.root, project, models=True, unread=_note_unread),
             *_checks.project_logs(runs.local.root, project),
         ]
     return [folder for folder in folders if not folder.is_purged]
+
+
+def _note_unread(path: str, error: OSError) -> None:
+    why = error.strerror or str(error)
+    note(f"{path} cannot be read, so nothing in there is sent: {why}", style="warning")
 
 
 def _refs(

@@ -28,8 +28,9 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -47,6 +48,7 @@ from seamark.paths import (
     kind_of,
     model_key,
 )
+from seamark.process.interrupts import let_pass
 from seamark.process.liveness import host_name
 
 __all__ = [
@@ -307,11 +309,13 @@ def iter_runs(
     walked: list[str] | None = None,
     *,
     models: bool = False,
+    unread: Callable[[str, OSError], None] | None = None,
 ) -> Iterator[RunFolder]:
     """Yield every run below ``root``, or below one project and its sub-projects, sorted.
 
     No link below the root is followed: a run is found once, below its own root, and a loop of links
-    ends.
+    ends. What goes away while it is looked at is not there; what cannot be looked into takes
+    nothing else with it.
 
     Args:
         root: The root folder; a missing one holds no runs.
@@ -320,79 +324,111 @@ def iter_runs(
         walked: Takes the path of every folder that was listed; one of them changes when there is
             a new run.
         models: Whether to yield what else a project has as well: models, their versions, artifacts.
+        unread: Called with each folder that cannot be looked into, and why.
     """
     start = str(root / project) if project else str(root)
     if project and is_linked(root, project):
         return
-    project, walked = project or "", [] if walked is None else walked
+    walk = _Walk(root, known, [] if walked is None else walked, unread, models=models)
+    project = project or ""
     if home_of(project) == project:
-        yield from _walk(root, start, project, known, walked, models=models)
+        yield from walk.projects(start, project)
     elif models:
-        yield from _registered_in(root, start, project, known, walked)
+        yield from walk.registered(start, project)
 
 
-def _walk(
-    root: Path,
-    folder: str,
-    project: str,
-    known: Container[str],
-    walked: list[str],
-    *,
-    models: bool,
-) -> Iterator[RunFolder]:
-    names = _folders_in(folder, walked)
-    for name in names:
-        if name[0] == ".":
-            continue
-        inner = f"{project}/{name}" if project else name
-        path = f"{folder}/{name}"
-        if project and (inner in known or is_folder(f"{path}/journal")):
-            yield RunFolder(root, project, name)
-        elif name not in OWN_FOLDERS and inner.count("/") < DEEPEST:
-            yield from _walk(root, path, inner, known, walked, models=models)
-    for place in (MODELS, ARTIFACTS) if models and project else ():
-        if place in names:
-            inner = f"{project}/{place}"
-            yield from _registered_in(root, f"{folder}/{place}", inner, known, walked)
+class _Walk:
+    """One walk over the folders of a root; arguments as of `iter_runs`."""
 
+    def __init__(
+        self,
+        root: Path,
+        known: Container[str],
+        walked: list[str],
+        unread: Callable[[str, OSError], None] | None,
+        *,
+        models: bool,
+    ) -> None:
+        self._root, self._known, self._walked, self._models = root, known, walked, models
+        self._unread = unread
 
-def _registered_in(
-    root: Path, folder: str, project: str, known: Container[str], walked: list[str]
-) -> Iterator[RunFolder]:
-    """Yield the models or artifacts of a project with their versions, or the versions of one.
+    def projects(self, folder: str, project: str) -> Iterator[RunFolder]:
+        """Yield the runs in the folder of a project, and those of the projects in it."""
+        names = self._folders_in(folder)
+        for name in names:
+            if name[0] == ".":
+                continue
+            inner = f"{project}/{name}" if project else name
+            path = f"{folder}/{name}"
+            is_run = self._is_run(inner, path) if project else False
+            if is_run:
+                yield RunFolder(self._root, project, name)
+            elif is_run is not None and name not in OWN_FOLDERS and inner.count("/") < DEEPEST:
+                yield from self.projects(path, inner)
+        for place in (MODELS, ARTIFACTS) if self._models and project else ():
+            if place in names:
+                yield from self.registered(f"{folder}/{place}", f"{project}/{place}")
 
-    What has a name that none of them has is somebody's own.
-    """
-    below = project.endswith((f"/{MODELS}", f"/{ARTIFACTS}"))
-    for name in _folders_in(folder, walked):
-        inner, path = f"{project}/{name}", f"{folder}/{name}"
+    def registered(self, folder: str, project: str) -> Iterator[RunFolder]:
+        """Yield the models or artifacts of a project with their versions, or the versions of one.
+
+        What has a name that none of them has is somebody's own.
+        """
+        below = project.endswith((f"/{MODELS}", f"/{ARTIFACTS}"))
+        for name in self._folders_in(folder):
+            inner, path = f"{project}/{name}", f"{folder}/{name}"
+            try:
+                check_scope(inner) if below else check_place(project, name)
+            except PathError:
+                continue
+            if name in OWN_FOLDERS:
+                continue
+            is_one = not project.endswith(f"/{ARTIFACTS}")
+            found = self._is_run(inner, path) if is_one else False
+            if found:
+                yield RunFolder(self._root, project, name)
+            if below and found is not None:
+                yield from self.registered(path, inner)
+
+    def _is_run(self, inner: str, path: str) -> bool | None:
+        """Return whether a folder is that of a run; None if it may not be looked into."""
+        if inner in self._known:
+            return True
         try:
-            check_scope(inner) if below else check_place(project, name)
-        except PathError:
-            continue
-        if name in OWN_FOLDERS:
-            continue
-        is_one = not project.endswith(f"/{ARTIFACTS}")
-        if is_one and (inner in known or is_folder(f"{path}/journal")):
-            yield RunFolder(root, project, name)
-        if below:
-            yield from _registered_in(root, path, inner, known, walked)
+            return stat.S_ISDIR(os.lstat(f"{path}/journal").st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            self._walked.append(path)
+            self._note(path, error)
+            return None
 
+    def _folders_in(self, folder: str) -> list[str]:
+        """Return the names of the folders in a folder, sorted, and note that it was listed."""
+        self._walked.append(folder)
+        found: list[str] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if (
+                        (name[0] != "." or name in (MODELS, ARTIFACTS))
+                        and entry.is_dir(follow_symlinks=False)
+                        and fits(name)
+                    ):
+                        found.append(name)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            self._note(folder, error)
+        return sorted(found)
 
-def _folders_in(folder: str, walked: list[str]) -> list[str]:
-    """Return the names of the folders in a folder, sorted, and note that it was listed."""
-    walked.append(folder)
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(
-                entry.name
-                for entry in entries
-                if (entry.name[0] != "." or entry.name in (MODELS, ARTIFACTS))
-                and entry.is_dir(follow_symlinks=False)
-                and fits(entry.name)
-            )
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return []
+    def _note(self, folder: str, error: OSError) -> None:
+        let_pass(error)
+        if self._unread is not None:
+            self._unread(folder, error)
+        elif not isinstance(error, PermissionError):
+            raise error
 
 
 def purged_ids(root: Path, project: str) -> set[str]:

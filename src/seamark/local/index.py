@@ -13,13 +13,14 @@ import logging
 import os
 import random
 import sqlite3
+import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from seamark.store.read.many import Recent
     from seamark.store.read.series import Sources
 
-__all__ = ["Index", "is_damaged"]
+__all__ = ["Index", "Unread", "is_damaged"]
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _LOCK_S: Final = 10.0
@@ -81,6 +82,9 @@ _SHARED: Final = 16
 _BATCH: Final = 64
 """How many runs are saved together: most of what a database does for one it does for all."""
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
+_TOLD: Final = 3
+"""So many folders are named in a warning."""
+_LONG: Final = 300
 _RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name).where(
     schema.run.c.kind == sa.bindparam("kind")
 )
@@ -90,6 +94,18 @@ log = logging.getLogger("seamark")
 T = TypeVar("T")
 _inherited: list[Any] = []
 """Connections of the parent process, kept from being closed here."""
+
+
+class Unread(NamedTuple):
+    """A folder that cannot be looked into.
+
+    Attributes:
+        path: Of a project, a run, or the root.
+        why: In the words of the system.
+    """
+
+    path: str
+    why: str
 
 
 class Index:
@@ -113,6 +129,8 @@ class Index:
         self._recent: Recent | None = None
         self._snapshots = Snapshots()
         self._looked_ns = 0
+        self._unread: dict[str, str] = {}
+        self._was_unread = False
         self._pid = 0
         fork.register(self.after_fork)
 
@@ -327,6 +345,7 @@ class Index:
         """
         with self.lock:
             begun_ns = self.now_ns()
+            before = self._forget_unread(project, run)
             if run is not None and project is not None:
                 self.healing(lambda: self._refresh_one((project, run)))
                 above = projects_above(project, run)
@@ -340,6 +359,57 @@ class Index:
                 )
                 self.healing(lambda: self._refresh_logs(above, self._looks.runs.__contains__))
                 self._looked_ns = begun_ns
+            self._tell_unread(before)
+
+    # ------------------------------------------------------------------ what cannot be read
+
+    def unread(self) -> list[Unread]:
+        """Return what could not be looked into when it was refreshed last, sorted.
+
+        New runs in there are not known, others are as they were when they could be read.
+        """
+        with self.lock:
+            return self._unread_now()
+
+    def _unread_now(self) -> list[Unread]:
+        """Return what cannot be looked into, without what lies in another such folder."""
+        found = self._unread
+        return [
+            Unread(path, why)
+            for path, why in sorted(found.items())
+            if not any(above in found for above in _folders_above(path, str(self.root)))
+        ]
+
+    def _forget_unread(self, project: str | None, run: str | None) -> set[str]:
+        """Return what was known to be unreadable, and forget it where it is looked at again."""
+        before = set(self._unread)
+        self._was_unread = bool(before)
+        place = "/".join(filter(None, (str(self.root), project, run)))
+        for path in before:
+            if path == place or path.startswith(f"{place}/"):
+                del self._unread[path]
+        return before
+
+    def _note_unread(self, path: str | Path, error: OSError) -> None:
+        let_pass(error)
+        self._unread[str(path)] = error.strerror or str(error)
+
+    def _tell_unread(self, before: Container[str]) -> None:
+        """Say what cannot be looked into, once as long as it is the same."""
+        found = self._unread_now()
+        if all(one.path in before for one in found):
+            return
+        told = ", ".join(f"{_shortened(one.path)} ({one.why})" for one in found[:_TOLD])
+        more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+        denied = os.strerror(errno.EACCES) in {one.why for one in found}
+        log.warning(
+            "seamark: %s cannot be read, so that new runs in there are missing and others are as "
+            "they were: %s%s (%ssee: seamark fsck)",
+            "one folder" if len(found) == 1 else f"{len(found)} folders",
+            told,
+            more,
+            "give yourself the right to: chmod -R u+rX; " if denied else "",
+        )
 
     def _walked(self, project: str | None) -> Iterator[str]:
         """Yield the projects whose folders were listed, also those without a run."""
@@ -353,9 +423,20 @@ class Index:
         """Fold what projects say of themselves: what is in them and below inherits from it."""
         for project in projects:
             ref = (project, PROJECT_LOG)
-            folder = looks.journal_folder(self.root, ref)
-            if os.path.isdir(folder) or is_known(ref):  # noqa: PTH112 - quick
+            if self._is_folder(ref) or is_known(ref):
                 self._refresh_one(ref)
+
+    def _is_folder(self, ref: Ref) -> bool:
+        """Return whether there are journals of a run or a project's own log."""
+        try:
+            found = os.stat(looks.journal_folder(self.root, ref))  # noqa: PTH116 - quick
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:  # no path leads there, so that nobody made it
+                self._note_unread(RunFolder(self.root, *ref).path, error)
+            return False
+        return stat.S_ISDIR(found.st_mode)
 
     def _refresh_one(self, ref: Ref) -> None:
         self._drop_aside(ref)
@@ -381,7 +462,11 @@ class Index:
 
     def _look(self, ref: Ref, known: Known) -> bool | None:
         folder = looks.journal_folder(self.root, ref)
-        return looks.look_at(known, folder, self.now_ns())
+        return looks.look_at(known, folder, self.now_ns(), unread=self._unread_of(ref))
+
+    def _unread_of(self, ref: Ref) -> Callable[[OSError], None]:
+        """Return what notes that a run cannot be looked into."""
+        return lambda error: self._note_unread(RunFolder(self.root, *ref).path, error)
 
     @contextlib.contextmanager
     def _busy_timeout(self, milliseconds: int) -> Iterator[None]:
@@ -403,8 +488,14 @@ class Index:
         """Fold one run in memory: others write to the file all the time."""
         from seamark.local.refresh import Refresh
 
-        store = _store_in_memory()
-        refresh = Refresh(store, RunFolder(self.root, *ref), None, self.now_ns)
+        store, folder = _store_in_memory(), RunFolder(self.root, *ref)
+        try:
+            refresh = Refresh(store, folder, None, self.now_ns)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:  # what is known of it stays
+            self._note_unread(folder.path, error)
+            return
         with store.database.writing() as connection:
             refresh.write(connection)
         self._aside[ref] = store
@@ -455,7 +546,7 @@ class Index:
                     except OSError as error:
                         let_pass(error)
                 listed = facts.listed
-                change = looks.look_at(facts, folder, now_ns, root)
+                change = looks.look_at(facts, folder, now_ns, root, self._unread_of(ref))
                 if facts.listed != listed:
                     settled.append((facts.listed, facts.number))
                 if change is False:
@@ -501,19 +592,23 @@ class Index:
 
     def _new_runs(self, project: str | None, known: dict[Ref, Known], purged: _Purged) -> list[Ref]:
         folders = self._looks.folders.get(project)
-        if folders and all(_changed_ns(path) == at for path, at in folders.items()):
+        # What could not be read is asked for again each time: that it can be need not show.
+        if (
+            folders
+            and not self._was_unread
+            and all(_changed_ns(path) == at for path, at in folders.items())
+        ):
             return []
         names = {f"{parent}/{name}" for parent, name in known}
         walked: list[str] = []
         found: list[Ref] = []
         begun_ns = self.now_ns()
-        try:
-            for folder in iter_runs(self.root, project, names, walked, models=True):
-                ref = (folder.project, folder.run)
-                if ref not in known and ref not in purged:
-                    found.append(ref)
-        except OSError as error:
-            log.warning("seamark: %s cannot be listed: %s", self.root, error)
+        for folder in iter_runs(
+            self.root, project, names, walked, models=True, unread=self._note_unread
+        ):
+            ref = (folder.project, folder.run)
+            if ref not in known and ref not in purged:
+                found.append(ref)
         self._looks.folders[project] = {path: _settled_ns(path, begun_ns) for path in walked}
         return found
 
@@ -575,8 +670,10 @@ class Index:
                 return Refresh(self.store, folder, known, self.now_ns)
             except Conflict:  # see above
                 known = self._known(ref)
+            except (FileNotFoundError, NotADirectoryError):
+                return None  # it went away, or never was: the next look says which
             except OSError as error:  # cannot be seen at the moment; what is known stays
-                log.warning("seamark: %s cannot be read: %s", folder.path, error)
+                self._note_unread(folder.path, error)
                 return None
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
                 log.exception("seamark: the journals of run %s/%s cannot be read", *ref)
@@ -631,6 +728,10 @@ class Index:
         if known is None:
             where = f"project {ref[0]!r} below {str(self.root)!r}"
             msg = f"run {ref[1]!r} does not exist in {where}"
+            path = str(RunFolder(self.root, *ref).path)
+            places = (path, *_folders_above(path, str(self.root)))
+            if (place := next((one for one in places if one in self._unread), None)) is not None:
+                msg = f"run {ref[1]!r} of {where} cannot be read: {place}: {self._unread[place]}"
             raise RunNotFoundError(msg)
         return known.number
 
@@ -1059,6 +1160,19 @@ def _projects(refs: Iterable[Ref], project: str | None) -> set[str]:
 
 def _concerns(path: str, project: str | None) -> bool:
     return project is None or is_inside(path, project)
+
+
+def _shortened(path: str) -> str:
+    """Return a path as a person is told it: names of folders are somebody else's."""
+    said = "".join(one if one.isprintable() else repr(one)[1:-1] for one in path)
+    return said if len(said) <= _LONG else f"{said[: _LONG // 2]}…{said[-_LONG // 2 :]}"
+
+
+def _folders_above(path: str, root: str) -> Iterator[str]:
+    """Yield the folders that a path is in, up to the root."""
+    while path != root and (above := os.path.dirname(path)) != path:  # noqa: PTH120 - of strings
+        yield above
+        path = above
 
 
 def _changed_ns(folder: str) -> int:

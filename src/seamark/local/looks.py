@@ -6,9 +6,10 @@ journals are all closed costs one, because recording more makes a new file in it
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from seamark.journal.safe import fits, names_in
+from seamark.process.interrupts import let_pass
 from seamark.store import schema
 from seamark.store.database import Database, insertion
 from seamark.store.runs import filled
@@ -258,17 +260,31 @@ def listing(folder: str, now_ns: int) -> tuple[int, list[str]]:
     Names that start with a dot are somebody's temporaries.
 
     Raises:
+        FileNotFoundError: If it is not there, or goes away meanwhile.
+        NotADirectoryError: If it is no folder.
         OSError: If it cannot be listed.
     """
-    try:
-        listed = os.stat(folder, follow_symlinks=False).st_ctime_ns  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return 0, []
+    listed = _folder_changed_ns(folder)
     names = names_in(folder)
+    if not names:
+        _folder_changed_ns(folder)
     return (listed if now_ns - listed > RACY_NS else 0), names
 
 
-def look_at(known: Known, folder: str, now_ns: int, root: int | None = None) -> bool | None:
+def _folder_changed_ns(folder: str) -> int:
+    found = os.stat(folder, follow_symlinks=False)  # noqa: PTH116
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+    return found.st_ctime_ns
+
+
+def look_at(
+    known: Known,
+    folder: str,
+    now_ns: int,
+    root: int | None = None,
+    unread: Callable[[OSError], object] = let_pass,
+) -> bool | None:
     """Return whether a run has something to fold: True, None (nothing), or False (it is gone).
 
     Args:
@@ -276,6 +292,7 @@ def look_at(known: Known, folder: str, now_ns: int, root: int | None = None) -> 
         folder: Of its journals.
         now_ns: Nanoseconds since the Unix epoch.
         root: Descriptor of the folder that ``folder`` is relative to, if it is.
+        unread: Called with what keeps it from being seen.
     """
     look_up = os.stat
     try:
@@ -292,7 +309,8 @@ def look_at(known: Known, folder: str, now_ns: int, root: int | None = None) -> 
                 return True
     except (FileNotFoundError, NotADirectoryError):
         return _is_folder(folder, root)
-    except OSError:
+    except OSError as error:
+        unread(error)
         return None  # cannot be seen at the moment; what is known stays
     if now_ns - listed > RACY_NS:
         known.listed = listed

@@ -39,7 +39,9 @@ class Refresh:
 
     Raises:
         Conflict: If somebody else folded the same run in the meantime.
-        OSError: If the folder cannot be read.
+        FileNotFoundError: If the folder of the journals is not there.
+        NotADirectoryError: If it is none.
+        OSError: If it cannot be read.
     """
 
     def __init__(

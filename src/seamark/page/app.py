@@ -178,6 +178,9 @@ class _Greeting:
                 "runs": looked.runs,
                 "running": looked.running,
                 "trouble": looked.trouble,
+                "cursor": self._folders[place].changing.cursor(self._now_ns()),
+                "unread": looked.unread,
+                "unread_first": [list(one) for one in looked.unread_first],
             }
         return told
 

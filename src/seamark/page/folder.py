@@ -38,7 +38,7 @@ from seamark.server.access import NOBODY, Identity, Readable, Role
 from seamark.server.databases import ServerDatabase, bound_patterns
 from seamark.server.failures import Refusal
 from seamark.server.links import Links
-from seamark.server.serving import News
+from seamark.server.serving import LookedAt, News
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.damage import DamageError
@@ -143,9 +143,7 @@ class _Changes:
     remembered, and compared when somebody asks and the file has changed.
     """
 
-    def __init__(
-        self, opened: Callable[[], _Opened], looked: Callable[[], tuple[int, int]]
-    ) -> None:
+    def __init__(self, opened: Callable[[], _Opened], looked: Callable[[], LookedAt]) -> None:
         self._find, self._looked = opened, looked
         self._lock = threading.Lock()
         self._name = ""
@@ -196,8 +194,8 @@ class _Changes:
         ]
         return News(upto, reset=False, more=False, runs=runs)
 
-    def looked(self, now_ns: int) -> tuple[int, int]:
-        """Return when it was last looked, and how many runs are still to be read."""
+    def looked(self, now_ns: int) -> LookedAt:
+        """Return when it was last looked, and what is not read yet, or cannot be."""
         del now_ns
         return self._looked()
 
@@ -453,9 +451,9 @@ class Folder:
                 self._opened.let_go()
                 self._opened = None
 
-    def _looked(self) -> tuple[int, int]:
+    def _looked(self) -> LookedAt:
         found = self._watch.looked(self._place)
-        return found.looked_ns, found.left
+        return LookedAt(found.looked_ns, found.left, found.unread)
 
     def _opened_now(self) -> _Opened:
         """Return the index; another one if somebody made it again."""

@@ -50,6 +50,9 @@ QUICK_S: Final = 0.1
 _SAY_S: Final = 0.25
 _COUNT_S: Final = 2.0
 _STOP_S: Final = 2.0
+_FIRST: Final = 5
+"""So many of the folders are named that cannot be looked into."""
+_LONG: Final = 1000
 _NICE: Final = 5
 """Trainings on this machine come first."""
 
@@ -163,7 +166,15 @@ class Looker:
                 trouble = "the index cannot be written any more"
         with contextlib.suppress(Exception):  # the same trouble, if any
             self._count()
-        self._now = replace(self._now, left=0, left_s=0.0, trouble=trouble)
+        unread = self._index.unread()
+        self._now = replace(
+            self._now,
+            left=0,
+            left_s=0.0,
+            trouble=trouble,
+            unread=len(unread),
+            unread_first=[(one.path[:_LONG], one.why) for one in unread[:_FIRST]],
+        )
         self._ended_at = self._quick_at = self._clock()
         self._took_s, self._cpu_s = self._ended_at - self._begun_s, self._cpu() - cpu_s
         self._say(self._now)

@@ -60,6 +60,8 @@ class Looked:
         runs: How many runs the index has that are not in the trash.
         running: How many of them are running.
         trouble: What keeps it from looking, in words; empty if nothing does.
+        unread: How many folders it may not look into.
+        unread_first: The first of them: path, and why.
     """
 
     looked_ns: int = 0
@@ -68,6 +70,8 @@ class Looked:
     runs: int = 0
     running: int = 0
     trouble: str = ""
+    unread: int = 0
+    unread_first: Sequence[Sequence[str]] = ()
 
 
 class Watch(Protocol):

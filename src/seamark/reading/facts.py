@@ -81,7 +81,9 @@ def last_record_of(journals: Iterable[JournalInfo], modified: Any) -> Any:
     A tag that somebody adds to a dead run does not make it look alive.
     """
     own = [
-        one.last_t for one in journals if one.header.get("owner", True) or one.header.get("rank")
+        one.last_t
+        for one in journals
+        if one.last_t and (one.header.get("owner", True) or one.header.get("rank"))
     ]
     return time_of(max(own)) if own else modified
 

@@ -214,7 +214,9 @@ class Finder:
 
     def _told(self, one: RunName) -> str:
         name = f"{one.name!r:.100}" if one.name else one.shown
-        age = age_words((self._now_ns - one.created_ns) / 1e9)
+        age = "of an unknown time"
+        if one.created_ns:
+            age = age_words((self._now_ns - one.created_ns) / 1e9)
         return f"{one.project}/{one.run} ({name}, {age}{', in the trash' * one.trashed})"
 
 

@@ -93,7 +93,7 @@ class RunName(NamedTuple):
         project: Project path.
         run: Run id.
         name: What was recorded at ``sys/name``, if that is a text; None if there is none.
-        created_ns: When it was created, nanoseconds since the Unix epoch.
+        created_ns: When it was created, nanoseconds since the Unix epoch; 0 if that is not known.
         trashed: Whether it is in the trash.
         sys_id: The id that it has beside its own, such as ``KEY-12``; None if it has none.
     """

@@ -54,6 +54,8 @@ LOOKED: Final = "Seamark-Looked"
 """The same: when it was last looked for what is new, by the same clock; 0 for never."""
 LEFT: Final = "Seamark-Left"
 """The same: how many runs are still to be read for the first time; missing for none."""
+UNREAD: Final = "Seamark-Unread"
+"""The same: how many folders cannot be looked into; missing for none."""
 MOST_BYTES: Final = 16 << 20
 """How much of a list goes into one answer, bytes before compression."""
 _SMALL: Final = 1 << 11
@@ -104,10 +106,12 @@ class Asked:
             make: Returns what is answered; not called where the client has it already.
             tag: Changes whenever the answer may; None if that is not known.
         """
-        looked_ns, left = self.server.changing.looked(self.now_ns)
-        headers = {NOW: str(self.now_ns), LOOKED: str(looked_ns), "Vary": "Accept-Encoding"}
-        if left:
-            headers[LEFT] = str(left)
+        looked = self.server.changing.looked(self.now_ns)
+        headers = {NOW: str(self.now_ns), LOOKED: str(looked.looked_ns), "Vary": "Accept-Encoding"}
+        if looked.left:
+            headers[LEFT] = str(looked.left)
+        if looked.unread:
+            headers[UNREAD] = str(looked.unread)
         if self._behind:
             headers[BEHIND] = str(self._behind)
         if tag is not None:

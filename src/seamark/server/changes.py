@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from seamark.paths import is_inside
 from seamark.reading.changes import ChangedRun
 from seamark.server.folding import tables
-from seamark.server.serving import News
+from seamark.server.serving import LookedAt, News
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.database import Upsert
@@ -233,6 +233,6 @@ class ServerChanges:
         runs = [ChangedRun(*one, paths.get((one.project, one.run), [])) for one in told]
         return News(str(upto), reset=False, more=more, runs=runs)
 
-    def looked(self, now_ns: int) -> tuple[int, int]:
+    def looked(self, now_ns: int) -> LookedAt:
         """Return that it is looked all the time."""
-        return now_ns, 0
+        return LookedAt(now_ns)

@@ -295,8 +295,9 @@ MODELS: Final[dict[str, Any]] = {
                 project=str,
                 runs=int,
                 running=int,
+                crashed=int,
                 trashed=int,
-                last_record_ns=int | Special,
+                last_record_ns=int | Special | None,
             )
         ),
     ),
@@ -389,9 +390,11 @@ MODELS: Final[dict[str, Any]] = {
     "attempts": _envelope(
         "Attempts",
         "[project, run, number of attempts], of runs that were gone on with; openings: how often "
-        "runs were opened to record, of those more often than once.",
+        "runs were opened to record, of those more often than once; begins: [project, run, path, "
+        "[[attempt, step, time in ns, x]]], where attempts begin in the series asked for.",
         attempts=list[list[Any]],
         openings=list[list[Any]],
+        begins=list[list[Any]],
     ),
     "changes": _envelope(
         "Changes",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
-__all__ = ["Changing", "Content", "Identifies", "News", "Serving", "Writes"]
+__all__ = ["Changing", "Content", "Identifies", "LookedAt", "News", "Serving", "Writes"]
 
 
 class Content(Protocol):
@@ -97,6 +97,21 @@ class News(NamedTuple):
     runs: list[ChangedRun]
 
 
+class LookedAt(NamedTuple):
+    """How far what there is has been read.
+
+    Attributes:
+        looked_ns: When it was last looked for what is new, nanoseconds since the Unix epoch; 0 if
+            that has never been.
+        left: How many runs are still to be read for the first time.
+        unread: How many folders cannot be looked into.
+    """
+
+    looked_ns: int
+    left: int = 0
+    unread: int = 0
+
+
 class Changing(Protocol):
     """What tells whether anything changed."""
 
@@ -125,11 +140,8 @@ class Changing(Protocol):
         """
         ...
 
-    def looked(self, now_ns: int) -> tuple[int, int]:
-        """Return when it was last looked for what is new, and how many runs are still to be read.
-
-        The time is in nanoseconds since the Unix epoch; 0 if that has never been.
-        """
+    def looked(self, now_ns: int) -> LookedAt:
+        """Return when it was last looked for what is new, and what is not read."""
         ...
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "GOES_ON",
     "NUMBER_FAMILIES",
     "OPEN",
+    "UNKNOWN_NS",
     "atom_columns",
     "atom_value",
     "decoded",
@@ -70,6 +71,8 @@ OPEN: Final = "open"
 That is so where its header says that silence means ``"ended"``: its writers never say that they
 have finished.
 """
+UNKNOWN_NS: Final = 0
+"""In the row of a run of whose journals none can be read: when it was created, and modified."""
 _EXACT: Final = 1 << 53
 _SPECIAL: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
 _MAX_WHOLE: Final = (1 << 63) - 1
@@ -211,10 +214,10 @@ def run_columns(run: RunState) -> dict[str, Any]:
     found = [one.first_t for one in journals if one.first_t is not None]
     owners = [one for one in journals if one.owner]
     state = run.state[1].get("state", "created")
-    created = min(found, default=0)
+    created = min(found, default=UNKNOWN_NS)
     since = run.started
     if since is None and run.state[1].get("state") != "created":  # nobody said when it began
-        since = created
+        since = created or None
     trashed = run.surviving("sys/trashed")
     in_time = sorted(journals, key=lambda one: one.first_t or 0)
     is_imported = any(one.header.get("imported") for one in journals)
@@ -227,7 +230,7 @@ def run_columns(run: RunState) -> dict[str, Any]:
         "started": since if is_imported else run.started,
         "ended": max((one.last_t for one in owners), default=None),
         "detail": run.state[1].get("detail"),
-        "modified": max((one.last_t for one in journals), default=0),
+        "modified": max((one.last_t for one in journals), default=UNKNOWN_NS),
         "running": min(running_ns(journals, since), _MAX_WHOLE),
         "beat": max((one.seen for one in owners), default=0),
         "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),

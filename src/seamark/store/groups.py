@@ -52,6 +52,7 @@ __all__ = [
     "drawn_groups",
     "drop_groups",
     "group_ends",
+    "group_times",
     "last_place",
     "load_group",
     "load_groups",
@@ -164,6 +165,11 @@ _BEGINS: Final = (
     sa.select(_chunk.journal, _chunk.place, _chunk.low_step, _chunk.high_step)
     .where(_chunk.run == sa.bindparam("run"), _chunk.path == sa.bindparam("number"))
     .order_by(_chunk.low_step, _chunk.journal, _chunk.place)
+)
+_TIMED: Final = (
+    sa.select(_chunk.journal, _chunk.place, _chunk.low_t)
+    .where(*_of_series)
+    .order_by(_chunk.journal, _chunk.place)
 )
 
 
@@ -435,6 +441,13 @@ def group_begins(
 ) -> list[tuple[int, int, float, float]]:
     """Return journal, place, smallest and greatest step of the groups, the smallest first."""
     return database.rows(connection, _BEGINS, run=run, number=number)
+
+
+def group_times(
+    database: Database, connection: sa.Connection, run: int, number: int
+) -> list[tuple[int, int, int]]:
+    """Return journal, place and smallest time (ns) of the groups, in the order of the journals."""
+    return database.rows(connection, _TIMED, run=run, number=number)
 
 
 def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:

@@ -93,6 +93,83 @@ def test_what_was_replaced_is_dashed_when_asked_for(main_page, tab, run_of):
     assert "attempts=1" in tab.url
 
 
+WRITTEN = """
+window.written = [];
+const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  window.written.push([this.canvas, String(text), x]);
+  return write.call(this, text, x, y);
+};
+"""
+"""Notes what is written on canvases, and where."""
+TICKS = """
+(element, places) => {
+  const u = element.uplot;
+  const there = window.written.filter(([canvas]) => u && canvas === u.ctx.canvas);
+  return places.filter(([text, at]) => there.some(([, one, x]) =>
+    one === text && Math.abs(x - u.valToPos(at, "x", true)) < 6));
+}
+"""
+"""Which marks of attempts, of some with their places on x, were drawn on a chart as it is now."""
+
+
+def test_each_attempt_is_marked_where_it_begins_however_long_the_run(serve, profile, tmp_path):
+    """Of 30,000 points, on steps and on time, zoomed in too; of one attempt nothing is asked."""
+    root = tmp_path / "runs"
+    run = page_roots.begin(str(root), "long", "thrice", custom_run_id="thrice")
+    for first in (0, 10_000, 20_000):
+        for step in range(first, first + 10_000):
+            run.log_metrics({"train/loss": 1 / (1 + step)}, step=step)
+        state = run.checkpoint_state()
+        for step in range(first + 10_000, first + 10_100) if first < 20_000 else ():
+            run.log_metrics({"train/loss": 0.5}, step=step)
+        run.stop()
+        if first < 20_000:
+            again = page_roots.make_run(
+                project="long", name="thrice", root=str(root), **page_roots.QUIET
+            )
+            run = again.resumed(state)
+    with page_roots.begin(str(root), "long", "once", custom_run_id="once") as once:
+        once.log_metrics({"train/loss": 1.0}, step=0)
+    run = seamark.init_run("long", root=root, custom_run_id="thrice", mode="read-only")
+    points = run["train/loss"].fetch_points()
+    assert len(points) == 30_000
+    steps = [["↻2", 10_000], ["↻3", 20_000]]
+    times = [[name, points.time_ns[step].item() / 1e9] for name, step in steps]
+    profile.add_init_script(WRITTEN)
+    tab, asked = profile.new_page(), []
+    tab.on(
+        "request",
+        lambda one: (
+            asked.append((one.url.rpartition("/")[2], (one.post_data_json or {}).get("paths")))
+            if one.method == "POST"
+            else None
+        ),
+    )
+    page = serve(root)
+    until(lambda: page.greeting()["roots"][0]["looked_ns"])
+
+    def marked(places):
+        return until(lambda: chart(tab, "train/loss").evaluate(TICKS, places) == places)
+
+    tab.goto(opened(page, run))
+    plotted(tab, "train/loss")
+    marked(steps)
+    assert [paths for name, paths in asked if name == "attempts" and paths] == [["train/loss"]]
+    assert "points" not in [name for name, _ in asked]
+    zoomed(tab, "train/loss", 9_000, 21_000)
+    tab.evaluate("window.written = []")
+    tab.set_viewport_size({"width": 1100, "height": 900})
+    marked(steps)
+    tab.goto(opened(page, run, more="&x=time"))
+    plotted(tab, "train/loss", lambda found: found["x"]["min"] > 1e9)
+    marked(times)
+    asked.clear()
+    tab.goto(opened(page, once))
+    plotted(tab, "train/loss")
+    assert {paths for name, paths in asked if name == "attempts"} == {None}
+
+
 def test_both_axes_may_be_logarithmic(main_page, tab, run_of):
     """The first decades of a long run have points, which linear parts would make one of."""
     tab.goto(opened(main_page, run_of("otter"), more="&logx=1&logy=1"))

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import page_roots
+import page_served
 import pytest
 from page_looking import address, opening
 from page_process import until
@@ -29,6 +31,26 @@ def test_the_token_leaves_the_address_and_stays(main_page, tab):
     tab.reload()
     expect(tab.get_by_role("table")).to_be_visible()
     assert main_page.token not in tab.url
+
+
+def test_runs_that_are_read_while_it_opens_are_shown(tab, tmp_path):
+    """With their columns; between its first question and its first look for changes as well."""
+    with page_roots.begin(str(tmp_path), "early", "bird") as run:
+        for step in range(3):
+            run.log_metrics({"train/loss": 0.75 - step / 4}, step=step)
+    looked = []
+    with page_served.page(tmp_path, look=False) as here:
+
+        def first(route):
+            if not looked:
+                looked.append(here.watch.look())
+            route.continue_()
+
+        tab.route(re.compile("/changes"), first)
+        asked = f"{here.url.replace('localhost', '127.0.0.1')}?project=early"
+        tab.goto(f"{asked}#token={page_served.TOKEN}")
+        expect(tab.get_by_role("row").filter(has_text="bird")).to_contain_text("0.25")
+        tab.goto("about:blank")
 
 
 def test_a_link_asks_for_the_token_in_a_fresh_profile(main_page, new_profile, watched):

@@ -68,6 +68,11 @@ def test_what_is_logged_comes_by_itself_and_a_killed_training_is_crashed(live, s
     process.wait()
     expect(row).to_contain_text("crashed", timeout=100_000)
     expect(tab).to_have_title(re.compile("1 crashed"))
+    tab.get_by_role("link", name="seamark").click()
+    project = tab.get_by_role("row").filter(has_text="live")
+    expect(project.get_by_role("cell")).to_have_text(["1", "0", "1", "0", re.compile("ago")])
+    project.get_by_role("link", name="1", exact=True).click()
+    expect(tab.get_by_role("row").filter(has_text="live")).to_contain_text("crashed")
 
 
 def test_a_page_that_went_away_clears_nothing(main_root, own_home, tab, watched):
@@ -143,11 +148,20 @@ def test_what_cannot_be_read_is_said_and_takes_nothing_with_it(recorded, serve, 
         # Its name stands in what cannot be read: it goes by the one made of its id.
         unread = rows.filter(has_text=generated_name(closed.parent.parent.name))
         expect(unread).to_contain_text("created ⚠ 1 gap")
+        expect(unread).not_to_contain_text("1970")
         expect(rows.filter(has_text="shut-door")).to_have_count(0)
+        said = tab.get_by_role("alert").filter(has_text="cannot be read")
+        expect(said).to_contain_text("1 folder cannot be read")
+        expect(said).to_contain_text(f"{shut} (Permission denied)")
+        expect(said).to_contain_text("chmod")
         unread.get_by_role("link").first.click()
         tab.get_by_role("button", name="records that could not be read").click()
         expect(tab.get_by_role("main")).to_contain_text(closed.name)
         expect(tab.get_by_role("main")).to_contain_text("fsck")
+        shut.chmod(0o700)
+        expect(said).to_have_count(0, timeout=100_000)
+        tab.goto(opening(page, "?project=vision/digits"))
+        expect(rows.filter(has_text="shut-door")).to_have_count(1, timeout=100_000)
     finally:
         closed.chmod(0o600)
         shut.chmod(0o700)

@@ -102,7 +102,7 @@ def test_answers_are_as_described(here, arrays) -> None:
         "groups": ("runs/groups", {"by": ["lr"], "columns": ["loss:mean"]}),
         "losses": ("runs/losses", {"refs": refs}),
         "reasons": ("runs/crash-reasons", {"refs": refs}),
-        "attempts": ("runs/attempts", {"refs": refs}),
+        "attempts": ("runs/attempts", {"refs": refs, "paths": ["loss"]}),
         "series": ("runs/series", {"refs": refs, "paths": ["*"]}),
         "series-paths": ("runs/series-paths", {"refs": refs}),
         "curves": ("curves", {"refs": refs, "paths": ["loss"]}),

@@ -362,6 +362,60 @@ def test_curves_of_several_runs_in_one_answer(here) -> None:
         assert asks.refused("curves", many) == (413, "too-many-series")
 
 
+def test_projects_count_runs_by_the_states_that_a_table_shows(here) -> None:
+    """Those that fell silent crashed, those alone that are heard of are running."""
+    here.now_ns = START + 10 * 10**9
+    for name, trashed in (("one", False), ("two", False), ("three", True)):
+        made = JournalBuilder(name).op("state", state="running")
+        here.put(name, made.assign(sys__trashed=trashed))
+    here.put("four", JournalBuilder("four").op("state", state="completed"))
+    here.put("five", JournalBuilder("five", header=False))
+    keys = ("runs", "running", "crashed", "trashed")
+    with here.client() as asks:
+
+        def counted():
+            (told,) = asks.read("projects")["projects"]
+            states = [row["sys/state"] for row in asks.read("runs")["table"].to_rows()]
+            assert [told["running"], told["crashed"]] == [
+                states.count("running"),
+                states.count("crashed"),
+            ]
+            return [told[key] for key in keys]
+
+        assert counted() == [4, 2, 0, 1]
+        here.now_ns = START + 10**12
+        assert counted() == [4, 0, 2, 1]
+
+
+def test_where_attempts_begin_is_told_of_any_series(here) -> None:
+    """Of the runs that may be read and have points; so many at a time, and on an axis."""
+    first = JournalBuilder("one", attempt=0)
+    for step in range(20):
+        first.row({"loss": 1.0}, step)
+    second = JournalBuilder("two", attempt=1, positions={first.writer: first.offset})
+    second.t = first.t + 10**9
+    second.row({"loss": 2.0, "epoch": 3.0}, 20)
+    here.put("twice", first, second)
+    here.put("hidden", first, second, project="secret")
+    refs = [["team/x", "twice"], ["secret", "hidden"], ["team/x", "nowhere"]]
+    body = {"refs": refs, "paths": ["loss", "epoch", "none"]}
+    with here.client(here.reader("ann", "team")) as asks:
+        told = asks.read("runs/attempts", body)
+        time = first.said[-20].t
+        assert told["attempts"] == [["team/x", "twice", 2]]
+        assert told["begins"] == [
+            ["team/x", "twice", "loss", [[0, 0.0, time, 0.0], [1, 20.0, second.t, 20.0]]],
+            ["team/x", "twice", "epoch", [[1, 20.0, second.t, 20.0]]],
+        ]
+        along = asks.read("runs/attempts", {**body, "x": "epoch"})["begins"][0][3]
+        assert [x for *_, x in along] == [None, 3.0]
+        assert asks.read("runs/attempts", {"refs": refs})["begins"] == []
+        assert asks.refused("runs/attempts", {**body, "x": "order"})[0] == 422
+        assert asks.refused("runs/attempts", {**body, "x": "a//b"})[0] == 422
+        many = {"refs": refs * 134, "paths": ["loss"]}
+        assert asks.refused("runs/attempts", many) == (413, "too-many-series")
+
+
 def test_edits_are_recorded_by_who_may(here) -> None:
     """A contributor's edit is operations in a journal; a viewer's is refused."""
     fill(here, 3)

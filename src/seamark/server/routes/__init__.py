@@ -5,7 +5,8 @@ them; ``?arrays=json`` writes arrays as lists of numbers. ``{run}`` is a run id 
 project's own log), ``{project}`` a path with slashes; both together are called *ref*,
 ``[project, run id]``. Every answer to a read has the header ``Seamark-Now``: the time of the
 server, nanoseconds since the Unix epoch. Most answers to GET have an ``ETag``: asked again with
-``If-None-Match``, what did not change is 304. Only what the asker may read is there at all.
+``If-None-Match``, what did not change is 304. Where folders cannot be looked into,
+``Seamark-Unread`` says how many. Only what the asker may read is there at all.
 ``POST`` reads where the question may be too long for an address.
 
 Of one run, below ``runs/{project}/{run}/`` (`seamark.server.routes.reads`):
@@ -49,7 +50,7 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
 
 =======================================================  ========================================
 ``GET projects``                                         ``{"projects": [{"project", "runs",
-                                                         "running", "trashed",
+                                                         "running", "crashed", "trashed",
                                                          "last_record_ns"}]}``
 ``GET runs?project&query&id&state&owner&tag&trashed``    ``{"table": RunsTable, "names": [str],
 ``&sort_by&ascending&offset&limit&columns&unknown``      "told": [str], "cursor": str}``
@@ -68,8 +69,10 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
 ``POST runs/losses`` ``{"refs"}``                        ``{"losses": [[project, run,
                                                          {reason: count}]]}``
 ``POST runs/crash-reasons`` ``{"refs"}``                 ``{"reasons": [[project, run, reason]]}``
-``POST runs/attempts`` ``{"refs"}``                      ``{"attempts": [[project, run, number]],
-                                                         "openings": [[project, run, number]]}``
+``POST runs/attempts`` ``{"refs", "paths", "x"}``        ``{"attempts": [[project, run, number]],
+                                                         "openings": [[project, run, number]],
+                                                         "begins": [[project, run, path, [[attempt,
+                                                         step, time_ns, x]]]]}``
 ``POST runs/series``                                     ``{"table": SeriesTable | CurveTable,
 ``{"refs", "paths", "attempt", "points", "unknown"}``    "told": [str], "left": [ref], "apart":
                                                          [project, run, [path]] | null}``
@@ -105,5 +108,7 @@ in ``told``. ``columns`` missing or null: all. ``trashed``: false (default), tru
 (``any`` in an address). Times in queries that name no offset are in UTC. A table has at most 10,000
 rows, with fewer columns than all at least: who is given fewer than ``total`` asks again with an
 ``offset``. ``left`` of series: the runs that did not fit into the answer, to be asked for next.
+``begins``: where attempts begin in float series, each with its first point that is shown; ``x`` is
+``"step"`` (default), ``"time"``, ``"relative"`` or a path, and null where it is nothing.
 ``paths`` of series are patterns; ``points`` null: all points, else curves of at most so many.
 """

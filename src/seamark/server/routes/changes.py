@@ -31,8 +31,8 @@ def changes(
 
     def make() -> dict[str, Any]:
         found = changing.since(cursor, project, every.may_read, every.now_ns)
-        looked_ns, left = changing.looked(every.now_ns)
-        return {**found._asdict(), "looked_ns": looked_ns, "left": left}
+        looked = changing.looked(every.now_ns)
+        return {**found._asdict(), "looked_ns": looked.looked_ns, "left": looked.left}
 
     # Without a cursor the answer is one for whoever begins now, and as new as the question.
     return every.answer(make, tag if cursor else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
@@ -9,7 +10,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from seamark.errors import ArgumentError, QueryError
+from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.paths import is_inside
 from seamark.reading.curves import check_points
 from seamark.reading.groups import group_table
@@ -21,19 +22,19 @@ from seamark.server.failures import Refusal
 from seamark.server.models import answers
 from seamark.server.routes.reads import MOST_PARTS, MOST_POINTS
 from seamark.store import schema
-from seamark.store.cells import OPEN
-from seamark.store.query.choosing import Chosen, choose
+from seamark.store.cells import CRASHED, UNKNOWN_NS
+from seamark.store.query.choosing import Chosen, choose, state_column
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.patterns import matcher
 from seamark.store.query.selection import Selection
+from seamark.store.read.begins import check_axis
 from seamark.store.read.fields import run_fields
 from seamark.store.read.many import lengths_of, read_many, series_of
 from seamark.store.read.names import names_of, run_names
 from seamark.store.read.shared import shared_paths
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import load_attempts, load_losses, load_openings, numbers_of
-from seamark.store.silence import SILENT_FROM
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
@@ -50,6 +51,7 @@ _MOST_QUERY: Final = 16 << 10
 _MOST_COLUMNS: Final = 1000
 _MOST_REFS: Final = 20_000
 _RUNS_AT_ONCE: Final = 50
+_MOST_BEGINS: Final = 400
 _LONG: Final = 4096
 _INT: Final = (1 << 53) - 1
 _LAST_US: Final = ((1 << 63) - 1) // 1000
@@ -135,6 +137,11 @@ class _GroupsBody(Which):
 
 class _RefsBody(BaseModel):
     refs: Refs
+
+
+class _AttemptsBody(_RefsBody):
+    paths: Annotated[list[Text], Field(max_length=_MOST_BEGINS)] = []
+    x: Text = "step"
 
 
 class _SeriesPathsBody(_RefsBody):
@@ -360,24 +367,29 @@ def groups(every: All, body: _GroupsBody) -> Response:
 # ---------------------------------------------------------------------- what there is
 
 _run: Final = schema.run.c
-_running: Final = sa.case(
-    (sa.and_(_run.state.in_(("running", OPEN)), _run.trashed == 0), 1), else_=0
-)
 
 
 @router.get("/projects", operation_id="getProjects", responses=answers("projects", tagged=True))
 def projects(every: All) -> Response:
-    """Return the projects that may be read, with how many runs each has; the trash apart."""
+    """Return the projects that may be read, with how many runs each has; the trash apart.
+
+    ``running`` and ``crashed`` count runs in the states in which a table shows them.
+    """
 
     def answer(store: Store, connection: sa.Connection) -> list[dict[str, Any]]:
-        alive = every.now_ns <= SILENT_FROM
+        state = state_column(store, connection, every.now_ns)
+
+        def counted(one: str) -> sa.ColumnElement[int]:
+            return sa.func.sum(sa.case((sa.and_(state == one, _run.trashed == 0), 1), else_=0))
+
         statement = (
             sa.select(
                 _run.project,
                 sa.func.sum(1 - _run.trashed),
-                sa.func.sum(sa.case((alive, _running), else_=0)),
+                counted("running"),
+                counted(CRASHED),
                 sa.func.sum(_run.trashed),
-                sa.func.max(_run.modified),
+                sa.func.max(sa.func.nullif(_run.modified, UNKNOWN_NS)),
             )
             .where(_run.kind == "run")
             .group_by(_run.project)
@@ -390,10 +402,11 @@ def projects(every: All) -> Response:
                 "project": project,
                 "runs": int(count),
                 "running": int(running),
+                "crashed": int(crashed),
                 "trashed": int(trashed),
-                "last_record_ns": int(last),
+                "last_record_ns": None if last is None else int(last),
             }
-            for project, count, running, trashed, last in sorted(
+            for project, count, running, crashed, trashed, last in sorted(
                 store.database.query(connection, statement)
             )
         ]
@@ -464,14 +477,40 @@ def crash_reasons(every: All, body: _RefsBody) -> Response:
 
 
 @router.post("/runs/attempts", operation_id="readAttempts", responses=answers("attempts"))
-def attempts(every: All, body: _RefsBody) -> Response:
-    """Return how often runs were begun or gone on with, of those that were gone on with."""
+def attempts(every: All, body: _AttemptsBody) -> Response:
+    """Return how often runs were begun or gone on with, of those that were gone on with.
+
+    With ``paths``, also where each attempt begins in these float series, as far as points of it
+    are shown: exactly, however few points a picture has. ``x`` is what is along x, as of curves; in
+    the order of recording nothing has a place.
+    """
+    asked = len(body.refs) * len(body.paths)
+    if asked > _MOST_BEGINS:
+        hint = f"{asked:,} series are too many at a time: ask for at most {_MOST_BEGINS}"
+        raise Refusal(413, "too-many-series", hint, limit=_MOST_BEGINS)
+    check_axis(body.x)
     return every.answer(
         lambda: {
             "attempts": _of_runs(every, body.refs, load_attempts),
             "openings": _of_runs(every, body.refs, load_openings),
+            "begins": _begins(every, body),
         }
     )
+
+
+def _begins(every: Several, body: _AttemptsBody) -> list[list[Any]]:
+    """Return [project, run, path, [[attempt, step, time in ns, x]]] of series that have points."""
+    found: list[list[Any]] = []
+    if not body.paths:
+        return found
+    with heavy():
+        for ref in every.only_readable(body.refs):
+            with contextlib.suppress(RunNotFoundError):
+                of_run = every.reader(*ref).begins(body.paths, body.x)
+                found += [
+                    [*ref, path, [list(one) for one in some]] for path, some in of_run.items()
+                ]
+    return found
 
 
 def _of_runs(

@@ -12,7 +12,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from seamark.reading.attributes import DETAIL
 from seamark.store import schema
-from seamark.store.cells import FAMILY_NUMBERS, GOES_ON
+from seamark.store.cells import FAMILY_NUMBERS, GOES_ON, UNKNOWN_NS
 from seamark.store.query.crash_reasons import CRASH_REASON
 from seamark.store.query.expression import (
     Among,
@@ -454,4 +454,6 @@ def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[
         return sa.case((state.in_(GOES_ON), sa.null()), else_=run.ended)
     if (word := _word(path)) is not None:
         return word
+    if path in ("sys/creation_time", "sys/modification_time"):
+        return sa.func.nullif(run[_TIMES[path]], UNKNOWN_NS)
     return run[_TIMES[path]] if path in _TIMES else None

@@ -41,6 +41,7 @@ from seamark.store.cells import (
     GOES_ON,
     NUMBER_FAMILIES,
     OPEN,
+    UNKNOWN_NS,
     decoded,
     is_crashed,
     is_open,
@@ -58,6 +59,7 @@ from seamark.store.fold.registers import (
     SetState,
     StatisticState,
 )
+from seamark.store.read.begins import Begin, check_axis, placed, read_begins
 from seamark.store.read.curve import read_curve, read_drawing
 from seamark.store.read.ending import error_text
 from seamark.store.read.forks import Line, line_of
@@ -454,8 +456,7 @@ class RunReader:
                 yield "sys/end_time", "datetime", time_of(facts["ended"])
         if (crash := self._crash_of(seen)) is not None:
             yield "sys/crash_reason", "string", crash.reason
-        yield "sys/creation_time", "datetime", time_of(facts["created"])
-        yield "sys/modification_time", "datetime", time_of(facts["modified"])
+        yield from _known_times(facts)
         if not run.surviving("sys/trashed"):
             yield "sys/trashed", "bool", False
         if kind in ("model_version", "artifact"):
@@ -684,6 +685,35 @@ class RunReader:
 
         return self._ask(answer).since(since)
 
+    def begins(self, paths: Collection[str], x: str = "step") -> dict[str, list[Begin]]:
+        """Return where attempts begin in float series, of the points that are shown.
+
+        What is read does not grow with the points of the series, unless they lie along another.
+
+        Args:
+            paths: Of the series; those without points are left out.
+            x: What is along x: ``"step"``, ``"time"``, ``"relative"`` or the path of a float
+                series; see `seamark.reading.curves.Look`.
+
+        Raises:
+            ArgumentError: If attempts cannot be placed on it.
+            PathError: If it is no path.
+        """
+        wanted, axis = list(dict.fromkeys(paths)), check_axis(x)
+
+        def answer(seen: Snapshot) -> dict[str, list[Begin]]:
+            other = [] if axis in NAMED_AXES else [axis]
+            shares = seen.line.shares([*wanted, *other], _FLOATS, "latest")
+            created = min(run_columns(one.run.state)["created"] for one in shares)
+            found = read_begins(seen.store, seen.connection, shares[0], wanted)
+            return {
+                path: placed(seen.store, seen.connection, shares, some, axis, created)
+                for path, some in found.items()
+                if some
+            }
+
+        return self._ask(answer)
+
     def texts(self, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
         """Return the points of a string series; see `points`.
 
@@ -817,6 +847,13 @@ class RunReader:
             if family not in seen.state.attributes.get(path, {}):
                 return []
         return read_records(seen.store, seen.connection, shares, path, family)
+
+
+def _known_times(facts: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield when a run was created and modified, if that is known."""
+    for path, moment in (("creation", facts["created"]), ("modification", facts["modified"])):
+        if moment != UNKNOWN_NS:
+            yield f"sys/{path}_time", "datetime", time_of(moment)
 
 
 def _changes(told: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import logging
 import re
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -332,14 +332,28 @@ def _count_below(pieces: Sequence[Piece], step: float) -> int:
 
 
 def tail_pieces(
-    store: Store, connection: sa.Connection, share: Share, paths: Sequence[str]
+    store: Store,
+    connection: sa.Connection,
+    share: Share,
+    paths: Sequence[str],
+    journals: Container[int] | None = None,
 ) -> dict[str, list[Piece]]:
-    """Return what is in journals of a run only, by path; see `read_floats`."""
+    """Return what is in journals of a run only, by path; see `read_floats`.
+
+    Args:
+        store: Holds the groups.
+        connection: Of the transaction in which the run was loaded.
+        share: Of which run.
+        paths: Of the series.
+        journals: Numbers of those that are read; None for all.
+    """
     run, state = share.run, share.run.state
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for journal in state.journals.values():
         span = span_of(state, journal, share.attempt)
         if journal.point_end < 0 or span.end <= 0:
+            continue
+        if journals is not None and journal.number not in journals:
             continue
         wanted = frozenset(paths)
         for batch in _tail_batches(store, connection, run, journal, share.sources, wanted):

@@ -15,7 +15,7 @@ from seamark.reading.catalog import Columns
 from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
-from seamark.store.cells import CRASHED, GOES_ON, atom_value, decoded
+from seamark.store.cells import CRASHED, GOES_ON, UNKNOWN_NS, atom_value, decoded
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
@@ -330,8 +330,8 @@ class _Cells:
                     name,
                     state,
                     owner,
-                    time_of(created),
-                    time_of(modified),
+                    None if created == UNKNOWN_NS else time_of(created),
+                    None if modified == UNKNOWN_NS else time_of(modified),
                     None if started is None else time_of(started),
                     None if ended is None or state in GOES_ON else time_of(ended),
                     running / 1e9,

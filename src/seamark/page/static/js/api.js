@@ -103,6 +103,10 @@ export class Api {
     this.looked = 0;
     /** How many runs are still to be read for the first time. */
     this.left = 0;
+    /** From when on it is asked what changed. */
+    this.cursor = "";
+    /** How many folders cannot be looked into. */
+    this.unread = 0;
     /** Up to where edits of this page were recorded, by run. @type {Map<string, string>} */
     this.positions = new Map();
     /** Time of the server minus that of this machine, milliseconds. */
@@ -305,6 +309,7 @@ export class Api {
     const looked = answer.headers.get("seamark-looked");
     if (looked) this.looked = Number(looked) / 1e6;
     if (now) this.left = Number(answer.headers.get("seamark-left") ?? 0);
+    if (now) this.unread = Number(answer.headers.get("seamark-unread") ?? 0);
     const version = answer.headers.get("seamark-version");
     if (!version) return;
     if (this.version && this.version !== version) this.tell("upgraded", version);

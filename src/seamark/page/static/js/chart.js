@@ -1012,6 +1012,11 @@ export function isLoading() {
 }
 
 /**
+ * Where attempts begin on the x axis, by run and paths; `stamp` is of what was recorded by then.
+ * @typedef {Map<string, {stamp: string, begins: {run: string, number: number, x: number}[]}>} Resumes
+ */
+
+/**
  * @typedef {object} ChartProps
  * @property {any} api
  * @property {string[]} paths
@@ -1053,7 +1058,7 @@ export function Chart(props) {
   /** What each run was asked for when it was loaded last: it is not asked for again. */
   const loaded = useRef(/** @type {Map<string, string>} */ (new Map()));
   const keptOf = useRef("");
-  const resumes = useRef(/** @type {Map<string, {step: number, time: number, number: number}[]>} */ (new Map()));
+  const resumes = useRef(/** @type {Resumes} */ (new Map()));
   const seen = useSeen(root, props.seen);
   const [released, setReleased] = useState(0);
   const me = useMemo(() => ({}), []);
@@ -1142,8 +1147,8 @@ export function Chart(props) {
           const curves = await curvesOf(api, hidden, [], { ...look, attempt: "replaced" }, abort.signal);
           if (abort.signal.aborted) return;
           take(kept.current, curves, "replaced", hidden);
-          const { findResumes } = await further();
-          await Promise.all(again.map((run) => findResumes(api, run, part.paths, kept.current, resumes.current, abort.signal)));
+          const recorded = (/** @type {RunRef} */ run) => `${versions?.[run.id]} ${attempts?.get(run.id)}`;
+          await (await further()).findResumes(api, hidden, axis, resumes.current, recorded, abort.signal);
         }
         for (const run of part.refs) loaded.current.set(run.id, stamp(run));
         show(true);
@@ -1196,7 +1201,7 @@ export function Chart(props) {
   useEffect(() => {
     const one = drawn.current;
     if (!one) return;
-    one.resumed = resumedOf(kept.current, resumes.current, runs, paths, attempts, axis);
+    one.resumed = [...resumes.current.values()].flatMap((each) => each.begins);
     one.show(drawnLines(), zoom);
   }, [told.drawn, runsKey, zoom?.low, zoom?.high, wantsReplaced]);
 
@@ -1285,40 +1290,6 @@ function take(kept, curves, attempt, asked) {
     if (count && before) parts = followed(before.parts, parts, count);
     kept.set(key, { parts, cursor: curve.cursor || curve.drawing.cursor || "" });
   }
-}
-
-/**
- * Where runs were resumed, on the x axis: from the points if they are few, else from what was
- * replaced, which begins there.
- * @param {Map<string, {parts: Parts, cursor: string}>} kept
- * @param {Map<string, {step: number, time: number, number: number}[]>} resumes by run and path
- * @param {readonly RunRef[]} runs
- * @param {readonly string[]} paths
- * @param {Map<string, number> | undefined} attempts
- * @param {string} axis
- */
-function resumedOf(kept, resumes, runs, paths, attempts, axis) {
-  const found = [];
-  for (const run of runs) {
-    const number = attempts?.get(run.id) || 0;
-    if (number < 2) continue;
-    for (const path of paths) {
-      const known = resumes.get(`${run.id}\n${path}`);
-      if (known && (axis === "step" || axis === "time")) {
-        for (const one of known) found.push({ x: one[axis], run: run.id, number: one.number });
-        break;
-      }
-      const replaced = kept.get(`${run.id}\n${path}\nreplaced`)?.parts.x;
-      if (!replaced?.length) continue;
-      const late = axis === "time" || axis === "relative";
-      const x = replaced.reduce((a, b) => (late ? Math.max(a, b) : Math.min(a, b)), late ? -Infinity : Infinity);
-      // The attempt that went on begins with its first point behind what it replaced.
-      const after = kept.get(`${run.id}\n${path}\n`)?.parts.x.find((one) => one > x);
-      found.push({ x: late ? (after ?? x) : x, run: run.id, number });
-      break;
-    }
-  }
-  return found;
 }
 
 /**

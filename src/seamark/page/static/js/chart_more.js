@@ -6,7 +6,6 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
-import { runPath } from "./api.js";
 import { aligned, axisName, counted, exact, floats, inOrder, lookAt, lookedAt, nearestPart, partsOf, place, short, useLookedAt, variable } from "./chart.js";
 import { COLOURED, colourOf, GREY, PALETTE, slotsOf, vividOf } from "./colours.js";
 import { useAnswer } from "./components.js";
@@ -19,7 +18,6 @@ import { useAnswer } from "./components.js";
 /** @typedef {import("./chart.js").Range} Range */
 
 const MOST_ROWS = 500;
-const MOST_SEARCHED = 20_000;
 /** How long the pointer rests before points are asked for. */
 const REST_MS = 100;
 /** In one answer: of more points parts come, of which the nearest is asked for again. */
@@ -521,29 +519,28 @@ function sameBy(a, b) {
 }
 
 /**
- * Look where attempts began, in the points of one series if they are few.
+ * Ask where attempts begin on the x axis, of runs whose answer may be another one by now.
  * @param {any} api
- * @param {RunRef} run
- * @param {readonly string[]} paths
- * @param {Map<string, {parts: Parts, cursor: string}>} kept
- * @param {Map<string, {step: number, time: number, number: number}[]>} resumes
+ * @param {{refs: readonly RunRef[], paths: readonly string[]}} part
+ * @param {string} x
+ * @param {import("./chart.js").Resumes} resumes
+ * @param {(run: RunRef) => string} stamp of what a run has recorded
  * @param {AbortSignal} signal
  */
-export async function findResumes(api, run, paths, kept, resumes, signal) {
-  for (const path of paths) {
-    const key = `${run.id}\n${path}`;
-    const count = kept.get(`${key}\n`)?.parts.count.reduce((a, b) => a + b, 0) || 0;
-    if (resumes.has(key)) return;
-    if (!count || count > MOST_SEARCHED) continue;
-    const { points } = await api.post(runPath(run.project, run.id, "points"), { paths: [path] }, { signal });
-    const { attempt, step, time_ns: time } = points[path];
-    /** @type {Map<number, {step: number, time: number, number: number}>} */
+export async function findResumes(api, { refs, paths }, x, resumes, stamp, signal) {
+  const key = (/** @type {string} */ id) => [id, ...paths].join("\n");
+  const stale = refs.filter((run) => resumes.get(key(run.id))?.stamp !== stamp(run));
+  if (!stale.length) return;
+  const { begins } = await api.post("runs/attempts", { refs: stale.map((run) => [run.project, run.id]), paths, x }, { signal });
+  for (const run of stale) {
+    // Of several series it is the first point of any.
     const first = new Map();
-    for (let at = 0; at < attempt.length; at++) {
-      if (attempt[at] > 0 && !first.has(attempt[at])) first.set(attempt[at], { step: step[at], time: time[at] / 1e9, number: attempt[at] + 1 });
+    for (const [, id, , some] of begins) {
+      for (const [attempt, , , at] of id === run.id ? some : []) {
+        if (attempt > 0 && Number.isFinite(at)) first.set(Number(attempt) + 1, Math.min(at, first.get(Number(attempt) + 1) ?? at));
+      }
     }
-    resumes.set(key, [...first.values()]);
-    return;
+    resumes.set(key(run.id), { stamp: stamp(run), begins: [...first].map(([number, at]) => ({ run: run.id, number, x: at })) });
   }
 }
 

@@ -10,7 +10,8 @@ import { RunsScreen } from "./table.js";
 
 /** @typedef {import("./address.js").View} View */
 /**
- * @typedef {{name: string, path: string, api: string, read_only: boolean, why: string}} Root
+ * @typedef {{name: string, path: string, api: string, read_only: boolean, why: string,
+ *   cursor?: string}} Root
  * @typedef {{product?: string, version?: string, instance: string, login: string, roots?: Root[],
  *   seamark?: string, features?: string[]}} Greeting
  * @typedef {{project: string, run: string, state: string | null, gone: boolean,
@@ -160,7 +161,6 @@ function Page({ greeting, roots, token, onRefused }) {
   );
 
   useEffect(() => {
-    let cursor = "";
     let active = false;
     const stop = poll(
       async (signal) => {
@@ -168,12 +168,13 @@ function Page({ greeting, roots, token, onRefused }) {
         /** @type {Changed[]} */
         const changed = [];
         let reset = false;
+        let cursor = api.cursor || root.cursor || "";
         while (more) {
           const said = await api.get("changes", { cursor, project: view.project }, { signal });
           more = Boolean(said.more);
           reset ||= Boolean(cursor && said.reset);
           // The same question again is answered with 304 until there is something.
-          if (!cursor || said.reset || said.runs.length || said.more) cursor = said.cursor;
+          if (!cursor || said.reset || said.runs.length || said.more) api.cursor = cursor = said.cursor;
           changed.push(...said.runs);
           setLooked(api.looked || api.now());
           if (said.active !== undefined) active = said.active;
@@ -249,6 +250,7 @@ function Page({ greeting, roots, token, onRefused }) {
     ${upgraded &&
     html`<${Banner} kind="warn" action="Reload" onAction=${() => location.reload()}>
       Seamark was upgraded: reload this page.<//>`}
+    ${api.unread > 0 && html`<${Later} name="./projects.js" part="Unread" props=${{ count: api.unread, root, token }} />`}
     <main id="main" tabindex="-1">${screen}</main>
     ${help && html`<${Later} name="./dialogs.js" part="Help" props=${{ onClose: () => setHelp(false), keys, onKeys: setKeys }} />`}`;
 }

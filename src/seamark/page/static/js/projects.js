@@ -3,14 +3,15 @@
 
 import { html, useEffect } from "../vendor/preact.js";
 import { START, href, write } from "./address.js";
-import { CopyButton, Empty, ErrorBox, Time, tell, useAnswer } from "./components.js";
+import { Api } from "./api.js";
+import { Banner, CopyButton, Empty, ErrorBox, Time, tell, useAnswer } from "./components.js";
 import { number } from "./format.js";
 
 /** @typedef {import("./address.js").View} View */
 /** @typedef {import("./main.js").Root} Root */
 /**
- * @typedef {{project: string, runs: number, running: number, trashed: number,
- *   last_record_ns: bigint | number}} Project
+ * @typedef {{project: string, runs: number, running: number, crashed: number, trashed: number,
+ *   last_record_ns: bigint | number | null}} Project
  */
 
 /**
@@ -23,6 +24,19 @@ function Go({ change, children, className }) {
     event.preventDefault();
     write(change, { push: true });
   }}>${children}</a>`;
+}
+
+/**
+ * What of a folder of runs cannot be looked into: where, why, and what to do.
+ * @param {{count: number, root: Root, token: string}} props
+ */
+export function Unread({ count, root, token }) {
+  const { data } = useAnswer((signal) => new Api("api/v1/", token).get("", {}, { signal }), [token, count]);
+  /** @type {[string, string][]} */
+  const first = data?.roots?.find((/** @type {Root} */ one) => one.api === root.api)?.unread_first ?? [];
+  return html`<${Banner} kind="warn">${count === 1 ? "1 folder" : `${number(count)} folders`} cannot be read: new runs in there are missing, others are as they were.
+    ${first.map(([path, why]) => html`<span key=${path}> <code><bdi>${path}</bdi></code> (${why}) </span>`)}${count > first.length && first.length > 0 && ` and ${number(count - first.length)} more. `}
+    Give yourself the right to read: <code>chmod -R u+rX</code>, or ask whose they are; <code>seamark fsck</code> tells of each.<//>`;
 }
 
 /**
@@ -39,8 +53,8 @@ export function ProjectsScreen({ api, view, live, root, roots }) {
   const inside = view.project
     ? all.filter((one) => one.project === view.project || one.project.startsWith(`${view.project}/`))
     : all;
-  const sum = (/** @type {"runs" | "running" | "trashed"} */ what) => inside.reduce((n, one) => n + one[what], 0);
-  useEffect(() => tell({ running: sum("running"), title: view.project || "projects" }), [data, view.project]);
+  const sum = (/** @type {"runs" | "running" | "crashed" | "trashed"} */ what) => inside.reduce((n, one) => n + one[what], 0);
+  useEffect(() => tell({ running: sum("running"), crashed: sum("crashed"), title: view.project || "projects" }), [data, view.project]);
   const described = useAnswer(
     (signal) =>
       view.project
@@ -68,12 +82,13 @@ export function ProjectsScreen({ api, view, live, root, roots }) {
     html`<div class="list"><div class="sheet short"><table class="runs">
       <caption class="unseen">Projects${view.project ? ` in ${view.project}` : ""}</caption>
       <thead><tr><th scope="col"><span class="plain">Project</span></th><th scope="col" class="numeric"><span class="plain">Runs</span></th>
-        <th scope="col" class="numeric"><span class="plain">Running</span></th><th scope="col" class="numeric wide-only"><span class="plain">In the trash</span></th>
+        <th scope="col" class="numeric"><span class="plain">Running</span></th><th scope="col" class="numeric"><span class="plain">Crashed</span></th><th scope="col" class="numeric wide-only"><span class="plain">In the trash</span></th>
         <th scope="col"><span class="plain">Last record</span></th></tr></thead>
       <tbody>${inside.map((one) => html`<tr key=${one.project}>
         <th scope="row"><${Go} change=${at(one.project)}><bdi>${one.project}</bdi><//></th>
         <td class="numeric">${number(one.runs)}</td>
         <td class="numeric ${one.running ? "good" : "muted"}">${one.running ? html`<span aria-hidden="true">● </span>` : ""}${number(one.running)}</td>
+        <td class="numeric ${one.crashed ? "bad" : "muted"}">${one.crashed ? html`<${Go} change=${{ ...at(one.project), q: "sys/state = crashed" }}>${number(one.crashed)}<//>` : "0"}</td>
         <td class="numeric muted wide-only">${one.trashed ? html`<${Go} change=${{ ...at(one.project), trashed: true }}>${number(one.trashed)}<//>` : "0"}</td>
         <td><${Time} ns=${one.last_record_ns} now=${api.now()} /></td></tr>`)}</tbody></table></div></div>`}
     ${roots.length > 1 &&

@@ -28,6 +28,7 @@ const AT_ONCE = Math.max(16, Math.ceil((innerHeight * 0.62) / 30) + 3);
 /** As many more follow at a time, when the browser has nothing else to do. */
 const BLOCK = 40;
 const COUNTED_MS = 1000;
+const CHANGED_MS = 1200;
 const QUIET_MS = 40;
 const PATIENT_MS = 1000;
 const NEWEST = 5;
@@ -382,12 +383,15 @@ export function useTheme() {
 /** @param {{api: Api, view: View, live: Live, keys: boolean, root: Root}} props */
 export function RunsScreen({ api, view, live, keys, root }) {
   const project = view.project;
+  // As long as there is nothing to choose columns of, it is asked again for what came.
+  const barren = useRef(0);
   const shared = useAnswer(
     (signal) =>
       api.post("runs/fields", { project: project || null, trashed: view.trashed, unknown: "tell", limit: 200, sample: 50 }, { signal }),
-    [api, project, view.trashed],
+    [api, project, view.trashed, barren.current],
   );
   const known = shared.data?.fields;
+  if (!known?.length) barren.current = live.tick;
   const ready = view.cols.length > 0 || shared.data || shared.error;
   const columns = useMemo(() => (ready ? columnsOf(view, known ?? []) : null), [known, ready, view.cols.join()]);
   const { table, error, busy, news, again } = useTable({ api, view, columns, live });
@@ -902,9 +906,9 @@ class Line extends Still {
       const [before, after] = [was.row.values.get(path), props.row.values.get(path)];
       if (before === after || !isNumber(before) || !isNumber(after)) return;
       const cell = base.cells[from + n];
-      cell?.classList.remove("changed");
-      void cell?.offsetWidth;
       cell?.classList.add("changed");
+      // Not faded by the browser: it would paint all that is seen sixty times a second for it.
+      setTimeout(() => cell?.classList.remove("changed"), CHANGED_MS);
     });
   }
 

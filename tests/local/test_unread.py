@@ -1,0 +1,283 @@
+"""What cannot be looked into is said, once and with its path, and takes nothing else with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from recording import QUIET
+from said_process import be_humble
+
+import seamark
+from seamark.errors import RunNotFoundError
+from seamark.journal.folder import hashed_run_id, iter_runs
+from seamark.local import index as local_index
+from seamark.local.index import Index
+
+LOOK = """
+import json, logging, sys
+from pathlib import Path
+from seamark.local.index import Index
+said = []
+logging.getLogger("seamark").addHandler(type("Said", (logging.Handler,), {
+    "emit": lambda self, record: said.append(record.getMessage())})())
+root = Path(sys.argv[1])
+index = Index.open(root)
+
+def look(project=None):
+    said.clear()
+    index.refresh(project)
+    runs = sorted(name for _, name in index.runs())
+    return {"runs": runs, "unread": [list(one) for one in index.unread()], "said": list(said)}
+"""
+
+
+def humbly(root, code, *more):
+    """Return what a program prints as JSON that has no right to read everything."""
+    found = subprocess.run(
+        [sys.executable, "-c", LOOK + textwrap.dedent(code), str(root), *map(str, more)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        preexec_fn=be_humble,
+    )
+    return json.loads(found.stdout)
+
+
+@pytest.fixture
+def closed():
+    """Return a function that takes rights from folders, which they have again in the end."""
+    before = {}
+
+    def close(path, mode=0):
+        before.setdefault(path, path.stat().st_mode & 0o777)
+        path.chmod(mode)
+
+    yield close
+    for path, mode in before.items():
+        path.chmod(mode)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A root with four runs in two projects and one in another."""
+    for project, name in (("p", "a"), ("p", "b"), ("p/sub", "c"), ("q", "d")):
+        with seamark.init_run(
+            project, name=name, root=tmp_path / "root", custom_run_id=name, **QUIET
+        ) as run:
+            run["x"] = 1
+    return tmp_path / "root"
+
+
+A, B = hashed_run_id("p", "a"), hashed_run_id("p", "b")
+C, D = hashed_run_id("p/sub", "c"), hashed_run_id("q", "d")
+SHUT = [
+    (f"p/{A}", 0, [B, C, D]),
+    (f"p/{A}", 0o400, [B, C, D]),  # it may be listed, and what is in it not be looked at
+    (f"p/{A}", 0o200, [B, C, D]),
+    (f"p/{A}/journal", 0, [B, C, D]),
+    ("p", 0, [D]),
+    ("p/sub", 0, [A, B, D]),
+]
+
+
+@pytest.mark.parametrize(("place", "mode", "rest"), SHUT)
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
+def test_a_folder_that_is_closed_is_said_and_the_others_are_read(
+    root, closed, place, mode, rest, known
+):
+    """One warning with its path, as long as it is the same; it is read when that is possible."""
+    if known:
+        with Index.open(root) as index:
+            index.refresh()
+    closed(root / place, mode)
+    told = humbly(
+        root,
+        """
+        first, again = look(), look()
+        (root / sys.argv[2]).chmod(0o700)
+        print(json.dumps([first, again, look(), look()]))
+        """,
+        place,
+    )
+    first, again, opened, last = told
+    assert first["runs"] == sorted([A, B, C, D] if known else rest)
+    path = str(root / place.removesuffix("/journal"))
+    assert first["unread"] == again["unread"] == [[path, "Permission denied"]]
+    (said,) = first["said"]
+    assert "one folder" in said
+    assert f"{path} (Permission denied)" in said
+    assert "chmod" in said
+    assert "fsck" in said
+    assert again["said"] == []
+    for look in (opened, last):
+        assert look == {"runs": sorted([A, B, C, D]), "unread": [], "said": []}
+
+
+def test_many_closed_folders_are_counted_and_the_first_are_named(root, closed):
+    """What lies in a folder that is closed is not said once more; of one project only its own."""
+    with Index.open(root) as index:
+        index.refresh()
+    for place in (f"p/{A}", f"p/{B}", "p/sub", f"q/{D}"):
+        closed(root / place)
+    told = humbly(root, 'print(json.dumps([look(), look("q"), look()]))')
+    assert [len(one["unread"]) for one in told] == [4, 4, 4]
+    (said,) = told[0]["said"]
+    assert "4 folders" in said
+    assert said.count("Permission denied") == 3
+    assert "and 1 more" in said
+    assert told[1]["said"] == told[2]["said"] == []
+    closed(root / "p")
+    told = humbly(root, "print(json.dumps(look()))")
+    assert [path for path, _ in told["unread"]] == [str(root / "p"), str(root / "q" / D)]
+
+
+def test_a_folder_that_no_path_reaches_takes_nothing_with_it(root, caplog):
+    """Any error of a folder is that folder's: here its path is longer than a path may be."""
+    fd = os.open(root / "p", os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("y" * 250, dir_fd=fd)
+        inner = os.open("y" * 250, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = inner
+    os.close(fd)
+    with Index.open(root) as index:
+        index.refresh()
+        assert {name for _, name in index.runs()} == {A, B, C, D}
+        (unread,) = index.unread()
+        assert unread.path.startswith(str(root / "p" / ("y" * 250)))
+        assert unread.why == "File name too long"
+    (said,) = [one for one in caplog.messages if "cannot be read" in one]
+    assert len(said) < 600
+    assert "chmod" not in said
+    with pytest.raises(OSError, match="too long"):  # nobody would hear of it
+        list(iter_runs(root))
+
+
+def test_names_of_folders_give_a_terminal_no_orders(root, closed):
+    """They are somebody else's."""
+    odd = root / "p" / "x\x1b[31m\ny"
+    odd.mkdir()
+    closed(odd)
+    told = humbly(root, "print(json.dumps(look()))")
+    assert told["unread"] == [[str(odd), "Permission denied"]]
+    (said,) = told["said"]
+    assert "x\\x1b[31m\\ny (Permission denied)" in said
+    assert said.isprintable()
+
+
+def test_a_closed_run_that_is_asked_for_is_not_said_to_be_missing(root, closed):
+    """Its folder is there."""
+    closed(root / "p" / A)
+    told = humbly(
+        root,
+        f"""
+        from seamark.errors import RunNotFoundError
+        try:
+            index.fresh_view("p", "{A}")
+        except RunNotFoundError as error:
+            print(json.dumps(str(error)))
+        """,
+    )
+    assert "cannot be read" in told
+    assert str(root / "p" / A) in told
+
+
+def test_models_that_are_closed_are_said(root, closed):
+    """As runs are."""
+    with seamark.init_model(key="RES", project="p", root=root):
+        pass
+    closed(root / "p" / ".models" / "RES")
+    told = humbly(root, "print(json.dumps(look()))")
+    assert told["unread"] == [[str(root / "p" / ".models" / "RES"), "Permission denied"]]
+    assert told["runs"] == sorted([A, B, C, D])
+
+
+def test_commands_say_it_and_go_on(root, closed):
+    """`seamark ls` lists the others, and says where the one is that it cannot read."""
+    closed(root / "p" / A)
+    found = subprocess.run(
+        [sys.executable, "-m", "seamark", "ls", "--root", str(root), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        preexec_fn=be_humble,
+    )
+    assert sorted(row["run"] for row in json.loads(found.stdout)) == sorted([B, C, D])
+    (line,) = [one for one in found.stderr.splitlines() if "cannot be read" in one]
+    assert str(root / "p" / A) in line
+
+
+def test_what_is_not_sent_is_said(root, closed, tmp_path):
+    """By `seamark sync`, which sends everything else."""
+    closed(root / "p" / A)
+    there = (tmp_path / "there").as_uri()
+    found = subprocess.run(
+        [sys.executable, "-m", "seamark", "sync", "--root", str(root), "--to", there],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        preexec_fn=be_humble,
+    )
+    (line,) = [one for one in found.stderr.splitlines() if "cannot be read" in one]
+    assert f"{root / 'p' / A} " in line
+    assert {folder.run for folder in iter_runs(tmp_path / "there")} == {B, C, D}
+
+
+# ---------------------------------------------------------------------- what goes away
+
+
+def test_a_run_that_goes_away_while_it_is_listed_is_not_there(root, monkeypatch):
+    """Nothing is made of what is left of it, and the others are read."""
+    found = local_index.iter_runs
+
+    def going(*args, **given):
+        for folder in found(*args, **given):
+            if folder.run == B:
+                shutil.rmtree(folder.path)
+            yield folder
+
+    monkeypatch.setattr(local_index, "iter_runs", going)
+    with Index.open(root) as index:
+        index.refresh()
+        assert {name for _, name in index.runs()} == {A, C, D}
+        assert index.unread() == []
+
+
+def test_a_run_that_never_was_is_not_made_by_asking_for_it(root):
+    """Neither is one whose folder holds a file in the place of its journals."""
+    odd = root / "p" / ("0" * 16)
+    odd.mkdir()
+    (odd / "journal").touch()
+    with Index.open(root) as index:
+        for name in ("1" * 16, odd.name):
+            with pytest.raises(RunNotFoundError):
+                index.fresh_view("p", name)
+        index.refresh()
+        assert {name for _, name in index.runs()} == {A, B, C, D}
+
+
+def test_what_is_no_journal_takes_nothing_with_it(root):
+    """A folder, a dangling link and a pipe in the place of a journal; links in that of a run."""
+    kinds = (Path.mkdir, lambda path: path.symlink_to("nowhere"), os.mkfifo)
+    for name, make in zip((A, B, C), kinds, strict=True):
+        (journal,) = root.glob(f"p/**/{name}/journal/*")
+        journal.unlink()
+        make(journal)
+    (root / "p" / ("e" * 16)).symlink_to("nowhere")
+    (root / "q" / ("f" * 16)).symlink_to(root / "q")
+    with Index.open(root) as index:
+        index.refresh()
+        assert {name for _, name in index.runs()} == {A, B, C, D}
+        assert index.unread() == []
+        assert {one.path: one.value for one in index.view("q", D).attributes()}["x"] == 1
+        assert not index.view("p", A).has("x")

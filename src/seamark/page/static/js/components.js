@@ -77,9 +77,9 @@ export function Menu({ label, title, items, children, wide, className = "", disa
     if (event.relatedTarget && !root.current?.contains(event.relatedTarget)) setOpen(false);
   };
   return html`<div class="menu ${className}" ref=${root} onKeyDown=${keys} onFocusOut=${left}>
-    <button type="button" title=${title} aria-label=${label === "⋯" ? title : undefined} disabled=${disabled} aria-expanded=${String(open)}
+    <button type="button" title=${title} disabled=${disabled} aria-expanded=${String(open)}
       aria-haspopup=${items ? "menu" : "dialog"} aria-controls=${open ? id : undefined}
-      onClick=${() => setOpen(!open)}>${label}<span class="down" aria-hidden="true"></span></button>
+      aria-label=${label === "⋯" ? title : undefined} onClick=${() => setOpen(!open)}>${label}<span class="down" aria-hidden="true"></span></button>
     ${open &&
     html`<div class="popup ${wide ? "wide" : ""}" id=${id} role=${items ? "menu" : "dialog"}
       aria-label=${title ?? (typeof label === "string" ? label : undefined)}>

@@ -62,6 +62,10 @@ def _firefox() -> str | None:
     return shutil.which("firefox") or shutil.which("firefox-esr")
 
 
+class RefusedError(Exception):
+    """A browser did not do what it was asked."""
+
+
 class Engine:
     """A browser that is driven.
 
@@ -86,8 +90,15 @@ class Engine:
         return str(until(look, 30))
 
     def click(self, path: str) -> None:
-        """Click on what an XPath names."""
-        self.call("ElementClick", {"id": self.find(path)})
+        """Click on what an XPath names, as soon as nothing lies above it and it stays."""
+
+        def done() -> bool:
+            with contextlib.suppress(RefusedError):
+                self.call("ElementClick", {"id": self.find(path)})
+                return True
+            return False
+
+        until(done, 30)
 
     def keys(self, text: str) -> None:
         """Press keys."""
@@ -185,7 +196,8 @@ def _started_firefox(folder: Path) -> Iterator[Engine]:
                 text = json.dumps([0, 1, full, given]).encode()
                 connection.sendall(b"%d:%s" % (len(text), text))
                 _, _, error, answer = receive()
-                assert error is None, error
+                if error is not None:
+                    raise RefusedError(error)
                 whole = isinstance(answer, dict) and "value" in answer
                 return answer["value"] if whole else answer
 
@@ -226,8 +238,11 @@ def _started_webkit(folder: Path) -> Iterator[Engine]:
             data = None if given is None else json.dumps(given).encode()
             method = "DELETE" if given is None else "POST"
             asked = urllib.request.Request(f"{base}{place}", data, method=method)
-            with urllib.request.urlopen(asked, timeout=60) as answer:
-                return json.load(answer)["value"]
+            try:
+                with urllib.request.urlopen(asked, timeout=60) as answer:
+                    return json.load(answer)["value"]
+            except urllib.error.HTTPError as error:
+                raise RefusedError(error.read().decode()) from error
 
         def begin() -> Any:
             with contextlib.suppress(ConnectionError, urllib.error.URLError):

@@ -93,6 +93,7 @@ def test_table_query_and_compare(driven, main_page):
 def test_charts_by_mouse_and_keys(driven, main_page):
     """What stands beside the pointer, a part that is dragged over, back, and the table."""
     open_table(driven, main_page, "&q=val/loss > 0")
+    comes(driven, ".charts-section")
     driven.run("document.querySelector('.charts-section').scrollIntoView({block: 'center'})")
     until(lambda: driven.run("return document.querySelector('.u-over')?.clientWidth > 50"))
     driven.run("document.querySelector('.u-over').scrollIntoView({block: 'center'})")

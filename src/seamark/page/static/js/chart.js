@@ -1018,7 +1018,7 @@ export function isLoading() {
  * @property {boolean} [pinned]
  * @property {(paths: string[]) => void} [onPin]
  * @property {(paths: string[]) => void} [onCombine]
- * @property {string[]} [known] paths that may be added
+ * @property {() => string[]} [known] paths that may be added, asked for when they are shown
  * @property {() => void} [onRemove] of a chart that a person made
  * @property {boolean} [seen] it is in view when it is made, as far as is known
  */
@@ -1238,7 +1238,7 @@ export function Chart(props) {
         <${ChartMenu} title=${title} asTable=${asTable} onTable=${() => setAsTable(!asTable)}
           drawn=${() => ({ lines: all, axis, canvas: drawn.current?.plot?.ctx.canvas, colour })}
           zoomed=${zoom !== null} onZoomOut=${() => setZoom(null)}
-          known=${props.onCombine ? props.known || [] : []} onAdd=${(/** @type {string} */ path) => props.onCombine?.([...paths, path])} onRemove=${props.onRemove} />
+          known=${props.known} onAdd=${(/** @type {string} */ path) => props.onCombine?.([...paths, path])} onRemove=${props.onRemove} />
       </span>
     </header>
     ${paths.length > 1 && html`<${PathKey} paths=${paths} single=${ids.length === 1 && !groups} colour=${(/** @type {string} */ path) => colourOf(path, paths, theme, {})} />`}

@@ -4,7 +4,7 @@
  * its table, CSV and PNG, curves of groups, colours of values, and where runs were resumed.
  */
 
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
 import { runPath } from "./api.js";
 import { aligned, axisName, counted, exact, floats, inOrder, lookAt, lookedAt, nearestPart, partsOf, place, short, useLookedAt, variable } from "./chart.js";
@@ -36,14 +36,15 @@ const MOST_ROUNDS = 6;
  * @property {() => {lines: Line[], axis: string, canvas: HTMLCanvasElement | undefined, colour: (line: Line, looked: string) => string}} drawn
  * @property {boolean} zoomed
  * @property {() => void} onZoomOut
- * @property {string[]} known
+ * @property {(() => string[]) | undefined} known
  * @property {(path: string) => void} onAdd
  * @property {(() => void) | undefined} onRemove
  * @property {(call: () => void) => () => void} pick closes the menu, too
  */
 
 /** @param {Menu} props */
-export function MenuList({ title, asTable, onTable, drawn, zoomed, onZoomOut, known, onAdd, onRemove, pick }) {
+export function MenuList({ title, asTable, onTable, drawn, zoomed, onZoomOut, known: others, onAdd, onRemove, pick }) {
+  const known = useMemo(() => others?.() ?? [], []);
   return html`<div class="chart-menu-list" role="group" aria-label=${`More of ${title}`}>
     <button type="button" onClick=${pick(onTable)}>${asTable ? "As picture" : "As table"} <kbd>t</kbd></button>
     ${zoomed && html`<button type="button" onClick=${pick(onZoomOut)}>Zoom out <kbd>r</kbd></button>`}

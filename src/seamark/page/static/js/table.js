@@ -4,7 +4,7 @@
 import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, keyOf, read, refOf, write } from "./address.js";
 import { colourOf, useValued } from "./colours.js";
-import { ALWAYS, ColumnChooser, columnsOf, splitColumn, telling, titleOf } from "./columns.js";
+import { ALWAYS, ColumnChooser, columnsOf, endOf, splitColumn, telling, titleOf } from "./columns.js";
 import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, save, tell, useAnswer, useModule } from "./components.js";
 import { count, duration, exact, number, time, value } from "./format.js";
 import { QueryField } from "./query.js";
@@ -94,6 +94,11 @@ export function which(view) {
     ascending: view.ascending,
     unknown: "refuse",
   };
+}
+
+/** Whether a query cannot be answered as it is written. @param {any} error @param {View} view */
+export function isOfQuery(error, view) {
+  return Boolean(error && view.q && /^query/.test(String(error.hint)));
 }
 
 /** @param {any} one @returns {boolean} */
@@ -297,9 +302,10 @@ function useProgress(api, rows, live) {
 /**
  * The newest of the runs that match, whatever the table's order and page; null while unknown.
  * @param {Api} api @param {View} view @param {Table | null} table
+ * @param {any} failed why there is no table of this question: those of the one before stay
  * @returns {Row[] | null}
  */
-function useNewest(api, view, table) {
+function useNewest(api, view, table, failed) {
   const question = JSON.stringify([view.project, view.q, view.trashed]);
   const isFirst = view.sort === START.sort && !view.ascending && view.page === 0;
   /** @type {{current: {question: string, rows: Row[] | null}}} */
@@ -315,7 +321,7 @@ function useNewest(api, view, table) {
   );
   if (isFirst && table?.question === questionOf(view)) known.current = { question, rows: table.rows.slice(0, NEWEST) };
   else if (asked.data?.question === question) known.current = asked.data;
-  return known.current.question === question || asked.error ? known.current.rows : null;
+  return known.current.question === question || asked.error || failed ? known.current.rows : null;
 }
 
 /** What a table answers. @param {View} view */
@@ -383,7 +389,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const [note, setNote] = useState(/** @type {any} */ (null));
   const [open, setOpen] = useState(/** @type {any} */ (null));
   const edits = useModule(note || open ? "./edits.js" : "").module;
-  const queryError = error && view.q && /^query/.test(String(error.hint)) ? error : null;
+  const queryError = isOfQuery(error, view) ? error : null;
 
   const metric = useMemo(() => {
     const first = (columns ?? []).map((one) => splitColumn(one)[0]);
@@ -394,7 +400,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const honesty = useHonesty(api, rows, live);
   const progress = useProgress(api, rows, live);
   const { gone, rows: chosenAtFirst } = useSelected(api, view);
-  const newest = useNewest(api, view, table);
+  const newest = useNewest(api, view, table, error);
   const missing = gone.filter((one) => view.selected.includes(one));
   useEffect(() => {
     // Where nothing is shown, nothing moves.
@@ -498,7 +504,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
       return { project: at, id, name: row?.name ?? id, state: row?.state ?? "" };
     });
   }, [drawn.join(), view.group.length > 0, table, chosenAtFirst, newest, project]);
-  const nothing = table && table.total === 0 && !busy;
+  const nothing = table && table.total === 0 && !busy && !queryError;
 
   return html`<div class="tools">
       <${QueryField} api=${api} project=${project} value=${view.q} error=${queryError} tags=${tags}
@@ -510,12 +516,12 @@ export function RunsScreen({ api, view, live, keys, root }) {
       <button type="button" onClick=${run(csv)} title="Save the table as CSV: what is selected, else all that match">CSV</button>
     </div>
     <div class="chosen">
-      <span>${table ? html`<strong>${number(table.total)}</strong> ${table.total === 1 ? "run" : "runs"}${view.trashed ? " in the trash" : ""}` : error ? "" : "Reading …"}</span>
+      <span>${table ? html`<strong>${number(table.total)}</strong> ${table.total === 1 ? "run" : "runs"}${view.trashed ? " in the trash" : ""}${queryError ? " of the query before" : ""}` : error ? "" : "Reading …"}</span>
       ${(news.more > 0 || news.moved) &&
       html`<button type="button" class="news" onClick=${again}>${[news.more > 0 && `${number(news.more)} new`, news.moved && "order changed"].filter(Boolean).join(", ")} · show</button>`}
       ${chosenCount > 0 &&
       html`<span class="sep">·</span><span>${number(chosenCount)} selected</span>
-        <button type="button" class="main" onClick=${compare} disabled=${chosenCount < 2}>Compare</button>
+        <button type="button" class="main" data-key="c" onClick=${compare} disabled=${chosenCount < 2}>Compare</button>
         <${Menu} label="Edit" title=${editable ? "Edit what is selected" : root.why} items=${editMenu(chosenRefs, chosenRows)} />
         ${!all && table && table.total > rows.length && chosenRows.length === rows.length &&
         html`<button type="button" class="link" onClick=${() => write({ selected: ["*"], drawn: [] })}>Select all ${number(table.total)} that match</button>`}
@@ -538,11 +544,10 @@ export function RunsScreen({ api, view, live, keys, root }) {
           ? sides.module && html`<${sides.module.Groups} api=${api} view=${view} columns=${columns ?? []} live=${live} />`
           : html`<${Rows} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
               isSelected=${isSelected} onSelect=${select} drawn=${drawn} onDraw=${draw} onOpen=${openRun}
-              curves=${curves} metric=${metric} honesty=${honesty} progress=${progress} theme=${theme} editMenu=${editMenu}
-              onCompare=${() => (read().selected.length > 1 || read().selected[0] === "*") && compare()} live=${live} />`
+              curves=${curves} metric=${metric} honesty=${honesty} progress=${progress} theme=${theme} editMenu=${editMenu} live=${live} />`
     }
     ${table && !view.group.length && html`<${Pager} page=${view.page} size=${SIZE} total=${table.total} onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}
-    ${!nothing && table && (newest || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
+    ${!nothing && table && (newest?.length || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
     ${(charts.error || sides.error) && html`<${ErrorBox} error=${charts.error || sides.error} />`}
     ${edits && open?.kind === "tags" && html`<${edits.TagsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
     ${edits && open?.kind === "words" && html`<${edits.WordsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
@@ -581,7 +586,7 @@ function GroupMenu({ view, known }) {
     const next = by.has(path) ? view.group.filter((one) => one !== path) : [...view.group, path].slice(0, 8);
     write({ group: next, page: 0 });
   };
-  return html`<${Menu} className="group" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
+  return html`<${Menu} press="g" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
     <div class="pad"><div class="pick" role="group" aria-label="Group by">
       ${shown.map((path) => html`<label key=${path}><input type="checkbox" checked=${by.has(path)} onChange=${() => toggle(path)} /><bdi>${path}</bdi></label>`)}
     </div>
@@ -604,9 +609,9 @@ function ViewMenu({ view }) {
  * @param {{api: Api, view: View, table: Table | null, columns: string[], busy: boolean, keys: boolean,
  *   isSelected: (row: Row) => boolean, onSelect: (rows: Row[], on: boolean | null) => void, drawn: string[],
  *   onDraw: (row: Row) => void, onOpen: (row: Row) => void, curves: Map<string, any>, metric: string,
- *   honesty: any, progress: Map<string, any>, theme: "light" | "dark", editMenu: any, onCompare: () => void, live: Live}} props
+ *   honesty: any, progress: Map<string, any>, theme: "light" | "dark", editMenu: any, live: Live}} props
  */
-function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, progress, theme, editMenu, onCompare, live }) {
+function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, progress, theme, editMenu, live }) {
   const rows = table?.rows ?? [];
   const [at, setAt] = useState(0);
   /** @type {{current: number}} */
@@ -639,13 +644,10 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
       if (isTyping(event)) return;
       const row = standing.current[Math.min(here.current, standing.current.length - 1)];
       const does = /** @type {Record<string, () => void>} */ ({
-        "/": () => /** @type {any} */ (document.querySelector("[data-key='/']"))?.focus(),
         j: () => move(inTable() ? here.current + 1 : here.current),
         k: () => move(inTable() ? here.current - 1 : here.current),
         x: () => row && onSelect([row], null),
         e: () => row && onDraw(row),
-        c: onCompare,
-        g: () => /** @type {any} */ (document.querySelector(".menu.group button"))?.click(),
       })[event.key];
       if (!does) return;
       event.preventDefault();
@@ -680,10 +682,9 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
   const baseline = rows.find((one) => one.key === view.baseline);
   const head = (/** @type {string} */ path, /** @type {string} */ className = "") => {
     const sorted = view.sort === path;
-    const title = titleOf(path);
     return html`<th key=${path} scope="col" class="${className} ${numeric.has(path) ? "numeric" : ""}"
       aria-sort=${sorted ? (view.ascending ? "ascending" : "descending") : "none"}>
-      <button type="button" title="Sort by ${path}" onClick=${() => sort(path, numeric.has(path) || path === START.sort)}><bdi>${title}</bdi><span class="sign" aria-hidden="true">${sorted ? (view.ascending ? "▲" : "▼") : ""}</span></button></th>`;
+      <button type="button" title="Sort by ${path}" aria-label=${titleOf(path)} onClick=${() => sort(path, numeric.has(path) || path === START.sort)}><bdi>${endOf(path, columns)}</bdi><span class="sign" aria-hidden="true">${sorted ? (view.ascending ? "▲" : "▼") : ""}</span></button></th>`;
   };
   const chosen = rows.filter(isSelected);
   const ids = drawn.map((key) => refOf(key, view.project)[1]);

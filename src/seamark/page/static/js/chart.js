@@ -46,6 +46,8 @@ import { useModule } from "./components.js";
 const LOADED_AT_ONCE = 8;
 const MOST_ALIVE = 24;
 const BANDS = 8;
+/** The greatest number of which twice is one, too. */
+const MOST = Number.MAX_VALUE / 2;
 const NEAR_PX = 18;
 /** Series in one request, and how long charts that come into view wait for each other. */
 const MOST_TOGETHER = 64;
@@ -412,11 +414,31 @@ export function yRange(lines, window, how) {
   // A mean of equal values differs from them in its last bits: no change that fills a chart.
   const flat = high - low <= 1e-12 * Math.max(Math.abs(low), Math.abs(high));
   if (how.logy) {
-    const more = flat ? 2 : (high / low) ** 0.05;
-    return { low: low / more, high: high * more, above, below, parts: buckets };
+    const more = flat ? 2 : Math.exp((Math.log(high) - Math.log(low)) / 20);
+    return { low: low / more || low, high: Math.min(high * more, Number.MAX_VALUE), above, below, parts: buckets };
   }
   const room = flat ? Math.abs(high) * 0.1 || 1 : (high - low) * 0.05;
-  return { low: low - room, high: high + room, above, below, parts: buckets };
+  // The distance of both ends is a number, too.
+  return { low: Math.max(low - room, -MOST), high: Math.min(high + room, MOST), above, below, parts: buckets };
+}
+
+/**
+ * Where numbers stand beside an axis of any size.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} most
+ * @param {boolean} log
+ * @returns {number[]}
+ */
+function marksOf(low, high, most, log) {
+  const decades = Math.log10(high) - Math.log10(low);
+  const apart = (high - low) / most;
+  const unit = 10 ** Math.floor(Math.log10(apart));
+  const step = log && decades > 2 ? Math.ceil(decades / most) : ([1, 2, 2.5, 5].find((one) => one * unit >= apart) ?? 10) * unit;
+  const found = [];
+  const place = (/** @type {number} */ n) => (log && decades > 2 ? 10 ** (n * step) : n * step);
+  for (let n = Math.ceil((log && decades > 2 ? Math.log10(low) : low) / step); place(n) <= high && found.length < 2 * most; n++) found.push(place(n));
+  return found;
 }
 
 /** @param {string} name @param {string} otherwise */
@@ -586,7 +608,7 @@ export class Drawn {
           stroke: muted, font, ticks: { stroke: grid, width: 1, size: 4 }, grid: { stroke: grid, width: 1 }, gap: 4, space: 34,
           size: (/** @type {uPlot} */ _, /** @type {string[] | null} */ values) => {
             const longest = Math.max(0, ...(values || []).map((one) => (one ? String(one).length : 0)));
-            return Math.max(34, 14 + longest * 6.4);
+            return Math.max(values && values.length > 1 ? 34 : 64, 14 + longest * 6.4);
           },
           values: (/** @type {uPlot} */ _, /** @type {(number|null)[]} */ at) => at.map((one) => (one === null ? "" : short(one, logy ? 3 : 5))),
         },
@@ -733,6 +755,32 @@ export class Drawn {
       }
     }
     this.drawResumed(x);
+    ctx.restore();
+    const { _found: found, _values: values } = /** @type {any} */ (plot.axes[1]);
+    if (!found[1] || values.length < 2) this.drawMarks(plot, y);
+  }
+
+  /** The y axis where uPlot has none: it counts to 1e17, and in steps of 1e-17 or more.
+   * @param {uPlot} plot @param {(value: number) => number} y */
+  drawMarks(plot, y) {
+    const { ctx } = plot;
+    const { left, width, height } = plot.bbox;
+    const { min, max } = plot.scales.y;
+    ctx.save();
+    ctx.fillStyle = variable("--muted", "#667");
+    ctx.strokeStyle = variable("--line", "#8884");
+    ctx.lineWidth = scaled(1);
+    ctx.font = `${scaled(11)}px system-ui, sans-serif`;
+    ctx.textAlign = "right";
+    ctx.textBaseline = "middle";
+    ctx.beginPath();
+    for (const one of marksOf(Number(min), Number(max), height / scaled(34), this.how.logy)) {
+      const at = Math.round(y(one)) + 0.5;
+      ctx.moveTo(left - scaled(4), at);
+      ctx.lineTo(left + width, at);
+      ctx.fillText(short(one), left - scaled(8), at);
+    }
+    ctx.stroke();
     ctx.restore();
   }
 

@@ -165,7 +165,7 @@ def _place(group: RunGroup, column: str) -> Any:
     if column in group.by:
         value = group.by[column]
     else:
-        spread = group.values.get(column)
+        spread = group.values.get(column)  # noqa: PD011 - no data frame
         value = None if spread is None else spread.mean
     if value is None or value != value:  # noqa: PLR0124 - NaN is not itself
         return None

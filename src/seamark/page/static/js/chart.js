@@ -430,7 +430,7 @@ export function yRange(lines, window, how) {
  * @param {boolean} log
  * @returns {number[]}
  */
-function marksOf(low, high, most, log) {
+export function marksOf(low, high, most, log) {
   const decades = Math.log10(high) - Math.log10(low);
   const apart = (high - low) / most;
   const unit = 10 ** Math.floor(Math.log10(apart));

@@ -188,7 +188,7 @@ export function Groups({ api, view, columns, live }) {
     const sorted = path === one;
     // Of numbers the greatest come first, as in the table of runs.
     const least = sorted ? !ascending : !numeric && groups.some((group) => typeof group.by[one] === "string");
-    return html`<th key=${one} scope="col" class=${numeric ? "numeric" : ""} aria-sort=${sorted ? (ascending ? "ascending" : "descending") : "none"}>
+    return html`<th key=${one} scope="col" class=${numeric ? "numeric" : one === view.group[0] ? "first" : ""} aria-sort=${sorted ? (ascending ? "ascending" : "descending") : "none"}>
       <button type="button" title="Sort by ${what}" aria-label=${title} onClick=${() => write({ order: `${least ? "" : "-"}${one}`, page: 0 }, { push: true })}
         ><bdi>${one === COUNT ? title : endOf(one, heads)}</bdi><span class="sign" aria-hidden="true">${sorted ? (ascending ? "▲" : "▼") : ""}</span></button></th>`;
   };
@@ -203,12 +203,12 @@ export function Groups({ api, view, columns, live }) {
     <tbody>${groups.map((group) => html`<tr key=${JSON.stringify(group.refs[0])}>
       ${view.group.map((path, n) =>
         n === 0
-          ? html`<th scope="row" key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></th>`
+          ? html`<th scope="row" class="first" key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></th>`
           : html`<td key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></td>`)}
       <td class="numeric">${number(group.refs.length)}</td>
       ${shown.map((path) => {
         const one = group.values[path];
-        if (!one || one.mean === null) return html`<td key=${path} class="numeric"></td>`;
+        if (!one || one.mean === null) return html`<td key=${path} class="numeric">${one?.odd > 0 && html`<small>no finite number</small>`}</td>`;
         const say = (/** @type {number} */ one, /** @type {number} */ digits) => (path === "sys/running_time" ? duration(one) : number(one, digits));
         const fewer = one.n < group.refs.length;
         return html`<td key=${path} class="numeric" title="n = ${one.n}, min ${exact(one.min)}, max ${exact(one.max)}${one.odd ? `, ${one.odd} not finite` : ""}">

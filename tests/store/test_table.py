@@ -336,6 +336,53 @@ def test_runs_are_sorted_with_nan_and_nothing_last_up_and_down(index, sort_by, u
     assert chosen(index, "", sort_by=sort_by, ascending=False) == down
 
 
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize(
+    "sort_by",
+    [
+        "sys/creation_time",
+        "sys/end_time",
+        "sys/detail",
+        "sys/state",
+        "loss",
+        "loss:min",
+        "lr",
+        "layers",
+        "when",
+        "weird",
+        "name",
+        "model",
+        "log",
+        "unheard/of",
+    ],
+)
+def test_pages_are_the_parts_of_one_order(index, sort_by, ascending):
+    """Whatever runs are sorted by: who turns pages sees each run once, and the total."""
+    given = {"trashed": None, "sort_by": sort_by, "ascending": ascending}
+    whole = index.table(Selection(**given), ["sys/id"])
+    ids = [row["sys/id"] for row in whole]
+    assert sorted(ids) == [f"r{n}" for n in range(7)]
+    for limit in (1, 2, 5):
+        pages = [
+            index.table(Selection(**given, limit=limit, offset=n), ["sys/id"])
+            for n in range(0, 7, limit)
+        ]
+        assert [row["sys/id"] for page in pages for row in page] == ids
+        assert {page.total for page in pages} == {7}
+
+
+@pytest.mark.parametrize("limit", [None, 3, 6])
+@pytest.mark.parametrize("ascending", [True, False])
+def test_runs_without_what_they_are_sorted_by_come_last(index, ascending, limit):
+    """A run that goes on has no end, in whichever direction ends are sorted, on a page or not."""
+    asked = Selection(trashed=None, sort_by="sys/end_time", ascending=ascending, limit=limit)
+    ends = [row.get("sys/end_time") for row in index.table(asked, ["sys/end_time"])]
+    known = [end for end in ends if end is not None]
+    assert known == sorted(known, reverse=not ascending)
+    assert ends[: len(known)] == known
+    assert len(known) == 3
+
+
 def test_the_limit_cuts_and_the_total_counts_all(index):
     """So that a list can say "3 of 7"."""
     table = index.table(Selection(limit=3, trashed=None))

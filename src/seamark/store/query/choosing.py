@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -40,15 +39,36 @@ __all__ = ["Chosen", "choose", "state_column"]
 _FEW: Final = 100
 """So many runs that are named are looked at by themselves."""
 
+_NUMBER, _TEXT, _NAN, _NOTHING = range(4)
+"""What runs are sorted by, in this order."""
+
 
 class Chosen:
     """The runs that a selection chose, in order, and how many match regardless of the limit."""
 
     def __init__(self, rows: list[tuple[Any, ...]], total: int) -> None:
-        self.numbers: list[int] = [row[0] for row in rows]
-        self.refs: list[tuple[str, str]] = [(row[1], row[2]) for row in rows]
-        self.states: dict[int, str] = {row[0]: row[3] for row in rows}
         self.total = total
+        self._rows = rows
+
+    @functools.cached_property
+    def numbers(self) -> list[int]:
+        """Their numbers in the store."""
+        return [row[0] for row in self._rows]
+
+    @functools.cached_property
+    def refs(self) -> list[tuple[str, str]]:
+        """Their projects and ids."""
+        return [(row[1], row[2]) for row in self._rows]
+
+    @functools.cached_property
+    def states(self) -> dict[int, str]:
+        """Their states, by number."""
+        return {row[0]: row[3] for row in self._rows}
+
+    def part(self, offset: int, limit: int | None) -> Chosen:
+        """Return some of them, of which there are as many in all as before."""
+        end = None if limit is None else offset + limit
+        return Chosen(self._rows[offset:end], self.total)
 
 
 def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
@@ -151,32 +171,28 @@ def choose(
     where += [one for one in (seen, within) if one is not None]
     if few is not None:
         where.append(run.c.id.in_(few))
-    columns = [run.c.id, run.c.project, run.c.name, state, run.c.created]
     source: sa.FromClause = run
     derived = derived_column(field.path, state)
     if derived is not None:
-        more = [derived]
+        keys = _keys_of(derived)
     elif field.path == CRASH_REASON:
-        more = _reason_columns(crash_reason())
+        keys = _keys_of(crash_reason())
     else:
         by = holder(store, connection, field.path)
-        source, more = _with_sort_columns(number(field.path), field, by)
-    wanted = sa.select(*columns, *more).select_from(source).where(*where)
-    if derived is not None and selection.limit is not None:
-        count = sa.select(sa.func.count()).where(*where) if counted else None
-        return _first_by(store, connection, selection, wanted, derived, count)
-    rows = _found(store, connection, wanted)
-    rows.sort(key=itemgetter(1, 2))
-    rows.sort(key=itemgetter(4), reverse=True)
-    if derived is not None:
-        there = [row for row in rows if row[5] is not None]
-        there.sort(key=itemgetter(5), reverse=not selection.ascending)
-        rows = there + [row for row in rows if row[5] is None]
-    elif more:
-        rows = _sorted(rows, ascending=selection.ascending)
-    start = selection.offset
-    end = None if selection.limit is None else start + selection.limit
-    return Chosen(rows[start:end], len(rows))
+        source, keys = _with_sort_keys(number(field.path), field, by)
+    kinds, values = keys
+    order = [*kinds, *(one.asc() if selection.ascending else one.desc() for one in values)]
+    wanted = sa.select(run.c.id, run.c.project, run.c.name, state).select_from(source).where(*where)
+    wanted = wanted.order_by(*order, run.c.created.desc(), run.c.project, run.c.name)
+    start, limit = selection.offset, selection.limit
+    if limit is None:
+        rows = _found(store, connection, wanted)
+        return Chosen(rows, len(rows)).part(start, None)
+    rows = _found(store, connection, wanted.limit(limit).offset(start))
+    if not counted or (len(rows) < limit and not start):
+        return Chosen(rows, len(rows))
+    ((total,),) = _found(store, connection, sa.select(sa.func.count()).where(*where))
+    return Chosen(rows, int(total))
 
 
 def _parts(
@@ -224,25 +240,6 @@ def _named(
     return [number for number, _ in rows] if {name for _, name in rows} == names else None
 
 
-def _first_by(
-    store: Store,
-    connection: sa.Connection,
-    selection: Selection,
-    wanted: sa.Select[Any],
-    by: sa.ColumnElement[Any],
-    count: sa.Select[Any] | None,
-) -> Chosen:
-    """Return the first runs by what their own rows hold: the database can sort these itself."""
-    run, limit = schema.run.c, selection.limit or 0
-    order = by.asc() if selection.ascending else by.desc()
-    ordered = wanted.order_by(order, run.created.desc(), run.project, run.name)
-    rows = _found(store, connection, ordered.limit(limit).offset(selection.offset))
-    if count is None or (len(rows) < limit and not selection.offset):
-        return Chosen(rows, len(rows))
-    ((total,),) = _found(store, connection, count)
-    return Chosen(rows, int(total))
-
-
 def _found(
     store: Store, connection: sa.Connection, wanted: sa.Select[Any]
 ) -> list[tuple[Any, ...]]:
@@ -255,59 +252,42 @@ def _found(
         raise QueryError(msg) from None
 
 
-def _with_sort_columns(
+_Keys = tuple[list[sa.ColumnElement[Any]], list[sa.ColumnElement[Any]]]
+"""What runs are sorted by: first always from small to large, then as it is asked."""
+
+
+def _keys_of(value: sa.ColumnElement[Any]) -> _Keys:
+    """Return the keys of a value that runs have or not; those without it come last."""
+    return [value.is_(None)], [value]
+
+
+def _with_sort_keys(
     path: int | None, field: Field, by: sa.ColumnElement[Any]
-) -> tuple[sa.FromClause, list[Any]]:
-    """Return runs joined to what they have at a path, and its kind, class, number, whole and text.
+) -> tuple[sa.FromClause, _Keys]:
+    """Return runs joined to what they have at a path, and the keys of that.
 
-    ``by`` is which row says it for each run.
-
-    Kinds: 0 a number, 1 a text, 2 NaN, 3 nothing. Of a path that no run has, only runs.
+    Numbers come first, then texts, then NaN, then nothing, whatever the direction. ``by`` is which
+    row says it for each run. Of a path that no run has, there are no keys.
     """
     if path is None:
-        return schema.run, []
+        return schema.run, ([], [])
     row, series = schema.attribute.c, schema.series.c
     here = sa.and_(row.run == by, row.path == path, row.visible == 1)
     joined = schema.run.outerjoin(schema.attribute, here)
     if field.aggregate not in (None, "last"):
         same = sa.and_(series.run == row.run, series.path == row.path, series.family == row.family)
         number = series[AGGREGATE_COLUMNS[str(field.aggregate)]]
-        kind = sa.case((series.run.is_(None), 3), (number.is_(None), 2), else_=0)
-        nothing = [sa.literal(0), sa.literal("")]
-        return joined.outerjoin(schema.series, same), [
-            kind,
-            sa.literal(0),
-            sa.func.coalesce(number, 0.0),
-            *nothing,
-        ]
+        kind = sa.case((series.run.is_(None), _NOTHING), (number.is_(None), _NAN), else_=_NUMBER)
+        return joined.outerjoin(schema.series, same), ([kind], [number])
     klass = row["class"]
     kind = sa.case(
-        (sa.or_(row.path.is_(None), row.type == "null"), 3),
-        (klass == 2, 2),  # noqa: PLR2004 - see the table
-        (klass.is_(None), sa.case((row.text.is_(None), 3), else_=1)),
-        else_=0,
+        (sa.or_(row.path.is_(None), row.type == "null"), _NOTHING),
+        (klass == 2, _NAN),  # noqa: PLR2004 - see the table
+        (klass.is_(None), sa.case((row.text.is_(None), _NOTHING), else_=_TEXT)),
+        else_=_NUMBER,
     )
-    fill = sa.func.coalesce
-    return joined, [
-        kind,
-        fill(klass, 0),
-        fill(row.number, 0.0),
-        fill(row.whole, 0),
-        fill(row.text, ""),
-    ]
-
-
-def _reason_columns(reason: sa.ColumnElement[Any]) -> list[Any]:
-    """Return what `_with_sort_columns` does, of a text that is NULL for most runs."""
-    kind = sa.case((reason.is_(None), 3), else_=1)
-    return [kind, sa.literal(0), sa.literal(0.0), sa.literal(0), sa.func.coalesce(reason, "")]
-
-
-def _sorted(rows: list[tuple[Any, ...]], *, ascending: bool) -> list[tuple[Any, ...]]:
-    """Return rows in the order numbers, texts, NaN, nothing; equal ones stay as they are."""
-    kinds: tuple[list[tuple[Any, ...]], ...] = ([], [], [], [])
-    for row in rows:
-        kinds[row[5]].append(row)
-    kinds[0].sort(key=itemgetter(6, 7, 8), reverse=not ascending)
-    kinds[1].sort(key=itemgetter(9), reverse=not ascending)
-    return [row for kind in kinds for row in kind]
+    # Of one kind and class each of these is null for all or for none: databases sort null at
+    # different ends.
+    text = sa.case((klass.is_(None), row.text))
+    whole = sa.case((klass.is_not(None), sa.func.coalesce(row.whole, 0)))
+    return joined, ([kind], [klass, row.number, whole, text])

@@ -45,10 +45,8 @@ class Snapshots:
 
     def keep(self, refs: list[Ref]) -> str:
         """Remember ids, and return their name."""
-        found = hashlib.blake2b(digest_size=12)
-        for project, run in refs:
-            found.update(f"{project}\n{run}\n".encode("utf-8", "surrogatepass"))
-        name = found.hexdigest()
+        said = "".join([f"{project}\n{run}\n" for project, run in refs])
+        name = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         with self._lock:
             if name not in self._kept and len(refs) <= _MOST_REFS:
                 self._kept[name] = refs
@@ -98,8 +96,8 @@ def choose_page(
     refs = snapshots.get(cursor)
     if refs is None:
         whole = replace(selection, limit=None, offset=0)
-        refs = choose(store, connection, whole, now_ns, unknown, counted=False).refs
-        cursor = snapshots.keep(refs)
+        chosen = choose(store, connection, whole, now_ns, unknown, counted=False)
+        return chosen.part(selection.offset, selection.limit), snapshots.keep(chosen.refs)
     if selection.readable is not None:  # it may be somebody else's
         refs = [ref for ref in refs if selection.readable(ref[0])]
     end = None if selection.limit is None else selection.offset + selection.limit

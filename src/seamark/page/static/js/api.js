@@ -83,6 +83,11 @@ function aborted() {
 
 const gate = new Gate();
 
+/** Whether something is being asked. */
+export function isBusy() {
+  return gate.free < AT_ONCE;
+}
+
 /** What one root answers, below its own address. */
 export class Api {
   /**

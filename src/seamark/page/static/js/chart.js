@@ -422,25 +422,6 @@ export function yRange(lines, window, how) {
   return { low: Math.max(low - room, -MOST), high: Math.min(high + room, MOST), above, below, parts: buckets };
 }
 
-/**
- * Where numbers stand beside an axis of any size.
- * @param {number} low
- * @param {number} high
- * @param {number} most
- * @param {boolean} log
- * @returns {number[]}
- */
-export function marksOf(low, high, most, log) {
-  const decades = Math.log10(high) - Math.log10(low);
-  const apart = (high - low) / most;
-  const unit = 10 ** Math.floor(Math.log10(apart));
-  const step = log && decades > 2 ? Math.ceil(decades / most) : ([1, 2, 2.5, 5].find((one) => one * unit >= apart) ?? 10) * unit;
-  const found = [];
-  const place = (/** @type {number} */ n) => (log && decades > 2 ? 10 ** (n * step) : n * step);
-  for (let n = Math.ceil((log && decades > 2 ? Math.log10(low) : low) / step); place(n) <= high && found.length < 2 * most; n++) found.push(place(n));
-  return found;
-}
-
 /** @param {string} name @param {string} otherwise */
 export function variable(name, otherwise) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || otherwise;
@@ -757,31 +738,7 @@ export class Drawn {
     this.drawResumed(x);
     ctx.restore();
     const { _found: found, _values: values } = /** @type {any} */ (plot.axes[1]);
-    if (!found[1] || values.length < 2) this.drawMarks(plot, y);
-  }
-
-  /** The y axis where uPlot has none: it counts to 1e17, and in steps of 1e-17 or more.
-   * @param {uPlot} plot @param {(value: number) => number} y */
-  drawMarks(plot, y) {
-    const { ctx } = plot;
-    const { left, width, height } = plot.bbox;
-    const { min, max } = plot.scales.y;
-    ctx.save();
-    ctx.fillStyle = variable("--muted", "#667");
-    ctx.strokeStyle = variable("--line", "#8884");
-    ctx.lineWidth = scaled(1);
-    ctx.font = `${scaled(11)}px system-ui, sans-serif`;
-    ctx.textAlign = "right";
-    ctx.textBaseline = "middle";
-    ctx.beginPath();
-    for (const one of marksOf(Number(min), Number(max), height / scaled(34), this.how.logy)) {
-      const at = Math.round(y(one)) + 0.5;
-      ctx.moveTo(left - scaled(4), at);
-      ctx.lineTo(left + width, at);
-      ctx.fillText(short(one), left - scaled(8), at);
-    }
-    ctx.stroke();
-    ctx.restore();
+    if (!found[1] || values.length < 2) further().then((more) => more.drawMarks(plot, this.how.logy), () => undefined);
   }
 
   /** @param {(value: number) => number} x */
@@ -1038,7 +995,14 @@ function curvesOf(api, part, since, look, signal) {
   mine.since.push(...since);
   mine.wanted++;
   underWay++;
-  signal.addEventListener("abort", () => --mine.wanted || mine.abort.abort(), { once: true });
+  const leave = () => {
+    mine.wanted--;
+    if (mine.wanted) return;
+    mine.abort.abort();
+    // Nobody is to join what is no longer asked.
+    if (gathering.get(key) === mine) gathering.delete(key);
+  };
+  signal.addEventListener("abort", leave, { once: true });
   return mine.answer.finally(() => underWay--).then((curves) => curves.filter((one) => part.paths.includes(one.path)));
 }
 

@@ -18,6 +18,7 @@ import { Empty, ErrorBox, isTyping, Menu } from "./components.js";
 
 const NEWEST = 5;
 const HEIGHT = 220;
+const IN_VIEW = 3;
 /** Sections that are about the machine rather than the training: last, and closed. */
 const BEHIND = ["ranks", "profiling", "monitoring", "sys"];
 
@@ -263,10 +264,10 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     ${valued && html`<${More} part="ValueKey" valued=${valued} by=${view.by} theme=${theme} />`}
     ${error && html`<${ErrorBox} error=${error} onRetry=${() => setRetry(retry + 1)} />`}
     ${has && total === 0 && html`<p class="charts-note">${view.filter ? `No chart has “${view.filter}” in its path.` : "These runs have no series of numbers."}</p>`}
-    ${sections.map(({ name, cards }) => html`<section class="charts-section" key=${name}>
+    ${sections.map(({ name, cards }, at) => html`<section class="charts-section" key=${name}>
       <h3><button type="button" aria-expanded=${isClosed(name) ? "false" : "true"} onClick=${() => setClosed({ ...closed, [name]: !isClosed(name) })}>
         <span class="charts-arrow" aria-hidden="true">${isClosed(name) ? "▸" : "▾"}</span>${name} <span class="charts-count">${cards.length}</span></button></h3>
-      ${!isClosed(name) && html`<div class="charts-grid">${cards.map((card) => html`<${Slot} key=${card.key} label=${card.title}>
+      ${!isClosed(name) && html`<div class="charts-grid">${cards.map((card, n) => html`<${Slot} key=${card.key} label=${card.title} first=${at === 0 && n < IN_VIEW}>
         ${() => html`<${Chart} seen api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
           has=${has} attempts=${attempts} groups=${groups} versions=${versions} pinned=${view.pinned.includes(card.key)} onPin=${() => pin(card.key)}
           known=${() => known.filter(notOf(card))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
@@ -298,12 +299,13 @@ function labelOf(by, size) {
 
 /**
  * A place for a chart, which is made when it comes into view; of a thousand charts most are that.
- * @param {{label: string, children?: any}} props
+ * @param {{label: string, first: boolean, children?: any}} props `first`: of those that are in view
+ *   at once most likely, which the browser need not say first
  */
-function Slot({ label, children }) {
+function Slot({ label, first, children }) {
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
   const seen = useSeen(ref);
-  const [made, setMade] = useState(false);
+  const [made, setMade] = useState(first);
   useEffect(() => {
     if (seen && !made) setMade(true);
   }, [seen]);

@@ -137,12 +137,12 @@ export function columnsOf(view, shared) {
  */
 export function ColumnChooser({ api, view, shown, onChange }) {
   return html`<${Menu} label="Columns" title="Choose columns" wide>
-    <${Chooser} api=${api} view=${view} shown=${shown} onChange=${onChange} />
+    <${Later} part="Chooser" api=${api} view=${view} shown=${shown} onChange=${onChange} />
   <//>`;
 }
 
-/** Its fields, which are fetched when they are first asked for. @param {Record<string, any>} props */
-function Chooser(props) {
+/** A part of compare.js, fetched when it is first shown. @param {Record<string, any>} props */
+export function Later({ part, ...props }) {
   const { module, error } = useModule("./compare.js");
-  return module ? html`<${module.Chooser} ...${props} />` : html`<${ErrorBox} error=${error} />`;
+  return module ? html`<${module[part]} ...${props} />` : html`<${ErrorBox} error=${error} />`;
 }

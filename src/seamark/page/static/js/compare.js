@@ -1,14 +1,14 @@
 // @ts-check
-/** Runs side by side, groups of runs one below the other, and the choice of columns. */
+/** Runs side by side, groups of runs one below the other, what both are chosen by, and tables as CSV. */
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { href, refOf, write } from "./address.js";
 import { colourOf } from "./colours.js";
 import { ALWAYS, MOST_COLUMNS, endOf, isAside, titleOf } from "./columns.js";
-import { Empty, ErrorBox, Pager, State, Time, tell, useAnswer, useModule } from "./components.js";
+import { Empty, ErrorBox, Pager, State, Time, save, tell, useAnswer, useModule } from "./components.js";
 import { count, duration, exact, number, value } from "./format.js";
 import { quotedPath, quotedValue } from "./query.js";
-import { SIZE, isOfQuery, tableOf, useTheme, which } from "./table.js";
+import { CSV_MOST, SIZE, isOfQuery, tableOf, useTheme, which } from "./table.js";
 
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
@@ -219,6 +219,14 @@ export function Groups({ api, view, columns, live }) {
     ${data && html`<${Pager} page=${view.page} size=${SIZE} total=${data.total} word="groups" onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}`;
 }
 
+/** A part that has the focus as soon as it is there: its menu was opened before. */
+function useFocused() {
+  /** @type {{current: any}} */
+  const ref = useRef(null);
+  useEffect(() => ref.current?.focus({ preventScroll: true }), []);
+  return ref;
+}
+
 /**
  * What columns are chosen from, inside of a menu.
  *
@@ -226,9 +234,7 @@ export function Groups({ api, view, columns, live }) {
  * @param {{api: Api, view: View, shown: string[], onChange: (cols: string[]) => void}} props
  */
 export function Chooser({ api, view, shown, onChange }) {
-  /** @type {{current: any}} */
-  const field = useRef(null);
-  useEffect(() => field.current?.focus(), []);
+  const focused = useFocused();
   const [text, setText] = useState("");
   const [asked, setAsked] = useState("");
   const [differing, setDiffering] = useState(true);
@@ -254,7 +260,7 @@ export function Chooser({ api, view, shown, onChange }) {
     onChange(shown.includes(path) ? shown.filter((one) => one !== path) : [...shown, path]);
   const numeric = ["float_series", "statistic"];
   return html`<div class="pad">
-    <input ref=${field} type="search" placeholder="Type to filter" aria-label="Filter columns" value=${text}
+    <input ref=${focused} type="search" placeholder="Type to filter" aria-label="Filter columns" value=${text}
       onInput=${(/** @type {any} */ e) => setText(e.target.value)} />
     <label><input type="checkbox" checked=${differing}
       onChange=${(/** @type {any} */ e) => setDiffering(e.target.checked)} /> Only those that differ</label>
@@ -284,4 +290,48 @@ export function Chooser({ api, view, shown, onChange }) {
     <div class="row"><small class="grow">${shown.length} of at most ${MOST_COLUMNS}</small>
       <button type="button" onClick=${() => onChange([])}>As at first</button></div>
   </div>`;
+}
+
+/**
+ * What runs are grouped by, inside of a menu.
+ * @param {{view: View, known: any[]}} props
+ */
+export function GroupChooser({ view, known }) {
+  const focused = useFocused();
+  const by = new Set(view.group);
+  const paths = known.filter((one) => !one.series && one.differs && !one.path.startsWith("sys/")).map((one) => one.path);
+  const shown = [...new Set([...view.group, ...paths, "sys/state", "sys/tags"])].slice(0, 60);
+  const toggle = (/** @type {string} */ path) => {
+    const next = by.has(path) ? view.group.filter((one) => one !== path) : [...view.group, path].slice(0, 8);
+    write({ group: next, page: 0 });
+  };
+  return html`<div class="pad"><div class="pick" role="group" aria-label="Group by">
+      ${shown.map((path, n) => html`<label key=${path}><input type="checkbox" ref=${n ? undefined : focused} checked=${by.has(path)} onChange=${() => toggle(path)} /><bdi>${path}</bdi></label>`)}
+    </div>
+    <button type="button" disabled=${!by.size} onClick=${() => write({ group: [], page: 0 })}>No groups</button></div>`;
+}
+
+/**
+ * Save a table as CSV.
+ * @param {Api} api
+ * @param {View} view
+ * @param {string[]} columns
+ * @param {Ref[] | null} refs of which runs; null: all that match
+ * @returns {Promise<{saved: number, total: number}>}
+ */
+export async function saveTable(api, view, columns, refs) {
+  const project = view.project;
+  const asked = [...new Set([...ALWAYS, ...columns])];
+  const of = refs ? { project: project || null, id: refs.map((one) => one[1]), trashed: null, sort_by: view.sort, ascending: view.ascending, unknown: "tell" } : which(view);
+  const made = tableOf(await api.post("runs", { ...of, columns: asked, limit: CSV_MOST }), "");
+  const lines = made.rows.map((row) => [row.ref[0], row.ref[1], ...asked.map((one) => row.values.get(one))]);
+  save(`${(project || "runs").replaceAll("/", "-")}.csv`, [["project", "run", ...asked], ...lines].map((line) => line.map(cell).join(",")).join("\r\n"));
+  return { saved: made.rows.length, total: made.total };
+}
+
+/** @param {any} one @returns {string} as a cell of CSV; no spreadsheet takes it for a formula */
+function cell(one) {
+  const text = exact(one);
+  const safe = typeof one !== "number" && typeof one !== "bigint" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

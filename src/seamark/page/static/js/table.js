@@ -2,10 +2,12 @@
 /** The runs of a project: a table of pages of 200, and below it the charts of some of them. */
 
 import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+
 import { START, href, keyOf, read, refOf, write } from "./address.js";
+import { isBusy } from "./api.js";
 import { colourOf, useValued } from "./colours.js";
-import { ALWAYS, ColumnChooser, columnsOf, endOf, splitColumn, telling, titleOf } from "./columns.js";
-import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, save, tell, useAnswer, useModule } from "./components.js";
+import { ALWAYS, ColumnChooser, Later, columnsOf, endOf, splitColumn, telling, titleOf } from "./columns.js";
+import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, tell, useAnswer, useModule } from "./components.js";
 import { count, duration, exact, number, time, value } from "./format.js";
 import { QueryField } from "./query.js";
 
@@ -21,16 +23,23 @@ import { QueryField } from "./query.js";
  */
 
 export const SIZE = 200;
-/** So many rows are drawn first, and as many more whenever the browser has time. */
-const AT_ONCE = 40;
+/** So many rows are drawn first: what the window shows of them, and a few. */
+const AT_ONCE = Math.max(16, Math.ceil((innerHeight * 0.62) / 30) + 3);
+/** As many more follow at a time, when the browser has nothing else to do. */
+const BLOCK = 40;
 const COUNTED_MS = 1000;
+const QUIET_MS = 40;
+const PATIENT_MS = 2000;
 const NEWEST = 5;
 const NONE = "-";
 /** The row that was opened last, to which Back leads. */
 let opened = "";
+/** @type {Map<string, any>} */
+const EMPTY = new Map();
+const NOT_KNOWN = { losses: EMPTY, attempts: EMPTY, openings: EMPTY, reasons: EMPTY };
 const CURVE_PX = 48;
 const CURVES_AT_ONCE = 50;
-const CSV_MOST = 10000;
+export const CSV_MOST = 10000;
 
 const FIVE_LINES = `import seamark
 run = seamark.init_run(project="first")
@@ -241,7 +250,7 @@ function useCurves({ api, rows, path, live }) {
         });
       }
     };
-    const cancel = whenIdle(() => fetchAll().catch(() => undefined));
+    const cancel = whenQuiet(() => fetchAll().catch(() => undefined));
     return () => {
       cancel();
       ended.abort();
@@ -278,7 +287,7 @@ function useHonesty(api, rows, live) {
     },
     [api, key, rows.map((one) => one.state).join(), Math.floor(live.tick / 5)],
   );
-  return data ?? { losses: new Map(), attempts: new Map(), openings: new Map(), reasons: new Map() };
+  return data ?? NOT_KNOWN;
 }
 
 /**
@@ -290,13 +299,13 @@ function useProgress(api, rows, live) {
   const running = rows.filter((one) => one.state === "running").map((one) => one.ref[1]);
   const { data } = useAnswer(
     async (signal) => {
-      if (!running.length) return new Map();
+      if (!running.length) return EMPTY;
       const said = await api.post("runs", { id: running, columns: ["sys/progress"], unknown: "tell" }, { signal });
       return new Map(tableOf(said, "").rows.map((one) => [one.ref.join("/"), one.values.get("sys/progress")]));
     },
     [api, running.join(), live.tick],
   );
-  return data ?? new Map();
+  return data ?? EMPTY;
 }
 
 /**
@@ -469,15 +478,9 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const editable = !root.read_only;
 
   const csv = async () => {
-    const asked = [...new Set([...ALWAYS, ...(columns ?? [])])];
-    const refs = chosenCount ? await chosenRefs() : null;
-    const of = refs ? { project: project || null, id: refs.map((one) => one[1]), trashed: null, sort_by: view.sort, ascending: view.ascending, unknown: "tell" } : which(view);
-    const said = await api.post("runs", { ...of, columns: asked, limit: CSV_MOST });
-    const made = tableOf(said, "");
-    const head = ["project", "run", ...asked];
-    const lines = made.rows.map((row) => [row.ref[0], row.ref[1], ...asked.map((one) => row.values.get(one))]);
-    save(`${(project || "runs").replaceAll("/", "-")}.csv`, [head, ...lines].map((line) => line.map(cell).join(",")).join("\r\n"));
-    if (made.total > made.rows.length) setNote({ text: `The first ${number(made.rows.length)} of ${number(made.total)} runs were saved.` });
+    const { saveTable } = await import("./compare.js");
+    const { saved, total } = await saveTable(api, view, columns ?? [], chosenCount ? await chosenRefs() : null);
+    if (total > saved) setNote({ text: `The first ${number(saved)} of ${number(total)} runs were saved.` });
   };
 
   const run = (/** @type {() => Promise<any>} */ what) => () =>
@@ -543,7 +546,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
         : view.group.length
           ? sides.module && html`<${sides.module.Groups} api=${api} view=${view} columns=${columns ?? []} live=${live} />`
           : html`<${Rows} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
-              isSelected=${isSelected} onSelect=${select} drawn=${drawn} onDraw=${draw} onOpen=${openRun}
+              selected=${all ? null : selected} onSelect=${select} drawn=${drawn} onDraw=${draw} onOpen=${openRun}
               curves=${curves} metric=${metric} honesty=${honesty} progress=${progress} theme=${theme} editMenu=${editMenu} live=${live} />`
     }
     ${table && !view.group.length && html`<${Pager} page=${view.page} size=${SIZE} total=${table.total} onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}
@@ -552,13 +555,6 @@ export function RunsScreen({ api, view, live, keys, root }) {
     ${edits && open?.kind === "tags" && html`<${edits.TagsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
     ${edits && open?.kind === "words" && html`<${edits.WordsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
     ${edits && html`<${edits.Toast} note=${note} onNote=${setNote} />`}`;
-}
-
-/** @param {any} one @returns {string} as a cell of CSV; no spreadsheet takes it for a formula */
-function cell(one) {
-  const text = exact(one);
-  const safe = typeof one !== "number" && typeof one !== "bigint" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 /** @param {{view: View, root: Root, left: number}} props */
@@ -579,18 +575,8 @@ function Nothing({ view, root, left }) {
 
 /** @param {{view: View, known: any[]}} props */
 function GroupMenu({ view, known }) {
-  const by = new Set(view.group);
-  const paths = known.filter((one) => !one.series && one.differs && !one.path.startsWith("sys/")).map((one) => one.path);
-  const shown = [...new Set([...view.group, ...paths, "sys/state", "sys/tags"])].slice(0, 60);
-  const toggle = (/** @type {string} */ path) => {
-    const next = by.has(path) ? view.group.filter((one) => one !== path) : [...view.group, path].slice(0, 8);
-    write({ group: next, page: 0 });
-  };
   return html`<${Menu} press="g" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
-    <div class="pad"><div class="pick" role="group" aria-label="Group by">
-      ${shown.map((path) => html`<label key=${path}><input type="checkbox" checked=${by.has(path)} onChange=${() => toggle(path)} /><bdi>${path}</bdi></label>`)}
-    </div>
-    <button type="button" disabled=${!by.size} onClick=${() => write({ group: [], page: 0 })}>No groups</button></div>
+    <${Later} part="GroupChooser" view=${view} known=${known} />
   <//>`;
 }
 
@@ -607,26 +593,28 @@ function ViewMenu({ view }) {
 
 /**
  * @param {{api: Api, view: View, table: Table | null, columns: string[], busy: boolean, keys: boolean,
- *   isSelected: (row: Row) => boolean, onSelect: (rows: Row[], on: boolean | null) => void, drawn: string[],
+ *   selected: Set<string> | null, onSelect: (rows: Row[], on: boolean | null) => void, drawn: string[],
  *   onDraw: (row: Row) => void, onOpen: (row: Row) => void, curves: Map<string, any>, metric: string,
  *   honesty: any, progress: Map<string, any>, theme: "light" | "dark", editMenu: any, live: Live}} props
+ *   `selected`: keys of runs; null for all
  */
-function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, progress, theme, editMenu, live }) {
+function Rows({ api, view, table, columns, busy, keys, selected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, progress, theme, editMenu, live }) {
   const rows = table?.rows ?? [];
   const [at, setAt] = useState(0);
   /** @type {{current: number}} */
   const here = useRef(0);
   /** @type {{current: any}} */
-  const body = useRef(null);
+  const sheet = useRef(null);
   /** @type {{current: number}} */
   const last = useRef(0);
   /** @type {{current: Row[]}} */
-  const standing = useRef([]);
+  const visible = useRef([]);
+  const isSelected = (/** @type {Row} */ row) => !selected || selected.has(row.key);
   const move = (/** @type {number} */ to) => {
-    const next = Math.max(0, Math.min(rows.length - 1, to));
+    const next = Math.max(0, Math.min(visible.current.length - 1, to));
     setAt(next);
     here.current = next;
-    const row = body.current?.rows[next];
+    const row = sheet.current?.querySelector("table").rows[next + 1];
     row?.focus({ preventScroll: true });
     row?.scrollIntoView({ block: "nearest" });
   };
@@ -636,13 +624,13 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
     if (n >= 0 && lost) move(n);
     if (rows.length) opened = "";
   }, [rows.length > 0]);
-  const inTable = () => body.current?.contains(document.activeElement);
+  const inTable = () => document.activeElement?.closest("tbody") && sheet.current?.contains(document.activeElement);
   // Before the next key can come: it is to be of what is shown by then.
   useLayoutEffect(() => {
     if (!keys) return undefined;
     const pressed = (/** @type {KeyboardEvent} */ event) => {
       if (isTyping(event)) return;
-      const row = standing.current[Math.min(here.current, standing.current.length - 1)];
+      const row = visible.current[Math.min(here.current, visible.current.length - 1)];
       const does = /** @type {Record<string, () => void>} */ ({
         j: () => move(inTable() ? here.current + 1 : here.current),
         k: () => move(inTable() ? here.current - 1 : here.current),
@@ -704,24 +692,22 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
   /** @type {{current: Deeds}} */
   const deeds = useRef(/** @type {any} */ (null));
   deeds.current = { focus, keys: rowKeys, pick, draw: onDraw, open: onOpen, edits: (row) => editMenu(async () => [row.ref], [row]) };
-  // The first lines of another order are drawn at once, further ones when there is time: until then
-  // these show, and do, what they did before.
   const question = table?.question ?? "";
-  const [filled, setFilled] = useState({ question: "", next: "", n: 0 });
-  const first = rows.length < 1.5 * AT_ONCE ? rows.length : Math.max(AT_ONCE, rows.findIndex((one) => one.key === opened) + 1);
-  const upTo = filled.question === question ? rows.length : Math.max(filled.next === question ? filled.n : 0, first);
-  const lines = rows.map((row, n) => (n < upTo ? row : standing.current[n])).filter(Boolean);
+  const { blocks, shown, upTo, fill } = useBlocks(rows, question, questionOf(view));
+  const lines = shown.slice(0, upTo).flat();
+  const starts = shown.map((_, n) => shown.slice(0, n).flat().length);
+  const reached = Math.min(at, lines.length - 1);
   useLayoutEffect(() => {
-    standing.current = lines;
+    visible.current = lines;
   });
-  useEffect(() => {
-    if (filled.question === question || !table) return undefined;
-    return whenIdle(() => setFilled(upTo < rows.length ? { ...filled, next: question, n: upTo + AT_ONCE } : { question, next: "", n: 0 }));
-  }, [question, upTo, rows.length]);
+  useLayoutEffect(() => {
+    if (sheet.current && !opened) sheet.current.scrollTop = 0;
+  }, [question]);
   const pale = useLong(busy && table !== null);
   const minute = Math.floor(api.now() / 60e3);
-  const isDrawn = new Set(drawn);
-  return html`<div class="sheet ${rows.length < 12 ? "short" : ""}" tabindex="-1" aria-busy=${String(busy || upTo < rows.length)}>
+  const colours = valued?.colours[theme] ?? view.colours;
+  const ink = useMemo(() => new Map(drawn.map((key, n) => [key, colourOf(ids[n], ids, theme, colours)])), [drawn.join(), theme, JSON.stringify(colours)]);
+  return html`<div class="sheet ${rows.length < 12 ? "short" : ""}" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onScroll=${fill}>
     <table class="runs narrowed ${pale ? "loading" : ""}">
       <caption class="unseen">Runs${view.project ? ` of ${view.project}` : ""}, sorted by ${titleOf(view.sort)}</caption>
       <thead><tr>
@@ -735,20 +721,47 @@ function Rows({ api, view, table, columns, busy, keys, isSelected, onSelect, dra
         ${shownColumns.map((path) => head(path, path === metricAt ? "" : "wide-only"))}
         <th scope="col" class="wide-only"><span class="unseen">More</span></th>
       </tr></thead>
-      <tbody ref=${body}>
-        ${lines.map((row, n) => {
-          const full = row.ref.join("/");
-          return html`<${Line} key=${n} row=${row} n=${n} now=${minute} root=${view.root} project=${view.project} columns=${shownColumns}
-            metric=${metric} metricAt=${metricAt} curve=${curves.get(full)} Sparkline=${Sparkline}
-            reached=${n === Math.min(at, lines.length - 1)} picked=${isSelected(row)} base=${row.key === view.baseline ? undefined : baseline}
-            isBase=${row.key === view.baseline} on=${isDrawn.has(row.key)}
-            colour=${isDrawn.has(row.key) ? colourOf(row.ref[1], ids, theme, valued?.colours[theme] ?? view.colours) : ""}
-            lost=${honesty.losses.get(full)} attempts=${honesty.attempts.get(full) ?? 1} openings=${honesty.openings.get(full) ?? 1} reason=${honesty.reasons.get(full)}
-            progress=${progress.get(full)} deeds=${deeds} />`;
-        })}
-      </tbody>
+      ${shown.map((some, n) => html`<${Block} key=${n} rows=${some} from=${starts[n]} hidden=${n >= upTo}
+        reached=${reached >= starts[n] && reached < starts[n] + some.length ? reached : -1} now=${minute} root=${view.root} project=${view.project} columns=${shownColumns}
+        metric=${metric} metricAt=${metricAt} curves=${curves} Sparkline=${Sparkline} selected=${selected} baseline=${baseline}
+        ink=${ink} honesty=${honesty} progress=${progress} deeds=${deeds} />`)}
     </table>
   </div>`;
+}
+
+/**
+ * Rows in blocks of which the first is what the window shows. Of another question it is drawn at
+ * once, and the others when there is time: until then they are hidden, for what is not seen costs
+ * as much to lay out and to paint as what is.
+ * @param {Row[]} rows
+ * @param {string} question which `rows` answer
+ * @param {string} wanted the question that is asked now
+ * @returns {{shown: Row[][], upTo: number, blocks: number, fill: () => void}} `shown`: of blocks that are hidden, what
+ *   they were; `upTo`: so many are not; `fill` does not wait for the next one
+ */
+function useBlocks(rows, question, wanted) {
+  /** @type {{current: Row[][]}} */
+  const standing = useRef([]);
+  const size = useMemo(() => Math.max(AT_ONCE, rows.findIndex((one) => one.key === opened) + 1), [question]);
+  const blocks = useMemo(() => {
+    if (rows.length < 1.5 * size) return [rows];
+    const found = [rows.slice(0, size)];
+    for (let at = size; at < rows.length; at += BLOCK) found.push(rows.slice(at, at + BLOCK));
+    return found;
+  }, [rows, size]);
+  const [filled, setFilled] = useState({ question: "", n: 1 });
+  const filledUpTo = filled.question === question ? filled.n : 1;
+  const shown = blocks.map((one, n) => (n < filledUpTo ? one : (standing.current[n] ?? [])));
+  useLayoutEffect(() => {
+    standing.current = shown;
+  });
+  const isFull = filledUpTo >= blocks.length || wanted !== question;
+  const fill = () => isFull || setFilled({ question, n: filledUpTo + 1 });
+  useEffect(() => {
+    if (isFull) return undefined;
+    return filledUpTo === 1 ? whenQuiet(fill) : whenIdle(fill);
+  }, [question, isFull, filledUpTo]);
+  return { shown, upTo: wanted === question ? filledUpTo : 1, blocks: blocks.length, fill };
 }
 
 /** Whether something has been so for a quarter of a second. @param {boolean} so */
@@ -780,7 +793,60 @@ function whenIdle(call) {
 }
 
 /**
- * One run of the table, drawn anew only where something of it differs.
+ * Calls when nothing is being asked, either, that is to be seen sooner.
+ * @param {() => void} call
+ * @returns {() => void} lets it be
+ */
+function whenQuiet(call) {
+  const latest = Date.now() + PATIENT_MS;
+  let quiet = 0;
+  let cancel = () => {};
+  const look = () => {
+    quiet = isBusy() ? 0 : quiet + 1;
+    if (quiet > 1 || Date.now() > latest) {
+      cancel = whenIdle(call);
+      return;
+    }
+    const timer = setTimeout(look, QUIET_MS);
+    cancel = () => clearTimeout(timer);
+  };
+  look();
+  return () => cancel();
+}
+
+/** What is drawn anew only where something of it differs. */
+class Still extends Component {
+  /** @param {any} next */
+  shouldComponentUpdate(next) {
+    return Object.keys(next).some((name) => next[name] !== this.props[name]);
+  }
+}
+
+/**
+ * Some lines of the table.
+ * @typedef {{rows: Row[], from: number, hidden: boolean, reached: number, now: number, root: string, project: string,
+ *   columns: string[], metric: string, metricAt: string, curves: Map<string, any>, Sparkline: any, selected: Set<string> | null,
+ *   baseline: Row | undefined, ink: Map<string, string>, honesty: any, progress: Map<string, any>, deeds: {current: Deeds}}} BlockProps
+ */
+class Block extends Still {
+  /** @param {BlockProps} props */
+  render({ rows, from, hidden, reached, curves, selected, baseline, ink, honesty, progress, ...same }) {
+    return html`<tbody hidden=${hidden}>
+      ${rows.map((row, at) => {
+        const full = row.ref.join("/");
+        const isBase = row.key === baseline?.key;
+        return html`<${Line} key=${at} row=${row} n=${from + at} ...${same} curve=${curves.get(full)}
+          reached=${reached === from + at} picked=${!selected || selected.has(row.key)} base=${isBase ? undefined : baseline} isBase=${isBase}
+          on=${ink.has(row.key)} colour=${ink.get(row.key) ?? ""} lost=${honesty.losses.get(full)}
+          attempts=${honesty.attempts.get(full) ?? 1} openings=${honesty.openings.get(full) ?? 1} reason=${honesty.reasons.get(full)}
+          progress=${progress.get(full)} />`;
+      })}
+    </tbody>`;
+  }
+}
+
+/**
+ * One run of the table.
  *
  * @typedef {{focus: (n: number) => void, keys: (event: KeyboardEvent, row: Row, n: number) => void,
  *   pick: (event: any, row: Row, n: number) => void, draw: (row: Row) => void, open: (row: Row) => void,
@@ -790,12 +856,7 @@ function whenIdle(call) {
  *   lost: Record<string, number> | undefined, attempts: number, openings: number, reason: string | undefined, progress: any,
  *   deeds: {current: Deeds}}} LineProps
  */
-class Line extends Component {
-  /** @param {any} next */
-  shouldComponentUpdate(next) {
-    return Object.keys(next).some((name) => next[name] !== this.props[name]);
-  }
-
+class Line extends Still {
   /** Numbers that changed where they stand are seen to. @param {any} was */
   componentDidUpdate(was) {
     const { props, base } = this;

@@ -358,7 +358,7 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
   return html`<div class="charts-controls" role="group" aria-label="How charts are drawn">
     <input type="search" class="charts-filter" placeholder=${`Filter ${counted(total, "chart")}`} aria-label="Filter charts" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} />
     <label>x <select value=${axis} onChange=${(/** @type {any} */ event) => write({ x: event.target.value })}>
-      <option value="step">step</option><option value="relative">relative time</option><option value="time">wall time</option><option value="order">order of recording</option>
+      <option value="step">step</option><option value="relative">since start</option><option value="time">wall time</option><option value="order">order of recording</option>
       ${!named.includes(axis) && !known.includes(axis) && html`<option value=${axis}>${axis}</option>`}
       ${known.length > 0 && html`<optgroup label="a series">${known.filter((path) => !path.startsWith("monitoring/")).map((path) => html`<option key=${path} value=${path}>${path}</option>`)}</optgroup>`}
     </select></label>

@@ -317,6 +317,8 @@ function Page({ greeting, roots, token, onRefused }) {
     ${trouble === "lost" &&
     html`<${Banner} kind="bad" action="Try now" onAction=${() => asking.current?.now()}>
       The server does not answer. What you see is from before; it is asked again by itself.<//>`}
+    ${view.root && view.root !== root.name &&
+    html`<${Banner} kind="warn">There is no folder called ${view.root} here: this is ${root.name}.<//>`}
     ${upgraded &&
     html`<${Banner} kind="warn" action="Reload" onAction=${() => location.reload()}>
       Seamark was upgraded: reload this page.<//>`}

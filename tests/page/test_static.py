@@ -24,7 +24,7 @@ FORBIDDEN = {
     r"\bdocument\.cookie\b": "the page has none",
     r"(?:https?:)?//[a-z0-9-]+\.[a-z]{2,}": "names another place",
 }
-LATER = ("chart_more.js", "compare.js", "edits.js", "projects.js", "run.js", "tabs.js")
+LATER = ("chart_more.js", "compare.js", "dialogs.js", "projects.js", "run.js", "tabs.js")
 """Fetched when they are needed; `browser/test_opening.py` sees that screens are not before."""
 
 

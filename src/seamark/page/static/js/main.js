@@ -4,7 +4,7 @@
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, read, subscribe, write } from "./address.js";
 import { Api, ApiError, poll } from "./api.js";
-import { Banner, Dialog, Empty, ErrorBox, isTyping, pace, useModule } from "./components.js";
+import { Banner, Empty, ErrorBox, isTyping, pace, useModule } from "./components.js";
 import { duration } from "./format.js";
 import { RunsScreen } from "./table.js";
 
@@ -72,75 +72,6 @@ function Theme() {
   const sign = { system: "◐", light: "☀", dark: "☾" }[look];
   return html`<button type="button" class="quiet" onClick=${() => setLook(next)}
     title="Colours: ${look}" aria-label="Colours: ${look}; change to ${next}">${sign}</button>`;
-}
-
-/** Asks for the token. @param {{login: string, hint: string, onToken: (token: string) => void}} props */
-function TokenEntry({ login, hint, onToken }) {
-  const [text, setText] = useState("");
-  const given = (/** @type {Event} */ event) => {
-    event.preventDefault();
-    // A whole address may be pasted, too.
-    const found = /#token=([^&\s]+)/.exec(text);
-    const token = found ? decodeURIComponent(found[1]) : text.trim();
-    if (token) onToken(token);
-  };
-  const line = "seamark ui --print-token";
-  return html`<main class="narrow">
-    <h1>Seamark wants your token</h1>
-    ${hint && html`<p class="bad">${hint}</p>`}
-    <p>${
-      login === "account"
-        ? "The token of your account, as `seamark login` uses it."
-        : html`It is in the address that <code>seamark ui</code> printed, or said by${" "}
-          <code>${line}</code>.`
-    }</p>
-    <form onSubmit=${given} class="row">
-      <label class="grow">Token
-        <input type="password" autocomplete="off" spellcheck=${false} autofocus value=${text}
-          onInput=${(/** @type {any} */ e) => setText(e.target.value)} /></label>
-      <button type="submit" class="main">Open</button>
-    </form>
-  </main>`;
-}
-
-const KEYS = [
-  ["/", "write a query"],
-  ["j k", "next, previous row"],
-  ["x", "select the row"],
-  ["e", "draw the row, or no longer"],
-  ["Enter", "open the row"],
-  ["c", "compare what is selected"],
-  ["g", "group"],
-  ["s", "smooth"],
-  ["l", "log y"],
-  ["r", "zoom out"],
-  ["t", "charts as tables"],
-  ["[ ]", "previous, next run"],
-  ["?", "this help"],
-];
-
-/** @param {{onClose: () => void, keys: boolean, onKeys: (on: boolean) => void}} props */
-function Help({ onClose, keys, onKeys }) {
-  return html`<${Dialog} title="Keys and queries" onClose=${onClose} wide>
-    <div class="columns">
-      <section><h3>Keys</h3>
-        <label><input type="checkbox" checked=${keys}
-          onChange=${(/** @type {any} */ e) => onKeys(e.target.checked)} /> Single keys do something</label>
-        <dl class="keys">${KEYS.map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
-      </section>
-      <section><h3>Queries</h3>
-        <dl class="keys below">
-          <dt><code>${"val/loss < 0.3"}</code></dt><dd>the last value of a series</dd>
-          <dt><code>${"val/loss:min < 0.3"}</code></dt><dd>or its <code>min</code>, <code>max</code>, <code>mean</code></dd>
-          <dt><code>sys/state = running</code></dt><dd>a state</dd>
-          <dt><code>params/model = "resnet"</code></dt><dd>a text</dd>
-          <dt><code>sys/tags CONTAINS best</code></dt><dd>a tag</dd>
-          <dt><code>${"params/lr > 0.01 AND NOT sys/tags CONTAINS bad"}</code></dt><dd>several</dd>
-          <dt><code>${"sys/creation_time > -2d"}</code></dt><dd>of the last two days</dd>
-        </dl>
-      </section>
-    </div>
-  <//>`;
 }
 
 /**
@@ -323,7 +254,7 @@ function Page({ greeting, roots, token, onRefused }) {
     html`<${Banner} kind="warn" action="Reload" onAction=${() => location.reload()}>
       Seamark was upgraded: reload this page.<//>`}
     <main id="main" tabindex="-1">${screen}</main>
-    ${help && html`<${Help} onClose=${() => setHelp(false)} keys=${keys} onKeys=${setKeys} />`}`;
+    ${help && html`<${Later} name="./dialogs.js" part="Help" props=${{ onClose: () => setHelp(false), keys, onKeys: setKeys }} />`}`;
 }
 
 function App() {
@@ -380,7 +311,7 @@ function App() {
     }</main>`;
   }
   if (refused !== null) {
-    return html`<${TokenEntry} login=${greeting.login} hint=${refused} onToken=${take} />`;
+    return html`<${Later} name="./dialogs.js" part="TokenEntry" props=${{ login: greeting.login, hint: refused, onToken: take }} />`;
   }
   const whole = { name: "", path: "", api: "api/v1/", read_only: false, why: "" };
   const roots = greeting.roots ?? [whole];

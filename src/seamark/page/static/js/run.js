@@ -25,7 +25,7 @@ export function RunScreen({ api, view, live, root }) {
   const again = () => setVersion((old) => old + 1);
   const [note, setNote] = useState(/** @type {any} */ (null));
   const [open, setOpen] = useState("");
-  const edits = useModule(note || open ? "./edits.js" : "").module;
+  const edits = useModule(note || open ? "./dialogs.js" : "").module;
   useEffect(() => {
     if (!live?.subscribe) return undefined;
     return live.subscribe((/** @type {{run: string}[] | null} */ changed) => {
@@ -57,6 +57,16 @@ export function RunScreen({ api, view, live, root }) {
     );
     return () => abort.abort();
   }, [api, project, id, lacking]);
+  // A link may be opened while its folder is being read: what comes then is told, but not what came
+  // before the first answer to what is new.
+  const tries = useRef(0);
+  useEffect(() => {
+    if (!lacking) tries.current = 0;
+    if (!lacking || overview.busy || tries.current > 3) return undefined;
+    const timer = setTimeout(again, 1000 * 2 ** tries.current);
+    tries.current += 1;
+    return () => clearTimeout(timer);
+  }, [lacking, overview.busy]);
   const known = overview.data?.run === id;
   const state = known ? overview.data.state : undefined;
   const name = (known && (overview.data.name || valueOf("sys/name"))) || id;
@@ -131,7 +141,7 @@ export function RunScreen({ api, view, live, root }) {
         ${known && html`<${Menu} label="Edit" title=${root?.read_only ? root.why || "This folder is read-only" : "Edit this run"} items=${[
           { label: "Tags …", disabled: root?.read_only, onPick: () => setOpen("tags") },
           { label: "Name and description …", disabled: root?.read_only, onPick: () => setOpen("words") },
-          { label: trashed ? "Out of the trash" : "Into the trash", disabled: root?.read_only, onPick: async () => (await import("./edits.js")).trash(api, [[project, id]], !trashed, setNote, again) },
+          { label: trashed ? "Out of the trash" : "Into the trash", disabled: root?.read_only, onPick: async () => (await import("./dialogs.js")).trash(api, [[project, id]], !trashed, setNote, again) },
         ]} />`}
         <${Menu} label="Copy" title="Copy what names this run">
           <div class="run-copy">

@@ -29,7 +29,7 @@ const AT_ONCE = Math.max(16, Math.ceil((innerHeight * 0.62) / 30) + 3);
 const BLOCK = 40;
 const COUNTED_MS = 1000;
 const QUIET_MS = 40;
-const PATIENT_MS = 2000;
+const PATIENT_MS = 1000;
 const NEWEST = 5;
 const NONE = "-";
 /** The row that was opened last, to which Back leads. */
@@ -225,7 +225,8 @@ function useTable({ api, view, columns, live }) {
 }
 
 /**
- * Small curves of one metric, fetched a few runs at a time; those of runs that changed anew.
+ * Small curves of one metric, fetched a few runs at a time; those of runs that changed anew, and
+ * forgotten where they are out of view.
  * @param {{api: Api, rows: Row[], path: string, live: Live}} given
  */
 function useCurves({ api, rows, path, live }) {
@@ -236,6 +237,9 @@ function useCurves({ api, rows, path, live }) {
     if (!path || !rows.length) return undefined;
     const ended = new AbortController();
     const changed = new Set(live.changed.map((one) => `${one.project}/${one.run}`));
+    const near = new Set(rows.map((one) => one.ref.join("/")));
+    const old = [...curves.keys()].filter((one) => changed.has(one) && !near.has(one));
+    if (old.length) setCurves((was) => new Map([...was].filter(([one]) => !old.includes(one))));
     const missing = rows.filter((one) => !curves.has(one.ref.join("/")) || changed.has(one.ref.join("/")));
     const fetchAll = async () => {
       for (let at = 0; at < missing.length; at += CURVES_AT_ONCE) {
@@ -397,7 +401,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const theme = useTheme();
   const [note, setNote] = useState(/** @type {any} */ (null));
   const [open, setOpen] = useState(/** @type {any} */ (null));
-  const edits = useModule(note || open ? "./edits.js" : "").module;
+  const edits = useModule(note || open ? "./dialogs.js" : "").module;
   const queryError = isOfQuery(error, view) ? error : null;
 
   const metric = useMemo(() => {
@@ -405,7 +409,9 @@ export function RunsScreen({ api, view, live, keys, root }) {
     const series = new Set((known ?? []).filter((/** @type {any} */ one) => one.series).map((/** @type {any} */ one) => one.path));
     return first.find((one) => series.has(one)) ?? telling(known ?? []).metrics[0] ?? "";
   }, [columns, known]);
-  const curves = useCurves({ api, rows: view.group.length ? [] : rows, path: metric, live });
+  // Curves are drawn of rows that came into view.
+  const [far, setFar] = useState(AT_ONCE);
+  const curves = useCurves({ api, rows: useMemo(() => (view.group.length ? [] : rows.slice(0, far)), [rows, far, view.group.length]), path: metric, live });
   const honesty = useHonesty(api, rows, live);
   const progress = useProgress(api, rows, live);
   const { gone, rows: chosenAtFirst } = useSelected(api, view);
@@ -491,8 +497,8 @@ export function RunsScreen({ api, view, live, keys, root }) {
       ? [{ label: "Name and description …", disabled: !editable, onPick: () => setOpen({ kind: "words", run: { project: some[0].ref[0], id: some[0].ref[1] } }) }]
       : []),
     view.trashed
-      ? { label: "Out of the trash", disabled: !editable, onPick: run(async () => (await import("./edits.js")).trash(api, await refs(), false, setNote, again)) }
-      : { label: "Into the trash", disabled: !editable, onPick: run(async () => (await import("./edits.js")).trash(api, await refs(), true, setNote, () => { write({ selected: [], drawn: [] }); again(); })) },
+      ? { label: "Out of the trash", disabled: !editable, onPick: run(async () => (await import("./dialogs.js")).trash(api, await refs(), false, setNote, again)) }
+      : { label: "Into the trash", disabled: !editable, onPick: run(async () => (await import("./dialogs.js")).trash(api, await refs(), true, setNote, () => { write({ selected: [], drawn: [] }); again(); })) },
   ];
 
   const chosenRows = all ? rows : rows.filter(isSelected);
@@ -547,7 +553,8 @@ export function RunsScreen({ api, view, live, keys, root }) {
           ? sides.module && html`<${sides.module.Groups} api=${api} view=${view} columns=${columns ?? []} live=${live} />`
           : html`<${Rows} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
               selected=${all ? null : selected} onSelect=${select} drawn=${drawn} onDraw=${draw} onOpen=${openRun}
-              curves=${curves} metric=${metric} honesty=${honesty} progress=${progress} theme=${theme} editMenu=${editMenu} live=${live} />`
+              curves=${curves} metric=${metric} honesty=${honesty} progress=${progress} theme=${theme} editMenu=${editMenu}
+              onReach=${setFar} live=${live} />`
     }
     ${table && !view.group.length && html`<${Pager} page=${view.page} size=${SIZE} total=${table.total} onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}
     ${!nothing && table && (newest?.length || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
@@ -595,10 +602,11 @@ function ViewMenu({ view }) {
  * @param {{api: Api, view: View, table: Table | null, columns: string[], busy: boolean, keys: boolean,
  *   selected: Set<string> | null, onSelect: (rows: Row[], on: boolean | null) => void, drawn: string[],
  *   onDraw: (row: Row) => void, onOpen: (row: Row) => void, curves: Map<string, any>, metric: string,
- *   honesty: any, progress: Map<string, any>, theme: "light" | "dark", editMenu: any, live: Live}} props
+ *   honesty: any, progress: Map<string, any>, theme: "light" | "dark", editMenu: any,
+ *   onReach: (n: number) => void, live: Live}} props
  *   `selected`: keys of runs; null for all
  */
-function Rows({ api, view, table, columns, busy, keys, selected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, progress, theme, editMenu, live }) {
+function Rows({ api, view, table, columns, busy, keys, selected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, progress, theme, editMenu, onReach, live }) {
   const rows = table?.rows ?? [];
   const [at, setAt] = useState(0);
   /** @type {{current: number}} */
@@ -702,12 +710,19 @@ function Rows({ api, view, table, columns, busy, keys, selected, onSelect, drawn
   });
   useLayoutEffect(() => {
     if (sheet.current && !opened) sheet.current.scrollTop = 0;
+    onReach(AT_ONCE);
   }, [question]);
+  const scrolled = () => {
+    const { scrollTop, clientHeight, scrollHeight } = sheet.current;
+    const seen = Math.ceil(((scrollTop + clientHeight) / scrollHeight) * lines.length);
+    onReach(AT_ONCE + BLOCK * Math.ceil(Math.max(0, seen - AT_ONCE) / BLOCK));
+    fill();
+  };
   const pale = useLong(busy && table !== null);
   const minute = Math.floor(api.now() / 60e3);
   const colours = valued?.colours[theme] ?? view.colours;
   const ink = useMemo(() => new Map(drawn.map((key, n) => [key, colourOf(ids[n], ids, theme, colours)])), [drawn.join(), theme, JSON.stringify(colours)]);
-  return html`<div class="sheet ${rows.length < 12 ? "short" : ""}" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onScroll=${fill}>
+  return html`<div class="sheet ${rows.length < 12 ? "short" : ""}" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onScroll=${scrolled}>
     <table class="runs narrowed ${pale ? "loading" : ""}">
       <caption class="unseen">Runs${view.project ? ` of ${view.project}` : ""}, sorted by ${titleOf(view.sort)}</caption>
       <thead><tr>

@@ -1,5 +1,8 @@
 // @ts-check
-/** What people change of runs: name, description, tags, the trash; with a way back. */
+/**
+ * What opens above the page: help, and what people change of runs (name, description, tags, the
+ * trash; with a way back). And what stands in its place until there is a token.
+ */
 
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { runPath } from "./api.js";
@@ -256,4 +259,73 @@ export function WordsDialog({ api, run, onClose, onDone, onNote }) {
         <button type="submit" class="main" disabled=${busy || !was}>Save</button></footer>
     </form>
   <//>`;
+}
+
+const KEYS = [
+  ["/", "write a query"],
+  ["j k", "next, previous row"],
+  ["x", "select the row"],
+  ["e", "draw the row, or no longer"],
+  ["Enter", "open the row"],
+  ["c", "compare what is selected"],
+  ["g", "group"],
+  ["s", "smooth"],
+  ["l", "log y"],
+  ["r", "zoom out"],
+  ["t", "charts as tables"],
+  ["[ ]", "previous, next run"],
+  ["?", "this help"],
+];
+
+/** @param {{onClose: () => void, keys: boolean, onKeys: (on: boolean) => void}} props */
+export function Help({ onClose, keys, onKeys }) {
+  return html`<${Dialog} title="Keys and queries" onClose=${onClose} wide>
+    <div class="columns">
+      <section><h3>Keys</h3>
+        <label><input type="checkbox" checked=${keys}
+          onChange=${(/** @type {any} */ e) => onKeys(e.target.checked)} /> Single keys do something</label>
+        <dl class="keys">${KEYS.map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
+      </section>
+      <section><h3>Queries</h3>
+        <dl class="keys below">
+          <dt><code>${"val/loss < 0.3"}</code></dt><dd>the last value of a series</dd>
+          <dt><code>${"val/loss:min < 0.3"}</code></dt><dd>or its <code>min</code>, <code>max</code>, <code>mean</code></dd>
+          <dt><code>sys/state = running</code></dt><dd>a state</dd>
+          <dt><code>params/model = "resnet"</code></dt><dd>a text</dd>
+          <dt><code>sys/tags CONTAINS best</code></dt><dd>a tag</dd>
+          <dt><code>${"params/lr > 0.01 AND NOT sys/tags CONTAINS bad"}</code></dt><dd>several</dd>
+          <dt><code>${"sys/creation_time > -2d"}</code></dt><dd>of the last two days</dd>
+        </dl>
+      </section>
+    </div>
+  <//>`;
+}
+
+/** Asks for the token. @param {{login: string, hint: string, onToken: (token: string) => void}} props */
+export function TokenEntry({ login, hint, onToken }) {
+  const [text, setText] = useState("");
+  const given = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    // A whole address may be pasted, too.
+    const found = /#token=([^&\s]+)/.exec(text);
+    const token = found ? decodeURIComponent(found[1]) : text.trim();
+    if (token) onToken(token);
+  };
+  const line = "seamark ui --print-token";
+  return html`<main class="narrow">
+    <h1>Seamark wants your token</h1>
+    ${hint && html`<p class="bad">${hint}</p>`}
+    <p>${
+      login === "account"
+        ? "The token of your account, as `seamark login` uses it."
+        : html`It is in the address that <code>seamark ui</code> printed, or said by${" "}
+          <code>${line}</code>.`
+    }</p>
+    <form onSubmit=${given} class="row">
+      <label class="grow">Token
+        <input type="password" autocomplete="off" spellcheck=${false} autofocus value=${text}
+          onInput=${(/** @type {any} */ e) => setText(e.target.value)} /></label>
+      <button type="submit" class="main">Open</button>
+    </form>
+  </main>`;
 }

@@ -154,6 +154,47 @@ def test_keys_are_those_of_what_is_shown(main_page, tab):
     expect(tab.get_by_role("heading", name="Compare 2 runs")).to_be_visible()
 
 
+def test_a_link_may_come_before_what_it_leads_to(main_page, tab, watched):
+    """A run that is read a moment later is shown then; a folder that is not there is told."""
+    watched.allow("404")
+    tab.goto(opening(main_page, "?project=sweep"))
+    found = tab.get_by_role("link", name="sweep-209").get_attribute("href")
+    asked = []
+
+    def answer(route):
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.fulfill(status=404, json={"error": "no-such-run", "hint": "not there yet"})
+        else:
+            route.continue_()
+
+    tab.route("**/overview", answer)
+    tab.goto(opening(main_page, f"{found}&root=elsewhere"))
+    expect(tab.get_by_role("heading", name="sweep-209")).to_be_visible()
+    assert len(asked) > 1
+    expect(tab.get_by_role("alert")).to_contain_text("no folder called elsewhere")
+
+
+AGO = """
+async () => {
+  const place = document.querySelector("link[href$='/js/components.js']").href;
+  const { ago } = await import(new URL("format.js", place).href);
+  return [0, 29, 31, 100, 3600].flatMap((s) => [false, true].map((c) => ago(0, 1000 * s, c)));
+}
+"""
+"""How long ago something was, to the second and to the minute."""
+
+
+def test_seconds_are_told_where_they_are_counted(main_page, tab):
+    """The table of runs counts minutes, so that a row does not stand at 18 s for a minute."""
+    tab.goto(opening(main_page, "?screen=projects"))
+    expect(tab.get_by_role("main").get_by_role("table").first).to_be_visible()
+    seconds, minutes = ["0 s", "29 s", "31 s", "2 min", "60 min"], ["1 min", "2 min", "60 min"]
+    told = tab.evaluate(AGO)
+    assert told[::2] == [f"{one} ago" for one in seconds]
+    assert told[1::2] == ["just now", "just now", *(f"{one} ago" for one in minutes)]
+
+
 def test_how_charts_are_drawn_takes_one_line(main_page, tab):
     """On a window of 1,280: what was replaced, a part and a wide mean included."""
     tab.set_viewport_size({"width": 1280, "height": 800})

@@ -285,7 +285,7 @@ export function Chooser({ api, view, shown, onChange }) {
         </label>`;
       })}
       ${found.length > 200 && html`<p class="muted">${found.length - 200} more: type to filter.</p>`}
-      ${!found.length && html`<p class="muted">${busy ? "Looking …" : error ? String(error.hint) : "None."}</p>`}
+      ${!found.length && html`<p class="muted">${busy ? "Looking …" : error ? String(error.hint) : fields.length ? `None that differs: take the tick away to see ${fields.length} more.` : "None."}</p>`}
     </div>
     <div class="row"><small class="grow">${shown.length} of at most ${MOST_COLUMNS}</small>
       <button type="button" onClick=${() => onChange([])}>As at first</button></div>

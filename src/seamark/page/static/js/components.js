@@ -246,12 +246,12 @@ export function Pager({ page, size, total, onPage, word = "runs" }) {
 
 /**
  * A moment: how long ago, in full when pointed at.
- * @param {{ns: Ns | Date | null | undefined, now?: number, full?: boolean}} props
+ * @param {{ns: Ns | Date | null | undefined, now?: number, full?: boolean, coarse?: boolean}} props
  */
-export function Time({ ns, now, full }) {
+export function Time({ ns, now, full, coarse }) {
   const said = time(ns);
   if (!said) return null;
-  return html`<time dateTime=${said.replace(" ", "T")} title=${said}>${full ? said : ago(ns, now)}</time>`;
+  return html`<time dateTime=${said.replace(" ", "T")} title=${said}>${full ? said : ago(ns, now, coarse)}</time>`;
 }
 
 /** @param {{n: number | bigint | null | undefined}} props */

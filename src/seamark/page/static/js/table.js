@@ -955,7 +955,7 @@ function cellOf(given, path, base, className, now) {
     shown = progressOf(given);
     title = exact(given);
   } else if (given instanceof Date) {
-    shown = html`<${Time} ns=${given} now=${now * 60e3} />`;
+    shown = html`<${Time} ns=${given} now=${now * 60e3} coarse />`;
     title = time(given);
   } else if (typeof given === "string") {
     shown = html`<bdi>${given.slice(0, 300)}</bdi>`;

@@ -28,6 +28,7 @@ const AT_ONCE = Math.max(16, Math.ceil((innerHeight * 0.62) / 30) + 3);
 /** As many more follow at a time, when the browser has nothing else to do. */
 const BLOCK = 40;
 const COUNTED_MS = 1000;
+const CHANGED_MS = 1200;
 const QUIET_MS = 40;
 const PATIENT_MS = 1000;
 const NEWEST = 5;
@@ -881,9 +882,9 @@ class Line extends Still {
       const [before, after] = [was.row.values.get(path), props.row.values.get(path)];
       if (before === after || !isNumber(before) || !isNumber(after)) return;
       const cell = base.cells[from + n];
-      cell?.classList.remove("changed");
-      void cell?.offsetWidth;
       cell?.classList.add("changed");
+      // Not faded by the browser: it would paint all that is seen sixty times a second for it.
+      setTimeout(() => cell?.classList.remove("changed"), CHANGED_MS);
     });
   }
 

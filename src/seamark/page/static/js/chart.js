@@ -1241,7 +1241,7 @@ export function Chart(props) {
   };
 
   const words = told.error ? "could not be loaded" : empty ? "no points" : `${counted(all.length, "line")} along ${axisName(axis)}`;
-  return html`<section class=${`chart${wide ? " wide" : ""}`} ref=${root} data-paths=${paths.join(" ")} aria-label=${title} aria-busy=${told.loading ? "true" : "false"}>
+  return html`<section class=${`chart${wide ? " wide" : ""}`} ref=${root} data-paths=${paths.join(" ")} aria-label=${title} aria-busy=${seen && told.loading ? "true" : "false"}>
     <header class="chart-head">
       <h4 class="chart-title" title=${paths.join("\n")}><span class="chart-space">${title.slice(0, cut)}</span><b>${title.slice(cut)}</b>${unit && html` <span class="chart-unit">${unit}</span>`}</h4>
       <span class="chart-tools">

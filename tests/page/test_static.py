@@ -49,6 +49,14 @@ def test_the_page_is_small():
     assert sum(size for name, size in sizes.items() if name not in LATER) <= 90_000
 
 
+def test_nothing_moves_while_trainings_are_watched():
+    """An animation paints all that is seen sixty times a second, beside a training."""
+    waited_for = (".starting", ".chart-loading", "*, ::before, ::after { animation: none")
+    for path in STATIC.glob("*.css"):
+        for line in path.read_text().splitlines():
+            assert "animation:" not in line or line.strip().startswith(waited_for), line
+
+
 def served(path: Path) -> bytes:
     """Return what a browser gets of a file."""
     pytest.importorskip("fastapi")

@@ -212,6 +212,18 @@ def test_one_huge_value_is_forgotten_with_its_age():
         assert mean == pytest.approx(plain_average(np.arange(4000.0), value, x, 2.0)[0], rel=1e-9)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("count", [2, 3, 7, 600])
+def test_a_mean_of_the_greatest_floats_is_one_of_them(count, sign):
+    """It is rounded to no infinity, and warns of none."""
+    most = sign * math.nextafter(math.inf, 0)
+    points = cut(np.arange(float(count)), np.full(count, most))
+    for how in ({}, {"half_life": 3.0}, {"window": 8.0}):
+        drawing = draw_series(points, 50, **how)
+        assert np.isfinite(drawing.curve.mean).all()
+        assert how == {} or np.isfinite(drawing.mean).all()
+
+
 def test_a_value_that_lies_a_million_half_lives_back_is_still_the_last():
     """The weights are relative: a long silence makes no zero."""
     value = [3.0, *[math.nan] * 3]
@@ -333,6 +345,16 @@ def test_a_group_is_what_each_step_of_its_runs_gives(runs):
         scaled = [(one - mean) / Fraction(size) if size else Fraction(0) for one in some]
         std = math.sqrt(sum(one**2 for one in scaled) / (len(some) - 1)) * size
         assert curve.std[at] == pytest.approx(std, rel=1e-6, abs=1e-14 * size + 1e-322)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e-4 / 3, -1e300, 5e-324])
+def test_equal_runs_have_no_deviation(value):
+    """However their mean is rounded."""
+    points = split([(step, value) for step in range(5)])
+    series = {("p", f"r{at}"): points for at in range(7)}
+    (curve,) = group_curves(drawer(series), [({}, list(series))], ["loss"], Look(1000))
+    assert curve.std.tolist() == [0.0] * 5
+    assert curve.mean.tolist() == [value] * 5
 
 
 @pytest.mark.parametrize("log_x", [False, True])

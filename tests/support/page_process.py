@@ -47,6 +47,15 @@ class RunningPage:
         """Return what it says of itself to who has the token."""
         return json.loads(self.ask("GET", "/api/v1/", {"X-Seamark-Token": self.token})[2])
 
+    def settle(self) -> None:
+        """Wait until all runs of its first folder have been read."""
+
+        def has_read() -> bool:
+            told = self.ask("GET", "/r0/api/v1/changes", {"X-Seamark-Token": self.token})[1]
+            return "seamark-looked" in told and not int(told.get("seamark-left", 0))
+
+        until(has_read)
+
     def watchers(self) -> list[int]:
         """Return the ids of the processes that look for it."""
         import psutil

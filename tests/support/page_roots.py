@@ -216,6 +216,14 @@ def record_sweep(root: str, count: int = SWEEP) -> None:
                 run.log_metrics({"val/loss": number + 1 / (1 + step)}, step=step)
 
 
+def record_extremes(root: str) -> None:
+    """Record a run of numbers that few axes have room for."""
+    with begin(root, "extremes", "beyond", custom_run_id="beyond") as run:
+        for step in range(20):
+            far = {"huge": 1e300 * (1 + step), "tiny": 1e-300 * (1 + step), "near": 1 / (1 + step)}
+            run.log_metrics({**far, "both": 1e300 if step % 2 else 1e-300}, step=step)
+
+
 def record_pictures(root: str) -> None:
     """Record a small sweep that looks like one, for the pictures of the documents."""
     names = ["quick-otter", "calm-heron", "brave-lynx", "shy-swan", "bold-ibis", "warm-crow"]

@@ -254,9 +254,12 @@ def _summed(
     low = np.where(there, rows, np.inf).min(axis=0)
     high = np.where(there, rows, -np.inf).max(axis=0)
     _, exponent = np.frexp(np.maximum(np.abs(low), np.abs(high)))
-    scaled = np.ldexp(np.where(there, rows, 0.0), -exponent)
-    mean = scaled.sum(axis=0) / n
-    squares = (np.where(there, scaled - mean, 0.0) ** 2).sum(axis=0)
+    # Of distances to the smallest: equal values are none apart, however a mean is rounded.
+    least = np.ldexp(low, -exponent)
+    apart = np.where(there, np.ldexp(np.where(there, rows, 0.0), -exponent) - least, 0.0)
+    middle = apart.sum(axis=0) / n
+    mean = least + middle
+    squares = (np.where(there, apart - middle, 0.0) ** 2).sum(axis=0)
     std = np.sqrt(squares / np.maximum(n - 1, 1))
     return GroupCurve(
         path=path,

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from seamark.reading.tables import RunsTable
 
-__all__ = ["RunGroup", "RunGroups", "Spread", "group_table", "spread_of"]
+__all__ = ["SIZE", "RunGroup", "RunGroups", "Spread", "group_table", "in_order", "spread_of"]
+
+SIZE = ":n"
+"""Orders groups by how many runs they have; no column is called so."""
 
 Ref = tuple[str, str]
 """Project and id of a run."""
@@ -136,6 +139,41 @@ def group_table(table: RunsTable, by: Sequence[str], columns: Sequence[str]) -> 
     ]
 
 
+def in_order(groups: Sequence[RunGroup], column: str, *, ascending: bool) -> list[RunGroup]:
+    """Return groups in the order of what they show in a column.
+
+    That is what they are grouped by, else the mean; `SIZE` stands for the number of runs. Numbers
+    come before texts; groups that show nothing are last in either direction. Those that show the
+    same stay as they stand.
+
+    Args:
+        groups: In any order.
+        column: By which they are ordered.
+        ascending: The least first.
+    """
+    keys = [_place(group, column) for group in groups]
+    there = [at for at, key in enumerate(keys) if key is not None]
+    there.sort(key=lambda at: keys[at], reverse=not ascending)
+    gone = [at for at, key in enumerate(keys) if key is None]
+    return [groups[at] for at in there + gone]
+
+
+def _place(group: RunGroup, column: str) -> Any:
+    """Return what a group is ordered by: comparable among all of them, None for nothing."""
+    if column == SIZE:
+        return 0, group.n
+    if column in group.by:
+        value = group.by[column]
+    else:
+        spread = group.values.get(column)  # noqa: PD011 - no data frame
+        value = None if spread is None else spread.mean
+    if value is None or value != value:  # noqa: PLR0124 - NaN is not itself
+        return None
+    if isinstance(value, int | float):  # true and false, too
+        return 0, value
+    return 1, [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
+
+
 def _same(value: Any) -> Any:
     """Return what is equal for values that are the same."""
     if type(value) in (int, float):
@@ -146,7 +184,9 @@ def _same(value: Any) -> Any:
 def spread_of(values: Sequence[Any]) -> Spread:
     """Return what the finite numbers among some values come to; None stands for no value.
 
-    Nothing of it depends on their order, and no intermediate sum overflows.
+    Nothing of it depends on their order, and no intermediate sum overflows. The deviation is that
+    of the distances to the smallest, which rounding leaves as they are where values are near each
+    other: equal ones have none.
     """
     numbers, odd = [], 0
     for value in values:
@@ -163,7 +203,10 @@ def spread_of(values: Sequence[Any]) -> Spread:
     mean = math.fsum(small) / len(small)
     std = None
     if len(small) > 1:
-        squares = math.fsum((one - mean) ** 2 for one in small)
+        least = min(small)
+        apart = [one - least for one in small]
+        middle = math.fsum(apart) / len(apart)
+        squares = math.fsum((one - middle) ** 2 for one in apart)
         std = _large(math.sqrt(squares / (len(small) - 1)), exponent)
     return Spread(
         len(numbers), odd, min(max(math.ldexp(mean, exponent), low), high), std, low, high

@@ -308,9 +308,16 @@ def _means(cells: _Stretches, firsts: Ints, finite: Ints) -> Floats:
         found = np.add.reduceat(means * cells.finite, firsts) / finite
         lost = (finite > 0) & ~np.isfinite(found)  # the sum is too large, the mean cannot be
         if lost.any():
-            scaled = np.add.reduceat(means * _SMALL * cells.finite, firsts) / finite / _SMALL
-            found[lost] = scaled[lost]
+            small = np.add.reduceat(means * _SMALL * cells.finite, firsts) / finite
+            found[lost] = _enlarged(small[lost])
     return found
+
+
+def _enlarged(means: Floats) -> Floats:
+    """Return means of what was scaled by `_SMALL`; rounding makes none greater than a float."""
+    most = np.finfo(np.float64).max * _SMALL
+    enlarged: Floats = np.clip(means, -most, most) / _SMALL
+    return enlarged
 
 
 # ---------------------------------------------------------------------- series
@@ -502,7 +509,7 @@ def _moving_averages(series: _Series, x: Floats, half_life: float) -> Floats:
     found = _decayed(series, x, half_life, 1.0)
     lost = ~np.isfinite(found)  # the sum is too large, the mean cannot be
     if lost.any():
-        found[lost] = _decayed(series, x, half_life, _SMALL)[lost] / _SMALL
+        found[lost] = _enlarged(_decayed(series, x, half_life, _SMALL)[lost])
     return found
 
 

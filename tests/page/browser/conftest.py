@@ -194,6 +194,7 @@ def main_root(tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]) ->
 def main_page(main_root: Path, home: dict[str, str]) -> Iterator[RunningPage]:
     """The page of `main_root`."""
     with running_page(main_root, **home) as page:
+        page.settle()  # a link to a run that was not read yet is answered with 404
         yield page
 
 

@@ -345,7 +345,7 @@ def test_a_thousand_charts(count, recorded, serve, tab):
     """Few are drawn at a time; all can be reached; the filter finds one."""
     page = serve(recorded("wide"))
     tab.goto(opening(page, "?project=wide"))
-    expect(tab.get_by_text(f"{count:,} charts")).to_be_visible()
+    expect(tab.get_by_placeholder(f"Filter {count:,} charts")).to_be_visible()
     alive = "() => [...document.querySelectorAll('.chart')].filter((one) => one.uplot).length"
     until(lambda: tab.evaluate(alive) > 0)
     for _ in range(20):

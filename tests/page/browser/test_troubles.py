@@ -112,6 +112,7 @@ def test_a_file_that_is_gone_is_said_before_it_is_asked_for(recorded, serve, tab
     (blob,) = root.glob(f"vision/digits/*/blobs/{digest}")
     blob.unlink()
     page = serve(root)
+    page.settle()
     run = blob.parent.parent.name
     tab.goto(opening(page, f"?project=vision/digits&run={run}&tab=files"))
     gone = tab.get_by_role("row").filter(has_text="checkpoints/last")
@@ -203,6 +204,7 @@ def test_a_file_of_five_gigabytes_is_saved_part_by_part(recorded, serve, tab, tm
     blob.chmod(0o600)
     os.truncate(blob, size)
     page = serve(root)
+    page.settle()
     tab.goto(opening(page, f"?project=vision/digits&run={blob.parent.parent.name}&tab=files"))
     row = tab.get_by_role("row").filter(has_text="checkpoints/last")
     expect(row).to_contain_text("with the run")

@@ -237,6 +237,23 @@ def test_groups_have_mean_and_spread(here) -> None:
     assert sorted(ref[1] for ref in by["b"].refs) == ["run1", "run3", "run5"]
 
 
+def test_groups_come_in_the_order_that_is_asked(here) -> None:
+    """Of all groups, before some of them are taken: by a mean, what they are by, or their size."""
+    fill(here, 7)
+
+    def asked(**more) -> list[str]:
+        body = {"project": "team/x", "by": ["model"], "columns": ["lr"], **more}
+        return [one.by["model"] for one in asks.read("runs/groups", body)["groups"]]
+
+    with here.client() as asks:
+        assert asked() == ["a", "b"]  # as their first runs: the newest is of a
+        assert asked(query="lr < 0.6", order="lr") == ["b", "a"]  # means of 0.3 and 0.2
+        assert asked(query="lr < 0.6", order="lr", least_first=True) == ["a", "b"]
+        assert asked(order="model", limit=1) == ["b"]
+        assert asked(order=":n") == ["a", "b"]
+        assert asked(order=":n", least_first=True) == ["b", "a"]
+
+
 def test_fields_tell_what_runs_have(here) -> None:
     """And in which they differ: what a page offers as columns."""
     fill(here)

@@ -60,8 +60,8 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
 ``POST runs/fields`` (and ``contains``, ``sample``)      ``{"fields": [{"path", "series", "runs",
                                                          "differs", "longest"}], "of": int,
                                                          "told": [str]}``
-``POST runs/groups`` (and ``by``)                        ``{"groups": [{"by": {path: value},
-                                                         "n": int, "refs": [ref], "values":
+``POST runs/groups`` (and ``by``, ``order``,             ``{"groups": [{"by": {path: value},
+``least_first``)                                         "n": int, "refs": [ref], "values":
                                                          {column: {"n", "mean", "std", "min",
                                                          "max"}}}], "total": int, "told": [str]}``
 ``GET runs/names?project``                               ``{"names": rows of RunName}``

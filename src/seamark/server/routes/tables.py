@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.paths import is_inside
 from seamark.reading.curves import check_points
-from seamark.reading.groups import group_table
+from seamark.reading.groups import group_table, in_order
 from seamark.reading.names import RunName
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.reading.wire import Rows
@@ -133,6 +133,8 @@ class _FieldsBody(Which):
 class _GroupsBody(Which):
     by: Annotated[list[Text], Field(min_length=1, max_length=8)]
     columns: Annotated[list[Text], Field(max_length=100)] = []
+    order: Text | None = None
+    least_first: bool = False
 
 
 class _RefsBody(BaseModel):
@@ -337,7 +339,9 @@ def groups(every: All, body: _GroupsBody) -> Response:
     """Return runs grouped by the values of some paths, and sums of the numbers of others.
 
     Only finite numbers count; ``std`` is that of a sample (n - 1), null for one run. ``limit`` and
-    ``offset`` are of groups, which come in the order of their first runs.
+    ``offset`` are of groups, which come in the order of their first runs, or of what they show in
+    the column ``order``: of ``by``, the mean of one of ``columns``, or ``:n``, how many runs they
+    have.
     """
 
     def make() -> dict[str, Any]:
@@ -354,6 +358,8 @@ def groups(every: All, body: _GroupsBody) -> Response:
             hint = f"{table.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query"
             raise Refusal(413, "too-many-runs", hint, limit=MOST_ROWS)
         found = group_table(table, body.by, body.columns)
+        if body.order is not None:
+            found = in_order(found, body.order, ascending=body.least_first)
         end = None if body.limit is None else body.offset + body.limit
         return {
             "groups": found[body.offset : end],

@@ -29,6 +29,8 @@ const NEWEST = "sys/creation_time";
  * @property {string[]} charts charts of several paths, each with a line break between them
  * @property {string[]} pinned charts that come first
  * @property {string[]} group paths by which runs are grouped
+ * @property {string} order the column by which groups are sorted, with "-" before it for the greatest
+ *   first; empty: as their first runs
  * @property {string[]} by paths by which curves are coloured; empty: each run has its own colour
  * @property {string} baseline the run that others are compared with
  * @property {boolean} trashed the trash is shown
@@ -64,6 +66,7 @@ export const START = Object.freeze({
   charts: [],
   pinned: [],
   group: [],
+  order: "",
   by: [],
   baseline: "",
   trashed: false,
@@ -73,7 +76,7 @@ export const START = Object.freeze({
   zoom: null,
 });
 
-const TEXTS = /** @type {const} */ (["root", "project", "q", "run", "tab", "x", "baseline", "filter"]);
+const TEXTS = /** @type {const} */ (["root", "project", "q", "run", "tab", "x", "baseline", "filter", "order"]);
 const LISTS = /** @type {const} */ (["cols", "selected", "drawn", "charts", "pinned", "group", "by"]);
 const FLAGS = /** @type {const} */ (["logx", "logy", "robust", "attempts", "trashed", "all"]);
 const NUMBERS = /** @type {const} */ (["smooth", "ema"]);

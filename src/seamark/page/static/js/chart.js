@@ -46,6 +46,8 @@ import { useModule } from "./components.js";
 const LOADED_AT_ONCE = 8;
 const MOST_ALIVE = 24;
 const BANDS = 8;
+/** The greatest number of which twice is one, too. */
+const MOST = Number.MAX_VALUE / 2;
 const NEAR_PX = 18;
 /** Series in one request, and how long charts that come into view wait for each other. */
 const MOST_TOGETHER = 64;
@@ -412,11 +414,12 @@ export function yRange(lines, window, how) {
   // A mean of equal values differs from them in its last bits: no change that fills a chart.
   const flat = high - low <= 1e-12 * Math.max(Math.abs(low), Math.abs(high));
   if (how.logy) {
-    const more = flat ? 2 : (high / low) ** 0.05;
-    return { low: low / more, high: high * more, above, below, parts: buckets };
+    const more = flat ? 2 : Math.exp((Math.log(high) - Math.log(low)) / 20);
+    return { low: low / more || low, high: Math.min(high * more, Number.MAX_VALUE), above, below, parts: buckets };
   }
   const room = flat ? Math.abs(high) * 0.1 || 1 : (high - low) * 0.05;
-  return { low: low - room, high: high + room, above, below, parts: buckets };
+  // The distance of both ends is a number, too.
+  return { low: Math.max(low - room, -MOST), high: Math.min(high + room, MOST), above, below, parts: buckets };
 }
 
 /** @param {string} name @param {string} otherwise */
@@ -586,7 +589,7 @@ export class Drawn {
           stroke: muted, font, ticks: { stroke: grid, width: 1, size: 4 }, grid: { stroke: grid, width: 1 }, gap: 4, space: 34,
           size: (/** @type {uPlot} */ _, /** @type {string[] | null} */ values) => {
             const longest = Math.max(0, ...(values || []).map((one) => (one ? String(one).length : 0)));
-            return Math.max(34, 14 + longest * 6.4);
+            return Math.max(values && values.length > 1 ? 34 : 64, 14 + longest * 6.4);
           },
           values: (/** @type {uPlot} */ _, /** @type {(number|null)[]} */ at) => at.map((one) => (one === null ? "" : short(one, logy ? 3 : 5))),
         },
@@ -734,6 +737,8 @@ export class Drawn {
     }
     this.drawResumed(x);
     ctx.restore();
+    const { _found: found, _values: values } = /** @type {any} */ (plot.axes[1]);
+    if (!found[1] || values.length < 2) further().then((more) => more.drawMarks(plot, this.how.logy), () => undefined);
   }
 
   /** @param {(value: number) => number} x */
@@ -1033,7 +1038,7 @@ export function isLoading() {
  * @property {boolean} [pinned]
  * @property {(paths: string[]) => void} [onPin]
  * @property {(paths: string[]) => void} [onCombine]
- * @property {string[]} [known] paths that may be added
+ * @property {() => string[]} [known] paths that may be added, asked for when they are shown
  * @property {() => void} [onRemove] of a chart that a person made
  * @property {boolean} [seen] it is in view when it is made, as far as is known
  */
@@ -1244,7 +1249,7 @@ export function Chart(props) {
   };
 
   const words = told.error ? "could not be loaded" : empty ? "no points" : `${counted(all.length, "line")} along ${axisName(axis)}`;
-  return html`<section class=${`chart${wide ? " wide" : ""}`} ref=${root} data-paths=${paths.join(" ")} aria-label=${title} aria-busy=${told.loading ? "true" : "false"}>
+  return html`<section class=${`chart${wide ? " wide" : ""}`} ref=${root} data-paths=${paths.join(" ")} aria-label=${title} aria-busy=${seen && told.loading ? "true" : "false"}>
     <header class="chart-head">
       <h4 class="chart-title" title=${paths.join("\n")}><span class="chart-space">${title.slice(0, cut)}</span><b>${title.slice(cut)}</b>${unit && html` <span class="chart-unit">${unit}</span>`}</h4>
       <span class="chart-tools">
@@ -1253,7 +1258,7 @@ export function Chart(props) {
         <${ChartMenu} title=${title} asTable=${asTable} onTable=${() => setAsTable(!asTable)}
           drawn=${() => ({ lines: all, axis, canvas: drawn.current?.plot?.ctx.canvas, colour })}
           zoomed=${zoom !== null} onZoomOut=${() => setZoom(null)}
-          known=${props.onCombine ? props.known || [] : []} onAdd=${(/** @type {string} */ path) => props.onCombine?.([...paths, path])} onRemove=${props.onRemove} />
+          known=${props.known} onAdd=${(/** @type {string} */ path) => props.onCombine?.([...paths, path])} onRemove=${props.onRemove} />
       </span>
     </header>
     ${paths.length > 1 && html`<${PathKey} paths=${paths} single=${ids.length === 1 && !groups} colour=${(/** @type {string} */ path) => colourOf(path, paths, theme, {})} />`}

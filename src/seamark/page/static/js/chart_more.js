@@ -1,10 +1,11 @@
 // @ts-check
 /**
  * What of a chart is loaded when it is first asked for: what stands beside the pointer, its menu,
- * its table, CSV and PNG, curves of groups, colours of values, and where runs were resumed.
+ * its table, CSV and PNG, curves of groups, colours of values, where runs were resumed, and the
+ * numbers beside rare axes.
  */
 
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
 import { aligned, axisName, counted, exact, floats, inOrder, lookAt, lookedAt, nearestPart, partsOf, place, short, useLookedAt, variable } from "./chart.js";
 import { COLOURED, colourOf, GREY, PALETTE, slotsOf, vividOf } from "./colours.js";
@@ -34,14 +35,15 @@ const MOST_ROUNDS = 6;
  * @property {() => {lines: Line[], axis: string, canvas: HTMLCanvasElement | undefined, colour: (line: Line, looked: string) => string}} drawn
  * @property {boolean} zoomed
  * @property {() => void} onZoomOut
- * @property {string[]} known
+ * @property {(() => string[]) | undefined} known
  * @property {(path: string) => void} onAdd
  * @property {(() => void) | undefined} onRemove
  * @property {(call: () => void) => () => void} pick closes the menu, too
  */
 
 /** @param {Menu} props */
-export function MenuList({ title, asTable, onTable, drawn, zoomed, onZoomOut, known, onAdd, onRemove, pick }) {
+export function MenuList({ title, asTable, onTable, drawn, zoomed, onZoomOut, known: others, onAdd, onRemove, pick }) {
+  const known = useMemo(() => others?.() ?? [], []);
   return html`<div class="chart-menu-list" role="group" aria-label=${`More of ${title}`}>
     <button type="button" onClick=${pick(onTable)}>${asTable ? "As picture" : "As table"} <kbd>t</kbd></button>
     ${zoomed && html`<button type="button" onClick=${pick(onZoomOut)}>Zoom out <kbd>r</kbd></button>`}
@@ -656,4 +658,53 @@ export function ColourChooser({ api, runs, view }) {
       ${found.map((path) => html`<label key=${path}><input type="checkbox" checked=${view.by.includes(path)} onChange=${() => toggle(path)} /><bdi>${path}</bdi></label>`)}
       ${!found.length && html`<p class="muted">${error ? String(error.hint) : data ? "Nothing differs." : "Looking …"}</p>`}
     </div><button type="button" disabled=${!view.by.length} onClick=${() => write({ by: [] })}>By run</button></div>`;
+}
+
+/**
+ * Where numbers stand beside an axis of any size.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} most
+ * @param {boolean} log
+ * @returns {number[]}
+ */
+export function marksOf(low, high, most, log) {
+  const decades = Math.log10(high) - Math.log10(low);
+  const apart = (high - low) / most;
+  const unit = 10 ** Math.floor(Math.log10(apart));
+  const step = log && decades > 2 ? Math.ceil(decades / most) : ([1, 2, 2.5, 5].find((one) => one * unit >= apart) ?? 10) * unit;
+  const found = [];
+  const place = (/** @type {number} */ n) => (log && decades > 2 ? 10 ** (n * step) : n * step);
+  for (let n = Math.ceil((log && decades > 2 ? Math.log10(low) : low) / step); place(n) <= high && found.length < 2 * most; n++) found.push(place(n));
+  return found;
+}
+
+/**
+ * Numbers beside a y axis where uPlot has none: it counts to 1e17, and in steps of 1e-17 or more.
+ * They come behind what is drawn already.
+ * @param {import("../vendor/uplot.js").default} plot
+ * @param {boolean} log
+ */
+export function drawMarks(plot, log) {
+  const { ctx } = plot;
+  const { left, width, height } = plot.bbox;
+  const { min, max } = plot.scales.y;
+  const one = devicePixelRatio;
+  ctx.save();
+  ctx.globalCompositeOperation = "destination-over";
+  ctx.fillStyle = variable("--muted", "#667");
+  ctx.strokeStyle = variable("--line", "#8884");
+  ctx.lineWidth = one;
+  ctx.font = `${11 * one}px system-ui, sans-serif`;
+  ctx.textAlign = "right";
+  ctx.textBaseline = "middle";
+  ctx.beginPath();
+  for (const value of marksOf(Number(min), Number(max), height / (34 * one), log)) {
+    const at = Math.round(plot.valToPos(value, "y", true)) + 0.5;
+    ctx.moveTo(left - 4 * one, at);
+    ctx.lineTo(left + width, at);
+    ctx.fillText(short(value), left - 8 * one, at);
+  }
+  ctx.stroke();
+  ctx.restore();
 }

@@ -270,7 +270,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
       ${!isClosed(name) && html`<div class="charts-grid">${cards.map((card, n) => html`<${Slot} key=${card.key} label=${card.title} first=${at === 0 && n < IN_VIEW}>
         ${() => html`<${Chart} seen api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
           has=${has} attempts=${attempts} groups=${groups} versions=${versions} pinned=${view.pinned.includes(card.key)} onPin=${() => pin(card.key)}
-          known=${known.filter(notOf(card))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
+          known=${() => known.filter(notOf(card))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
           onRemove=${view.charts.includes(card.key) ? () => write({ charts: view.charts.filter((one) => one !== card.key), pinned: view.pinned.filter((one) => one !== card.key) }) : undefined} />`}
       <//>`)}</div>`}
     </section>`)}
@@ -356,9 +356,9 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
   const flag = (/** @type {"logx" | "logy" | "robust" | "attempts"} */ name, /** @type {string} */ label, /** @type {string} */ title) => html`<label class="check" title=${title}>
     <input type="checkbox" checked=${view[name]} onChange=${(/** @type {any} */ event) => write({ [name]: event.target.checked })} />${label}</label>`;
   return html`<div class="charts-controls" role="group" aria-label="How charts are drawn">
-    <input type="search" class="charts-filter" placeholder="Filter charts" aria-label="Filter charts" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} />
+    <input type="search" class="charts-filter" placeholder=${`Filter ${counted(total, "chart")}`} aria-label="Filter charts" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} />
     <label>x <select value=${axis} onChange=${(/** @type {any} */ event) => write({ x: event.target.value })}>
-      <option value="step">step</option><option value="relative">relative time</option><option value="time">wall time</option><option value="order">order of recording</option>
+      <option value="step">step</option><option value="relative">since start</option><option value="time">wall time</option><option value="order">order of recording</option>
       ${!named.includes(axis) && !known.includes(axis) && html`<option value=${axis}>${axis}</option>`}
       ${known.length > 0 && html`<optgroup label="a series">${known.filter((path) => !path.startsWith("monitoring/")).map((path) => html`<option key=${path} value=${path}>${path}</option>`)}</optgroup>`}
     </select></label>
@@ -374,8 +374,7 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
     ${runs.length > 1 && html`<${Menu} label=${`Colour by ${view.by.join(", ") || "run"}`} title="Curves that share a colour" wide>
       <${More} part="ColourChooser" api=${api} runs=${runs} view=${view} /><//>`}
     ${zoom && html`<button type="button" class="charts-zoom" title="Zoom out (r)" onClick=${() => onZoom(null)}>x ${place(roundedIn(zoom.low, zoom), axis)} … ${place(roundedIn(zoom.high, zoom), axis)} ✕</button>`}
-    <span class="charts-total">${counted(total, "chart")}</span>
-    <button type="button" class="charts-fold" onClick=${() => onToggle(anyOpen)}>${anyOpen ? "Collapse all" : "Expand all"}</button>
+    <button type="button" class="charts-fold" title="All sections" onClick=${() => onToggle(anyOpen)}>${anyOpen ? "Fold" : "Unfold"}</button>
   </div>`;
 }
 

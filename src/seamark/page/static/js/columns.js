@@ -1,16 +1,14 @@
 // @ts-check
 /** Which columns a table has: those that tell runs apart unasked, others when they are chosen. */
 
-import { html, useEffect, useState } from "../vendor/preact.js";
-import { Menu, useAnswer } from "./components.js";
-import { count } from "./format.js";
+import { html } from "../vendor/preact.js";
+import { ErrorBox, Menu, useModule } from "./components.js";
 
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
 /**
  * @typedef {{path: string, series: boolean, runs: number, differs: boolean,
  *   longest: number}} Shared
- * @typedef {{path: string, family: string, count: number, differing: boolean}} Field
  */
 
 export const MOST_COLUMNS = 30;
@@ -41,6 +39,21 @@ const TELLING = /** @type {Record<string, number>} */ ({ loss: 0, acc: 1, accura
 /** What stands above a column. @param {string} path */
 export function titleOf(path) {
   return TITLES[path] ?? path;
+}
+
+/**
+ * What stands above a column among others: the end of its path that only it has, such as `lr` of
+ * `model/optimizer/lr`, but all of `val/loss`, which says of which data it is.
+ * @param {string} path
+ * @param {string[]} others
+ */
+export function endOf(path, others) {
+  const parts = path.split("/");
+  let n = 1;
+  const end = () => parts.slice(-n).join("/");
+  const isShared = () => others.some((one) => one !== path && `/${titleOf(one)}`.endsWith(`/${end()}`));
+  while (n < parts.length && (!end() || isShared() || parts.slice(0, -n).some((one) => Object.hasOwn(SPLITS, one)))) n += 1;
+  return TITLES[path] ?? end();
 }
 
 /** @param {string} path @returns {[string, string]} path and aggregate, "" for none */
@@ -124,65 +137,12 @@ export function columnsOf(view, shared) {
  */
 export function ColumnChooser({ api, view, shown, onChange }) {
   return html`<${Menu} label="Columns" title="Choose columns" wide>
-    <${Chooser} api=${api} view=${view} shown=${shown} onChange=${onChange} />
+    <${Later} part="Chooser" api=${api} view=${view} shown=${shown} onChange=${onChange} />
   <//>`;
 }
 
-/** @param {{api: Api, view: View, shown: string[], onChange: (cols: string[]) => void}} props */
-function Chooser({ api, view, shown, onChange }) {
-  const [text, setText] = useState("");
-  const [asked, setAsked] = useState("");
-  const [differing, setDiffering] = useState(true);
-  useEffect(() => {
-    const timer = setTimeout(() => setAsked(text.trim()), 150);
-    return () => clearTimeout(timer);
-  }, [text]);
-  const { data, error, busy } = useAnswer(
-    (signal) =>
-      api.post(
-        "runs/paths",
-        { project: view.project || null, query: view.q || null, contains: asked, unknown: "tell", limit: 1000 },
-        { signal },
-      ),
-    [api, view.project, view.q, asked],
-  );
-  /** @type {Field[]} */
-  const fields = data?.fields ?? [];
-  const found = fields.filter((one) => !differing || one.differing || shown.includes(one.path));
-  found.sort((a, b) => Number(shown.includes(b.path)) - Number(shown.includes(a.path)));
-  const full = shown.length >= MOST_COLUMNS;
-  const toggle = (/** @type {string} */ path) =>
-    onChange(shown.includes(path) ? shown.filter((one) => one !== path) : [...shown, path]);
-  const numeric = ["float_series", "statistic"];
-  return html`<div class="pad">
-    <input type="search" placeholder="Type to filter" aria-label="Filter columns" value=${text}
-      onInput=${(/** @type {any} */ e) => setText(e.target.value)} />
-    <label><input type="checkbox" checked=${differing}
-      onChange=${(/** @type {any} */ e) => setDiffering(e.target.checked)} /> Only those that differ</label>
-    <div class="pick" role="group" aria-label="Columns">
-      ${shown
-        .filter((path) => !fields.some((one) => one.path === path) && path.toLowerCase().includes(text.toLowerCase()))
-        .map((path) => html`<label key=${path}><input type="checkbox" checked onChange=${() => toggle(path)} />
-          <bdi>${titleOf(path)}</bdi></label>`)}
-      ${found.slice(0, 200).map((one) => {
-        const on = shown.includes(one.path);
-        return html`<label key=${one.path}>
-          <input type="checkbox" checked=${on} disabled=${full && !on} onChange=${() => toggle(one.path)} />
-          <bdi>${titleOf(one.path) === one.path ? one.path : `${titleOf(one.path)} (${one.path})`}</bdi>
-          <small>${count(one.count, "run")}</small>
-          ${numeric.includes(one.family) &&
-          html`<span class="aggregates">${["min", "max"].map((word) => {
-            const path = `${one.path}:${word}`;
-            return html`<button type="button" aria-pressed=${String(shown.includes(path))}
-              disabled=${full && !shown.includes(path)} title=${path}
-              onClick=${() => toggle(path)}>${word}</button>`;
-          })}</span>`}
-        </label>`;
-      })}
-      ${found.length > 200 && html`<p class="muted">${found.length - 200} more: type to filter.</p>`}
-      ${!found.length && html`<p class="muted">${busy ? "Looking …" : error ? String(error.hint) : "None."}</p>`}
-    </div>
-    <div class="row"><small class="grow">${shown.length} of at most ${MOST_COLUMNS}</small>
-      <button type="button" onClick=${() => onChange([])}>As at first</button></div>
-  </div>`;
+/** A part of compare.js, fetched when it is first shown. @param {Record<string, any>} props */
+export function Later({ part, ...props }) {
+  const { module, error } = useModule("./compare.js");
+  return module ? html`<${module[part]} ...${props} />` : html`<${ErrorBox} error=${error} />`;
 }

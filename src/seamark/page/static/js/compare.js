@@ -1,14 +1,14 @@
 // @ts-check
-/** Runs side by side, with what differs of them, and groups of runs one below the other. */
+/** Runs side by side, groups of runs one below the other, what both are chosen by, and tables as CSV. */
 
-import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { href, refOf, write } from "./address.js";
 import { colourOf } from "./colours.js";
-import { ALWAYS, isAside, titleOf } from "./columns.js";
-import { Empty, ErrorBox, Pager, State, Time, tell, useAnswer, useModule } from "./components.js";
-import { duration, exact, number, value } from "./format.js";
+import { ALWAYS, MOST_COLUMNS, endOf, isAside, titleOf } from "./columns.js";
+import { Empty, ErrorBox, Pager, State, Time, save, tell, useAnswer, useModule } from "./components.js";
+import { count, duration, exact, number, value } from "./format.js";
 import { quotedPath, quotedValue } from "./query.js";
-import { SIZE, tableOf, useTheme, which } from "./table.js";
+import { CSV_MOST, SIZE, isOfQuery, tableOf, useTheme, which } from "./table.js";
 
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
@@ -17,6 +17,8 @@ import { SIZE, tableOf, useTheme, which } from "./table.js";
 const MOST = 24;
 /** Of every run its own, so that they would always differ. */
 const OWN = ["sys/creation_time", "sys/modification_time", "sys/start_time", "sys/end_time", "sys/running_time", "sys/content_hash"];
+/** The column of how many runs a group has, as a server names it. */
+const COUNT = ":n";
 const HIDDEN = ["sys/id", "sys/name", "sys/state", "sys/trashed"];
 
 /** @param {any} one */
@@ -157,15 +159,18 @@ function Line({ path, rows, base, differs }) {
  * @param {{api: Api, view: View, columns: string[], live: import("./main.js").Live}} props
  */
 export function Groups({ api, view, columns, live }) {
+  const ascending = !view.order.startsWith("-");
+  const path = view.order.slice(Number(!ascending));
   const numbers = columns.filter((one) => !ALWAYS.includes(one) && !view.group.includes(one)).slice(0, 20);
   const { data, error, busy, again } = useAnswer(
     (signal) =>
-      api.post("runs/groups", { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE }, { signal }),
-    [api, JSON.stringify([which(view), view.group, numbers, view.page]), Math.floor(live.tick / 3)],
+      api.post("runs/groups", { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: path || null, least_first: ascending }, { signal }),
+    [api, JSON.stringify([which(view), view.group, numbers, view.page, view.order]), Math.floor(live.tick / 3)],
   );
   /** @type {Group[]} */
   const groups = data?.groups ?? [];
-  if (error) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
+  // What a query before this one answered stays: what is wrong is told where it is written.
+  if (error && !(data && isOfQuery(error, view))) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
   const shown = numbers.filter((path) => groups.some((one) => (one.values[path]?.n ?? 0) > 0));
   const inside = (/** @type {Group} */ group) => {
     const some = view.group.map((path) => {
@@ -177,23 +182,33 @@ export function Groups({ api, view, columns, live }) {
     const q = [view.q && `(${view.q})`, ...some].filter(Boolean).join(" AND ");
     write({ q, group: [], page: 0, selected: [], drawn: [] }, { push: true });
   };
+  const heads = [...view.group, ...shown];
+  const head = (/** @type {string} */ one, title = titleOf(one), what = title) => {
+    const numeric = !view.group.includes(one);
+    const sorted = path === one;
+    // Of numbers the greatest come first, as in the table of runs.
+    const least = sorted ? !ascending : !numeric && groups.some((group) => typeof group.by[one] === "string");
+    return html`<th key=${one} scope="col" class=${numeric ? "numeric" : one === view.group[0] ? "first" : ""} aria-sort=${sorted ? (ascending ? "ascending" : "descending") : "none"}>
+      <button type="button" title="Sort by ${what}" aria-label=${title} onClick=${() => write({ order: `${least ? "" : "-"}${one}`, page: 0 }, { push: true })}
+        ><bdi>${one === COUNT ? title : endOf(one, heads)}</bdi><span class="sign" aria-hidden="true">${sorted ? (ascending ? "▲" : "▼") : ""}</span></button></th>`;
+  };
   return html`<div class="sheet short"><table class="runs ${busy && data ? "loading" : ""}">
-    <caption class="unseen">Groups of runs by ${view.group.join(", ")}: mean ± standard deviation</caption>
+    <caption class="unseen">Groups of runs by ${view.group.join(", ")}: mean ± standard deviation${path && `, sorted by ${path === COUNT ? "runs" : path}`}</caption>
     <thead><tr>
-      ${view.group.map((path) => html`<th key=${path} scope="col"><span class="plain"><bdi>${path}</bdi></span></th>`)}
-      <th scope="col" class="numeric"><span class="plain">Runs</span></th>
-      ${shown.map((path) => html`<th key=${path} scope="col" class="numeric"><span class="plain" title="mean ± standard deviation (n − 1) of ${path}"><bdi>${titleOf(path)}</bdi></span></th>`)}
+      ${view.group.map((one) => head(one))}
+      ${head(COUNT, "Runs")}
+      ${shown.map((one) => head(one, titleOf(one), `the mean of ${one} (± standard deviation, n − 1)`))}
       <th scope="col"><span class="unseen">Open</span></th>
     </tr></thead>
     <tbody>${groups.map((group) => html`<tr key=${JSON.stringify(group.refs[0])}>
       ${view.group.map((path, n) =>
         n === 0
-          ? html`<th scope="row" key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></th>`
+          ? html`<th scope="row" class="first" key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></th>`
           : html`<td key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></td>`)}
       <td class="numeric">${number(group.refs.length)}</td>
       ${shown.map((path) => {
         const one = group.values[path];
-        if (!one || one.mean === null) return html`<td key=${path} class="numeric"></td>`;
+        if (!one || one.mean === null) return html`<td key=${path} class="numeric">${one?.odd > 0 && html`<small>no finite number</small>`}</td>`;
         const say = (/** @type {number} */ one, /** @type {number} */ digits) => (path === "sys/running_time" ? duration(one) : number(one, digits));
         const fewer = one.n < group.refs.length;
         return html`<td key=${path} class="numeric" title="n = ${one.n}, min ${exact(one.min)}, max ${exact(one.max)}${one.odd ? `, ${one.odd} not finite` : ""}">
@@ -202,4 +217,121 @@ export function Groups({ api, view, columns, live }) {
       <td><button type="button" class="link" onClick=${() => inside(group)}>show runs</button></td>
     </tr>`)}</tbody></table></div>
     ${data && html`<${Pager} page=${view.page} size=${SIZE} total=${data.total} word="groups" onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}`;
+}
+
+/** A part that has the focus as soon as it is there: its menu was opened before. */
+function useFocused() {
+  /** @type {{current: any}} */
+  const ref = useRef(null);
+  useEffect(() => ref.current?.focus({ preventScroll: true }), []);
+  return ref;
+}
+
+/**
+ * What columns are chosen from, inside of a menu.
+ *
+ * @typedef {{path: string, family: string, count: number, differing: boolean}} Field
+ * @param {{api: Api, view: View, shown: string[], onChange: (cols: string[]) => void}} props
+ */
+export function Chooser({ api, view, shown, onChange }) {
+  const focused = useFocused();
+  const [text, setText] = useState("");
+  const [asked, setAsked] = useState("");
+  const [differing, setDiffering] = useState(true);
+  useEffect(() => {
+    const timer = setTimeout(() => setAsked(text.trim()), 150);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const { data, error, busy } = useAnswer(
+    (signal) =>
+      api.post(
+        "runs/paths",
+        { project: view.project || null, query: view.q || null, contains: asked, unknown: "tell", limit: 1000 },
+        { signal },
+      ),
+    [api, view.project, view.q, asked],
+  );
+  /** @type {Field[]} */
+  const fields = data?.fields ?? [];
+  const found = fields.filter((one) => !differing || one.differing || shown.includes(one.path));
+  found.sort((a, b) => Number(shown.includes(b.path)) - Number(shown.includes(a.path)));
+  const full = shown.length >= MOST_COLUMNS;
+  const toggle = (/** @type {string} */ path) =>
+    onChange(shown.includes(path) ? shown.filter((one) => one !== path) : [...shown, path]);
+  const numeric = ["float_series", "statistic"];
+  return html`<div class="pad">
+    <input ref=${focused} type="search" placeholder="Type to filter" aria-label="Filter columns" value=${text}
+      onInput=${(/** @type {any} */ e) => setText(e.target.value)} />
+    <label><input type="checkbox" checked=${differing}
+      onChange=${(/** @type {any} */ e) => setDiffering(e.target.checked)} /> Only those that differ</label>
+    <div class="pick" role="group" aria-label="Columns">
+      ${shown
+        .filter((path) => !fields.some((one) => one.path === path) && path.toLowerCase().includes(text.toLowerCase()))
+        .map((path) => html`<label key=${path}><input type="checkbox" checked onChange=${() => toggle(path)} />
+          <bdi>${titleOf(path)}</bdi></label>`)}
+      ${found.slice(0, 200).map((one) => {
+        const on = shown.includes(one.path);
+        return html`<label key=${one.path}>
+          <input type="checkbox" checked=${on} disabled=${full && !on} onChange=${() => toggle(one.path)} />
+          <bdi>${titleOf(one.path) === one.path ? one.path : `${titleOf(one.path)} (${one.path})`}</bdi>
+          <small>${count(one.count, "run")}</small>
+          ${numeric.includes(one.family) &&
+          html`<span class="aggregates">${["min", "max"].map((word) => {
+            const path = `${one.path}:${word}`;
+            return html`<button type="button" aria-pressed=${String(shown.includes(path))}
+              disabled=${full && !shown.includes(path)} title=${path}
+              onClick=${() => toggle(path)}>${word}</button>`;
+          })}</span>`}
+        </label>`;
+      })}
+      ${found.length > 200 && html`<p class="muted">${found.length - 200} more: type to filter.</p>`}
+      ${!found.length && html`<p class="muted">${busy ? "Looking …" : error ? String(error.hint) : fields.length ? `None that differs: take the tick away to see ${fields.length} more.` : "None."}</p>`}
+    </div>
+    <div class="row"><small class="grow">${shown.length} of at most ${MOST_COLUMNS}</small>
+      <button type="button" onClick=${() => onChange([])}>As at first</button></div>
+  </div>`;
+}
+
+/**
+ * What runs are grouped by, inside of a menu.
+ * @param {{view: View, known: any[]}} props
+ */
+export function GroupChooser({ view, known }) {
+  const focused = useFocused();
+  const by = new Set(view.group);
+  const paths = known.filter((one) => !one.series && one.differs && !one.path.startsWith("sys/")).map((one) => one.path);
+  const shown = [...new Set([...view.group, ...paths, "sys/state", "sys/tags"])].slice(0, 60);
+  const toggle = (/** @type {string} */ path) => {
+    const next = by.has(path) ? view.group.filter((one) => one !== path) : [...view.group, path].slice(0, 8);
+    write({ group: next, page: 0 });
+  };
+  return html`<div class="pad"><div class="pick" role="group" aria-label="Group by">
+      ${shown.map((path, n) => html`<label key=${path}><input type="checkbox" ref=${n ? undefined : focused} checked=${by.has(path)} onChange=${() => toggle(path)} /><bdi>${path}</bdi></label>`)}
+    </div>
+    <button type="button" disabled=${!by.size} onClick=${() => write({ group: [], page: 0 })}>No groups</button></div>`;
+}
+
+/**
+ * Save a table as CSV.
+ * @param {Api} api
+ * @param {View} view
+ * @param {string[]} columns
+ * @param {Ref[] | null} refs of which runs; null: all that match
+ * @returns {Promise<{saved: number, total: number}>}
+ */
+export async function saveTable(api, view, columns, refs) {
+  const project = view.project;
+  const asked = [...new Set([...ALWAYS, ...columns])];
+  const of = refs ? { project: project || null, id: refs.map((one) => one[1]), trashed: null, sort_by: view.sort, ascending: view.ascending, unknown: "tell" } : which(view);
+  const made = tableOf(await api.post("runs", { ...of, columns: asked, limit: CSV_MOST }), "");
+  const lines = made.rows.map((row) => [row.ref[0], row.ref[1], ...asked.map((one) => row.values.get(one))]);
+  save(`${(project || "runs").replaceAll("/", "-")}.csv`, [["project", "run", ...asked], ...lines].map((line) => line.map(cell).join(",")).join("\r\n"));
+  return { saved: made.rows.length, total: made.total };
+}
+
+/** @param {any} one @returns {string} as a cell of CSV; no spreadsheet takes it for a formula */
+function cell(one) {
+  const text = exact(one);
+  const safe = typeof one !== "number" && typeof one !== "bigint" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

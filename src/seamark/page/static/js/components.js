@@ -19,10 +19,10 @@ export function useId(word) {
  * @typedef {{label: any, onPick: () => void, disabled?: boolean, checked?: boolean,
  *   hint?: string}} Item
  * @param {{label: any, title?: string, items?: Item[] | (() => Item[]), children?: any,
- *   wide?: boolean, className?: string, disabled?: boolean}} props `items` are asked for when they
- *   are shown
+ *   wide?: boolean, className?: string, disabled?: boolean, press?: string}} props `items` are asked
+ *   for when they are shown; the key `press` opens it
  */
-export function Menu({ label, title, items, children, wide, className = "", disabled }) {
+export function Menu({ label, title, items, children, wide, className = "", disabled, press }) {
   const [open, setOpen] = useState(false);
   const some = open && typeof items === "function" ? items() : /** @type {Item[]} */ (items);
   /** @type {{current: any}} */
@@ -77,7 +77,7 @@ export function Menu({ label, title, items, children, wide, className = "", disa
     if (event.relatedTarget && !root.current?.contains(event.relatedTarget)) setOpen(false);
   };
   return html`<div class="menu ${className}" ref=${root} onKeyDown=${keys} onFocusOut=${left}>
-    <button type="button" title=${title} disabled=${disabled} aria-expanded=${String(open)}
+    <button type="button" title=${title} disabled=${disabled} data-key=${press} aria-expanded=${String(open)}
       aria-haspopup=${items ? "menu" : "dialog"} aria-controls=${open ? id : undefined}
       aria-label=${label === "⋯" ? title : undefined} onClick=${() => setOpen(!open)}>${label}<span class="down" aria-hidden="true"></span></button>
     ${open &&
@@ -246,12 +246,12 @@ export function Pager({ page, size, total, onPage, word = "runs" }) {
 
 /**
  * A moment: how long ago, in full when pointed at.
- * @param {{ns: Ns | Date | null | undefined, now?: number, full?: boolean}} props
+ * @param {{ns: Ns | Date | null | undefined, now?: number, full?: boolean, coarse?: boolean}} props
  */
-export function Time({ ns, now, full }) {
+export function Time({ ns, now, full, coarse }) {
   const said = time(ns);
   if (!said) return null;
-  return html`<time dateTime=${said.replace(" ", "T")} title=${said}>${full ? said : ago(ns, now)}</time>`;
+  return html`<time dateTime=${said.replace(" ", "T")} title=${said}>${full ? said : ago(ns, now, coarse)}</time>`;
 }
 
 /** @param {{n: number | bigint | null | undefined}} props */

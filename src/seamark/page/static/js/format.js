@@ -116,13 +116,15 @@ export function time(ns) {
  * How long ago something was: "2 min ago", or its day.
  * @param {Ns | Date | null | undefined} ns
  * @param {number} [now] milliseconds since the Unix epoch
+ * @param {boolean} [coarse] `now` is when the minute began
  * @returns {string}
  */
-export function ago(ns, now = Date.now()) {
+export function ago(ns, now = Date.now(), coarse = false) {
   const at = millis(ns);
   if (Number.isNaN(at)) return "";
   const s = Math.max(0, (now - at) / 1000);
-  if (s < 90) return `${Math.floor(s)} s ago`;
+  if (coarse && s < 30) return "just now";
+  if (s < 90 && !coarse) return `${Math.floor(s)} s ago`;
   if (s < 90 * 60) return `${Math.round(s / 60)} min ago`;
   if (s < 36 * 3600) return `${Math.round(s / 3600)} h ago`;
   if (s < 60 * 86400) return `${Math.round(s / 86400)} d ago`;

@@ -205,9 +205,11 @@ function Page({ greeting, roots, token, onRefused }) {
     kept.set("seamark:keys", keys ? "" : "off");
     if (!keys) return undefined;
     const pressed = (/** @type {KeyboardEvent} */ event) => {
-      if (event.key !== "?" || isTyping(event)) return;
+      const at = /** @type {any} */ (document.querySelector(`[data-key="${CSS.escape(event.key)}"]`));
+      if (!at || isTyping(event)) return;
       event.preventDefault();
-      setHelp(true);
+      if (at.matches("input")) at.focus();
+      else at.click();
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
@@ -240,13 +242,15 @@ function Page({ greeting, roots, token, onRefused }) {
       <span class="grow"></span>
       ${root.read_only && html`<span class="badge warn" title=${root.why}>read-only</span>`}
       <${Age} api=${api} live=${live} looked=${looked} onLook=${() => asking.current?.now()} />
-      <button type="button" class="quiet" onClick=${() => setHelp(true)} title="Keys and queries (?)"
+      <button type="button" class="quiet" data-key="?" onClick=${() => setHelp(true)} title="Keys and queries (?)"
         aria-label="Help">?</button>
       <${Theme} />
     </header>
     ${trouble === "lost" &&
     html`<${Banner} kind="bad" action="Try now" onAction=${() => asking.current?.now()}>
       The server does not answer. What you see is from before; it is asked again by itself.<//>`}
+    ${view.root && view.root !== root.name &&
+    html`<${Banner} kind="warn">There is no folder called ${view.root} here: this is ${root.name}.<//>`}
     ${upgraded &&
     html`<${Banner} kind="warn" action="Reload" onAction=${() => location.reload()}>
       Seamark was upgraded: reload this page.<//>`}

@@ -57,6 +57,16 @@ export function RunScreen({ api, view, live, root }) {
     );
     return () => abort.abort();
   }, [api, project, id, lacking]);
+  // A link may be opened while its folder is being read: what comes then is told, but not what came
+  // before the first answer to what is new.
+  const tries = useRef(0);
+  useEffect(() => {
+    if (!lacking) tries.current = 0;
+    if (!lacking || overview.busy || tries.current > 3) return undefined;
+    const timer = setTimeout(again, 1000 * 2 ** tries.current);
+    tries.current += 1;
+    return () => clearTimeout(timer);
+  }, [lacking, overview.busy]);
   const known = overview.data?.run === id;
   const state = known ? overview.data.state : undefined;
   const name = (known && (overview.data.name || valueOf("sys/name"))) || id;

@@ -6,8 +6,8 @@ import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState 
 import { START, href, keyOf, read, refOf, write } from "./address.js";
 import { isBusy } from "./api.js";
 import { colourOf, useValued } from "./colours.js";
-import { ALWAYS, ColumnChooser, columnsOf, splitColumn, telling, titleOf } from "./columns.js";
-import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, save, tell, useAnswer, useModule } from "./components.js";
+import { ALWAYS, ColumnChooser, Later, columnsOf, endOf, splitColumn, telling, titleOf } from "./columns.js";
+import { Badge, Banner, Empty, ErrorBox, Menu, Pager, State, Time, isTyping, tell, useAnswer, useModule } from "./components.js";
 import { count, duration, exact, number, time, value } from "./format.js";
 import { QueryField } from "./query.js";
 
@@ -40,7 +40,7 @@ const EMPTY = new Map();
 const NOT_KNOWN = { losses: EMPTY, attempts: EMPTY, openings: EMPTY, reasons: EMPTY };
 const CURVE_PX = 48;
 const CURVES_AT_ONCE = 50;
-const CSV_MOST = 10000;
+export const CSV_MOST = 10000;
 
 const FIVE_LINES = `import seamark
 run = seamark.init_run(project="first")
@@ -104,6 +104,11 @@ export function which(view) {
     ascending: view.ascending,
     unknown: "refuse",
   };
+}
+
+/** Whether a query cannot be answered as it is written. @param {any} error @param {View} view */
+export function isOfQuery(error, view) {
+  return Boolean(error && view.q && /^query/.test(String(error.hint)));
 }
 
 /** @param {any} one @returns {boolean} */
@@ -311,9 +316,10 @@ function useProgress(api, rows, live) {
 /**
  * The newest of the runs that match, whatever the table's order and page; null while unknown.
  * @param {Api} api @param {View} view @param {Table | null} table
+ * @param {any} failed why there is no table of this question: those of the one before stay
  * @returns {Row[] | null}
  */
-function useNewest(api, view, table) {
+function useNewest(api, view, table, failed) {
   const question = JSON.stringify([view.project, view.q, view.trashed]);
   const isFirst = view.sort === START.sort && !view.ascending && view.page === 0;
   /** @type {{current: {question: string, rows: Row[] | null}}} */
@@ -329,7 +335,7 @@ function useNewest(api, view, table) {
   );
   if (isFirst && table?.question === questionOf(view)) known.current = { question, rows: table.rows.slice(0, NEWEST) };
   else if (asked.data?.question === question) known.current = asked.data;
-  return known.current.question === question || asked.error ? known.current.rows : null;
+  return known.current.question === question || asked.error || failed ? known.current.rows : null;
 }
 
 /** What a table answers. @param {View} view */
@@ -400,7 +406,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const [note, setNote] = useState(/** @type {any} */ (null));
   const [open, setOpen] = useState(/** @type {any} */ (null));
   const edits = useModule(note || open ? "./dialogs.js" : "").module;
-  const queryError = error && view.q && /^query/.test(String(error.hint)) ? error : null;
+  const queryError = isOfQuery(error, view) ? error : null;
 
   const metric = useMemo(() => {
     const first = (columns ?? []).map((one) => splitColumn(one)[0]);
@@ -413,7 +419,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const honesty = useHonesty(api, rows, live);
   const progress = useProgress(api, rows, live);
   const { gone, rows: chosenAtFirst } = useSelected(api, view);
-  const newest = useNewest(api, view, table);
+  const newest = useNewest(api, view, table, error);
   const missing = gone.filter((one) => view.selected.includes(one));
   useEffect(() => {
     // Where nothing is shown, nothing moves.
@@ -482,15 +488,9 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const editable = !root.read_only;
 
   const csv = async () => {
-    const asked = [...new Set([...ALWAYS, ...(columns ?? [])])];
-    const refs = chosenCount ? await chosenRefs() : null;
-    const of = refs ? { project: project || null, id: refs.map((one) => one[1]), trashed: null, sort_by: view.sort, ascending: view.ascending, unknown: "tell" } : which(view);
-    const said = await api.post("runs", { ...of, columns: asked, limit: CSV_MOST });
-    const made = tableOf(said, "");
-    const head = ["project", "run", ...asked];
-    const lines = made.rows.map((row) => [row.ref[0], row.ref[1], ...asked.map((one) => row.values.get(one))]);
-    save(`${(project || "runs").replaceAll("/", "-")}.csv`, [head, ...lines].map((line) => line.map(cell).join(",")).join("\r\n"));
-    if (made.total > made.rows.length) setNote({ text: `The first ${number(made.rows.length)} of ${number(made.total)} runs were saved.` });
+    const { saveTable } = await import("./compare.js");
+    const { saved, total } = await saveTable(api, view, columns ?? [], chosenCount ? await chosenRefs() : null);
+    if (total > saved) setNote({ text: `The first ${number(saved)} of ${number(total)} runs were saved.` });
   };
 
   const run = (/** @type {() => Promise<any>} */ what) => () =>
@@ -517,7 +517,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
       return { project: at, id, name: row?.name ?? id, state: row?.state ?? "" };
     });
   }, [drawn.join(), view.group.length > 0, table, chosenAtFirst, newest, project]);
-  const nothing = table && table.total === 0 && !busy;
+  const nothing = table && table.total === 0 && !busy && !queryError;
 
   return html`<h1 class="unseen">${project || "All runs"}</h1><div class="tools">
       <${QueryField} api=${api} project=${project} value=${view.q} error=${queryError} tags=${tags}
@@ -529,12 +529,12 @@ export function RunsScreen({ api, view, live, keys, root }) {
       <button type="button" onClick=${run(csv)} title="Save the table as CSV: what is selected, else all that match">CSV</button>
     </div>
     <div class="chosen">
-      <span role="status">${table ? html`<strong>${number(table.total)}</strong> ${table.total === 1 ? "run" : "runs"}${view.trashed ? " in the trash" : ""}` : error ? "" : "Reading …"}</span>
+      <span role="status">${table ? html`<strong>${number(table.total)}</strong> ${table.total === 1 ? "run" : "runs"}${view.trashed ? " in the trash" : ""}${queryError ? " of the query before" : ""}` : error ? "" : "Reading …"}</span>
       ${(news.more > 0 || news.moved) &&
       html`<button type="button" class="news" onClick=${again}>${[news.more > 0 && `${number(news.more)} new`, news.moved && "order changed"].filter(Boolean).join(", ")} · show</button>`}
       ${chosenCount > 0 &&
       html`<span class="sep">·</span><span>${number(chosenCount)} selected</span>
-        <button type="button" class="main" onClick=${compare} disabled=${chosenCount < 2}>Compare</button>
+        <button type="button" class="main" data-key="c" onClick=${compare} disabled=${chosenCount < 2}>Compare</button>
         <${Menu} label="Edit" title=${editable ? "Edit what is selected" : root.why} items=${editMenu(chosenRefs, chosenRows)} />
         ${!all && table && table.total > rows.length && chosenRows.length === rows.length &&
         html`<button type="button" class="link" onClick=${() => write({ selected: ["*"], drawn: [] })}>Select all ${number(table.total)} that match</button>`}
@@ -558,21 +558,14 @@ export function RunsScreen({ api, view, live, keys, root }) {
           : html`<${Rows} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
               selected=${all ? null : selected} onSelect=${select} drawn=${drawn} onDraw=${draw} onOpen=${openRun}
               curves=${curves} metric=${metric} honesty=${honesty} progress=${progress} theme=${theme} editMenu=${editMenu}
-              onReach=${setFar} onCompare=${() => (read().selected.length > 1 || read().selected[0] === "*") && compare()} live=${live} />`
+              onReach=${setFar} live=${live} />`
     }
     ${table && !view.group.length && html`<${Pager} page=${view.page} size=${SIZE} total=${table.total} onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}
-    ${!nothing && table && (newest || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
+    ${!nothing && table && (newest?.length || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
     ${(charts.error || sides.error) && html`<${ErrorBox} error=${charts.error || sides.error} />`}
     ${edits && open?.kind === "tags" && html`<${edits.TagsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
     ${edits && open?.kind === "words" && html`<${edits.WordsDialog} api=${api} ...${open} onClose=${() => setOpen(null)} onDone=${again} onNote=${setNote} />`}
     ${edits && html`<${edits.Toast} note=${note} onNote=${setNote} />`}`;
-}
-
-/** @param {any} one @returns {string} as a cell of CSV; no spreadsheet takes it for a formula */
-function cell(one) {
-  const text = exact(one);
-  const safe = typeof one !== "number" && typeof one !== "bigint" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 /** @param {{view: View, root: Root, left: number}} props */
@@ -593,18 +586,8 @@ function Nothing({ view, root, left }) {
 
 /** @param {{view: View, known: any[]}} props */
 function GroupMenu({ view, known }) {
-  const by = new Set(view.group);
-  const paths = known.filter((one) => !one.series && one.differs && !one.path.startsWith("sys/")).map((one) => one.path);
-  const shown = [...new Set([...view.group, ...paths, "sys/state", "sys/tags"])].slice(0, 60);
-  const toggle = (/** @type {string} */ path) => {
-    const next = by.has(path) ? view.group.filter((one) => one !== path) : [...view.group, path].slice(0, 8);
-    write({ group: next, page: 0 });
-  };
-  return html`<${Menu} className="group" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
-    <div class="pad"><div class="pick" role="group" aria-label="Group by">
-      ${shown.map((path) => html`<label key=${path}><input type="checkbox" checked=${by.has(path)} onChange=${() => toggle(path)} /><bdi>${path}</bdi></label>`)}
-    </div>
-    <button type="button" disabled=${!by.size} onClick=${() => write({ group: [], page: 0 })}>No groups</button></div>
+  return html`<${Menu} press="g" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
+    <${Later} part="GroupChooser" view=${view} known=${known} />
   <//>`;
 }
 
@@ -624,10 +607,10 @@ function ViewMenu({ view }) {
  *   selected: Set<string> | null, onSelect: (rows: Row[], on: boolean | null) => void, drawn: string[],
  *   onDraw: (row: Row) => void, onOpen: (row: Row) => void, curves: Map<string, any>, metric: string,
  *   honesty: any, progress: Map<string, any>, theme: "light" | "dark", editMenu: any,
- *   onReach: (n: number) => void, onCompare: () => void, live: Live}} props
+ *   onReach: (n: number) => void, live: Live}} props
  *   `selected`: keys of runs; null for all
  */
-function Rows({ api, view, table, columns, busy, keys, selected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, progress, theme, editMenu, onReach, onCompare, live }) {
+function Rows({ api, view, table, columns, busy, keys, selected, onSelect, drawn, onDraw, onOpen, curves, metric, honesty, progress, theme, editMenu, onReach, live }) {
   const rows = table?.rows ?? [];
   const [at, setAt] = useState(0);
   /** @type {{current: number}} */
@@ -661,13 +644,10 @@ function Rows({ api, view, table, columns, busy, keys, selected, onSelect, drawn
       if (isTyping(event)) return;
       const row = visible.current[Math.min(here.current, visible.current.length - 1)];
       const does = /** @type {Record<string, () => void>} */ ({
-        "/": () => /** @type {any} */ (document.querySelector("[data-key='/']"))?.focus(),
         j: () => move(inTable() ? here.current + 1 : here.current),
         k: () => move(inTable() ? here.current - 1 : here.current),
         x: () => row && onSelect([row], null),
         e: () => row && onDraw(row),
-        c: onCompare,
-        g: () => /** @type {any} */ (document.querySelector(".menu.group button"))?.click(),
       })[event.key];
       if (!does) return;
       event.preventDefault();
@@ -702,10 +682,9 @@ function Rows({ api, view, table, columns, busy, keys, selected, onSelect, drawn
   const baseline = rows.find((one) => one.key === view.baseline);
   const head = (/** @type {string} */ path, /** @type {string} */ className = "") => {
     const sorted = view.sort === path;
-    const title = titleOf(path);
     return html`<th key=${path} scope="col" class="${className} ${numeric.has(path) ? "numeric" : ""}"
       aria-sort=${sorted ? (view.ascending ? "ascending" : "descending") : "none"}>
-      <button type="button" title="Sort by ${path}" onClick=${() => sort(path, numeric.has(path) || path === START.sort)}><bdi>${title}</bdi><span class="sign" aria-hidden="true">${sorted ? (view.ascending ? "▲" : "▼") : ""}</span></button></th>`;
+      <button type="button" title="Sort by ${path}" aria-label=${titleOf(path)} onClick=${() => sort(path, numeric.has(path) || path === START.sort)}><bdi>${endOf(path, columns)}</bdi><span class="sign" aria-hidden="true">${sorted ? (view.ascending ? "▲" : "▼") : ""}</span></button></th>`;
   };
   const chosen = rows.filter(isSelected);
   const ids = drawn.map((key) => refOf(key, view.project)[1]);
@@ -980,7 +959,7 @@ function cellOf(given, path, base, className, now) {
     shown = progressOf(given);
     title = exact(given);
   } else if (given instanceof Date) {
-    shown = html`<${Time} ns=${given} now=${now * 60e3} />`;
+    shown = html`<${Time} ns=${given} now=${now * 60e3} coarse />`;
     title = time(given);
   } else if (typeof given === "string") {
     shown = html`<bdi>${given.slice(0, 300)}</bdi>`;

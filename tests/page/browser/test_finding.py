@@ -1,0 +1,258 @@
+"""Finding one's way: groups in order, names of columns, wrong queries, keys on each screen."""
+
+from __future__ import annotations
+
+import page_roots
+import pytest
+from page_looking import chart, opening, plotted
+from page_process import until
+
+
+def expect(*given):
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+def head(tab, name):
+    return tab.get_by_role("columnheader", name=name, exact=True)
+
+
+def groups(tab, shown):
+    expect(tab.locator("table.runs tbody th")).to_have_text(shown)
+
+
+def test_groups_are_sorted_by_their_columns(main_page, tab):
+    """By what they are by, their size or a mean; in the address, and with Back as it was."""
+    tab.goto(opening(main_page, "?project=sweep&group=parameters/seed&cols=val/loss&q=val/loss<8"))
+    newest = ["2", "1", "0", "4", "3"]
+    groups(tab, newest)
+    head(tab, "val/loss").get_by_role("button").press("Enter")
+    # Means of 0 and 5, 1 and 6, 2 and 7, 3, 4, each with 0.2 more.
+    groups(tab, ["2", "4", "1", "3", "0"])
+    assert head(tab, "val/loss").get_attribute("aria-sort") == "descending"
+    head(tab, "val/loss").get_by_role("button").press("Enter")
+    groups(tab, ["0", "3", "1", "4", "2"])
+    assert head(tab, "val/loss").get_attribute("aria-sort") == "ascending"
+    link = tab.url
+    assert "order=val/loss" in link
+    head(tab, "Runs").get_by_role("button").click()
+    groups(tab, ["2", "1", "0", "4", "3"])
+    head(tab, "parameters/seed").get_by_role("button").click()
+    groups(tab, ["4", "3", "2", "1", "0"])
+    tab.go_back()
+    tab.go_back()
+    groups(tab, ["0", "3", "1", "4", "2"])
+    tab.goto("about:blank")
+    tab.goto(f"{link}#token={main_page.token}")
+    groups(tab, ["0", "3", "1", "4", "2"])
+    assert head(tab, "val/loss").get_attribute("aria-sort") == "ascending"
+
+
+def test_what_shows_nothing_is_last(main_page, tab):
+    """In either direction; that there is no finite number is said where a mean would stand."""
+    asked = "?project=vision/digits&group=sys/name&cols=val/loss&q=parameters/layers > 0"
+    for order in ("val/loss", "-val/loss"):
+        tab.goto("about:blank")
+        tab.goto(opening(main_page, f"{asked}&order={order}"))
+        last = tab.locator("table.runs tbody tr").last
+        expect(last).to_contain_text("sad-crab")
+        expect(last).to_contain_text("no finite number")
+
+
+def test_groups_of_the_same_have_no_deviation(main_page, tab):
+    """A tenth many times is a tenth ± 0."""
+    asked = "?project=sweep&group=parameters/seed&cols=parameters/lr&q=parameters/lr = 0.1"
+    tab.goto(opening(main_page, asked))
+    rows = tab.locator("table.runs tbody tr")
+    expect(rows).to_have_count(page_roots.SEEDS)
+    for row in rows.all():
+        expect(row).to_contain_text("0.1± 0")
+
+
+ENDS = """
+async (lists) => {
+  const place = document.querySelector("link[href$='/js/components.js']").href;
+  const { endOf } = await import(new URL("columns.js", place).href);
+  return lists.map((paths) => paths.map((path) => endOf(path, paths)));
+}
+"""
+"""What stands above the columns of some paths."""
+
+
+def test_columns_are_called_by_the_end_that_tells_them_apart(main_page, tab):
+    """Short where nothing else is meant; the whole path is the name that is read out."""
+    tab.goto(opening(main_page, "?project=sweep&cols=val/loss,parameters/lr,sys/running_time"))
+    expect(head(tab, "parameters/lr").get_by_role("button")).to_have_text("lr")
+    expect(head(tab, "parameters/lr").get_by_role("button")).to_have_attribute(
+        "title", "Sort by parameters/lr"
+    )
+    expect(head(tab, "val/loss").get_by_role("button")).to_have_text("val/loss")
+    told = tab.evaluate(
+        ENDS,
+        [
+            ["model/optimizer/lr", "model/optimizer/eps"],
+            ["model/optimizer/lr", "model/scheduler/lr", "lr"],
+            ["a/lr", "b/a/lr", "sys/name", "params/Name"],
+            ["metrics/val/loss", "val/acc:min", "train", "test/a/b"],
+            ["slash/", "/", "", "a//b", "b"],
+            ["x" * 200, f"p/{'x' * 200}"],
+        ],
+    )
+    assert told == [
+        ["lr", "eps"],
+        ["optimizer/lr", "scheduler/lr", "lr"],
+        ["a/lr", "b/a/lr", "Name", "params/Name"],
+        ["val/loss", "val/acc:min", "train", "test/a/b"],
+        ["slash/", "/", "", "/b", "b"],
+        ["x" * 200, f"p/{'x' * 200}"],
+    ]
+
+
+@pytest.mark.parametrize("more", ["", "&group=parameters/seed"])
+def test_what_a_wrong_query_leaves_is_of_the_one_before(more, main_page, tab, watched):
+    """Rows, curves and count stay, paler, and are not told as the answer; `/` leads to it."""
+    watched.allow("422")
+    tab.goto(opening(main_page, f"?project=sweep&q=val/loss < 3{more}"))
+    told = tab.locator(".chosen").first
+    expect(told).to_have_text("3 runs")
+    expect(tab.locator(".chart").first).to_be_visible()
+    expect(tab.locator("table.runs tbody tr")).to_have_count(3)
+    tab.keyboard.press("/")
+    field = tab.get_by_role("combobox", name="Query")
+    expect(field).to_be_focused()
+    field.fill("val/loss <")
+    field.press("Enter")
+    expect(tab.get_by_role("alert")).to_contain_text("expected a value")
+    expect(told).to_have_text("3 runs of the query before")
+    expect(tab.locator("table.runs tbody tr")).to_have_count(3)
+    expect(tab.locator(".sheet")).to_have_css("opacity", "0.55")
+    expect(tab.locator(".chart").first).to_be_visible()
+    field.fill("val/loss < 4")
+    field.press("Enter")
+    expect(told).to_have_text("4 runs")
+    expect(tab.locator(".sheet")).to_have_css("opacity", "1")
+
+
+def test_keys_are_those_of_what_is_shown(main_page, tab):
+    """Where nothing matches, too, and where groups stand in the place of rows."""
+    tab.goto(opening(main_page, "?project=sweep&q=val/loss < 0"))
+    expect(tab.get_by_role("heading", name="No run matches")).to_be_visible()
+    tab.keyboard.press("/")
+    expect(tab.get_by_role("combobox", name="Query")).to_be_focused()
+    tab.get_by_role("button", name="Show all runs").click()
+    for name in ("sweep-209", "sweep-208"):
+        tab.get_by_role("checkbox", name=f"Select {name}").check()
+    tab.keyboard.press("g")
+    tab.get_by_role("group", name="Group by").get_by_label("parameters/seed").check()
+    tab.keyboard.press("Escape")
+    expect(head(tab, "parameters/seed")).to_be_visible()
+    tab.keyboard.press("?")
+    expect(tab.get_by_role("dialog")).to_be_visible()
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("c")
+    expect(tab.get_by_role("heading", name="Compare 2 runs")).to_be_visible()
+
+
+def test_a_link_may_come_before_what_it_leads_to(main_page, tab, watched):
+    """A run that is read a moment later is shown then; a folder that is not there is told."""
+    watched.allow("404")
+    tab.goto(opening(main_page, "?project=sweep"))
+    found = tab.get_by_role("link", name="sweep-209").get_attribute("href")
+    asked = []
+
+    def answer(route):
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.fulfill(status=404, json={"error": "no-such-run", "hint": "not there yet"})
+        else:
+            route.continue_()
+
+    tab.route("**/overview", answer)
+    tab.goto(opening(main_page, f"{found}&root=elsewhere"))
+    expect(tab.get_by_role("heading", name="sweep-209")).to_be_visible()
+    assert len(asked) > 1
+    expect(tab.get_by_role("alert")).to_contain_text("no folder called elsewhere")
+
+
+AGO = """
+async () => {
+  const place = document.querySelector("link[href$='/js/components.js']").href;
+  const { ago } = await import(new URL("format.js", place).href);
+  return [0, 29, 31, 100, 3600].flatMap((s) => [false, true].map((c) => ago(0, 1000 * s, c)));
+}
+"""
+"""How long ago something was, to the second and to the minute."""
+
+
+def test_seconds_are_told_where_they_are_counted(main_page, tab):
+    """The table of runs counts minutes, so that a row does not stand at 18 s for a minute."""
+    tab.goto(opening(main_page, "?screen=projects"))
+    expect(tab.get_by_role("main").get_by_role("table").first).to_be_visible()
+    seconds, minutes = ["0 s", "29 s", "31 s", "2 min", "60 min"], ["1 min", "2 min", "60 min"]
+    told = tab.evaluate(AGO)
+    assert told[::2] == [f"{one} ago" for one in seconds]
+    assert told[1::2] == ["just now", "just now", *(f"{one} ago" for one in minutes)]
+
+
+def test_how_charts_are_drawn_takes_one_line(main_page, tab):
+    """On a window of 1,280: what was replaced, a part and a wide mean included."""
+    tab.set_viewport_size({"width": 1280, "height": 800})
+    asked = "?project=vision/digits&attempts=1&smooth=20000&zoom=1000.5~12500~step"
+    tab.goto(opening(main_page, asked))
+    bar = tab.get_by_role("group", name="How charts are drawn")
+    expect(bar.get_by_role("button", name="x ")).to_be_visible()
+    expect(bar.get_by_label("replaced points")).to_be_visible()
+    boxes = [one.bounding_box() for one in bar.locator("> *").all()]
+    middles = [box["y"] + box["height"] / 2 for box in boxes]
+    assert max(middles) - min(middles) < 4
+
+
+def test_columns_are_chosen_by_keyboard(main_page, tab):
+    """What they are chosen from is fetched when it is asked for, and has the focus then."""
+    tab.goto(opening(main_page, "?project=sweep&cols=val/loss"))
+    tab.get_by_role("button", name="Columns").press("Enter")
+    expect(tab.get_by_role("searchbox", name="Filter columns")).to_be_focused()
+    tab.keyboard.type("seed")
+    seed = tab.get_by_role("group", name="Columns").get_by_label("parameters/seed")
+    seed.check()
+    expect(head(tab, "parameters/seed")).to_be_visible()
+
+
+MARKS = """
+async (ranges) => {
+  const place = document.querySelector("link[href$='/js/components.js']").href;
+  const { marksOf } = await import(new URL("chart_more.js", place).href);
+  return ranges.map(([low, high, log]) => marksOf(low, high, 6, log));
+}
+"""
+"""Where numbers stand beside axes."""
+BESIDE = """
+(element) => {
+  const { ctx, bbox } = element.uplot;
+  const { data } = ctx.getImageData(0, 0, Math.floor(bbox.left) - 8, ctx.canvas.height);
+  return data.filter((one, at) => at % 4 === 3 && one > 0).length;
+}
+"""
+"""How many points of a chart have ink to the left of its y axis."""
+
+
+def test_numbers_of_any_size_stand_beside_an_axis(recorded, serve, tab):
+    """A loss that grew beyond 1e17, or a norm of 1e-300, on linear and logarithmic axes."""
+    page = serve(recorded("extremes"))
+    for more in ("", "&logy=1"):
+        tab.goto("about:blank")
+        tab.goto(opening(page, f"?project=extremes{more}"))
+        for path in ("huge", "tiny", "both", "near"):
+            plotted(tab, path, lambda found: None not in (found["y"]["min"], found["y"]["max"]))
+            until(lambda path=path: chart(tab, path).evaluate(BESIDE) > 20)
+    ranges = [
+        [1e300, 2e300, False],
+        [1e-300, 2e-300, True],
+        [1e-300, 1e300, True],
+        [-9e18, 1, False],
+    ]
+    for (low, high, _), found in zip(ranges, tab.evaluate(MARKS, ranges), strict=True):
+        assert 3 <= len(found) <= 12
+        assert low <= found[0] <= found[-1] <= high
+        assert found == sorted(set(found))

@@ -113,7 +113,7 @@ def test_what_was_done_comes_into_a_place_that_was_there(recorded, serve, tab):
     tab.goto(opening(page, "?project=sweep"))
     tab.get_by_role("button", name="More about sweep-001").click()
     tab.get_by_role("menuitem", name="Name and description").click()
-    expect(tab.get_by_label("Name", exact=True)).to_be_focused()
+    expect(tab.get_by_role("textbox", name="Name")).to_be_focused()
     tab.evaluate(MET)
     tab.keyboard.type("er")
     tab.keyboard.press("Enter")

@@ -213,9 +213,10 @@ def opened(
 
 
 # How long it takes from the next click or key to the frame that shows the rows that it asked for:
-# another first row, or a table that was busy and no longer is.
+# another first row or number of runs, or a table that was busy and no longer is.
 NEXT = """(kinds) => {
-  const row = () => document.querySelector("table.runs tbody th")?.textContent;
+  const row = () =>
+    [".chosen strong", "table.runs tbody th"].map((one) => document.querySelector(one)?.textContent).join();
   const before = row();
   let asked = false;
   const holds = () => {

@@ -274,6 +274,7 @@ function useHonesty(api, rows, live) {
   const { data } = useAnswer(
     async (signal) => {
       if (!refs.length) return null;
+      await new Promise((go) => whenQuiet(() => go(null))); // what is shown comes first
       const crashed = rows.filter((one) => one.state === "crashed").map((one) => one.ref);
       const none = () => ({});
       const [lost, again, why] = await Promise.all([

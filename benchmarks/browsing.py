@@ -215,8 +215,8 @@ def opened(
 # How long it takes from the next click or key to the frame that shows the rows that it asked for:
 # another first row or number of runs, or a table that was busy and no longer is.
 NEXT = """(kinds) => {
-  const row = () =>
-    [".chosen strong", "table.runs tbody th"].map((one) => document.querySelector(one)?.textContent).join();
+  const said = (place) => document.querySelector(place)?.textContent;
+  const row = () => `${said(".chosen strong")}: ${said("table.runs tbody th")}`;
   const before = row();
   let asked = false;
   const holds = () => {

@@ -319,7 +319,6 @@ import sys
 import seamark
 root, content = sys.argv[1:]
 artifact = seamark.init_artifact(name="x", project="team/p", root=root, tags=[sys.argv[2]])
-open(content, "w").write(content * 100)
 artifact.add_file(content, "file")
 print("ready", flush=True)
 sys.stdin.readline()
@@ -332,6 +331,8 @@ artifact.stop()
 @pytest.mark.slow
 def test_processes_that_save_at_once(given: dict[str, Any]) -> None:
     """The same content is one version with one number, other content another."""
+    for content in ("one", "two"):  # before: who adds a file that another writes is told so
+        Path(content).write_text(content * 100)
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", _TOGETHER, str(given["root"]), content],

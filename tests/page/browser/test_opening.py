@@ -8,7 +8,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import page_roots
-import page_served
 import pytest
 from page_looking import address, opening
 from page_process import until
@@ -35,6 +34,8 @@ def test_the_token_leaves_the_address_and_stays(main_page, tab):
 
 def test_runs_that_are_read_while_it_opens_are_shown(tab, tmp_path):
     """With their columns; between its first question and its first look for changes as well."""
+    import page_served  # needs what the sessions that leave these tests out do not have
+
     with page_roots.begin(str(tmp_path), "early", "bird") as run:
         for step in range(3):
             run.log_metrics({"train/loss": 0.75 - step / 4}, step=step)

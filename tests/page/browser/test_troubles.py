@@ -79,19 +79,25 @@ def test_a_page_that_went_away_clears_nothing(main_root, own_home, tab, watched)
     """One banner; when it is back, on the same port with the same token, the banner goes."""
     watched.allow("ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET")
     with running_page(main_root, **own_home) as page:
+        page.settle()
         tab.goto(opening(page, "?project=vision/digits"))
         row = tab.get_by_role("row").filter(has_text="quick-otter")
         plotted(tab, "train/loss")
     tab.get_by_role("button", name="look now").click()
-    banner = tab.get_by_role("alert").filter(has_text="does not answer")
+    banner = tab.get_by_role("alert").filter(has_text="What you see is from before")
     expect(banner).to_be_visible()
     expect(row).to_be_visible()
     plotted(tab, "train/loss")
+    tab.get_by_role("checkbox", name="log y").check()
+    refused = tab.locator(".chart-error")
+    expect(refused.first).to_be_visible()
     with running_page(main_root, "--port", page.port, **own_home) as again:
         assert again.token == page.token
         # It is asked again by itself, ever later.
         expect(banner).to_have_count(0, timeout=100_000)
         expect(row).to_be_visible()
+        expect(refused).to_have_count(0)
+        plotted(tab, "train/loss")
 
 
 def test_damage_and_a_torn_tail_are_said(main_page, tab):

@@ -1066,6 +1066,7 @@ export function Chart(props) {
   const resumes = useRef(/** @type {Resumes} */ (new Map()));
   const seen = useSeen(root, props.seen);
   const [released, setReleased] = useState(0);
+  const [asked, setAsked] = useState(0);
   const me = useMemo(() => ({}), []);
 
   const ids = runs.map((run) => run.id);
@@ -1165,7 +1166,10 @@ export function Chart(props) {
       setTold((old) => ({ ...old, loading: false, error: error?.hint || error?.message || String(error) }));
     });
     return () => abort.abort();
-  }, [seen, kind, runsKey, zoom?.low, zoom?.high, versions, attempts]);
+  }, [seen, kind, runsKey, zoom?.low, zoom?.high, versions, attempts, asked]);
+
+  // What a server that was away did not answer is asked again when it is back.
+  useEffect(() => (told.error ? api.listen((/** @type {string} */ what) => what === "back" && setAsked((old) => old + 1)) : undefined), [api, told.error]);
 
   // What is alive.
   useEffect(() => {

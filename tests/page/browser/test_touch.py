@@ -81,6 +81,12 @@ def test_what_changes_is_told(main_page, tab):
     tab.get_by_role("checkbox", name="Select quick-otter").check()
     tab.get_by_role("button", name="Select none").click()
     expect(tab.locator("main")).to_be_focused()
+
+
+@pytest.mark.thorough
+def test_the_focus_goes_to_the_table_of_a_chart_and_back(main_page, tab):
+    """By the menu and by keys."""
+    tab.goto(opening(main_page, "?project=vision/digits&q=sys/name = quick-otter"))
     plotted(tab, "val/loss")
     place = chart(tab, "val/loss")
     place.get_by_role("button", name="More of").click()

@@ -2,7 +2,6 @@
 /** The runs of a project: a table of pages of 200, and below it the charts of some of them. */
 
 import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-
 import { START, href, keyOf, read, refOf, write } from "./address.js";
 import { isBusy } from "./api.js";
 import { colourOf, useValued } from "./colours.js";

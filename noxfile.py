@@ -398,6 +398,6 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def changelog(session: nox.Session) -> None:
-    """Turn the fragments into a release's notes: ``nox -s changelog -- 0.1.0``."""
+    """Turn the fragments into a release's notes: ``nox -s changelog -- 0.2.0``."""
     session.install("--group", "changelog")
     session.run("towncrier", "build", "--yes", "--version", *session.posargs)

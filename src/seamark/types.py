@@ -53,8 +53,6 @@ class File:
         path: Absolute path of a file on disk as text, or None for content in memory.
         content: The bytes of content in memory, or None for a file on disk.
         extension: Without a dot; ``""`` if there is none.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ("content", "extension", "path")
@@ -289,8 +287,6 @@ class Histogram:
         ::
 
             run["weights"].append(Histogram(model.fc.weight), step=step)
-
-    .. versionadded:: 0.1
     """
 
     edges: Sequence[float]
@@ -434,8 +430,6 @@ class Integer(Single):
     Raises:
         ValueKindError: If the value is of a type that is no number.
         ArgumentError: If it cannot be one, such as ``"x"`` or NaN.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ()
@@ -450,8 +444,6 @@ class Float(Single):
     Raises:
         ValueKindError: If the value is of a type that is no number.
         ArgumentError: If it cannot be one, such as ``"x"``.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ()
@@ -465,8 +457,6 @@ class Boolean(Single):
 
     Raises:
         ArgumentError: If it has no truth, as an array has.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ()
@@ -480,8 +470,6 @@ class String(Single):
 
     Raises:
         ValueKindError: If the value is neither.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ()
@@ -495,8 +483,6 @@ class Datetime(Single):
 
     Raises:
         ValueKindError: If the value is no ``datetime``.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ()
@@ -513,8 +499,6 @@ class StringSet(Value):
 
     Raises:
         ValueKindError: If one of them is not a string.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ("values",)
@@ -532,8 +516,6 @@ class FileSet(Value):
 
     Raises:
         ValueKindError: If one of them is not a path.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ("file_globs",)
@@ -556,8 +538,6 @@ class Artifact(Value):
 
     Raises:
         ArgumentError: If it is something else.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ("hash",)
@@ -584,8 +564,6 @@ class GitRef(Value):
 
     Attributes:
         DISABLED: In the place of one, it says that nothing is to be recorded of git.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ("repository_path",)
@@ -656,8 +634,6 @@ class FloatSeries(Series):
     Raises:
         ValueKindError: If a value is no number.
         ArgumentError: If the lengths differ.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ("max", "min", "unit")
@@ -687,8 +663,6 @@ class StringSeries(Series):
     Raises:
         ValueKindError: If a value is no text.
         ArgumentError: If the lengths differ.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ()
@@ -717,8 +691,6 @@ class FileSeries(Series):
     Raises:
         ValueKindError: If a value cannot be made into a file.
         ArgumentError: If the lengths differ.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = ()

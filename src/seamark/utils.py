@@ -48,8 +48,6 @@ def stop_synchronization_callback(neptune_object: _Stops) -> None:
 
     In Neptune this is given to ``init_run(async_no_progress_callback=)``; nothing calls it here, as
     no record waits for a network.
-
-    .. versionadded:: 0.1
     """
     neptune_object.stop(seconds=_STOP_S)
 
@@ -108,8 +106,6 @@ def every(
 
     Raises:
         ArgumentError: If not exactly one of them is given, or it is no number above 0.
-
-    .. versionadded:: 0.1
     """
     if (calls is None) == (seconds is None):
         msg = f"every: expected either calls= or seconds=, got calls={calls!r}, seconds={seconds!r}"
@@ -133,10 +129,7 @@ def every(
 
 
 class ProgressBarCallback(contextlib.AbstractContextManager["ProgressBarCallback"]):
-    """A base for progress bars of your own: give the class to ``fetch_runs_table(progress_bar=)``.
-
-    .. versionadded:: 0.1
-    """
+    """A base for progress bars of your own: ``fetch_runs_table(progress_bar=)`` takes the class."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take whatever a table tells of what it does."""
@@ -160,10 +153,7 @@ class ProgressBarCallback(contextlib.AbstractContextManager["ProgressBarCallback
 
 
 class NullProgressBar(ProgressBarCallback):
-    """A progress bar that shows nothing.
-
-    .. versionadded:: 0.1
-    """
+    """A progress bar that shows nothing."""
 
     def update(self, *, by: int, total: int | None = None) -> None:
         """Do nothing."""
@@ -181,8 +171,6 @@ class TqdmProgressBar(ProgressBarCallback):
 
     Raises:
         MissingExtraError: If tqdm is not installed.
-
-    .. versionadded:: 0.1
     """
 
     def __init__(
@@ -228,8 +216,6 @@ def stringify_unsupported(value: Any, expand: bool = False) -> Any:  # noqa: FBT
         value: Anything, such as ``{"lr": 0.1, "model": model, "device": torch.device("cpu")}``.
         expand: Turn lists, tuples and sets into mappings by their 0-based index, so that each
             element gets a path of its own.
-
-    .. versionadded:: 0.1
     """
     try:
         return _kept(_expanded(value, ()) if expand else value, ())
@@ -279,8 +265,6 @@ def device() -> Any:
 
     Raises:
         MissingExtraError: If torch is not installed.
-
-    .. versionadded:: 0.2
     """
     try:
         torch = import_module("torch")

@@ -50,8 +50,6 @@ class BasicTimeProfiler(EngineProfiler):
             trainer.run(loader, max_epochs=3)
             profiler.print_results(profiler.get_results())
             profiler.write_results("times.csv")
-
-    .. versionadded:: 0.1.0
     """
 
     _wants_handlers: ClassVar[bool] = False

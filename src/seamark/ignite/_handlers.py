@@ -87,8 +87,6 @@ class OutputHandler(_host.BaseOutputHandler):
         TypeError: If an argument is of another type.
         ValueError: If there is nothing to record.
         PathError: If the tag breaks the grammar of paths; that is a ValueError too.
-
-    .. versionadded:: 0.1.0
     """
 
     def __init__(
@@ -156,8 +154,6 @@ class OptimizerParamsHandler(_host.BaseOptimizerParamsHandler):
     Raises:
         TypeError: If the optimizer has no parameter groups.
         PathError: If tag or parameter name break the grammar of paths.
-
-    .. versionadded:: 0.1.0
     """
 
     def __init__(self, optimizer: Any, param_name: str = "lr", tag: str | None = None) -> None:
@@ -255,8 +251,6 @@ class WeightsScalarHandler(_ScalarHandler):
     Raises:
         TypeError: If the model is none, or the reduction does not return one number.
         PathError: If the tag breaks the grammar of paths.
-
-    .. versionadded:: 0.1.0
     """
 
     _of = "weights"
@@ -266,8 +260,6 @@ class GradsScalarHandler(_ScalarHandler):
     """Records one number for each gradient of a model, under ``grads_<reduction>/<name>``.
 
     Parameters without a gradient are left out. The arguments are those of `WeightsScalarHandler`.
-
-    .. versionadded:: 0.1.0
     """
 
     _of = "grads"
@@ -305,8 +297,6 @@ class WeightsHistHandler(_HistHandler):
     Raises:
         TypeError: If the model is none.
         PathError: If the tag breaks the grammar of paths.
-
-    .. versionadded:: 0.1.0
     """
 
     _of = "weights"
@@ -316,8 +306,6 @@ class GradsHistHandler(_HistHandler):
     """Records a histogram of each gradient of a model, under ``grads/<name>``.
 
     Parameters without a gradient are left out. The arguments are those of `WeightsHistHandler`.
-
-    .. versionadded:: 0.1.0
     """
 
     _of = "grads"

@@ -41,8 +41,6 @@ class HandlersTimeProfiler(EngineProfiler):
 
     Raises:
         ArgumentError: If ``cuda`` is something else.
-
-    .. versionadded:: 0.1.0
     """
 
     _wants_handlers: ClassVar[bool] = True

@@ -86,8 +86,6 @@ class SeamarkLogger(_host.BaseLogger):
                     global_step_transform=global_step_from_engine(trainer),
                 )
                 trainer.run(loader, max_epochs=10)
-
-    .. versionadded:: 0.1.0
     """
 
     def __init__(
@@ -331,8 +329,6 @@ def setup_seamark_logging(
     Raises:
         TypeError: If the trainer, optimizers or evaluators are something else; nothing is attached
             then.
-
-    .. versionadded:: 0.1.0
     """
     _check_engine(trainer, "trainer")
     by_name = _by_name(optimizers, None, lambda one: hasattr(one, "param_groups"), "optimizers")

@@ -310,8 +310,6 @@ class EngineProfiler:
 
         Raises:
             ArgumentError: If the engine is not attached, or the run does not exist.
-
-        .. versionadded:: 0.1.0
         """
         times = self._times(run, engine)
         return time_stats(self._sources(times)) if times.began else []

@@ -56,8 +56,6 @@ class SeamarkSaver(_host.BaseSaveHandler):
             evaluator.add_event_handler(Events.COMPLETED, best)
             ...
             Checkpoint.load_objects({"model": model}, saver.path(best.last_checkpoint))
-
-    .. versionadded:: 0.1.0
     """
 
     def __init__(self, logger: Any, save_on_rank: int = 0) -> None:

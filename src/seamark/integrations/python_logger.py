@@ -38,8 +38,6 @@ class NeptuneHandler(logging.Handler):
         ::
 
             logging.getLogger("train").addHandler(NeptuneHandler(run=run))
-
-    .. versionadded:: 0.1
     """
 
     def __init__(

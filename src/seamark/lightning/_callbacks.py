@@ -38,8 +38,6 @@ class LearningRates(QuietCallback):
     Args:
         momentum: Whether to record momentum (of Adam the first beta).
         weight_decay: Whether to record weight decay.
-
-    .. versionadded:: 0.1.0
     """
 
     def __init__(self, *, momentum: bool = False, weight_decay: bool = False) -> None:
@@ -115,8 +113,6 @@ class GradientNorms(QuietCallback):
 
     Raises:
         ArgumentError: If the norm is no number above 0.
-
-    .. versionadded:: 0.1.0
     """
 
     def __init__(self, norm_type: float = 2.0, *, per_parameter: bool = False) -> None:
@@ -186,8 +182,6 @@ class StepTimes(QuietCallback):
 
     Raises:
         ArgumentError: If the size is no whole number above 0.
-
-    .. versionadded:: 0.1.0
     """
 
     def __init__(self, batch_size: int | None = None) -> None:
@@ -292,8 +286,6 @@ class DeviceMemory(QuietCallback):
     ``reserved_bytes`` and ``peak_allocated_bytes`` (since the process began, or your own code reset
     it). Nothing waits for the device, and no counter is reset. In a Seamark run these stand beside
     the logger's prefix.
-
-    .. versionadded:: 0.1.0
     """
 
     @guarded

@@ -161,8 +161,6 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             trainer = Trainer(max_epochs=10, logger=logger)
             trainer.fit(model)
             logger.experiment["note"] = "trained on the old split"
-
-    .. versionadded:: 0.1.0
     """
 
     LOGGER_JOIN_CHAR = "/"

@@ -89,8 +89,6 @@ class TimeProfiler(_host.Profiler):
         ::
 
             trainer = Trainer(logger=SeamarkLogger(), profiler=TimeProfiler())
-
-    .. versionadded:: 0.1.0
     """
 
     def __init__(

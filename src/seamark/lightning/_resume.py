@@ -74,8 +74,6 @@ class ResumeCallback(_host.Callback):
     ``"seamark"``, and when ``fit`` loads such a checkpoint the loggers go on with these runs: as a
     new attempt, before which readers hide what was recorded after the checkpoint. See ``resume`` of
     `SeamarkLogger`. With several ranks, every rank has to have the logger.
-
-    .. versionadded:: 0.1.0
     """
 
     # Has no ``state_dict``: Lightning refuses two callbacks of one kind that have one.

@@ -62,8 +62,6 @@ def install() -> None:
 
             seamark.neptune.install()
             import neptune
-
-    .. versionadded:: 0.1
     """
     if any(isinstance(each, _Finder) for each in sys.meta_path):
         return

@@ -50,8 +50,6 @@ class TimeStat:
         min_iteration: Iteration of the shortest, as the host counts.
         max_epoch: Epoch of the longest.
         max_iteration: Iteration of the longest.
-
-    .. versionadded:: 0.1.0
     """
 
     kind: str

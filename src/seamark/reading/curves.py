@@ -128,8 +128,6 @@ class Curve:
         count: Of all points, int64 (N,).
         nan_count: Of the NaNs among them, int64 (N,).
         inf_count: Of the infinite values among them, int64 (N,).
-
-    .. versionadded:: 0.1.0
     """
 
     width: float

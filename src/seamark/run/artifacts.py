@@ -95,8 +95,6 @@ def init_artifact(
         PathError: If the project or the name breaks the grammar.
         ArgumentError: If another argument has no legal value.
         JournalError: If the root cannot be written to.
-
-    .. versionadded:: 0.2
     """
     own = {"with_id", "name", "project", "tags", "description", "mode", "root", "remote"}
     refuse_unknown("init_artifact", others, own | {"api_token"} | _TAKEN)
@@ -126,8 +124,6 @@ class Artifact(Logbook):
 
     Made by `init_artifact`; ``Artifact(...)`` with its arguments is the same. It has the verbs of a
     run for what is said of it; objects are added as long as it is a draft.
-
-    .. versionadded:: 0.2
     """
 
     container_type: ClassVar[str] = "artifact"

@@ -39,8 +39,6 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 class Reference:
     """Something that lies elsewhere, as an input or output of a run; nothing is read of it.
 
-    .. versionadded:: 0.2
-
     Attributes:
         uri: Such as ``"s3://bucket/key"`` or ``"https://git.lab/team/code@1f3a9c"``. User and
             password in it are not kept.

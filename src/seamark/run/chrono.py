@@ -48,8 +48,6 @@ class Chrono:
     """Times blocks of code and functions; made by `seamark.Run.chrono`.
 
     Use it in ``with``, as often and in as many threads as you like, or as a decorator.
-
-    .. versionadded:: 0.1
     """
 
     __slots__ = (

@@ -39,8 +39,6 @@ def from_dict(
             ``series['loss'].value[3]``.
         RunExistsError: If the project has a run with this id.
         OSError: If it cannot be written.
-
-    .. versionadded:: 0.2
     """
     from seamark.imports.document import DocumentRun
     from seamark.run.run import init_run

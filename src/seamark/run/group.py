@@ -67,8 +67,6 @@ class Group:
 
     Made by `seamark.Project.group`. What is recorded of a group is in the log of the project:
     ``group["key"] = value`` under ``groups/<name>/metadata/``.
-
-    .. versionadded:: 0.2
     """
 
     def __init__(self, project: Home, name: str, hold: Hold | None = None) -> None:

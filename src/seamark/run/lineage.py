@@ -25,8 +25,6 @@ _SEEN: Final = "(shown above)"
 class Node:
     """A run, or something that runs read and made.
 
-    .. versionadded:: 0.2
-
     Attributes:
         id: What tells it from all others: a digest; of an artifact, its own.
         kind: ``"run"``, another kind of container, ``"files"``, or the kind of a `Reference`.
@@ -50,8 +48,6 @@ class Node:
 class Edge:
     """What a run read or made.
 
-    .. versionadded:: 0.2
-
     Attributes:
         source: `Node.id` of what was there first: what was read, or the run that made it.
         target: `Node.id` of what came of it.
@@ -67,8 +63,6 @@ class Lineage:
     """What led to something and what came of it; made by `seamark.Run.lineage`.
 
     Printed, it is a tree.
-
-    .. versionadded:: 0.2
 
     Attributes:
         start: What was asked for.

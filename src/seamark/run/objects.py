@@ -42,8 +42,6 @@ _STRANGE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 class ArtifactObject:
     """One object of an artifact.
 
-    .. versionadded:: 0.2
-
     Attributes:
         path: Its name within the artifact, with ``/``.
         size: Bytes; None for a reference.

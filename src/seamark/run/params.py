@@ -130,8 +130,6 @@ class Params(MutableMapping[str, Any]):
     in every mode and on every rank; no secret is hidden in it. Values come back as they are kept:
     a tuple as a list, a class or function as its name. What an adapter recorded (``hyperparams/``)
     can be read here, too; what is set here stands over it.
-
-    .. versionadded:: 0.2
     """
 
     __slots__ = ("_at", "_held")

@@ -30,8 +30,6 @@ class Progress(Generic[T]):
         total: How many rounds there are; None if that is not known.
         start: How many were done before.
         done: How many are done, those before included.
-
-    .. versionadded:: 0.1
     """
 
     def __init__(

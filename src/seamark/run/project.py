@@ -262,8 +262,6 @@ class Project(Logbook):
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query breaks the grammar, or can mean nothing.
-
-        .. versionadded:: 0.2
         """
         from seamark.store.query.selection import Selection
 
@@ -280,8 +278,6 @@ class Project(Logbook):
         Args:
             cursor: Of an earlier answer, of this process or another one; empty to begin.
             progress_bar: As in `fetch_runs_table`.
-
-        .. versionadded:: 0.2
         """
         return self._fresh_index(progress_bar).changes(cursor, self.folder.project)
 
@@ -319,8 +315,6 @@ class Project(Logbook):
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
-
-        .. versionadded:: 0.2
         """
         from seamark.store.query.selection import Selection
 
@@ -407,8 +401,6 @@ class Project(Logbook):
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
-
-        .. versionadded:: 0.2
         """
         from seamark.store.query.selection import Selection
 
@@ -459,8 +451,6 @@ class Project(Logbook):
             ReadOnlyError: If the project was opened for reading.
             OSError: If nothing can be claimed in the project's folder.
             RemoteError: If the server cannot be asked, or refuses it.
-
-        .. versionadded:: 0.2
         """
         from seamark.run.claiming import claim_run
 
@@ -480,8 +470,6 @@ class Project(Logbook):
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
             RemoteError: If the server cannot be asked.
-
-        .. versionadded:: 0.2
         """
         from seamark.run.run import init_run
         from seamark.run.twins import check_hash
@@ -526,8 +514,6 @@ class Project(Logbook):
             ReadOnlyError: If the project was opened for reading.
             OSError: If nothing can be claimed in the project's folder.
             RemoteError: If the server cannot be asked, or refuses it.
-
-        .. versionadded:: 0.2
         """
         from seamark.run.claiming import claim_group
 
@@ -590,8 +576,6 @@ class Project(Logbook):
             ReadOnlyError: If the project was opened for reading.
             JournalError: If a folder cannot be written.
             RemoteError: If a server refuses it.
-
-        .. versionadded:: 0.2
         """
         if runs is None:
             msg = "runs: expected runs, their names or a query, got None"
@@ -734,8 +718,6 @@ class Project(Logbook):
             PathError: If ``x`` breaks the grammar of paths.
             QueryError: If a text is neither a query nor a run.
             RunNotFoundError: If a word names no run of this project.
-
-        .. versionadded:: 0.2
         """
         patterns = _patterns(paths)
         look = Look(points, x, low, high, smooth, half_life, log_x)
@@ -799,8 +781,6 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             PathError: If ``x`` breaks the grammar of paths.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
-
-        .. versionadded:: 0.2
         """
         series = _patterns(paths)
         look = Look(points, x, low, high, smooth, half_life, log_x)

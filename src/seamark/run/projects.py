@@ -42,8 +42,6 @@ def fetch_projects_table(
     Raises:
         QueryError: If the query breaks the grammar.
         ArgumentError: If the remote cannot be read.
-
-    .. versionadded:: 0.2
     """
     from seamark.run.matching import table_of
     from seamark.store.query.language import parse

@@ -660,8 +660,6 @@ class Run(Container):
             InactiveRunError: If the run was stopped, or an artifact is not saved yet.
             ReadOnlyError: If the run was opened for reading.
             OSError: If a file cannot be read.
-
-        .. versionadded:: 0.2
         """
         self._associations.mark("input", what, name)
 
@@ -671,8 +669,6 @@ class Run(Container):
         Args:
             what: As in `mark_input`, which also says what is raised.
             name: What it is called in this run; None for its own name.
-
-        .. versionadded:: 0.2
         """
         self._associations.mark("output", what, name)
 
@@ -684,8 +680,6 @@ class Run(Container):
 
         Raises:
             RunNotFoundError: If nothing was recorded yet.
-
-        .. versionadded:: 0.2
         """
         from seamark.run.lineage import lineage_of
 

@@ -68,8 +68,6 @@ def sync(
         RunNotFoundError: If ``what`` names nothing.
         RunExistsError: If another run there has its name, with ``conflict="error"``.
         RemoteError: If something could not be sent; the rest was.
-
-    .. versionadded:: 0.2
     """
     from seamark.blobs import finish_staged
     from seamark.remote.places import canonical, open_remote, shown

@@ -20,10 +20,7 @@ _ODD: Final = ("nan", "inf", "-inf")
 
 
 class Keep:
-    """What is kept of a series of observations; `Statistics`, `Last` and `Ring` are the kinds.
-
-    .. versionadded:: 0.1
-    """
+    """What is kept of a series of observations; `Statistics`, `Last` and `Ring` are the kinds."""
 
     __slots__ = ()
 
@@ -74,10 +71,7 @@ class Keep:
 
 
 class Last(Keep):
-    """The last observation alone.
-
-    .. versionadded:: 0.1
-    """
+    """The last observation alone."""
 
     kind: ClassVar[str] = "last"
 
@@ -156,8 +150,6 @@ class Ring(Keep):
 
     Raises:
         ArgumentError: If that is no such number.
-
-    .. versionadded:: 0.1
     """
 
     kind: ClassVar[str] = "ring"

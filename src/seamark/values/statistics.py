@@ -132,8 +132,6 @@ class Statistics(Keep):
 
     Raises:
         ArgumentError: If ``skip`` is no number from 0 on.
-
-    .. versionadded:: 0.1
     """
 
     kind: ClassVar[str] = "statistics"

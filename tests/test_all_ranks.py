@@ -154,7 +154,7 @@ EVERY_VERB = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_every_rank_writes_its_series_beside_those_of_rank_0(tmp_path):
     """One run; values, tags and files are rank 0's; nothing is warned about or counted."""
     said = on_ranks(EVERY_VERB, str(tmp_path))
@@ -317,7 +317,7 @@ def test_modes_hold_on_every_rank(tmp_path, monkeypatch, mode):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_an_opened_run_goes_on_where_this_rank_was(tmp_path, monkeypatch):
     """with_id on every rank; steps left out are numbered from this rank's own last one."""
     code = """
@@ -332,7 +332,7 @@ def test_an_opened_run_goes_on_where_this_rank_was(tmp_path, monkeypatch):
     assert run["ranks/1/loss"].fetch_points().step.tolist() == [0, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path):
     """As loggers travel to spawned workers; also before anything was recorded."""
     lazy = make_run(project="p", root=tmp_path, ranks="all", **QUIET)
@@ -446,7 +446,7 @@ GROUP = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_ranks_agree_on_a_run_that_was_named(tmp_path):
     """Rank 0 says which run it is, also to a rank that finds another one or none by that name."""
@@ -478,7 +478,7 @@ def test_ranks_agree_on_a_run_that_was_named(tmp_path):
 
 
 @pytest.mark.parametrize("disabled", [False, True])
-@pytest.mark.slow
+@pytest.mark.once
 def test_ranks_agree_over_a_process_group(tmp_path, disabled):
     """The id of rank 0, whatever each minted; a rank that is disabled keeps nobody waiting."""
     code = textwrap.dedent(GROUP) + textwrap.dedent(f"""
@@ -496,7 +496,7 @@ def test_ranks_agree_over_a_process_group(tmp_path, disabled):
     assert series_paths(run) == ["loss"] if disabled else ["loss", "ranks/1/loss"]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
     """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet."""
@@ -531,7 +531,7 @@ def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
     assert series_paths(opened(tmp_path / "root", with_id=said[0].strip())) == paths
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_rank_that_was_silent_before_the_agreement_records_after_it(tmp_path):
     """What it remembers of being another rank ends there."""
@@ -556,7 +556,7 @@ def test_a_rank_that_was_silent_before_the_agreement_records_after_it(tmp_path):
     assert run["ranks/1/loss"].fetch_points().step.tolist() == [0, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_group_that_moves_no_text_is_left_alone(tmp_path):
     """As NCCL's before each process has chosen its device: another group is made for the moment."""
@@ -581,7 +581,7 @@ def test_a_group_that_moves_no_text_is_left_alone(tmp_path):
 # -------------------------------------------------------------------- ranks that record nothing
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_silent_rank_that_becomes_rank_0_records(tmp_path):
     """A process group that is left and joined again may give the process another rank."""
@@ -612,7 +612,7 @@ def test_a_silent_rank_that_becomes_rank_0_records(tmp_path):
     assert not run.exists("text")
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_rank_that_is_told_late_is_silent_from_then_on(tmp_path):
     """Nothing says so before the process group is there; nothing is left on disk."""
@@ -738,7 +738,7 @@ RESUMED = """
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_path, order):
     """Whichever is first; each time that the training is started anew."""

@@ -328,7 +328,7 @@ artifact.stop()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_processes_that_save_at_once(given: dict[str, Any]) -> None:
     """The same content is one version with one number, other content another."""
     for content in ("one", "two"):  # before: who adds a file that another writes is told so
@@ -420,7 +420,7 @@ print(sum(end != 0 for end in ends))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_kill_leaves_a_draft_or_a_version(given: dict[str, Any], tmp_path: Path) -> None:
     """Whenever it comes; whoever saves the same content then has the whole version."""
     roots, points = tmp_path / "roots", 8

@@ -162,7 +162,7 @@ def test_keys_are_proposed(run, project):
     assert "train/loss" in table._ipython_key_completions_()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_keys_never_raise_and_end(tmp_path):
     """A run of many thousand paths; a run whose root is gone."""
     run = init_run(root=tmp_path / "root", **QUIET)

@@ -278,13 +278,13 @@ def work(runs: int, count: int, deadly: float, monkeypatch) -> None:
     assert bool(died) is bool(deadly)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_workers_that_die(monkeypatch):
     """Three workers, of whom some are killed: each run is claimed once, or after a crash again."""
     work(10, 3, 0.2, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
 def test_sixteen_workers_and_a_thousand_runs(monkeypatch):

@@ -142,7 +142,7 @@ def on_terminal(words: list[str]) -> tuple[int, str]:
 
 
 @pytest.mark.usefixtures("captured")
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_page_does_what_it_says(page: Path) -> None:
     """Every Python and console block of a page runs, and prints what stands there."""

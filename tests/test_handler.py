@@ -338,7 +338,7 @@ def test_what_utf8_cannot_hold_stands_as_escapes(run: Run, again: Any, text: str
     assert len(flagged) == (0 if text == "\\x00" else 3)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize(
     "text",
     ["x" * (4 << 20), "x" * ((4 << 20) + 1), "\x01" * (3 << 20), "🚢" * (3 << 20)],
@@ -362,7 +362,7 @@ def test_many_values_at_once(run: Run, again: Any) -> None:
     assert again()["many"].fetch() == values
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_list_over_the_limit_is_refused_before_anything_is_written(run: Run) -> None:
     """No list is cut short, and no neighbour of it is written half-way."""
     before = ops(run)

@@ -71,7 +71,7 @@ RECORDS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_worker_that_learns_late_that_it_is_another_rank_takes_back_its_run(tmp_path):
     """Whatever it records first; without a word of it, when it stops.
 
@@ -114,7 +114,7 @@ def test_a_worker_that_learns_late_that_it_is_another_rank_takes_back_its_run(tm
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_worker_that_begins_after_the_group_is_the_rank_that_it_is(tmp_path, method):
     """Nothing to take back, and nothing to warn of."""
@@ -138,7 +138,7 @@ def test_a_worker_that_begins_after_the_group_is_the_rank_that_it_is(tmp_path, m
 
 
 @pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.thorough), "fork"])
-@pytest.mark.slow
+@pytest.mark.once
 def test_what_others_record_too_is_not_taken_from_them(tmp_path, method):
     """With a custom_run_id both begin the same run: only what rank 1 wrote goes."""
     done = worked(
@@ -167,7 +167,7 @@ def test_what_others_record_too_is_not_taken_from_them(tmp_path, method):
     assert run["sys/state"].fetch() == "completed"
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_rank_without_anything_to_record_is_found_at_a_heartbeat(tmp_path):
     """The thread that forces a journal to disk looks as well."""
     worked(
@@ -189,7 +189,7 @@ def test_a_rank_without_anything_to_record_is_found_at_a_heartbeat(tmp_path):
     assert len(runs(tmp_path / "root")) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_all_ranks_that_begin_too_early_are_told(tmp_path):
     """With ``ranks="all"`` nothing can be put right: the way to do it is said once."""
     done = worked(
@@ -210,7 +210,7 @@ def test_all_ranks_that_begin_too_early_are_told(tmp_path):
     assert done.stderr.count("With ranks='all' call init_run() after init_process_group()") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_who_has_points_keeps_them(tmp_path):
     """A process that has trained by itself and joins others later loses nothing."""

@@ -111,7 +111,7 @@ def test_a_room_imports_only_from_below(path: Path) -> None:
         assert row_of(room) > row_of(home), f"{path} imports {name} from above or beside"
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_no_module_imports_in_a_circle() -> None:
     """Whoever reads a module can read what it imports first; typing imports count too."""
     graph = {module_of(path): modules_imported_by(path) for path in modules()}
@@ -215,7 +215,7 @@ def test_adapters_import_only_public_names(path: Path) -> None:
             )
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_nothing_draws_from_the_random_numbers_of_a_training() -> None:
     """A seeded training gives the same with us and without: who needs chance has its own source."""
     for path in modules():

@@ -126,7 +126,7 @@ def settle(before):
     assert not set(threading.enumerate()) - before
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_thousand_finished_runs_in_one_process(tmp_path):
     """A sweep ends neither where descriptors end nor where threads do."""

@@ -83,7 +83,7 @@ def same(sides: list[Side], deed: str, *given: Any) -> Any:
     return one
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_versions_and_twins_of_two_machines(sides: list[Side]) -> None:
     """Numbers are unique and the same on both sides; the same content is one version."""
     one, other = sides
@@ -121,7 +121,7 @@ def test_versions_and_twins_of_two_machines(sides: list[Side]) -> None:
     assert {numbers[version] for version in newest} == {5, 6}
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("released", [False, True])
 def test_a_run_that_two_machines_claimed(sides: list[Side], released: bool) -> None:  # noqa: FBT001
     """One of them has it, on both sides, whatever the other gave back; it is told so."""
@@ -142,7 +142,7 @@ def test_a_run_that_two_machines_claimed(sides: list[Side], released: bool) -> N
     assert other.worker.do("claim", 2, PROJECT, TODO, None) == run
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_folder_is_merged_both_ways_while_it_is_recorded(sides: list[Side]) -> None:
     """An older copy that comes back takes nothing from who records."""
     one, other = sides
@@ -244,13 +244,13 @@ def at_random(sides: list[Side], seed: int, count: int) -> None:
     deeds.compare()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_some_deeds_of_two_machines(sides: list[Side]) -> None:
     """Whatever was done on which side, and merged when and which way."""
     at_random(sides, 1, 25)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(30))

@@ -238,7 +238,7 @@ for _ in range(int(count)):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_processes_at_once_get_numbers_of_their_own(given: dict[str, Any], root: Path) -> None:
     """Nobody waits for anybody, and no number is given twice or left out."""
     made = [

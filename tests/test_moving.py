@@ -285,7 +285,7 @@ def test_two_processes_bring_one_name_to_a_server(place: Place, conflict: str) -
     test_two_processes_bring_one_name_at_once(place, conflict)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("conflict", CONFLICTS)
 def test_two_processes_bring_one_name_at_once(root_place: Place, conflict: str) -> None:
     """In each way it ends as if one had come after the other."""
@@ -320,7 +320,7 @@ def test_a_transfer_to_a_server_that_is_killed_goes_on(place: Place) -> None:
     test_a_transfer_that_is_killed_is_not_seen_and_goes_on(place)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(root_place: Place) -> None:
     """At whatever moment: what is there is whole, or it is not shown; in the end it is the same."""
     place, chance = root_place, random.Random(7)

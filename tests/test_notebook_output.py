@@ -12,7 +12,7 @@ from seamark.pictures.terminal import stripped
 pytest.importorskip("ipykernel")
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.once
 
 CELLS = (
     "import sys, seamark\nrun = seamark.init_run()",
@@ -54,7 +54,7 @@ def _joined(outputs: list[dict]) -> list[dict]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_cells_show_the_same(tmp_path, monkeypatch):
     """Streams, results and errors; and both streams are recorded."""

@@ -20,7 +20,7 @@ Config = pytest.importorskip("traitlets.config").Config
 
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "notebook.ipynb"
 PLOT = "application/vnd.plotly.v1+json"
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("captured")]
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("captured")]
 
 
 @pytest.fixture(autouse=True)

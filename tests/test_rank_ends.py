@@ -76,7 +76,7 @@ def statuses(root: Path) -> dict[int, tuple[str, str]]:
     return {one.rank: (one.state, one.why) for one in run.recorded.view().ranks()}
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_show_names_the_ranks_that_met_a_bad_end(tmp_path):
     """One is killed, one fails, one gets SIGTERM, one ends well while rank 0 goes on."""
     with started_ranks(tmp_path, 5) as ranks:
@@ -164,7 +164,7 @@ def test_workers_note_how_they_end(tmp_path, method):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
     """As under ``ddp_spawn``: workers have copies of the launcher's run; rank 0 is in both."""
     script = tmp_path / "script.py"
@@ -204,7 +204,7 @@ def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_worker_of_torch_that_raises_has_failed(tmp_path):
     """`torch.multiprocessing` turns the error of a worker into an exit, and kills the others."""
@@ -266,7 +266,7 @@ def test_a_run_that_rests_says_so(tmp_path, monkeypatch):
     assert line.startswith("no step for 1 min 20 s, although its process lives (pid ")
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_rank_that_died_before_its_first_record_is_named(tmp_path):
     """The number of ranks is known, so that it is missed: in Python and by both commands."""
     code = f"""
@@ -382,7 +382,7 @@ def test_a_rank_that_waits_in_c_code_notes_a_sigterm_before_it_dies(tmp_path, ra
     assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_independent_tasks_of_a_slurm_step_are_told_that_one_recorded(tmp_path):
     """By task 0, at the end, once; and not if the tasks turned out to be ranks that met."""

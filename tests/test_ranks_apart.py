@@ -77,7 +77,7 @@ RAISES = """
 )
 @pytest.mark.parametrize("ranks", ["zero", "all"])
 @pytest.mark.parametrize("there", [True, pytest.param(False, marks=pytest.mark.thorough)])
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(tmp_path, given, ranks, there):
     """A rank that does not see it goes on with rank 0; and none begins if that does not."""
     if there:
@@ -94,7 +94,7 @@ def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(tmp_path, given, ran
     assert (tmp_path / "root1").exists() == (ranks == "all" or not there)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_restarted_job_is_one_attempt_on_all_ranks(tmp_path):
     """Whatever each sees of earlier attempts on its own disk."""
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train"}
@@ -138,7 +138,7 @@ def went_on(tmp_path: Path, state: Any, meet: str, **given: Any) -> list[Any]:
     return on_ranks(tmp_path, code, meet, STATE=json.dumps(state))
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_rank_0_decides_what_a_checkpoint_is_of(tmp_path):
     """All go over to its run as one attempt, also where rank 1 has never seen it."""
@@ -153,7 +153,7 @@ def test_rank_0_decides_what_a_checkpoint_is_of(tmp_path):
     assert attempts(tmp_path, 1, run) == [2]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_checkpoint_of_the_run_that_was_given_is_one_attempt(tmp_path):
     """The run has begun when it is loaded."""
@@ -164,7 +164,7 @@ def test_a_checkpoint_of_the_run_that_was_given_is_one_attempt(tmp_path):
     assert attempts(tmp_path, 0, run)[-1] == attempts(tmp_path, 1, run)[-1] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_checkpoint_whose_run_rank_0_does_not_see(tmp_path):
     """It is a new run on all ranks, or an error on all."""
@@ -174,7 +174,7 @@ def test_a_checkpoint_whose_run_rank_0_does_not_see(tmp_path):
     assert new == other != run
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_hand_made_checkpoint_holds_what_each_rank_recorded_before(tmp_path):
     """Rank 0 saves while rank 1 is behind; each calls ``checkpoint_state`` at the same place."""
     code = """

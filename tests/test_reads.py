@@ -89,7 +89,7 @@ def test_the_last_values_are_those_of_the_points(rich):
     assert rich["files"].fetch_last()["size"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_the_last_histogram_is_found_among_thousands(run):
     """Also behind what is in row groups, and among frames of other series."""
     for step in range(3000):

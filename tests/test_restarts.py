@@ -86,14 +86,14 @@ def test_restarted_job_goes_on(job):
     assert attempts(run) == [0, 1, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_first_start_begins_a_run():
     """However equal the job and the script are."""
     assert start(TORCHRUN, value=1) != start(TORCHRUN, value=1)
     assert len(runs()) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize(
     "other",
     [
@@ -110,7 +110,7 @@ def test_other_jobs_are_left_alone(other):
     assert len(runs()) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_requeued_job_with_another_agent():
     """Torchrun within SLURM: the requeued job has a new agent, and is the same job."""
     (first,) = start({**TORCHRUN, **SLURM}, value=1)
@@ -118,7 +118,7 @@ def test_requeued_job_with_another_agent():
     assert start(requeued, value=2) == [first]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_other_agents_are_left_alone():
     """An agent that watches other workers restarts other jobs."""
     (first,) = start(TORCHRUN, value=1)
@@ -126,7 +126,7 @@ def test_other_agents_are_left_alone():
     assert start(other, value=2) != [first]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_runs_of_one_script_are_told_apart():
     """By their order, also where they are in one project."""
     projects = ["one", "two", "one"]
@@ -135,7 +135,7 @@ def test_runs_of_one_script_are_told_apart():
     assert [attempts(run) for run in runs().values()] == [[0, 1]] * 3
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_scripts_of_one_job_are_told_apart():
     """A job that trains in a loop goes on with the run of the same arguments, or begins one."""
     first = [start(SLURM, [f"--fold={fold}"], value=1) for fold in range(3)]
@@ -146,7 +146,7 @@ def test_scripts_of_one_job_are_told_apart():
     assert start(again(SLURM, 2), ["--fold=3"], value=3) == [new]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_another_command_line_is_told():
     """A run that stays behind is named, unless it was completed: then its work is done."""
     (done,) = start(SLURM, ["--fold=0"], value=1, die=False)
@@ -169,7 +169,7 @@ def test_another_command_line_is_told():
     assert "different command line" not in started(again(SLURM, 2), ["--fold=2"], value=1).stderr
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_same_script_twice_in_a_job():
     """A run that this restart has gone on with already is not taken a second time."""
     first, second = start(SLURM, value=1), start(SLURM, value=1)
@@ -179,7 +179,7 @@ def test_same_script_twice_in_a_job():
     assert start(restarted, value=2) not in (first, second)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_run_with_a_given_id_begins_an_attempt():
     """It is that run anyway."""
     named = {"custom_run_id": "mine"}
@@ -191,7 +191,7 @@ def test_run_with_a_given_id_begins_an_attempt():
     assert run.points("a").step.tolist() == [1, 2, 3]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_never():
     """Each start is a run."""
     never = {"resume": "never"}
@@ -199,7 +199,7 @@ def test_never():
     assert start(again(SLURM, 1), value=2, run=never) != first
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_must():
     """Without anything to go on with, it is refused at once, and nothing is on disk."""
     must = {"resume": "must"}
@@ -232,7 +232,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-@pytest.mark.slow
+@pytest.mark.once
 def test_runs_of_children_are_told_apart(method):
     """A child's first run is not taken for its parent's."""
     Path("spawned.py").write_text(SPAWNED)

@@ -14,7 +14,7 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.writer import JournalWriter
 from seamark.run.rivals import Rivals
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.once
 
 PROGRAM = """
 import logging, os, sys
@@ -59,7 +59,7 @@ def ended(process):
     return error
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_both_are_told_once():
     """The second at its start, the first at a heartbeat; each hears of the other's pid."""
     first = started()
@@ -74,7 +74,7 @@ def test_both_are_told_once():
     assert f"pid {first.pid_told} on " in told_second
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_one_after_the_other():
     """Is no reason to warn, neither where the first one ended nor where it was killed."""

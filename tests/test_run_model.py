@@ -993,13 +993,13 @@ def train_and_resume(tmp_path: Path, seed: int, count: int) -> None:
         RunModel.crew.close()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_trainings_that_are_resumed(tmp_path: Path) -> None:
     """What was recorded after the checkpoint is hidden, by whom and where it is read."""
     train_and_resume(tmp_path, 1, 30)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(2, 22))
@@ -1026,13 +1026,13 @@ def run_machine(tmp_path: Path, **how: Any) -> None:
         RunModel.crew.close()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_few_deeds(tmp_path: Path) -> None:
     """Of three processes, in a folder, read here, elsewhere and from the bytes alone."""
     run_machine(tmp_path, max_examples=3, stateful_step_count=30)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
 def test_many_deeds(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def found_in(place: str, content: bytes, planted: dict[str, str]) -> list[str]:
     return [f"{what} in {place}" for what, secret in planted.items() if secret.encode() in content]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_no_planted_secret_reaches_the_disk_or_the_screen(tmp_path):
     """From a real training: the root, the index and everything printed are searched for each."""
     hosts = ["lightning"] if importlib.util.find_spec("pytorch_lightning") else []

@@ -304,7 +304,7 @@ def test_what_somebody_else_wrote_there_is_no_error(start: Start) -> None:
     assert [(one.type, one.message) for one in run.errors] == [("", "{["), ("ValueError", "x")]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_errors_of_all_ranks_and_attempts(tmp_path: Path) -> None:
     """Each with its rank, whichever process ends first; those before a restart stay."""
     code = """

@@ -22,7 +22,7 @@ from seamark.errors import MissingFieldError
 from seamark.reading.stragglers import RankTiming
 from seamark.run.run import make_run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.once
 
 
 def record(root: Path, series: dict[int, dict[str, list[float]]], **given: Any) -> Run:

@@ -100,7 +100,7 @@ class TestHash:
             table = project.fetch_runs_table(query=f'sys/content_hash = "{told["content_hash"]}"')
             assert [row["sys/id"] for row in table] == [run.id]
 
-    @pytest.mark.slow
+    @pytest.mark.once
     def test_the_code_counts(self, captured):
         """Of a script: the version of what was executed when the run began."""
         script = (
@@ -189,7 +189,7 @@ class TestOnDuplicate:
         assert begin(params={"lr": 0.1}, on_duplicate="reuse").id == run.id
         assert begin(config_path="run.yaml", on_duplicate="reuse").id == run.id
 
-    @pytest.mark.slow
+    @pytest.mark.once
     def test_processes_at_once(self):
         """Make one run, of which one is revision 1."""
         script = (

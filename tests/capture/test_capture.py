@@ -228,7 +228,7 @@ def test_what_has_changed_in_the_repository_is_kept_without_secrets(scripts):
 
 
 @pytest.mark.parametrize("where", ["site.getusersitepackages", "shutil.which", "subprocess.Popen"])
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_disk_that_hangs_holds_up_nothing(scripts, where):
     """A home, a folder of PATH, or git's own: not the first record, and the end for two seconds."""
     code = f"""

@@ -79,7 +79,7 @@ def test_what_raises_while_loading_leaves_output_and_traceback(scripts, look):
     assert unchanged(view) == before
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_what_is_printed_before_the_first_point_is_there(scripts, look):
     """Below the same writer as what is printed once the process owns the run."""
     code = """
@@ -144,7 +144,7 @@ def test_signals_mark_only_what_is_owned(scripts, look):
     assert str(look().state) == "completed"
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_show_tells_of_the_process_that_trains(scripts, look):
     """The traceback that belongs to a failed run is not that of a later script."""
     code = """

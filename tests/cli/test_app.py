@@ -71,7 +71,7 @@ def test_mistakes_are_told_in_one_line(
     assert message in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_mistake_in_a_query_is_told_with_its_place(
     shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
@@ -211,7 +211,7 @@ def test_version(shell: Callable[..., subprocess.CompletedProcess[str]]) -> None
     assert shell("--version").stdout == f"seamark {seamark.__version__}\n"
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_help_and_listing_import_nothing_heavy(
     record: Callable[..., str], shell: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

@@ -164,7 +164,7 @@ def test_json_is_strict_and_names_each_run_in_full(
     assert told["sections"]["values"]["x"]["values"] == {f"p/{ids[1]}": None}
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_thirty_runs(
     cli: Callable[..., Result],
     terminal: Callable[..., tuple[int, str]],

@@ -182,7 +182,7 @@ def test_monitoring_only_where_it_is_begun(
     assert tab("seamark show one monitoring/") == ["monitoring/x/pid"]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_little_is_read(
     tab: Callable[[str], list[str]], cli: Callable[..., Result], record: Callable[..., str]
 ) -> None:
@@ -245,7 +245,7 @@ def needs(shell: str) -> str:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.usefixtures("installed")
 def test_real_bash(three: dict[str, str]) -> None:
     """The function that bash calls, with what bash gives it."""
@@ -274,7 +274,7 @@ def test_real_bash(three: dict[str, str]) -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.usefixtures("installed")
 def test_real_fish(three: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what is known of a run beside its name."""
@@ -287,7 +287,7 @@ def test_real_fish(three: dict[str, str], tmp_path: Path, monkeypatch: pytest.Mo
     assert done.stdout == f"zen\tcompleted {three['zen']}\n"
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.usefixtures("installed")
 def test_real_zsh(three: dict[str, str], tmp_path: Path) -> None:
     """The key itself, in a terminal."""

@@ -137,7 +137,7 @@ def small_group() -> Iterator[Path]:
         folder.rmdir()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_out_of_memory(cli: Callable[..., Result], root: Path, small_group: Path) -> None:
     """A real one: the kernel kills it, and its log, or else the group's counter, tells."""
     enter = f"open({str(small_group / 'cgroup.procs')!r}, 'w').write('0')"

@@ -74,7 +74,7 @@ def failed(captured: None, root: Path, tmp_path: Path) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("command", EDITS)
 def test_a_finished_run_keeps_all_else(
     cli: Callable[..., Result], root: Path, failed: str, command: str
@@ -94,7 +94,7 @@ def test_a_finished_run_keeps_all_else(
     assert "ValueError: diverged" in cli("show", failed).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_run_in_training_goes_on(cli: Callable[..., Result], root: Path, tmp_path: Path) -> None:
     """Its process notices nothing, and ends it as it would have."""
     script = tmp_path / "trains.py"
@@ -163,7 +163,7 @@ def files(root: Path) -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file()]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_terminal_without_utf_8(
     shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
 ) -> None:
@@ -248,7 +248,7 @@ def test_mistakes_are_exact(
     assert facts(root, run) == before
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_description_from_a_pipe(
     shell: Callable[..., subprocess.CompletedProcess[str]],
     record: Callable[..., str],
@@ -271,7 +271,7 @@ def test_a_description_from_a_pipe(
     assert "expected text in utf-8 on standard input" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_description_from_an_editor(
     terminal: Callable[..., tuple[int, str]], record: Callable[..., str], root: Path, tmp_path: Path
 ) -> None:
@@ -306,7 +306,7 @@ def common() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("command", EDITS)
 def test_a_root_that_may_only_be_read(common: Path, command: str) -> None:
     """One line that names the folder, and exit code 1."""

@@ -55,7 +55,7 @@ def test_series_survive_as_csv(cli: Callable[..., Result], run: Run) -> None:
     assert found[1]["step"] == "0"
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_pandas_reads_the_csv(cli: Callable[..., Result], run: Run) -> None:
     """Without any option numbers are numbers; times keep their nanoseconds."""
     pandas = pytest.importorskip("pandas")
@@ -347,7 +347,7 @@ def test_no_spreadsheet_computes_a_text(
     assert document["attributes"]["note"]["value"] == text
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("what", ["texts", "attributes"])
 def test_a_text_whose_file_is_gone_stops_nothing(
     cli: Callable[..., Result], start: Callable[..., Run], root: Path, what: str

@@ -70,7 +70,7 @@ def test_a_wrong_token_is_not_kept(one) -> None:
     assert not credentials_file().exists()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_tokens_are_made_listed_and_revoked(one) -> None:
     """Over HTTP with the token that was kept; the secret alone is on standard output."""
     assert command("login", one.url, stdin=one.token).returncode == 0
@@ -93,7 +93,7 @@ def test_tokens_are_made_listed_and_revoked(one) -> None:
     assert "was revoked" in refused.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_the_database_is_asked_on_the_servers_machine(one) -> None:
     """For who has lost the token of the admin; also while the server is stopped."""
@@ -108,7 +108,7 @@ def test_the_database_is_asked_on_the_servers_machine(one) -> None:
     assert not Path("nowhere").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_init_prints_the_first_token_once(tmp_path) -> None:
     """Alone on standard output, so that it ends in no log."""
     first, second = (command("server", "--folder", str(tmp_path), "init") for _ in range(2))

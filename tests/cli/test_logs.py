@@ -66,7 +66,7 @@ def test_both_streams_in_order_each_line_once(
     assert cli("logs", run, "--stdout", "--stderr").stdout == result.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_colours_stay_on_a_terminal_and_nothing_else(
     cli: Callable[..., Result],
     terminal: Callable[..., tuple[int, str]],
@@ -224,7 +224,7 @@ def test_the_end_is_found_without_reading_everything(
     assert len(read) == 2000
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_reader_that_goes_away_is_no_error(
     printed: Callable[..., str], shell: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
@@ -323,7 +323,7 @@ def test_follow_of_a_run_that_has_ended_shows_it(
     assert cli("logs", printed(("stdout", "one\n")), "-f").stdout == "one\n"
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_terminal_shows_a_bar_while_it_is_drawn(
     start: Callable[..., Run], live_terminal: Callable[..., Any]
 ) -> None:
@@ -370,7 +370,7 @@ def test_show_has_the_last_lines_of_a_run_that_ended_badly(
     assert "monitoring/w/stdout" in cli("show", "bad", "--all").stdout
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_watch_has_the_last_lines_where_there_is_room(
     start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
 ) -> None:

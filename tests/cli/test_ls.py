@@ -131,7 +131,7 @@ def test_pipes_get_plain_whole_lines(
     assert "\x1b" not in shown
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("columns", [20, 40, 80])
 def test_terminals_get_lines_that_fit(
     terminal: Callable[..., tuple[int, str]], five: list[str], columns: int
@@ -310,7 +310,7 @@ def test_texts_that_look_like_formulas_stay_texts_in_csv(
     assert row[2:] == ["'=1+1", "'-x", "'@y", "-1.5", "plain", "' =1", "'＝1", "'+z"]  # noqa: RUF001
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize(("words", "mark"), [([], "▲"), (["--desc"], "▼")])
 def test_a_terminal_shows_how_it_is_sorted(
     terminal: Callable[..., tuple[int, str]], sweep: list[str], words: list[str], mark: str
@@ -324,7 +324,7 @@ def test_a_terminal_shows_how_it_is_sorted(
 
 
 @pytest.mark.parametrize("zone", ["UTC-9", "UTC+9"])
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_time_of_the_table_can_be_asked_for(
     shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str], zone: str
@@ -346,7 +346,7 @@ def test_a_time_of_the_table_can_be_asked_for(
     assert run not in listed("--query", f"sys/creation_time < {in_utc}")
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_narrow_terminal_shows_a_metric_and_a_parameter(
     terminal: Callable[..., tuple[int, str]], start: Callable[..., Run]
 ) -> None:

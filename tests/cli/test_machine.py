@@ -75,7 +75,7 @@ def test_a_run_that_recorded_nothing_of_it_says_nothing(record, cli):
     assert not {"machine", "load"} & set(told)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_watch_tells_what_is_so_now_in_a_line_that_fits(start, live_terminal):
     """Beside the curves, as long as the run goes on."""
     run = start(name="live")

@@ -36,7 +36,7 @@ def test_a_run_without_a_name_shows_the_generated_one(
     assert "mine" in drawn
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_generated_name_is_dim_on_a_terminal(
     terminal: Callable[..., tuple[int, str]],
     record: Callable[..., str],
@@ -165,7 +165,7 @@ class TestRoots:
             assert done.returncode == 2
             assert done.stderr == f"seamark: no runs here: {file} is a file, not a folder of runs\n"
 
-    @pytest.mark.slow
+    @pytest.mark.once
     def test_that_there_is_nothing_is_said_once(
         self, shell: Callable[..., subprocess.CompletedProcess[str]], project: Path
     ) -> None:
@@ -181,7 +181,7 @@ class TestRoots:
         assert (done.returncode, done.stderr) == (0, f"no runs in {root} yet\n")
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-    @pytest.mark.slow
+    @pytest.mark.once
     def test_a_root_of_somebody_else_is_refused_until_it_is_named(
         self, shell: Callable[..., subprocess.CompletedProcess[str]], project: Path
     ) -> None:

@@ -111,7 +111,7 @@ def test_a_window_has_a_width(
 @pytest.mark.parametrize(
     ("ending", "start_bytes"), [("png", b"\x89png"), ("svg", b"<?xml"), ("html", b"<html")]
 )
-@pytest.mark.slow
+@pytest.mark.once
 def test_files(
     cli: Callable[..., Result],
     record: Callable[..., str],
@@ -140,7 +140,7 @@ def test_a_missing_extra_is_a_mistake_with_a_remedy(
     assert 'pip install "seamark[plot]"' in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_the_terminal_gets_colours(
     record: Callable[..., str], terminal: Callable[..., tuple[int, str]]
 ) -> None:

@@ -130,7 +130,7 @@ def test_purge_never_deletes_a_run_that_is_being_written(
     assert cli("purge", "--yes").exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_purge_asks_a_person_and_nobody_else(
     cli: Callable[..., Result],
     terminal: Callable[..., tuple[int, str]],

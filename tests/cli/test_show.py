@@ -163,7 +163,7 @@ def test_damage_is_loud(cli: Callable[..., Result], record: Callable[..., str], 
     assert "! damaged:" in cli("show", run).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_hostile_names_reach_no_terminal(
     start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
 ) -> None:
@@ -206,7 +206,7 @@ def test_line_breaks_forge_no_line_of_ours(
         assert not [line for line in lines if line.startswith("forged")]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
 def test_lines_fit_the_terminal(
     rich_run: Run, terminal: Callable[..., tuple[int, str]], columns: int
@@ -342,7 +342,7 @@ def test_a_person_sees_what_is_looked_for_first(
     assert "best_model_score" not in shown
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_all_of_it_is_there_for_who_asks(
     trained: Run, terminal: Callable[..., tuple[int, str]], cli: Callable[..., Result]
@@ -369,7 +369,7 @@ def test_all_of_it_is_there_for_who_asks(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_long_section_ends_with_how_to_see_the_rest(
     start: Callable[..., Run], terminal: Callable[..., tuple[int, str]], cli: Callable[..., Result]
@@ -461,7 +461,7 @@ def test_foreign_values_in_known_places_raise_nothing(
     assert "a.pt" in shown
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_dumb_terminal_gets_no_escapes(
     trained: Run, terminal: Callable[..., tuple[int, str]]

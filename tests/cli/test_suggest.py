@@ -71,7 +71,7 @@ def test_an_unknown_option_names_those_that_exist(
     assert "there is no option '--zzz'; there are --path, --all, --json, --project, --query" in said
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_quiet_leaves_hints_out_and_errors_in(
     shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]

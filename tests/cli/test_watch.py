@@ -235,7 +235,7 @@ def test_intervals_are_seconds(cli: Callable[..., Result], root: Path, seconds: 
     assert "--interval" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_terminal_gets_a_picture_that_follows(
     training: Training, live_terminal: Callable[..., Any]
 ) -> None:
@@ -256,7 +256,7 @@ def test_a_terminal_gets_a_picture_that_follows(
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_ctrl_c_leaves_it_and_the_training_goes_on(
     training: Training, live_terminal: Callable[..., Any]
 ) -> None:
@@ -272,7 +272,7 @@ def test_ctrl_c_leaves_it_and_the_training_goes_on(
     assert "completed" in training.end()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_dumb_terminal_gets_lines(
     record: Callable[..., str], live_terminal: Callable[..., Any]
 ) -> None:

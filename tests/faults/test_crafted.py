@@ -274,7 +274,7 @@ def listed(place: Path) -> set[str]:
     return {path.relative_to(place).as_posix() for path in place.rglob("*")}
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @settings(
     max_examples=12,
     phases=[Phase.explicit, Phase.generate],  # shrinking takes minutes; the blob is printed

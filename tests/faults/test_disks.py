@@ -409,7 +409,7 @@ def as_nobody(code: str, *args: str, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("cache", ["cannot be written", "can be written"])
 def test_foreign_read_only_root(common: Path, frames: Any, cache: str) -> None:
     """A root that belongs to somebody else and may only be read is listed and read, unchanged."""

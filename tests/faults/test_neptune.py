@@ -39,7 +39,7 @@ PROJECT = "faults/neptune"
 MODES = ("sync", "async", "offline")
 ENDS_S = 600.0
 
-pytestmark = [pytest.mark.thorough, pytest.mark.slow]
+pytestmark = [pytest.mark.thorough, pytest.mark.once]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -75,7 +75,7 @@ def start(code: str, *args: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_four_readers_and_a_trainer(tmp_path: Path) -> None:
     """Each reader sees a growing, gapless beginning of what is recorded, in the end all of it."""
@@ -227,7 +227,7 @@ def test_the_index_can_be_elsewhere(run: Run, monkeypatch: Any, tmp_path: Path) 
 # -------------------------------------------------------------------- damaged runs
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_damaged_journal_is_read_around(run: Run, monkeypatch: Any) -> None:
     """One flipped bit costs one row; the gap is shown to who reads and by ``fsck``."""
     path = run.folder.journals()[0].path

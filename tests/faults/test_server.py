@@ -254,7 +254,7 @@ def check_all(root: Path, place: Place) -> int:
 # ---------------------------------------------------------------------- the faults
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.timeout(max(240, 40 * KILLS))
 @on("postgresql")
 def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> None:
@@ -303,7 +303,7 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> Non
     said.close()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 @pytest.mark.thorough
 def test_a_server_that_forgets_is_noticed(tmp_path, place) -> None:
@@ -353,7 +353,7 @@ def deliveries(folder: RunFolder, draw: random.Random) -> list[tuple[str, Any]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @on("sqlite")
 @pytest.mark.thorough
 def test_deliveries_that_are_repeated_and_out_of_order(tmp_path, place, draw) -> None:
@@ -423,7 +423,7 @@ def ends_well(root: Path, place: Place, said: Said, running: list[Training]) -> 
     assert lost == []
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw) -> None:
     """Stopped in order and as after a loss of power, while clients send; nobody starts anything."""
     with own_postgresql() as postgresql, fresh_database(postgresql.url) as url:
@@ -446,7 +446,7 @@ def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw) -> Non
         said.close()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @on("sqlite")
 @pytest.mark.thorough
 def test_a_disk_that_is_full_under_a_running_server(sent, place) -> None:
@@ -468,7 +468,7 @@ def test_a_disk_that_is_full_under_a_running_server(sent, place) -> None:
     ends_well(root, place, said, running)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @on("sqlite")
 @pytest.mark.thorough
 def test_clocks_that_are_hours_apart(sent, place) -> None:
@@ -482,7 +482,7 @@ def test_clocks_that_are_hours_apart(sent, place) -> None:
     ends_well(root, place, said, running)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @on("sqlite")
 @pytest.mark.thorough
 def test_objects_are_collected_while_the_server_is_killed(sent, place) -> None:
@@ -523,7 +523,7 @@ def test_objects_are_collected_while_the_server_is_killed(sent, place) -> None:
     check_all(root, place)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @on("postgresql")
 @pytest.mark.thorough
 def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place) -> None:

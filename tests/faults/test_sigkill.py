@@ -41,7 +41,7 @@ def recorded(root: Path, run_id: str, paths: set[str]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.timeout(max(120, KILLS))
 def test_sigkill_loses_no_call_that_returned(tmp_path: Path) -> None:
     """SIGKILL at random moments: every call that returned is read back, and at most one more."""

@@ -352,7 +352,7 @@ def killed(process: subprocess.Popen[bytes]) -> Iterator[None]:
         process.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_killed_and_started_again_it_ends_the_same(
     exports: Path, cli: Callable[..., Result], root: Path, held
 ) -> None:

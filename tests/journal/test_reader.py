@@ -119,7 +119,7 @@ def open_golden(golden: bytes) -> bytes:
 # -------------------------------------------------------------------- every byte
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_truncation_at_every_byte(open_golden: bytes, read: Any) -> None:
     """Every whole frame is read; the rest is waited for, and a gap once nothing more can come."""
     frames = whole(open_golden)
@@ -136,7 +136,7 @@ def test_truncation_at_every_byte(open_golden: bytes, read: Any) -> None:
         assert late.tail == (None if size == end else Gap(start, size - start))
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_flipped_bit_in_every_byte(golden: bytes, read: Any) -> None:
     """It costs the frame that it is in, which is reported as a gap, and no other."""
     frames = whole(golden)
@@ -154,7 +154,7 @@ def test_a_flipped_bit_in_every_byte(golden: bytes, read: Any) -> None:
             assert found.closed
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_flipped_bit_in_every_byte_of_a_live_journal(open_golden: bytes, read: Any) -> None:
     """Bytes may still turn good while the journal is live: reading waits before them."""
     frames = whole(open_golden)

@@ -246,7 +246,7 @@ def test_a_fork_of_a_rested_writer_goes_on_by_itself(open_writer: Make, journals
     assert [decode_json(frames[0].payload)["continues"] for frames in others] == [name, name]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_many_writers_at_rest_in_one_process(tmp_path: Path) -> None:
     """A sweep keeps all its runs: far more than there may be descriptors, or want to be threads."""
     code = """

@@ -225,7 +225,7 @@ def test_gaps_that_cannot_be_are_refused(offset: int, length: int) -> None:
     check_gap("w." + "0" * 32, 32, GAP_BYTES)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_zlib_bomb_is_split_by_who_sends_and_refused_otherwise() -> None:
     """Inner frames count by what they inflate to."""
     made = journal(1)

@@ -184,7 +184,7 @@ def test_a_row_whose_names_are_there_follows_them(
     assert writer.dropped == {}
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_no_reader_sees_a_frame_vanish(tmp_path: Path) -> None:
     """A real limit on the size of files, batches of several frames, and a reader after each call.
 

@@ -140,7 +140,7 @@ class TestAnyBytes:
         assert (stop, bad) == (len(data), False)
 
     @given(JOURNALS, ILLEGAL, JOURNALS)
-    @pytest.mark.slow
+    @pytest.mark.once
     def test_a_frame_that_may_not_be(self, before, wrong, after):
         """Kind 0, no payload, too much of it, another salt, zeros: the frames before it count."""
         found, stop, _ = agrees(b"".join([*before, wrong, *after]))
@@ -232,7 +232,7 @@ def test_no_flipped_bit_is_overlooked(one, other):
 
 @settings(max_examples=20)
 @given(st.integers(0, len(LONG_JOURNAL)))
-@pytest.mark.slow
+@pytest.mark.once
 def test_blocks_of_a_long_journal(cut):
     """A block that ends anywhere, and one that begins where the first ended: all frames, once."""
     first, stop, bad = agrees(LONG_JOURNAL[:cut])

@@ -401,7 +401,7 @@ def test_a_very_long_row_is_split(
     assert {step for _, step, _ in found} == {42}
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_many_new_paths_at_once(open_writer: Make, journals: Read) -> None:
     """50,000 new paths in one call take no time that grows with their square."""
     writer = open_writer()

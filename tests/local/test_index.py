@@ -161,7 +161,7 @@ def test_another_process_finds_what_was_folded(builder, folder, open_index):
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seed=st.integers(0, 2**32))
-@pytest.mark.slow
+@pytest.mark.once
 def test_the_index_agrees_with_the_oracle_after_every_refresh(
     builder, oracle, tmp_path_factory, property_test, data, seed
 ):
@@ -561,7 +561,7 @@ class TestLongJournals:
         assert view.attribute("m").value.count == len(view.points("m")) == rows
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_four_readers_and_a_trainer_at_once(folder, tmp_path):
     """No "database is locked", and everybody sees everything in the end."""
     trainer = (

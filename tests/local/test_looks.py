@@ -94,7 +94,7 @@ def test_a_first_run_of_a_new_project_is_seen_at_once(
     assert ("other", "made") in index.runs()
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_run_that_rests_is_seen_at_once_when_somebody_goes_on(
     index: Index, write: Callable[[str, int], None], looked: Callable[[], None]
 ) -> None:

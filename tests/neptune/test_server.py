@@ -217,7 +217,7 @@ def test_files_arrive_in_parts_and_stay_below_their_set(admin: Any) -> None:
     assert len(clash["errors"]) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_folding_again_keeps_ids_and_values(tmp_path: Path) -> None:
     """What is derived may be lost: runs and models keep their ids, and the next gets the next."""
     from neptune_client import Client

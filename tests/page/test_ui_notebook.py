@@ -59,7 +59,7 @@ for _ in range(2):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_notebook_shows_the_page_and_holds_no_token(tmp_path):
     """What is saved has an address that was used up; the page ends with the kernel."""
     root = tmp_path / ".seamark"

@@ -135,7 +135,7 @@ def series(run: Any) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_training_goes_on_on_an_empty_disk_as_on_its_own(
     trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

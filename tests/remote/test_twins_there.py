@@ -35,7 +35,7 @@ def begin(given: dict[str, Any], **more: Any) -> Any:
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_machines_at_once_make_one_run(there: Any, tmp_path: Path) -> None:
     """Each of them has a folder of its own; the revision is recorded once."""
     some = []

@@ -82,7 +82,7 @@ def rows(points):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data(), seed=st.integers(0, 2**32))
-@pytest.mark.slow
+@pytest.mark.once
 def test_what_is_read_is_what_the_oracle_says(
     builder, oracle, property_test, engines, open_store, chunked, data, seed
 ):
@@ -279,7 +279,7 @@ def test_numbers_of_paths_and_schemas_may_change_their_meaning(
         assert view.series_paths() == ["a", "b", "c"]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_thousands_of_attributes_come_and_go(builder, engines, store):
     """2,000 atoms, 2,000 series in one row, and a namespace that is deleted with all of them."""
     journal = builder()

@@ -193,7 +193,7 @@ def advance(run: RunState, journals: list[Any], ends: list[int]) -> RunState:
     ],
     seed=0,
 )
-@pytest.mark.slow
+@pytest.mark.once
 def test_any_order_and_any_batches_end_in_the_state_of_the_oracle(builder, oracle, history, seed):
     """After every batch, whichever journal it came from, the state is that of what has arrived."""
     rng = random.Random(seed)
@@ -214,7 +214,7 @@ def test_any_order_and_any_batches_end_in_the_state_of_the_oracle(builder, oracl
 
 @settings(max_examples=100)
 @given(history=histories, seed=st.integers(0, 2**32))
-@pytest.mark.slow
+@pytest.mark.once
 def test_frames_that_were_folded_before_change_nothing(builder, history, seed):
     """Repeating any stretch of a journal is a no-op."""
     rng = random.Random(seed)

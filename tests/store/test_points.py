@@ -100,7 +100,7 @@ def test_a_path_that_is_no_series_has_no_points(builder, folder, view):
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seed=st.integers(0, 2**32), attempt=st.sampled_from(["latest", "all", 0, 1]))
-@pytest.mark.slow
+@pytest.mark.once
 def test_points_are_those_of_the_oracle(
     builder, oracle, property_test, tmp_path_factory, small_bytes, data, seed, attempt
 ):
@@ -153,7 +153,7 @@ def test_steps_that_repeat_or_go_back_are_all_kept(builder, folder, view):
     assert view().points("a").value.tolist() == [2, 4, 1, 3]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_a_large_run_is_put_into_chunks_once_and_grows_by_its_share(builder, folder, view):
     """What was added is read from the journal until it is worth a row group of its own."""

@@ -221,7 +221,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(series(), SIZES, PYRAMIDS, st.integers(2, 80))
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_curve_is_what_all_points_give(drawn, sizes, pyramids, points):
     """Whatever is read instead of them: bit for bit, means to 1e-12."""
     step, value = drawn
@@ -233,7 +233,7 @@ def test_a_curve_is_what_all_points_give(drawn, sizes, pyramids, points):
 @example([(-1.0, 1.0), (1.0, 2.0), (2.0, 3.0)], [3], 2)
 @example([(-1.7e308, 1.0), (-8e307, 1.0), (0.0, 2.0), (1.0, 2.0), (1.7e308, 3.0)], [2], 4)
 @example([(1.0, -0.0), (2.0, 0.0), (3.0, -0.0)], [2], 2)
-@pytest.mark.slow
+@pytest.mark.once
 def test_few_odd_points_give_the_same_curve_too(points_of, sizes, points):
     """Steps and values of every size that there is."""
     step, value = [at for at, _ in points_of], [value for _, value in points_of]
@@ -241,7 +241,7 @@ def test_few_odd_points_give_the_same_curve_too(points_of, sizes, points):
 
 
 @given(series(), SIZES)
-@pytest.mark.slow
+@pytest.mark.once
 def test_the_pieces_make_no_difference(drawn, sizes):
     """Only means may differ, and those by rounding."""
     step, value = drawn
@@ -253,7 +253,7 @@ def test_the_pieces_make_no_difference(drawn, sizes):
 
 
 @given(series(), SIZES, st.lists(st.booleans(), min_size=1, max_size=3), st.integers(2, 40))
-@pytest.mark.slow
+@pytest.mark.once
 def test_coarse_cells_make_no_difference(drawn, sizes, pyramids, points):
     """Also beside fine ones, and in what is said of values that have no place in a picture."""
     step, value = (np.asarray(one, np.float64) for one in drawn)

@@ -170,7 +170,7 @@ def chosen(index, query, **given):
         ("weird IS MISSING", "012356"),
     ],
 )
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_query_chooses_the_runs_that_it_describes(index, query, runs):
     """NaN equals only nan, ints are exact, missing values match no operator."""
     assert chosen(index, query) == runs
@@ -217,7 +217,7 @@ VALUES = ("1", "0.5", "nan", "true", "resnet18", "last.ckpt", "'2026-01-02'", "-
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
+@pytest.mark.once
 def test_what_is_refused_would_have_found_nothing(index, monkeypatch):
     """Every kind of value, operator and type."""
     refused = []

@@ -79,7 +79,7 @@ def test_a_module_that_is_started_is_kept_under_its_path(scripts):
         shutil.rmtree(scripts.root)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_what_is_installed_is_not_kept(scripts):
     """python -m pytest, lightning, a console script: not what the person wrote."""
     scripts.write(WHOLE.replace("    ", "", 0), "test_it.py")
@@ -171,7 +171,7 @@ def version_in(scripts, folder: Path, code: str, *, helper: str = "x = 1\n", **k
 IMPORTS = "    import lib.helper\n" + WHOLE
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_the_same_code_has_the_same_version_wherever_it_lies(scripts, tmp_path):
     """Line ends of another system count for nothing; a changed line does, the entry or a helper."""
@@ -185,7 +185,7 @@ def test_the_same_code_has_the_same_version_wherever_it_lies(scripts, tmp_path):
     assert version_in(scripts, tmp_path / "f", WHOLE) != first
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_files_that_are_not_imported_and_packages_count_for_nothing(scripts, tmp_path):
     """Nor does what lies in a virtual environment within the folder."""
     first = version_in(scripts, tmp_path / "a", IMPORTS)
@@ -200,7 +200,7 @@ def test_files_that_are_not_imported_and_packages_count_for_nothing(scripts, tmp
     assert version_in(scripts, tmp_path / "a", IMPORTS) == first
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_what_is_imported_while_the_run_goes_on_counts(scripts, tmp_path):
     """Looked at again before the run stops; what is edited meanwhile is what was executed."""
     late = BEGIN + "    import lib.helper\n    run.stop()\n"

@@ -186,7 +186,7 @@ def test_what_is_known_when_time_runs_out_is_kept(repository, tmp_path, monkeypa
     assert set(found(repository)) == {"commit", "branch", "remote"}
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_training_neither_waits_for_a_git_that_hangs_nor_leaves_it_behind(scripts, slow_git):
     """Everything else is recorded; the run is completed."""
     code = """

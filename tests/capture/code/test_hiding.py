@@ -103,7 +103,7 @@ def test_what_a_person_names_and_known_values_are_hidden_everywhere(monkeypatch)
     assert hide_in_code(text, plain, "train.py") == text.replace("planted-token", "***")
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_numbers_of_lines_stay_whatever_is_hidden():
     """So tracebacks and patches fit what is kept; of our own source next to nothing changes."""

@@ -83,7 +83,7 @@ FILES = RULES.map(lambda rules: "\n".join("".join(rule) for rule in rules))
 @example(top="/a/\n", nested="!b", more="")
 @example(top="b\\ \\  \r\nab\\", nested="\ufeffa", more="")
 @example(top="/**\\/b\n!a/**", nested="**\n!/a/**/a", more="")
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.thorough
 def test_git_agrees_on_what_is_ignored(tree, top, nested, more):
     """Anchors, negations, ``**``, classes, escapes and spaces, in nested files and the exclude."""

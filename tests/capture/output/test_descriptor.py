@@ -661,7 +661,7 @@ Path("written").write_text(str(number))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("where", ["pipe", "terminal"])
 @pytest.mark.parametrize("holding_the_gil", ["False", "True"])
 def test_a_killed_helper_is_replaced_and_nothing_is_lost(
@@ -1013,7 +1013,7 @@ def nothing_stays(before: set[object]) -> None:
 # --------------------------------------------------------------------- notebooks
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_notebook_shows_and_records_what_is_written_to_the_descriptor(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

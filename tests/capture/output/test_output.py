@@ -890,7 +890,7 @@ def test_a_total_is_never_exceeded():
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_ten_hours_take_no_memory_and_every_byte_is_counted():
     """A bar, lines, and once in a while far too much; nothing grows."""
     recording, run, clock = recorder("20KiB/min")

@@ -18,7 +18,7 @@ from printed import points, printed
 
 from seamark.pictures.terminal import stripped
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.once
 
 
 def of(*parts: str) -> str:

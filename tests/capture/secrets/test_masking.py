@@ -356,7 +356,7 @@ def test_an_unclosed_quote_with_backslashes_is_read_once(piece, end):
     mask_secrets(text, environment={}, code=True)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize(
     "piece", ["a", "sk-", "key=", "'", "a://", "u:p@", "token='", " ", "-", "eyJ", "\\"]
 )
@@ -418,7 +418,7 @@ WORDS_OF_NAMES = sorted(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_no_name_with_a_level_is_passed_over():
     """One of the stems that are looked for first is in every name that may hide something."""
     names = [*WORDS_OF_NAMES, *map("_".join, product(WORDS_OF_NAMES, repeat=2))]
@@ -451,7 +451,7 @@ PARTS = st.sampled_from(
 
 @given(st.lists(PARTS, max_size=9).map("".join))
 @settings(max_examples=1000, deadline=None)
-@pytest.mark.slow
+@pytest.mark.once
 def test_short_cuts_pass_nothing_over(text):
     """What is not looked for, because it cannot be there, is not there."""
     hidden_in_full(text)

@@ -49,7 +49,7 @@ def test_a_journal_in_many_objects_folds_as_a_file(place: Place) -> None:
         place.caretaker().compact(lambda: False)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_a_long_gap_costs_no_memory(place: Place) -> None:
     """Somebody may declare gigabytes: they are passed over, and shown as one gap."""
     intake, made = place.intake(window_s=0), journal(rows=5)

@@ -33,7 +33,7 @@ while index + 2 < len(ends):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_nothing_acknowledged_is_lost_by_a_kill(place: Place, pytestconfig) -> None:
     """Killed again and again in the middle; the next one goes on where it ended."""
     chance, made, said = random.Random(1), journal(rows=400), 0

@@ -19,7 +19,7 @@ from keeping import at_once, journal, places
 
 from seamark.journal.format import ZLIB, Kind
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.once
 
 
 class Sender:

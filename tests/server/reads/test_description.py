@@ -144,7 +144,7 @@ def test_answers_are_as_described(here, arrays) -> None:
     assert {*gets, *posts, "edited"} == set(MODELS)
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("here", ["sqlite", "postgresql"], indirect=True)
 def test_no_request_breaks_the_server(here) -> None:
     """Whatever is sent to a read, there is an answer that the description knows, and no 500."""

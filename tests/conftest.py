@@ -6,12 +6,13 @@ import contextlib
 import importlib.util
 import itertools
 import os
-import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from isolation import children, clean_environment, process_state, remove_folder, reset_signals
 from own_calls import note_others
 
 # How long an example takes, or takes to be made, on a shared machine says nothing about the code.
@@ -55,9 +56,8 @@ EXTRAS = (
 )
 GIVEN = os.environ.get("SEAMARK_TEST_POSTGRESQL")
 """URL of a PostgreSQL to test on, read before tests lose their environment; else one is started."""
-FOREIGN_PREFIXES = ("SEAMARK_", "NEPTUNE_", "SLURM_", "TORCHELASTIC_", "HOROVOD_", "OMPI_", "PMI_")
 LOOKED_UP = ("GIT", "HOST", "PACKAGES", "SCRIPT")
-FOREIGN_NAMES = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE")
+FAILED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,11 +66,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Let signals do what they do by default, and refuse to start without what is promised."""
-    # A shell has what it starts in the background ignore Ctrl-C, and so would every process that a
-    # test starts.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Start like a process of a plain shell, and refuse to start without what is promised."""
+    reset_signals()
     # Without the extras where they are promised, no skip can look green.
     if os.environ.get("SEAMARK_REQUIRE") != "extras":
         return
@@ -79,37 +76,68 @@ def pytest_configure() -> None:
         raise pytest.UsageError(msg)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Note that a test failed: its folder is kept."""
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give fixtures that several tests share a home and a cache that are not the user's."""
+    folder = tmp_path_factory.mktemp("shared", numbered=False)
+    with process_state(clean_environment(folder), folder):
+        yield
+
+
 @pytest.fixture(scope="session")
 def _numbers() -> Iterator[int]:
     """Numbers of the folders of tests; `mktemp` would read the names of thousands to find one."""
     return itertools.count()
 
 
-@pytest.fixture(autouse=True)
-def _isolated(
+@pytest.fixture
+def _folder(
+    request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
+    _session: None,
     _numbers: Iterator[int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Run in an empty folder, with an own index cache and no settings or ranks from outside.
+) -> Iterator[Path]:
+    """The only folder a test writes to. What cannot be removed of it fails the test."""
+    folder = tmp_path_factory.getbasetemp() / "own" / str(next(_numbers))
+    folder.mkdir(parents=True, mode=0o700)
+    yield folder
+    if not request.node.stash.get(FAILED, False):
+        remove_folder(folder)
 
-    What lies above the folder of all tests is somebody's: no root is looked for there. What a run
-    looks up about its machine and code at every start is recorded where a test asks for `captured`.
+
+@pytest.fixture
+def tmp_path(_folder: Path) -> Path:
+    """A folder beside the current one, in place of pytest's own fixture."""
+    path = _folder / "tmp"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _isolated(_folder: Path) -> Iterator[None]:
+    """Run in an empty folder with a home, a cache and an environment of its own.
+
+    Above the home no root is looked for. What a run looks up about its machine and code at every
+    start is recorded where a test asks for `captured`.
     """
     note_others()
-    own = tmp_path_factory.getbasetemp() / "own" / str(next(_numbers))
-    for name in ("cache", "config", "work"):
-        (own / name).mkdir(parents=True, mode=0o700)
-    for name in list(os.environ):
-        if name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES:
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(own / "cache"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(own / "config"))
-    for name in LOOKED_UP:
-        monkeypatch.setenv(f"SEAMARK_CAPTURE_{name}", "0")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
-    monkeypatch.chdir(own / "work")
+    before = children()
+    work = _folder / "work"
+    work.mkdir(mode=0o700)
+    looked_up = {f"SEAMARK_CAPTURE_{name}": "0" for name in LOOKED_UP}
+    with process_state(clean_environment(_folder) | looked_up, work):
+        yield
+    left = {pid: command for pid, command in children().items() if pid not in before}
+    assert not left, f"the test left processes behind: {left}"
 
 
 @pytest.fixture

@@ -1,0 +1,105 @@
+"""Isolation of tests: each starts from the same process state and leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
+
+KEPT = ("PATH", "LANG", "PYTHONDONTWRITEBYTECODE")
+KEPT_PREFIXES = ("PYTEST_", "COV_", "COVERAGE_", "OMP_", "OPENBLAS_", "NVPL_", "SSL_CERT_")
+SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+PYTHON_IGNORES = {signal.SIGPIPE, signal.SIGXFSZ}
+
+
+def reset_signals() -> None:
+    """Undo what a shell, nohup or a service manager lets its children ignore or block."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is signal.SIG_IGN and number not in PYTHON_IGNORES:
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def clean_environment(folder: Path) -> dict[str, str]:
+    """Return the environment of a test whose home, cache and temporary files are in a folder."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in KEPT or name.startswith(KEPT_PREFIXES)
+    }
+    places = {name: folder / name for name in ("cache", "config", "temporary")}
+    for place in places.values():
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return kept | {
+        "HOME": str(folder),
+        "NO_COLOR": "1",
+        "TERM": "xterm",
+        "TMPDIR": str(places["temporary"]),
+        "XDG_CACHE_HOME": str(places["cache"]),
+        "XDG_CONFIG_HOME": str(places["config"]),
+    }
+
+
+@contextlib.contextmanager
+def process_state(environment: dict[str, str], folder: Path) -> Iterator[None]:
+    """Run a block with an environment and a folder; restore them, the umask and the signals."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    before, where, temporary = dict(os.environ), Path.cwd(), tempfile.tempdir
+    umask = os.umask(0o022)
+    replace_environment(environment)
+    tempfile.tempdir = None
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(where)
+        tempfile.tempdir = temporary
+        replace_environment(before)
+        os.umask(umask)
+        for number, handler in handlers.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def replace_environment(wanted: dict[str, str]) -> None:
+    """Make ``os.environ`` equal to ``wanted`` except for the variables of pytest itself."""
+    for name in set(os.environ) - set(wanted):
+        if not name.startswith("PYTEST_"):
+            del os.environ[name]
+    os.environ.update({k: v for k, v in wanted.items() if not k.startswith("PYTEST_")})
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove the folder of a test, in which a thread may still finish a file.
+
+    Raises:
+        OSError: If the test left something that its user cannot remove.
+    """
+    for _ in range(20):
+        with contextlib.suppress(OSError):
+            return shutil.rmtree(folder)
+        time.sleep(0.05)
+    return shutil.rmtree(folder)
+
+
+def children() -> dict[int, str]:
+    """Return the command of each child process by its id, zombies included."""
+    found: dict[int, str] = {}
+    shared = {resource_tracker._resource_tracker._pid, forkserver._forkserver._forkserver_pid}
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            text = (thread / "children").read_text()
+            for pid in set(map(int, text.split())) - shared:
+                with contextlib.suppress(OSError):
+                    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                    words = command.decode(errors="replace").replace("\0", " ").strip()
+                    found[pid] = words[:300] or "a process that has ended and was not waited for"
+    return found

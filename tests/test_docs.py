@@ -7,6 +7,8 @@ How the blocks of one page are run, in order and in one empty folder:
   directly below a ``python`` block is what it prints.
 - ``console`` blocks hold commands (after ``$``) and what they print. ``seamark`` and ``python`` are
   those of the tests.
+- ``<!-- run: FILE -->`` runs that file of this repository in the same namespace. Readers do not see
+  it: it makes what a short fragment needs, such as a model, or looks at what it recorded.
 - Blocks of other languages are not run; ``py`` is for fragments of Python that are no program.
 
 Commands write to a terminal 100 cells wide. Printed text is compared without regard to white space,
@@ -48,7 +50,8 @@ PAGES = sorted(
     if "_build" not in path.parts
 )
 FENCE = re.compile(
-    r"(?P<vary><!-- numbers vary -->\n+)?^```(?P<language>\w+)\n(?P<body>.*?)^```$",
+    r"(?P<vary><!-- numbers vary -->\n+)?^```(?P<language>\w+)\n(?P<body>.*?)^```$"
+    r"|^<!-- run: (?P<file>\S+) -->$",
     re.MULTILINE | re.DOTALL,
 )
 HOSTS = re.compile(
@@ -78,9 +81,13 @@ def blocks_of(page: Path) -> list[Block]:
     found, end, above = [], 0, ""
     for match in FENCE.finditer(text):
         below = above if not text[end : match.start()].strip() else ""
+        end, above = match.end(), match["language"] or ""
+        if match["file"]:
+            body = (ROOT / match["file"]).read_text(encoding="utf-8")
+            found.append(Block("python", body, vary=False, line=0, below=""))
+            continue
         line = text.count("\n", 0, match.start("language")) + 1
         found.append(Block(match["language"], match["body"], bool(match["vary"]), line, below))
-        end, above = match.end(), match["language"]
     return found
 
 

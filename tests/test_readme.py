@@ -1,0 +1,150 @@
+"""What the README says in words: links, versions, extras and what recording needs.
+
+Its code and commands are run by ``test_docs.py``.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+METADATA = importlib.metadata.metadata("seamark")
+
+
+def without_code(text: str) -> str:
+    """Return a page without its blocks of code."""
+    return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return what links to the headings of a page end with, as GitHub and Sphinx make it."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def rows_of(heading: str) -> dict[str, str]:
+    """Return the first two cells of each row of the table below a heading."""
+    section = re.split(r"^## ", without_code(README), flags=re.MULTILINE)
+    [found] = [part for part in section if part.startswith(f"{heading}\n")]
+    return dict(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", found, re.MULTILINE))
+
+
+def pins(host: str, package: str) -> list[str]:
+    """Return the releases of a package that the test project of a host installs."""
+    text = (ROOT / "integrations" / host / "pyproject.toml").read_text("utf-8")
+    found = re.findall(rf'"{package}==(\d+\.\d+\.\d+)', text)
+    return sorted(set(found), key=lambda release: [int(part) for part in release.split(".")])
+
+
+def test_every_link_and_picture_is_there() -> None:
+    """Relative links lead to files of this repository, and to headings that they have."""
+    links = LINK.findall(without_code(README))
+    assert links
+    for link in links:
+        path, _, anchor = link.partition("#")
+        page = ROOT / path if path else ROOT / "README.md"
+        assert page.is_file(), link
+        assert not anchor or anchor in anchors_of(page), link
+
+
+def test_the_supported_versions_are_those_that_are_tested() -> None:
+    """The classifiers, and the oldest and latest pin of each test project."""
+    classifiers = METADATA.get_all("Classifier") or []
+    pythons = [line.rpartition(" ")[2] for line in classifiers if ":: 3." in line]
+    lightning, ignite = pins("lightning", "pytorch-lightning"), pins("ignite", "pytorch-ignite")
+    client = pins("neptune-client", "neptune")
+    rows = rows_of("Supported versions")
+    assert rows["Python"] == f"{pythons[0]} to {pythons[-1]}"
+    assert METADATA["Requires-Python"] == f">={pythons[0]}"
+    assert rows["`lightning`, `pytorch_lightning`"] == f"{lightning[0]} to {lightning[-1]}"
+    assert pins("lightning", "lightning")[-1] == lightning[-1]
+    assert rows["`pytorch-ignite`"] == f"{ignite[0]} to {ignite[-1]}"
+    tested = f"{', '.join(client[:-1])} and {client[-1]}"
+    assert rows["`neptune` with a Seamark server"] == f"{tested} are tested"
+
+
+def test_every_extra_is_listed() -> None:
+    """With its name, and nothing else is; ``all`` has all of them but what it says."""
+    extras = METADATA.get_all("Provides-Extra") or []
+    listed = [name for cell in rows_of("Install") for name in re.findall(r"`([\w-]+)`", cell)]
+    assert sorted(listed) == sorted(extras)
+    assert rows_of("Install")["`all`"] == "all of these except `neptune`"
+    asked = {"neptune": set(), "all": set()} | {name: set() for name in extras}
+    for line in importlib.metadata.requires("seamark") or []:
+        package, _, extra = line.partition("; extra == ")
+        asked.setdefault(extra.strip("'\""), set()).add(package)
+    others = [asked[name] for name in extras if name not in {"all", "neptune"}]
+    assert asked["all"] == set().union(*others)
+
+
+def test_every_command_exists() -> None:
+    """Those that no block runs, too: the reference, which a test compares, has their help."""
+    reference = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
+    commands = set(re.findall(r"(?:`|^|\$ )seamark ([a-z]+)", README, re.MULTILINE))
+    assert {"compare", "import", "server", "token", "ui"} <= commands
+    assert not [name for name in commands if f"Usage: seamark {name} " not in reference]
+
+
+@pytest.mark.slow
+def test_lightning_has_no_neptune_logger_any_more() -> None:
+    """Its latest release refuses the name, which `seamark.lightning` has."""
+    pytest.importorskip("pytorch_lightning")
+    code = """
+import seamark.lightning
+
+assert seamark.lightning.NeptuneLogger is seamark.lightning.SeamarkLogger
+from pytorch_lightning.loggers import NeptuneLogger
+"""
+    words = [sys.executable, "-c", code]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: cannot import name 'NeptuneLogger'")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("captured")
+def test_recording_needs_no_network_and_leaves_no_process() -> None:
+    """With all that is recorded by default."""
+    code = """
+import sys
+
+calls = []
+sys.addaudithook(lambda event, _: event.startswith("socket.") and calls.append(event))
+
+import psutil
+import seamark
+
+with seamark.init_run("alone") as run:
+    run["lr"] = 0.1
+    for step in range(100):
+        run["loss"].append(1 / (1 + step), step=step)
+    run.wait()
+assert set(calls) <= {"socket.gethostname"}, calls
+assert psutil.Process().children(recursive=True) == []
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
+
+
+def test_a_package_index_shows_absolute_links() -> None:
+    """In the built package pages lead to the release, and pictures to their bytes."""
+    urls = dict(line.split(", ") for line in METADATA.get_all("Project-URL") or [])
+    source, tag = urls["Source"], f"v{importlib.metadata.version('seamark')}"
+    raw = source.replace("://github.com/", "://raw.githubusercontent.com/") + f"/{tag}/"
+    assert not [url for url in urls.values() if not url.startswith(source)]
+    text = without_code(METADATA["Description"])
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", text)
+    assert pictures
+    assert not [link for link in pictures if not link.startswith(raw)]
+    others = set(LINK.findall(text)) - set(pictures)
+    assert others
+    assert not [link for link in others if not link.startswith(f"{source}/blob/{tag}/")]
+    # Nothing that a package index shows otherwise: tags of HTML, and links by reference.
+    assert not re.findall(r"<(?:a|img)\b|^\[[^\]]+\]: ", text, re.MULTILINE)

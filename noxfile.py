@@ -7,14 +7,19 @@ among the default sessions.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
+import random
 import re
+import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,6 +35,8 @@ ROOT = Path(__file__).parent
 PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 ERAS = ["oldest", "latest"]
 HOSTS = ["ignite", "lightning", "neptune", "neptune-client"]
+# Programs that a test uses where they are installed; names begin like this.
+OPTIONAL_TOOLS = ("apt", "chrom", "fish", "google-chrome", "rsync", "strace", "zsh")
 # The tests that everybody runs: `nox -s tests`.
 QUICK = "not slow and not thorough and not browser"
 # What depends on no interpreter and no extra is proved once, in `tests`.
@@ -139,12 +146,75 @@ def horovod_wheel(session: nox.Session) -> str:
     return str(wheel)
 
 
-def run_pytest(session: nox.Session, *args: str, **env: str) -> None:
+def run_pytest(session: nox.Session, *args: str, workers: int = 2, **env: str) -> None:
     """Run pytest in two processes, with what stood after ``--``; every skip is named at the end."""
     # Torch in one process would otherwise take the cores from the other.
     one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    options = ["--numprocesses=2", "--dist=worksteal", "-rfEs"]
+    options = [f"--numprocesses={workers}", "--dist=worksteal", "-rfEs"]
     session.run("pytest", *options, *args, *session.posargs, env=one | env)
+
+
+def can_hold_tests(folder: str) -> bool:
+    """Return whether 4 GB are free in a folder and programs can be run from it."""
+    needed_bytes = 4_000_000_000
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize > needed_bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """Conditions on which no test may depend.
+
+    Attributes:
+        seed: Of the random order of the tests.
+        workers: Number of processes of pytest.
+        memory: Whether temporary files are in memory (``/dev/shm``) or on disk.
+        tools: Whether the optional programs that some tests use are found.
+    """
+
+    seed: int
+    workers: int
+    memory: bool
+    tools: bool
+
+    @classmethod
+    def drawn(cls, seed: int) -> Surroundings:
+        """Draw conditions by a seed. One worker takes too long to be drawn."""
+        chance = random.Random(seed)  # noqa: S311 - no secret
+        return cls(
+            seed,
+            workers=chance.choice([2, 4]),
+            memory=chance.choice([True, False]),
+            tools=chance.choice([True, False]),
+        )
+
+    def run(self, session: nox.Session) -> None:
+        """Run the quick suite under these conditions, with SIGHUP ignored as under ``nohup``."""
+        session.log(f"{self}; again: CI=1 SEAMARK_TEST_SEED={self.seed} nox -s {session.name}")
+        options = ["-m", QUICK, "--durations=20", f"--randomly-seed={self.seed}"]
+        env = {"SEAMARK_REQUIRE": "extras"}
+        if not self.tools:
+            env["PATH"] = str(self._path_without_tools(session))
+        memory = self.memory and can_hold_tests("/dev/shm")  # noqa: S108
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if memory else "/var/tmp") as place:  # noqa: S108
+            env["TMPDIR"] = place
+            run_pytest(session, *options, workers=self.workers, **env)
+
+    def _path_without_tools(self, session: nox.Session) -> Path:
+        """Return a folder of links to all programs except the optional ones."""
+        folder = Path(session.create_tmp(), "programs").resolve()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for place in [session.bin, *os.environ["PATH"].split(os.pathsep)]:
+            for program in Path(place).glob("*"):
+                link = folder / program.name
+                if not any(map(program.name.startswith, OPTIONAL_TOOLS)) and not link.is_symlink():
+                    link.symlink_to(program)
+        return folder
 
 
 @nox.session
@@ -158,9 +228,28 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the quick suite on the installed package with all extras."""
+    """Run the quick suite on the installed package with all extras.
+
+    In CI the seed, the number of processes, the place of temporary files and the optional programs
+    are another combination each time.
+    """
     install(session, ".[all]", "--group", "hosts")
-    run_pytest(session, "-m", QUICK, "--durations=20", SEAMARK_REQUIRE="extras")
+    if os.environ.get("CI"):
+        given = os.environ.get("SEAMARK_TEST_SEED")
+        seed = int(given) if given else secrets.randbelow(1 << 31)
+        Surroundings.drawn(seed).run(session)
+    else:
+        run_pytest(session, "-m", QUICK, "--durations=20", SEAMARK_REQUIRE="extras")
+
+
+@nox.session
+@nox.parametrize("tools", [True, False], ids=["tools", "no-tools"])
+@nox.parametrize("memory", [True, False], ids=["memory", "disk"])
+@nox.parametrize("workers", [1, 4], ids=["1", "4"])
+def surroundings(session: nox.Session, workers: int, *, memory: bool, tools: bool) -> None:
+    """Run the quick suite under each combination of conditions (on demand)."""
+    install(session, ".[all]", "--group", "hosts")
+    Surroundings(secrets.randbelow(1 << 31), workers, memory, tools).run(session)
 
 
 @nox.session

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import itertools
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from isolation import children, clean_environment, process_state, remove_folder, reset_signals
-from own_calls import note_others
+from isolation import *  # noqa: F403 - its fixtures and hooks
+from isolation import reset_signals
 
 # How long an example takes, or takes to be made, on a shared machine says nothing about the code.
 settings.register_profile(
@@ -57,7 +55,6 @@ EXTRAS = (
 GIVEN = os.environ.get("SEAMARK_TEST_POSTGRESQL")
 """URL of a PostgreSQL to test on, read before tests lose their environment; else one is started."""
 LOOKED_UP = ("GIT", "HOST", "PACKAGES", "SCRIPT")
-FAILED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,68 +73,10 @@ def pytest_configure() -> None:
         raise pytest.UsageError(msg)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Note that a test failed: its folder is kept."""
-    report = yield
-    if report.failed:
-        item.stash[FAILED] = True
-    return report
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Give fixtures that several tests share a home and a cache that are not the user's."""
-    folder = tmp_path_factory.mktemp("shared", numbered=False)
-    with process_state(clean_environment(folder), folder):
-        yield
-
-
-@pytest.fixture(scope="session")
-def _numbers() -> Iterator[int]:
-    """Numbers of the folders of tests; `mktemp` would read the names of thousands to find one."""
-    return itertools.count()
-
-
 @pytest.fixture
-def _folder(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    _session: None,
-    _numbers: Iterator[int],
-) -> Iterator[Path]:
-    """The only folder a test writes to. What cannot be removed of it fails the test."""
-    folder = tmp_path_factory.getbasetemp() / "own" / str(next(_numbers))
-    folder.mkdir(parents=True, mode=0o700)
-    yield folder
-    if not request.node.stash.get(FAILED, False):
-        remove_folder(folder)
-
-
-@pytest.fixture
-def tmp_path(_folder: Path) -> Path:
-    """A folder beside the current one, in place of pytest's own fixture."""
-    path = _folder / "tmp"
-    path.mkdir(mode=0o700)
-    return path
-
-
-@pytest.fixture(autouse=True)
-def _isolated(_folder: Path) -> Iterator[None]:
-    """Run in an empty folder with a home, a cache and an environment of its own.
-
-    Above the home no root is looked for. What a run looks up about its machine and code at every
-    start is recorded where a test asks for `captured`.
-    """
-    note_others()
-    before = children()
-    work = _folder / "work"
-    work.mkdir(mode=0o700)
-    looked_up = {f"SEAMARK_CAPTURE_{name}": "0" for name in LOOKED_UP}
-    with process_state(clean_environment(_folder) | looked_up, work):
-        yield
-    left = {pid: command for pid, command in children().items() if pid not in before}
-    assert not left, f"the test left processes behind: {left}"
+def _environment() -> dict[str, str]:
+    """Do not record what a run looks up about its machine and code, unless it is `captured`."""
+    return {f"SEAMARK_CAPTURE_{name}": "0" for name in LOOKED_UP}
 
 
 @pytest.fixture

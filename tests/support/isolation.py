@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -12,6 +13,19 @@ from collections.abc import Iterator
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
+import pytest
+from own_calls import note_others
+
+__all__ = [
+    "_environment",
+    "_folder",
+    "_isolated",
+    "_numbers",
+    "_session",
+    "pytest_runtest_makereport",
+    "tmp_path",
+]
+FAILED = pytest.StashKey[bool]()
 KEPT = ("PATH", "LANG", "PYTHONDONTWRITEBYTECODE")
 KEPT_PREFIXES = ("PYTEST_", "COV_", "COVERAGE_", "OMP_", "OPENBLAS_", "NVPL_", "SSL_CERT_")
 SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -103,3 +117,71 @@ def children() -> dict[int, str]:
                     words = command.decode(errors="replace").replace("\0", " ").strip()
                     found[pid] = words[:300] or "a process that has ended and was not waited for"
     return found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Note that a test failed: its folder is kept."""
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give fixtures that several tests share a home and a cache that are not the user's."""
+    folder = tmp_path_factory.mktemp("shared", numbered=False)
+    with process_state(clean_environment(folder), folder):
+        yield
+
+
+@pytest.fixture(scope="session")
+def _numbers() -> Iterator[int]:
+    """Numbers of the folders of tests; `mktemp` would read the names of thousands to find one."""
+    return itertools.count()
+
+
+@pytest.fixture
+def _folder(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    _session: None,
+    _numbers: Iterator[int],
+) -> Iterator[Path]:
+    """The only folder a test writes to. What cannot be removed of it fails the test."""
+    folder = tmp_path_factory.getbasetemp() / "own" / str(next(_numbers))
+    folder.mkdir(parents=True, mode=0o700)
+    yield folder
+    if not request.node.stash.get(FAILED, False):
+        remove_folder(folder)
+
+
+@pytest.fixture
+def tmp_path(_folder: Path) -> Path:
+    """A folder beside the current one, in place of pytest's own fixture."""
+    path = _folder / "tmp"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture
+def _environment() -> dict[str, str]:
+    """Variables that every test of a suite gets; each `conftest.py` has its own."""
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def _isolated(_folder: Path, _environment: dict[str, str]) -> Iterator[None]:
+    """Run in an empty folder with a home, a cache and an environment of its own.
+
+    Above the home no root is looked for.
+    """
+    note_others()
+    before = children()
+    work = _folder / "work"
+    work.mkdir(mode=0o700)
+    with process_state(clean_environment(_folder) | _environment, work):
+        yield
+    left = {pid: command for pid, command in children().items() if pid not in before}
+    assert not left, f"the test left processes behind: {left}"

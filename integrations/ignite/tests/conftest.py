@@ -8,13 +8,15 @@ import os
 
 import pytest
 import torch
+from isolation import *  # noqa: F403 - its fixtures and hooks
+from isolation import reset_signals
 
 PROVEN = {"ignite:oldest": "0.4.13", "ignite:latest": "0.5.5"}
-FOREIGN = ("SEAMARK_", "NEPTUNE_", "SLURM_", "TORCHELASTIC_", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
 def pytest_configure() -> None:
     """Refuse to start where the host is missing, or is another than is to be proved."""
+    reset_signals()
     if importlib.util.find_spec("ignite") is None:
         msg = "ignite cannot be imported: nothing can be proved"
         raise pytest.UsageError(msg)
@@ -47,20 +49,14 @@ def hand_clock(monkeypatch):
     return clock
 
 
-@pytest.fixture(autouse=True)
-def _isolated(tmp_path_factory, monkeypatch):
-    """An empty folder, a cache and an environment of its own."""
-    for name in list(os.environ):
-        if name.startswith(FOREIGN):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    # Above the folder of all tests no root is looked for.
-    monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
-    monkeypatch.chdir(tmp_path_factory.mktemp("work"))
-    # Measured every 10 s: whether a run has such series would depend on how long a test takes. What
-    # every run looks up when it starts depends on no release of Ignite.
-    for name in ("HARDWARE_METRICS", "GIT", "HOST", "PACKAGES", "SCRIPT"):
-        monkeypatch.setenv(f"SEAMARK_CAPTURE_{name}", "0")
+@pytest.fixture
+def _environment():
+    """What every run looks up when it starts depends on no release of the host.
+
+    Hardware is measured every 10 s: whether a run has such series depends on how long a test takes.
+    """
+    names = ("HARDWARE_METRICS", "GIT", "HOST", "PACKAGES", "SCRIPT")
+    return {f"SEAMARK_CAPTURE_{name}": "0" for name in names}
 
 
 @pytest.fixture

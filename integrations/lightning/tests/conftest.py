@@ -11,6 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from isolation import *  # noqa: F403 - its fixtures and hooks
+from isolation import reset_signals
 from torch.utils.data import DataLoader, TensorDataset
 
 from seamark.lightning import SeamarkLogger
@@ -22,21 +24,11 @@ PROVEN = {
     "lightning:latest": {"pytorch-lightning": "2.6.6", "lightning": "2.6.6"},
 }
 INSTALLED = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
-FOREIGN = (
-    "SEAMARK_",
-    "NEPTUNE_",
-    "SLURM_",
-    "TORCHELASTIC_",
-    "PL_",
-    "RANK",
-    "LOCAL_RANK",
-    "NODE_RANK",
-    "WORLD_SIZE",
-)
 
 
 def pytest_configure() -> None:
     """Refuse to start where the host is missing, or is another than is to be proved."""
+    reset_signals()
     if not INSTALLED:
         msg = "neither lightning nor pytorch_lightning can be imported: nothing can be proved"
         raise pytest.UsageError(msg)
@@ -49,23 +41,21 @@ def pytest_configure() -> None:
         raise pytest.UsageError(msg)
 
 
+@pytest.fixture
+def _environment():
+    """What every run looks up when it starts depends on no release of the host.
+
+    Hardware is measured every 10 s: whether a run has such series depends on how long a test takes.
+    """
+    names = ("HARDWARE_METRICS", "GIT", "HOST", "PACKAGES", "SCRIPT")
+    return {f"SEAMARK_CAPTURE_{name}": "0" for name in names}
+
+
 @pytest.fixture(autouse=True)
-def _isolated(tmp_path_factory, monkeypatch):
-    """An empty folder, a cache and an environment of its own, and Lightning's rank as it was."""
-    for name in list(os.environ):
-        if name.startswith(FOREIGN):
-            monkeypatch.delenv(name)
-    # Threads of torch cost these tiny models seconds wherever the cores are busy.
+def _lightning(_isolated, monkeypatch):
+    """Restore Lightning's rank, and use one thread, which is faster where the cores are busy."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    # Above the folder of all tests no root is looked for.
-    monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
-    monkeypatch.chdir(tmp_path_factory.mktemp("work"))
-    # Measured every 10 s: whether a run has such series would depend on how long a test takes. What
-    # every run looks up when it starts depends on no release of Lightning.
-    for name in ("HARDWARE_METRICS", "GIT", "HOST", "PACKAGES", "SCRIPT"):
-        monkeypatch.setenv(f"SEAMARK_CAPTURE_{name}", "0")
     rank_zero = importlib.import_module("lightning_utilities.core.rank_zero").rank_zero_only
     monkeypatch.setattr(rank_zero, "rank", 0)
 

@@ -16,6 +16,8 @@ import threading
 import time
 
 import pytest
+from isolation import *  # noqa: F403 - its fixtures and hooks
+from isolation import reset_signals
 
 PROVEN = {
     "neptune-client:first": "1.0.0",
@@ -41,6 +43,7 @@ def tell(**found):
 
 def pytest_configure() -> None:
     """Refuse to start where the client is missing, or is another than is to be proved."""
+    reset_signals()
     if "SEAMARK_NEPTUNE_PYTHON" in os.environ:
         return
     try:
@@ -194,12 +197,7 @@ def new_server():
     return Server
 
 
-@pytest.fixture(autouse=True)
-def _isolated(tmp_path_factory, monkeypatch):
-    """An empty folder, a cache and an environment of its own."""
-    for name in list(os.environ):
-        if name.startswith(("SEAMARK_", "NEPTUNE_")) and name != "SEAMARK_NEPTUNE_PYTHON":
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
-    monkeypatch.chdir(tmp_path_factory.mktemp("work"))
+@pytest.fixture
+def _environment():
+    """The Python of the client, where it is another one."""
+    return {"SEAMARK_NEPTUNE_PYTHON": PYTHON}

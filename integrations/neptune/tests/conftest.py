@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from isolation import *  # noqa: F403 - its fixtures and hooks
+from isolation import reset_signals
 from recorded import between_homes, differences, flat, seen_by_client
 from server_process import running_server
 
@@ -38,7 +40,6 @@ PROVEN = {
     },
 }
 HOMES = {"installed": {}, "server": {"neptune": "1.14.0.post2"}}
-FOREIGN = ("SEAMARK_", "NEPTUNE_", "SLURM_", "TORCHELASTIC_", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 CLAIM = os.environ.get("SEAMARK_REQUIRE", "neptune:latest")
 PROJECT = "team/moved"
 
@@ -60,6 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to start where a package is missing, or is another than is to be proved."""
+    reset_signals()
     home = config.getoption("--home")
     for name, version in {**PROVEN[CLAIM], **HOMES[home]}.items():
         try:
@@ -105,21 +107,17 @@ def server(request, tmp_path_factory):
         yield {**theirs, **ours, "SEAMARK_REMOTE": made.url}
 
 
+@pytest.fixture
+def _environment(server):
+    """Record the same with both packages: captures are off; a server may be named."""
+    names = ("HARDWARE_METRICS", "GIT", "PACKAGES", "STDOUT", "STDERR")
+    off = {f"SEAMARK_CAPTURE_{name}": "0" for name in names}
+    return {**server, **off, "MPLBACKEND": "agg"}
+
+
 @pytest.fixture(autouse=True)
-def _isolated(tmp_path_factory, monkeypatch, server):
-    """An empty folder, a cache and an environment of its own; the same numbers at each home."""
-    for name in list(os.environ):
-        if name.startswith(FOREIGN):
-            monkeypatch.delenv(name)
-    for name, value in server.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    # Above the folder of all tests no root is looked for.
-    monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
-    monkeypatch.setenv("MPLBACKEND", "agg")
-    monkeypatch.chdir(tmp_path_factory.mktemp("work"))
-    for what in ("HARDWARE_METRICS", "GIT", "PACKAGES", "STDOUT", "STDERR"):
-        monkeypatch.setenv(f"SEAMARK_CAPTURE_{what}", "0")
+def _seeds(_isolated):
+    """The same random numbers with each package."""
     import numpy as np
     import torch
 

@@ -310,6 +310,10 @@ def _run(args: Sequence[str] | None) -> int:
             raise
         where = "set SEAMARK_TRACEBACK=1 to see where"
         _tell(Trouble(f"unexpected {type(error).__name__}: {error} ({where})"))
+        try:
+            sys.stdout.flush()
+        except OSError:  # a full disk; Python would try again at exit and end with 120
+            _drop_output()
         return EXIT_TROUBLE
     return code if isinstance(code, int) else 0
 

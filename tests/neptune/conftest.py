@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: Any) -> Iterator[Any]:
     """One server a module, which answers and folds."""

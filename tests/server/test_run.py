@@ -29,6 +29,7 @@ from recording import QUIET
 from server_process import Running, start_server
 
 from seamark import init_run
+from seamark.cli import main
 from seamark.errors import ArgumentError
 from seamark.journal.folder import RunFolder
 from seamark.remote.http.sender import open_remote
@@ -81,14 +82,14 @@ def test_nobody_else_can_read_what_it_keeps(started) -> None:
             assert path.is_dir() or started.token.encode() not in path.read_bytes()
 
 
-def test_a_second_server_on_one_folder_is_refused(started, tmp_path) -> None:
+def test_a_second_server_on_one_folder_is_refused(started, tmp_path, capsys) -> None:
     """SQLite takes one, however its folder is spelled; the first one goes on undisturbed."""
     (tmp_path / "link").symlink_to(started.folder)
-    settings = Settings.at(tmp_path / "link")
-    with pytest.raises(checks.CannotStart, match="--store: a server runs on") as refused:
-        run.serve(dataclasses.replace(settings, port=0), str)
-    assert f"(process {started.process.pid})" in str(refused.value)
-    assert "use that one, or stop it" in str(refused.value)
+    assert main(["server", "--folder", str(tmp_path / "link"), "--port", "0"]) != 0
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "--store: a server runs on" in said
+    assert f"(process {started.process.pid})" in said
+    assert "use that one, or stop it" in said
     with pytest.raises(checks.CannotStart, match="stop it before what it keeps is made again"):
         refold_server(Settings.at(started.folder), objects=True)
     assert ask(started.url, "GET", "accounts/me", started.token).status == 200

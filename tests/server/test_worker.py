@@ -22,6 +22,7 @@ for _ in range(int(sys.argv[1])):
         while not stop.wait(0):
             pass
         os._exit(0)
+    os.close(tell)
     os.read(waits, 1)
     os.kill(child, signal.SIGTERM)
     print(os.waitpid(child, 0)[1])

@@ -7,19 +7,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from server_process import Running, running_server
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: Any) -> Iterator[Running]:
-    """One server a module."""
+def running(tmp_path_factory: Any) -> Iterator[Any]:
+    """One server a module, which answers and folds."""
     pytest.importorskip("fastapi")
-    with running_server(tmp_path_factory.mktemp("server")) as server:
-        yield server
+    from served import folding, served
+
+    with served(tmp_path_factory.mktemp("server")) as one, folding(one.server):
+        yield one
 
 
 @pytest.fixture(scope="module")
-def admin(running: Running) -> Any:
+def admin(running: Any) -> Any:
     """Its admin."""
     from neptune_client import Client
 

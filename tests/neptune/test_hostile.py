@@ -32,7 +32,7 @@ from seamark.neptune.server.documents import BY_NAME
 if TYPE_CHECKING:
     from served import Served
 
-PROJECT = "rough/place"
+PROJECT, WORDY = "rough/place", "rough/wordy"
 MOST_ANSWER: Final = 64 << 10
 REMOVING: Final = ("trashExperiments", "deleteExperiments", "deleteAllExperiments")
 RAW: Final = [
@@ -124,6 +124,12 @@ def there(admin: Client) -> Place:
 def victim(admin: Client) -> Place:
     """Another one, for operations that remove what they are about."""
     return make(admin, f"{PROJECT}-too")
+
+
+@pytest.fixture(scope="module")
+def wordy(admin: Client) -> Place:
+    """Another one, for what is long: answers about the others stay short."""
+    return make(admin, WORDY)
 
 
 @pytest.fixture(autouse=True)
@@ -282,10 +288,10 @@ def wrong_operations(artifact: str) -> Iterator[str]:
     yield from ("1", "null", "[]", "{}", '{"path":"x"}', '{"path":"x","unheard":{}}')
 
 
-def test_operations_that_are_wrong_harm_no_other(admin: Client, here: Served, there: Place) -> None:
+def test_operations_that_are_wrong_harm_no_other(admin: Client, here: Served, wordy: Place) -> None:
     """Of batches of hundreds the good one is done, and all that was taken can be read."""
-    run = admin.new_run(PROJECT)
-    wrong = list(wrong_operations(there.artifact))
+    run = admin.new_run(WORDY)
+    wrong = list(wrong_operations(wordy.artifact))
     assert len(wrong) > 500
     for begin in range(0, len(wrong), 100):
         good_one = json.dumps({"path": "good/one", "assignInt": {"value": begin}})
@@ -305,7 +311,7 @@ def test_operations_that_are_wrong_harm_no_other(admin: Client, here: Served, th
         for name in {"floatSeries": FLOATS, "stringSeries": STRINGS}.get(kind, ()):
             assert admin.call(name, **at)[0] == 200, path
     # Seamark's own reader has it as well, whatever was said of it.
-    at = {"project": PROJECT, "mode": "read-only", "remote": here.url, "api_token": here.token}
+    at = {"project": WORDY, "mode": "read-only", "remote": here.url, "api_token": here.token}
     with seamark.init_run(with_id=run["shortId"], **at) as read:
         assert read["good/one"].fetch() == -1
         assert len(read.get_structure()) > 1
@@ -321,7 +327,7 @@ def encode(operations: list[str], *more: str) -> bytes:
 
 @pytest.mark.parametrize("name", DEEP_OPERATIONS)
 def test_what_is_nested_as_deeply_as_can_be_read_is_answered(
-    admin: Client, there: Place, name: str
+    admin: Client, wordy: Place, name: str
 ) -> None:
     """Python reads some depth and gives up when it goes on with it, a few levels above the end."""
     path = "sys/tags" if name == "insertStrings" else f"deep/{name}"
@@ -329,7 +335,7 @@ def test_what_is_nested_as_deeply_as_can_be_read_is_answered(
     def status(depth: int) -> int:
         deep = '{"a":' * depth + "1" + "}" * depth
         body = f'[{{"path":"{path}","{name}":{DEEP_OPERATIONS[name].replace("DEEP", deep)}}}]'
-        return admin.call("executeOperations", body.encode(), experimentId=there.run)[0]
+        return admin.call("executeOperations", body.encode(), experimentId=wordy.run)[0]
 
     low, high = 1, 200_000
     while high - low > 1:

@@ -15,7 +15,6 @@ from urllib.parse import urlencode
 
 import pytest
 from asking import ask
-from server_process import running_server
 from server_waits import until
 
 
@@ -221,8 +220,9 @@ def test_files_arrive_in_parts_and_stay_below_their_set(admin: Any) -> None:
 def test_folding_again_keeps_ids_and_values(tmp_path: Path) -> None:
     """What is derived may be lost: runs and models keep their ids, and the next gets the next."""
     from neptune_client import Client
+    from served import folding, served
 
-    with running_server(tmp_path / "server") as server:
+    with served(tmp_path / "server") as server, folding(server.server):
         client, token = Client(server.url, server.token), server.token
         runs = [client.new_run("again/fold") for _ in range(2)]
         client.do(runs[1], floats("a", 1, 2), assign("b", 3))
@@ -233,7 +233,7 @@ def test_folding_again_keeps_ids_and_values(tmp_path: Path) -> None:
         before = [client.shown(each) for each in (*runs, model, *versions)]
     for path in (tmp_path / "server").glob("store_v*"):
         path.unlink()
-    with running_server(tmp_path / "server") as server:
+    with served(tmp_path / "server") as server, folding(server.server):
         client = Client(server.url, token)
         assert [client.shown(each) for each in (*runs, model, *versions)] == before
         assert client.ok("getExperiment", experimentId="again/fold/FOL-M-2") == versions[1]
@@ -348,7 +348,7 @@ def points(number: int) -> bytes:
 
 
 def test_points_are_there_once_whoever_takes_them_and_dies(admin: Any, running: Any) -> None:
-    """Three processes take requests in turn, and at once; some die after they kept one.
+    """Three that answer take requests in turn, and at once; some die after they kept one.
 
     The client sends again what was not answered, to anybody.
     """
@@ -374,7 +374,7 @@ def test_points_are_there_once_whoever_takes_them_and_dies(admin: Any, running: 
         assert changes.errors == []
 
     with contextlib.ExitStack() as stack:
-        servers = [open_server(Settings.at(running.folder)) for _ in range(2)]
+        servers = [open_server(Settings.at(running.server.settings.folder)) for _ in range(2)]
         for server in servers:
             stack.callback(server.close)
         logs = [Log(server, container) for server in servers]
@@ -469,7 +469,7 @@ def test_what_another_process_wrote_is_seen_where_nothing_is_written(
         if seen[-1] is None:
             raise KeyError(seen[-1])
 
-    server = open_server(Settings.at(running.folder))
+    server = open_server(Settings.at(running.server.settings.folder))
     try:
         log = Log(server, container)
         log.write(remove)

@@ -29,14 +29,15 @@ def account_url(request, tmp_path: Path) -> str:
     scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
 )
 def team(request, postgresql, tmp_path_factory) -> Iterator[Any]:
-    """A server that runs for all tests of a module; see `server_process.Running`."""
+    """A server in this process that answers and folds for all tests of a module."""
     pytest.importorskip("fastapi")
     from databases import fresh_database
-    from server_process import running_server
+    from served import folding, served
 
     with contextlib.ExitStack() as stack:
         store = None
         if request.param == "postgresql":
             store = stack.enter_context(fresh_database(postgresql()))
-        folder = tmp_path_factory.mktemp("server")
-        yield stack.enter_context(running_server(folder, store=store))
+        one = stack.enter_context(served(tmp_path_factory.mktemp("server"), store=store))
+        stack.enter_context(folding(one.server))
+        yield one

@@ -31,8 +31,11 @@ DIGEST = hashlib.sha256(SECRET).hexdigest()
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: Any) -> Iterator[Served]:
-    """A server that all tests share: each uses projects of its own."""
-    with served(tmp_path_factory.mktemp("server")) as one:
+    """A server that all tests share: each uses projects of its own.
+
+    Its folder lies in another one, in which nothing else is.
+    """
+    with served(tmp_path_factory.mktemp("attacked") / "server") as one:
         yield one
 
 
@@ -221,8 +224,8 @@ NAMES = [
 def test_no_name_leads_anywhere_else(here, name: str) -> None:
     """Of a project, a run, a journal and a digest: refused in words, and nothing is made of it."""
     made = a_journal("one", "names/x", "run1")
-    folder = here.server.settings.folder
-    before = {each for each in folder.parent.rglob("*") if each.is_dir()}
+    above = here.server.settings.folder.parent
+    before = {each for each in above.rglob("*") if each.is_dir()}
     targets = [
         f"names/{name}/run1/journals/{made.file}?offset=0",
         f"{name}/x/run1/journals/{made.file}?offset=0",
@@ -242,7 +245,7 @@ def test_no_name_leads_anywhere_else(here, name: str) -> None:
             assert status in {400, 404, 405, 422}, (method, target[:80], said)
             assert b"Traceback" not in said
             assert b"root:" not in said
-    assert {each for each in folder.parent.rglob("*") if each.is_dir()} == before
+    assert {each for each in above.rglob("*") if each.is_dir()} == before
     assert list(here.server.kept.runs()) == [
         each for each in here.server.kept.runs() if not each.project.startswith("names")
     ]

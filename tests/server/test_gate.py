@@ -111,6 +111,20 @@ def test_what_trickles_in_for_ever_is_let_go(tmp_path) -> None:
             thread.join()
 
 
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory) -> Iterator[str]:
+    """A server that takes very little."""
+    limits = {
+        "json_bytes": 1000,
+        "batch_bytes": 4000,
+        "frame_bytes": 4000,
+        "target_bytes": 2000,
+        "header_bytes": 2000,
+    }
+    with serving(tmp_path_factory.mktemp("narrow"), **limits) as url:
+        yield url
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "headers", "status"),
     [
@@ -124,31 +138,23 @@ def test_what_trickles_in_for_ever_is_let_go(tmp_path) -> None:
         ("POST", "accounts/tokens", b"{", {"Content-Type": "application/json"}, 422),
     ],
 )
-def test_every_refusal_has_one_form(tmp_path, method, path, body, headers, status) -> None:
+def test_every_refusal_has_one_form(narrow, method, path, body, headers, status) -> None:
     """JSON with a word and a sentence, and the headers of every answer."""
-    limits = {
-        "json_bytes": 1000,
-        "batch_bytes": 4000,
-        "frame_bytes": 4000,
-        "target_bytes": 2000,
-        "header_bytes": 2000,
-    }
-    with serving(tmp_path, **limits) as url:
-        if "Transfer-Encoding" in headers:
-            with connected(url) as wire:
-                wire.sendall(
-                    b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\n"
-                    b"Transfer-Encoding: chunked\r\n\r\n7d0\r\n" + body + b"\r\n0\r\n\r\n"
-                )
-                came = everything(wire)
-            assert came.startswith(b"HTTP/1.1 413 ")
-            told = json.loads(came.partition(b"\r\n\r\n")[2])
-        else:
-            answer = ask(url, method, path, "", body, headers)
-            assert answer.status == status
-            assert answer.headers["x-content-type-options"] == "nosniff"
-            assert "default-src 'none'" in answer.headers["content-security-policy"]
-            told = answer.json()
+    if "Transfer-Encoding" in headers:
+        with connected(narrow) as wire:
+            wire.sendall(
+                b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n7d0\r\n" + body + b"\r\n0\r\n\r\n"
+            )
+            came = everything(wire)
+        assert came.startswith(b"HTTP/1.1 413 ")
+        told = json.loads(came.partition(b"\r\n\r\n")[2])
+    else:
+        answer = ask(narrow, method, path, "", body, headers)
+        assert answer.status == status
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        told = answer.json()
     assert set(told) >= {"error", "hint"}
 
 

@@ -34,18 +34,18 @@ def every_route() -> list[tuple[str, str]]:
 SECRET = "team/kept-to-itself"
 
 
-def test_no_route_answers_without_a_guard(server) -> None:
+def test_no_route_answers_without_a_guard(team) -> None:
     """What is of a project is 401 for nobody and 404 for a stranger; nothing else names it."""
-    made = ask(server.url, "POST", "accounts/tokens", server.token, {"user": "stranger"})
+    made = ask(team.url, "POST", "accounts/tokens", team.token, {"user": "stranger"})
     stranger = made.json()["token"]
     hidden = {"project": SECRET, "visibility": "private"}
-    assert ask(server.url, "PUT", "accounts/visibility", server.token, hidden).status == 200
+    assert ask(team.url, "PUT", "accounts/visibility", team.token, hidden).status == 200
     for method, path in every_route():
         filled = path.replace("{project:path}", SECRET)
         filled = re.sub(r"\{(sha256|digest)\}", "0" * 64, filled)
         filled = re.sub(r"\{\w+(:\w+)?\}", "abcdef", filled).lstrip("/")
         for token, of_project in (("", 401), (stranger, 404)):
-            answer = ask(server.url, method, filled, token)
+            answer = ask(team.url, method, filled, token)
             case = (method, path, bool(token), answer.body)
             # The form of a request is looked at first: 422 tells nothing of a project.
             if "{project" in path:
@@ -55,13 +55,13 @@ def test_no_route_answers_without_a_guard(server) -> None:
             assert SECRET.encode() not in answer.body or answer.status == 404, case
 
 
-def test_a_viewer_changes_nothing(server) -> None:
+def test_a_viewer_changes_nothing(team) -> None:
     """Of a project that they may read: every route that writes is 403, or says nothing."""
     made = ask(
-        server.url,
+        team.url,
         "POST",
         "accounts/tokens",
-        server.token,
+        team.token,
         {"user": "reader", "project": SECRET, "role": "viewer"},
     )
     viewer = made.json()["token"]
@@ -71,7 +71,7 @@ def test_a_viewer_changes_nothing(server) -> None:
         filled = path.replace("{project:path}", SECRET)
         filled = re.sub(r"\{(sha256|digest)\}", "0" * 64, filled)
         filled = re.sub(r"\{\w+(:\w+)?\}", "abcdef", filled).lstrip("/")
-        answer = ask(server.url, method, f"{filled}?offset=0&size=1", viewer, headers=None)
+        answer = ask(team.url, method, f"{filled}?offset=0&size=1", viewer, headers=None)
         expected = {403, 422} if method in writing else {200, 403, 404, 422}
         assert answer.status in expected, (method, path, answer.body)
     assert {method for method, _ in tried} & writing

@@ -155,14 +155,14 @@ def test_a_purge_that_died_after_its_tombstone_is_brought_to_its_end(place, cloc
     assert list(place.objects.names()) == []
 
 
-def test_a_purged_run_is_refused_at_every_door(server) -> None:
+def test_a_purged_run_is_refused_at_every_door(team) -> None:
     """Journals, questions about files and files are answered 410, again after the same purge."""
-    project, run, base = "team/x", "run0", f"{server.url}/api/v1/runs/team/x/run0"
+    project, run, base = "team/x", "run0", f"{team.url}/api/v1/runs/team/x/run0"
     data = b"a file"
     digest = hashlib.sha256(data).hexdigest()
     journal = a_journal("one", project, run)
     of_journal, of_file = f"{base}/journals/{journal.file}", f"{base}/blobs/{digest}"
-    with urllib3.PoolManager(headers={"Authorization": f"Bearer {server.token}"}) as pool:
+    with urllib3.PoolManager(headers={"Authorization": f"Bearer {team.token}"}) as pool:
 
         def ask(method: str, url: str, **rest) -> int:
             return pool.request(method, url, retries=False, **rest).status
@@ -179,4 +179,4 @@ def test_a_purged_run_is_refused_at_every_door(server) -> None:
         for _ in range(2):
             assert ask("DELETE", base) == 200
             assert doors() == [410, 410, 410, 410]
-        assert ask("DELETE", f"{server.url}/api/v1/runs/team/x/other") == 404
+        assert ask("DELETE", f"{team.url}/api/v1/runs/team/x/other") == 404

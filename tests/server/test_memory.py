@@ -27,7 +27,7 @@ from seamark.store import path_numbers
 
 FEW = 4
 """What the tests lower the bounds to, so that a round fills them."""
-RUNS = 12
+RUNS = 8
 """Of one round: more than any bound, and more than a table may differ by from moment to moment."""
 
 

@@ -11,6 +11,7 @@ pytest.importorskip("fastapi")
 import sqlalchemy as sa
 from folding import a_journal, eventually, oracle, says
 
+from seamark.server import databases
 from seamark.server.databases import SchemaNewer, open_databases
 from seamark.server.folding import refold as refolding
 from seamark.server.folding.main import FoldWorker
@@ -72,8 +73,9 @@ def test_what_arrives_while_it_is_folded_again_is_not_missed(folded, monkeypatch
     assert says(folded.reader(PROJECT, "run0"))["late"][2] == "1"
 
 
-def test_everything_comes_back_from_the_objects_alone(folded) -> None:
+def test_everything_comes_back_from_the_objects_alone(folded, monkeypatch) -> None:
     """The tables of what is kept and of what is folded are lost; the objects say it all."""
+    monkeypatch.setattr(refolding, "_SEEN_S", 0.0)
     before = answers(folded)
     folded.databases.close()
     places = folded.databases._places
@@ -84,8 +86,9 @@ def test_everything_comes_back_from_the_objects_alone(folded) -> None:
     assert answers(folded) == before
 
 
-def test_an_older_version_does_not_touch_a_newer_store(folded) -> None:
+def test_an_older_version_does_not_touch_a_newer_store(folded, monkeypatch) -> None:
     """It refuses to start, and one that runs stops to answer from it."""
+    monkeypatch.setattr(databases, "_LOOK_S", 0.0)
     with folded.databases.kept.writing() as connection:
         connection.execute(sa.text("UPDATE live SET store = 'store_v1000', version = 1000"))
     with pytest.raises(SchemaNewer, match="newer Seamark"):

@@ -163,7 +163,7 @@ def test_other_encodings_are_refused(sender) -> None:
 
 def test_many_send_at_once(sender) -> None:
     """Each is answered with what is kept of its own."""
-    made = [made_for(sender, f"j{number}", rows=6) for number in range(24)]
+    made = [made_for(sender, f"j{number}", rows=6) for number in range(12)]
 
     def send(each) -> int:
         ends = places(each)

@@ -1,9 +1,13 @@
-"""A server with hand-made runs, on each engine, that answers over a real socket."""
+"""A server with hand-made runs, on each engine, that answers over a real socket.
+
+One server a module and engine; each test gets folded tables of its own in it, which are empty.
+"""
 
 from __future__ import annotations
 
-import threading
-import time
+import contextlib
+import itertools
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -12,17 +16,17 @@ import pytest
 pytest.importorskip("fastapi")
 
 import httpx
-import uvicorn
+from databases import fresh_database
 from journal_builder import START, JournalBuilder
+from served import Served, served
 
 from seamark.journal.source import BytesSource
 from seamark.reading import wire
 from seamark.server.access import Role
-from seamark.server.app import make_app
 from seamark.server.changes import note_changes
-from seamark.server.settings import Settings
-from seamark.server.state import open_server
+from seamark.server.databases import store_name
 from seamark.store.ingest import fold_run
+from seamark.store.query.snapshots import Snapshots
 
 ENGINES = ("sqlite", "postgresql")
 NOW = START + 10**12
@@ -52,18 +56,37 @@ class Here:
 
     Attributes:
         server: What it stands on.
+        url: Where it answers.
+        admin: Token of its admin.
         given: What it keeps.
         now_ns: Its time, nanoseconds since the Unix epoch.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.now_ns = NOW
-        self.server: Any = open_server(settings)
+    def __init__(self, served: Served) -> None:
+        self.server: Any = served.server
+        self.url, self.admin = served.url, served.token
         self.server.now_ns = lambda: self.now_ns
+        self._numbers = itertools.count(1)
+        self._public: list[str] = []
+        self.empty()
+
+    def empty(self) -> None:
+        """Begin with no runs and no public project; users of before have roles in theirs alone."""
+        databases, before = self.server.databases, self.server.databases.store_in_use
+        databases.switch(store_name(copy=next(self._numbers)))
+        databases.store()
+        databases.drop_store(before)
+        self.server.snapshots = Snapshots()
+        self.now_ns = NOW
         self.given = Given()
         self.server.kept = self.server.writer = self.given
-        self.admin = self.server.accounts.first_admin().secret
-        self.url = ""
+        while self._public:
+            self.server.accounts.set_visibility(self._public.pop(), "private", by="test")
+
+    def publish(self, project: str) -> None:
+        """Let everybody read a project, for one test."""
+        self._public.append(project)
+        self.server.accounts.set_visibility(project, "public", by="test")
 
     def put(self, run: str, *journals: JournalBuilder, project: str = "team/x") -> None:
         """Fold journals into a run, as a fold worker does."""
@@ -77,8 +100,9 @@ class Here:
             note_changes(store.database, connection, [(project, run)])
 
     def reader(self, user: str, *projects: str, role: Role = Role.VIEWER) -> str:
-        """Return the token of a user who has a role in some projects."""
+        """Return the token of a new user who has a role in some projects."""
         accounts = self.server.accounts
+        user = f"{user}-{next(self._numbers)}"
         accounts.add_user(user)
         for project in projects:
             accounts.set_member(user, project, role)
@@ -94,7 +118,7 @@ class Client(httpx.Client):
 
     def __init__(self, url: str, token: str) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        super().__init__(base_url=f"{url}/api/v1/", headers=headers, timeout=60)
+        super().__init__(base_url=f"{url}/api/v1/", headers=headers, timeout=60, verify=False)
 
     def read(self, at: str, body: Any = None, /, **query: Any) -> Any:
         """Return what an answer holds."""
@@ -116,28 +140,22 @@ class Client(httpx.Client):
         return answer.status_code, told["error"]
 
 
-@pytest.fixture(params=ENGINES)
-def here(request, tmp_path):
-    """An empty server, once on each engine."""
-    store = None
-    if request.param == "postgresql":
-        store = request.getfixturevalue("postgresql_url")
-    here = Here(Settings.at(tmp_path / "server", store))
-    config = uvicorn.Config(
-        make_app(here.server), port=0, log_level="error", access_log=False, lifespan="on"
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started and thread.is_alive():
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    here.url = f"http://127.0.0.1:{port}"
-    try:
-        yield here
-    finally:
-        server.should_exit = True
-        thread.join(30)
+@pytest.fixture(scope="module", params=ENGINES)
+def shared(request, postgresql, tmp_path_factory) -> Iterator[Here]:
+    """A server for the tests of a module, once on each engine."""
+    with contextlib.ExitStack() as stack:
+        store = None
+        if request.param == "postgresql":
+            store = stack.enter_context(fresh_database(postgresql()))
+        folder = tmp_path_factory.mktemp("server")
+        yield Here(stack.enter_context(served(folder, store=store)))
+
+
+@pytest.fixture
+def here(shared) -> Here:
+    """The server, with nothing in it."""
+    shared.empty()
+    return shared
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def operations(document):
                 yield path, method, operation
 
 
-@pytest.mark.parametrize("here", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("shared", ["sqlite"], indirect=True, scope="module")
 def test_every_read_is_described(here) -> None:
     """A name of its own, an answer with a schema, and what a refusal looks like."""
     described = document(here)
@@ -43,7 +43,7 @@ def test_every_read_is_described(here) -> None:
         assert "401" in answers
 
 
-@pytest.mark.parametrize("here", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("shared", ["sqlite"], indirect=True, scope="module")
 def test_the_description_is_valid(here) -> None:
     """By the schema of OpenAPI 3.1 itself."""
     validator = pytest.importorskip("openapi_spec_validator")
@@ -63,7 +63,7 @@ def filled(here) -> JournalBuilder:
     return made
 
 
-@pytest.mark.parametrize("here", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("shared", ["sqlite"], indirect=True, scope="module")
 @pytest.mark.parametrize("arrays", ["base64", "json"])
 def test_answers_are_as_described(here, arrays) -> None:
     """What is sent is what the description says, field by field."""
@@ -145,7 +145,6 @@ def test_answers_are_as_described(here, arrays) -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("here", ["sqlite", "postgresql"], indirect=True)
 def test_no_request_breaks_the_server(here) -> None:
     """Whatever is sent to a read, there is an answer that the description knows, and no 500."""
     schemathesis = pytest.importorskip("schemathesis")

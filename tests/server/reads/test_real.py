@@ -1,6 +1,8 @@
-"""A real server in processes of its own: what was sent can be read, followed and edited."""
+"""A real server: what was sent can be read, followed and edited."""
 
 from __future__ import annotations
+
+import contextlib
 
 import pytest
 
@@ -8,6 +10,7 @@ pytest.importorskip("fastapi")
 
 import httpx
 from journal_builder import JournalBuilder
+from served import folding, served
 
 from seamark.reading import wire
 
@@ -17,16 +20,21 @@ AT = "runs/team/x/run0000000000000"
 
 @pytest.fixture(params=ENGINES)
 def client(request, run_server, tmp_path):
-    """What asks a server that folds, with an admin's token."""
-    store = None
-    if request.param == "postgresql":
-        store = request.getfixturevalue("postgresql_url")
-    server = run_server(tmp_path / "server", store=store)
+    """What asks a server that folds, with an admin's token; on files in processes of its own."""
+    with contextlib.ExitStack() as stack:
+        if request.param == "postgresql":
+            url = request.getfixturevalue("postgresql_url")
+            server = stack.enter_context(served(tmp_path / "server", store=url))
+            stack.enter_context(folding(server.server))
+        else:
+            server = run_server(tmp_path / "server")
+        yield stack.enter_context(asking(server))
+
+
+def asking(server) -> httpx.Client:
     headers = {"Authorization": f"Bearer {server.token}"}
-    with httpx.Client(
-        base_url=f"{server.url.rstrip('/')}/api/v1/", headers=headers, timeout=60
-    ) as client:
-        yield client
+    base = f"{server.url.rstrip('/')}/api/v1/"
+    return httpx.Client(base_url=base, headers=headers, timeout=60, verify=False)
 
 
 def send(client, journal, offset: int = 0) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -16,6 +17,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 import urllib3
+from served import served
 
 from seamark.remote.http.sender import HttpRemote, open_remote
 from seamark.remote.protocol import Refused, RunKey
@@ -162,6 +164,22 @@ def test_nothing_is_served_as_active_content(remote, run, ask, name) -> None:
     assert kind in ("application/octet-stream", "image/png")
 
 
+def test_an_upload_goes_on_when_the_server_is_started_again(run, tmp_path) -> None:
+    """What was acknowledged is not sent again."""
+    cut = 8 << 20
+    with served(tmp_path) as server:
+        ask = Asker(server.url, server.token, run)
+        place = f"/{DIGEST}?size={len(CONTENT)}&offset="
+        assert ask(f"{place}0", "PUT", CONTENT[:cut]).status == 200
+    with served(tmp_path) as again, contextlib.closing(open_remote(again.url, server.token)) as to:
+        ask = Asker(again.url, server.token, run)
+        told = json.loads(ask(f"/{DIGEST}/upload").data)
+        assert told == {"offset": cut, "complete": False}
+        put(to, run, CONTENT)
+        assert ask(f"/{DIGEST}").data == CONTENT
+
+
+@pytest.mark.slow
 def test_an_upload_goes_on_after_the_server_was_killed(run_server, run, tmp_path) -> None:
     """What was acknowledged is not sent again."""
     folder = tmp_path / "killed"
@@ -177,7 +195,8 @@ def test_an_upload_goes_on_after_the_server_was_killed(run_server, run, tmp_path
     ask = Asker(again.url, server.token, run)
     told = json.loads(ask(f"/{DIGEST}/upload").data)
     assert told == {"offset": cut, "complete": False}
-    put(open_remote(again.url, server.token), run, CONTENT)
+    with contextlib.closing(open_remote(again.url, server.token)) as remote:
+        put(remote, run, CONTENT)
     assert ask(f"/{DIGEST}").data == CONTENT
 
 

@@ -276,7 +276,7 @@ def listed(place: Path) -> set[str]:
 
 @pytest.mark.once
 @settings(
-    max_examples=12,
+    max_examples=5,
     phases=[Phase.explicit, Phase.generate],  # shrinking takes minutes; the blob is printed
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

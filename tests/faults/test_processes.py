@@ -63,11 +63,11 @@ def read(tmp_path: Path) -> Any:
 WORKER = """
     class Data:
         '''A data set that holds the run, as people write them.'''
-        def __init__(self, run):
-            self.run = run
+        def __init__(self, run, logs):
+            self.run, self.logs = run, logs
         def __getitem__(self, index):
             print("loading", index, file=sys.stderr)
-            if "log" in sys.argv:
+            if self.logs:
                 self.run.log_metrics({f"worker/{index}": 1.0}, index)
                 self.run["worker/log"].append(f"item {index}")
             return index
@@ -77,14 +77,17 @@ WORKER = """
 
     if __name__ == "__main__":
         run = begin()
-        for step in range(5):
-            run.log_metrics({"loss": 1.0}, step)
-        data = Data(run)
-        with multiprocessing.get_context(sys.argv[2]).Pool(2) as pool:
-            loaded = pool.starmap(load, [(data, index) for index in range(8)], chunksize=4)
-            pool.close()
-            pool.join()
-        for step in range(5, 10):
+        loaded = []
+        for logs in (False, True):
+            for step in range(5):
+                run.log_metrics({"loss": 1.0}, 5 * len(loaded) + step)
+            data = Data(run, logs)
+            with multiprocessing.get_context(sys.argv[2]).Pool(2) as pool:
+                found = pool.starmap(load, [(data, index) for index in range(8)], chunksize=4)
+                pool.close()
+                pool.join()
+            loaded.append([found, len(list(run.folder.journals()))])
+        for step in range(10, 15):
             run.log_metrics({"loss": 1.0}, step)
         run.stop()
         print(json.dumps(loaded))
@@ -92,23 +95,20 @@ WORKER = """
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_that_only_print_have_no_journal(tmp_path: Path, method: str) -> None:
-    """A worker that holds the run and does not record leaves no trace, however it was started."""
-    assert script(tmp_path, WORKER, method) == list(range(8))
-    assert [header["owner"] for header in headers(tmp_path)] == [True]
-    assert read(tmp_path)["loss"].fetch_points().step.tolist() == list(range(10))
-    assert read(tmp_path)["sys/state"].fetch() == "completed"
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_that_log_have_their_own(tmp_path: Path, method: str) -> None:
-    """What workers record is there, beside the trainer's, in journals of their own."""
-    script(tmp_path, WORKER, method, "log")
+def test_workers(tmp_path: Path, method: str) -> None:
+    """Workers that hold the run, however they were started: those that only print leave no trace,
+    and what others record is there, beside the trainer's, in journals of their own.
+    """
+    (quiet, before), (loud, after) = script(tmp_path, WORKER, method)
+    assert quiet == loud == list(range(8))
+    assert before == 1
     found = headers(tmp_path)
+    assert after == len(found)
+    assert found[0]["owner"]
     assert 2 <= len(found) <= 3
     assert len({header["pid"] for header in found}) == len(found)
     reader = read(tmp_path)
-    assert reader["loss"].fetch_points().step.tolist() == list(range(10))
+    assert reader["loss"].fetch_points().step.tolist() == list(range(15))
     for index in range(8):
         assert reader[f"worker/{index}"].fetch_points().step.tolist() == [index]
     assert len(reader.recorded.view().texts("worker/log")) == 8
@@ -210,8 +210,7 @@ def test_what_upload_took_hold_of_survives_a_kill(tmp_path: Path) -> None:
     assert all(data[number << 20] == number for number in range(64))
 
 
-@pytest.mark.parametrize("log", ["", "log"])
-def test_torch_data_loader(tmp_path: Path, log: str) -> None:
+def test_torch_data_loader(tmp_path: Path) -> None:
     """The workers of a real DataLoader: silent ones write nothing, those that log lose nothing."""
     pytest.importorskip("torch")
     code = """
@@ -222,30 +221,37 @@ def test_torch_data_loader(tmp_path: Path, log: str) -> None:
                 return 12
             def __getitem__(self, index):
                 print("item", index, file=sys.stderr)
-                if "log" in sys.argv:
+                if epoch >= 2:
                     run.log_metrics({f"item/{index}": 1.0}, epoch)
                 return index
 
         run = begin()
-        seen = 0
-        for epoch in range(2):
+        seen, journals = 0, []
+        for epoch in range(4):
             workers = dict(num_workers=2, multiprocessing_context="fork")
             for batch in torch.utils.data.DataLoader(Data(), 3, **workers):
                 seen += len(batch)
                 run.log_metrics({"loss": 1.0}, seen)
+            journals.append(len(list(run.folder.journals())))
         run.stop()
-        print(seen)
+        print(json.dumps([seen, journals]))
     """
-    assert script(tmp_path, code, log) == 24
-    assert len(headers(tmp_path)) == (1 + 4 if log else 1)
-    assert len(read(tmp_path)["loss"].fetch_points().step) == 8
-    if log:
-        for index in range(12):
-            assert read(tmp_path)[f"item/{index}"].fetch_points().step.tolist() == [0, 1]
+    assert script(tmp_path, code) == [48, [1, 1, 3, 5]]
+    assert len(headers(tmp_path)) == 1 + 4
+    assert len(read(tmp_path)["loss"].fetch_points().step) == 16
+    for index in range(12):
+        assert read(tmp_path)[f"item/{index}"].fetch_points().step.tolist() == [2, 3]
 
 
-@pytest.mark.parametrize("source", ["timer", "process"])
-def test_10000_signals_while_logging(tmp_path: Path, source: str) -> None:
+SIGNALS = [("timer", 2000), ("process", 500)]
+MORE_SIGNALS = [
+    pytest.param("timer", 10_000, marks=pytest.mark.thorough),
+    pytest.param("process", 1000, marks=pytest.mark.thorough),
+]
+
+
+@pytest.mark.parametrize(("source", "count"), [*SIGNALS, *MORE_SIGNALS])
+def test_signals_while_logging(tmp_path: Path, source: str, count: int) -> None:
     """A handler that logs too, interrupting anywhere: no point is lost, doubled or torn."""
     told = script(
         tmp_path,
@@ -303,11 +309,11 @@ def test_10000_signals_while_logging(tmp_path: Path, source: str) -> None:
         print(json.dumps([handled, step, run.recorder.writer.dropped]))
         """,
         source,
-        "10000" if source == "timer" else "1000",
+        str(count),
     )
     handled, steps, dropped = told
     assert dropped == {}
-    assert handled >= (10_000 if source == "timer" else 1000)
+    assert handled >= count
     assert len(headers(tmp_path)) == 1
     reader = read(tmp_path)
     signals = reader["signals"].fetch_points()

@@ -255,6 +255,7 @@ def check_all(root: Path, place: Place) -> int:
 
 
 @pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.timeout(max(240, 40 * KILLS))
 @on("postgresql")
 def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> None:
@@ -424,6 +425,20 @@ def ends_well(root: Path, place: Place, said: Said, running: list[Training]) -> 
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_a_killed_server_loses_nothing(sent, place) -> None:
+    """All its processes are killed while a training sends; it goes on once the server is back."""
+    root, said = sent
+    running = [Training(root, place, said)]
+    more_comes(said, 1)
+    place.end(signal.SIGKILL)
+    place.start()
+    more_comes(said, 1)
+    ends_well(root, place, said, running)
+
+
+@pytest.mark.once
+@pytest.mark.slow
 def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw) -> None:
     """Stopped in order and as after a loss of power, while clients send; nobody starts anything."""
     with own_postgresql() as postgresql, fresh_database(postgresql.url) as url:

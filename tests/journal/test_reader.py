@@ -343,7 +343,9 @@ def test_reading_needs_no_more_than_reading(tmp_path: Path, golden: bytes) -> No
     before = path.stat()
     with JournalReader(path) as reader:
         assert len(list(reader.frames())) == 27
-    assert path.stat() == before
+    after = path.stat()  # when it was read last may be noted
+    for name in ("st_ino", "st_mode", "st_size", "st_mtime_ns", "st_ctime_ns"):
+        assert getattr(after, name) == getattr(before, name)
     assert [one.name for one in tmp_path.iterdir()] == [GOLDEN.name]
     tmp_path.chmod(0o700)
 
@@ -547,7 +549,7 @@ def harmed(data: bytes, harms: list[Any]) -> bytes:
     return bytes(found)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(frames=some_frames, harms=st.lists(harm, max_size=4))
 def test_any_frames_any_damage(
     tmp_path_factory: pytest.TempPathFactory, frames: list[Any], harms: list[Any]

@@ -260,13 +260,13 @@ def test_many_writers_at_rest_in_one_process(tmp_path: Path) -> None:
             writers.append(JournalWriter(RunFolder(Path(sys.argv[1]), "p", f"r{number}"), dict))
             assert writers[-1].append_row({"a": 1.0}, 0)
             assert writers[-1].rest()
-        for writer in writers[::50]:
+        for writer in writers[::15]:
             assert writer.append_row({"a": 1.0}, 1)
             assert writer.rest()
         print(threading.active_count(), len(os.listdir("/proc/self/fd")))
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), "500"],
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), "150"],
         capture_output=True,
         text=True,
         check=False,

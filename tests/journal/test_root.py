@@ -105,6 +105,7 @@ def test_the_border_of_a_file_system_is_not_crossed(
     assert nearest_root() == inner / ".seamark"
 
 
+@pytest.mark.root
 @as_root
 def test_a_folder_of_somebody_else_is_not_looked_in(inner: Path) -> None:
     """Neither for what is in it nor for what is above; from one, only itself is looked in."""
@@ -117,6 +118,7 @@ def test_a_folder_of_somebody_else_is_not_looked_in(inner: Path) -> None:
     assert nearest_root() == inner / ".seamark"
 
 
+@pytest.mark.root
 @as_root
 @pytest.mark.parametrize("where", ["here", "above", "behind a link", "a link"])
 def test_a_root_of_somebody_else_has_to_be_named(inner: Path, tmp_path: Path, where: str) -> None:

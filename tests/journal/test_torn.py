@@ -220,7 +220,7 @@ def test_no_reader_sees_a_frame_vanish(tmp_path: Path) -> None:
 
         os.write, os.ftruncate = watched(os.write), watched(os.ftruncate)
         writer = JournalWriter(folder, dict, sync_s=3600.0)
-        for number in range(300):
+        for number in range(150):
             words = [f"{number}/{part}" for part in range(number % 7 + 1)]
             writer.append_ops([{"op": "log", "text": word} for word in words])
             writer.append_row({f"{number}/a": 1.0, f"{number}/b": 2.0}, number)
@@ -230,7 +230,7 @@ def test_no_reader_sees_a_frame_vanish(tmp_path: Path) -> None:
             decode_json(payload)["text"]
             for frames in seen.values() for _, _, payload in frames if b'{"op":"log"' in payload
         ]
-        wanted = [f"{n}/{part}" for n in range(300) for part in range(n % 7 + 1)]
+        wanted = [f"{n}/{part}" for n in range(150) for part in range(n % 7 + 1)]
         assert sorted(said) == sorted(wanted), (len(said), len(wanted))
         print(len(seen), reads, writer.dropped)
     """

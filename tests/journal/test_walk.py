@@ -122,15 +122,20 @@ def test_frames_names_what_the_plain_loop_gives():
     assert tuple(Frames.__slots__) == ("place", "kind", "flags", "aux", "t", "length")
 
 
+FEW = settings(max_examples=40)  # each of them with three efforts
+
+
 @pytest.mark.usefixtures("effort")
 class TestAnyBytes:
     """The same frames, the same end and the same verdict as the plain loop."""
 
+    @FEW
     @given(st.binary(max_size=400), st.integers(0, 60), st.integers(0, 2**32 - 1))
     def test_bytes_that_are_no_journal(self, data, start, salt):
         """Nothing in them is taken for a frame, and nothing raises."""
         agrees(data, salt, min(start, len(data)))
 
+    @FEW
     @given(JOURNALS)
     def test_whole_journals(self, frames):
         """All frames are found, whatever they hold: marks and whole frames inside others too."""
@@ -139,6 +144,7 @@ class TestAnyBytes:
         assert len(found.place) == len(frames)
         assert (stop, bad) == (len(data), False)
 
+    @FEW
     @given(JOURNALS, ILLEGAL, JOURNALS)
     @pytest.mark.once
     def test_a_frame_that_may_not_be(self, before, wrong, after):
@@ -147,6 +153,7 @@ class TestAnyBytes:
         assert len(found.place) == len(before)
         assert stop == sum(map(len, before))
 
+    @FEW
     @given(JOURNALS, st.data())
     def test_a_journal_that_is_cut_short(self, frames, data):
         """At any byte: the whole frames before it, and there are too few bytes, not bad ones."""
@@ -156,6 +163,7 @@ class TestAnyBytes:
         assert not bad
         assert stop == max(end for end in accumulate(map(len, frames), initial=0) if end <= cut)
 
+    @FEW
     @given(JOURNALS.filter(bool), st.data())
     def test_a_journal_with_flipped_bits(self, frames, data):
         """Whichever they are, in headers and payloads."""
@@ -165,6 +173,7 @@ class TestAnyBytes:
             journal[bit // 8] ^= 1 << bit % 8
         agrees(bytes(journal))
 
+    @FEW
     @given(JOURNALS.filter(bool), st.binary(max_size=11), st.data())
     def test_from_a_place_within(self, frames, before, data):
         """From any frame on, also where that is no multiple of 8; from anywhere else nothing."""
@@ -216,10 +225,10 @@ def test_key_sets_in_turn(metrics, count, seed):
     assert len(agrees(b"".join(frames), seed)[0].place) == count
 
 
-LONG_JOURNAL = b"".join(rows(40_000, (1, 3, 10)))
+LONG_JOURNAL = b"".join(rows(20_000, (1, 3, 10)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.integers(0, 8 * len(LONG_JOURNAL) - 1), st.integers(0, 8 * len(LONG_JOURNAL) - 1))
 def test_no_flipped_bit_is_overlooked(one, other):
     """In several stretches of many rows, the first of two wrong bits ends it."""
@@ -230,7 +239,7 @@ def test_no_flipped_bit_is_overlooked(one, other):
     assert stop <= min(one, other) // 8 < stop + 112
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.integers(0, len(LONG_JOURNAL)))
 @pytest.mark.once
 def test_blocks_of_a_long_journal(cut):
@@ -238,7 +247,7 @@ def test_blocks_of_a_long_journal(cut):
     first, stop, bad = agrees(LONG_JOURNAL[:cut])
     assert not bad
     second, end, _ = agrees(LONG_JOURNAL[stop:])
-    assert len(first.place) + len(second.place) == 40_000
+    assert len(first.place) + len(second.place) == 20_000
     assert stop + end == len(LONG_JOURNAL)
 
 

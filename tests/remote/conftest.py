@@ -44,12 +44,15 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture(
-    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
+    scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
 )
 def server(
     request: pytest.FixtureRequest, postgresql: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    """A server in a process of its own, for all tests of a file; once on each engine."""
+    """A server in processes of its own, for all tests here; once on each engine.
+
+    A test uses a project of its own, as `there` names one, and leaves those of others alone.
+    """
     pytest.importorskip("fastapi")
     with contextlib.ExitStack() as stack:
         store = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,25 +33,34 @@ def keep(server: Running) -> Keep:
     return Keep(Settings.at(server.folder, server.store or None))
 
 
-@pytest.fixture
-def machines(there: Any) -> Iterator[list[Crew]]:
-    del there  # has set the token, which they inherit
-    with crews("red", "blue") as found:
-        yield found
+@pytest.fixture(scope="module")
+def machines(server: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Crew]]:
+    """Two machines on which everything is imported, for all tests here."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("SEAMARK_")]:
+            patch.delenv(name)
+        patch.setenv("SEAMARK_API_TOKEN", server.token)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        with crews("red", "blue") as found:
+            yield found
 
 
 @pytest.fixture
-def hire(machines: list[Crew], tmp_path: Path) -> Callable[[int], Worker]:
+def hire(machines: list[Crew], tmp_path: Path) -> Iterator[Callable[[int], Worker]]:
     """Start a process, each with a root of its own, on one of the machines."""
-    hired = []
+    hired: list[Worker] = []
 
     def hire(machine: int) -> Worker:
-        hired.append(machine)
-        cache = tmp_path / f"cache{len(hired)}"
+        number = len(hired)
+        cache = tmp_path / f"cache{number}"
         cache.mkdir()
-        return machines[machine].hire(tmp_path / f"root{len(hired)}", cache)
+        hired.append(machines[machine].hire(tmp_path / f"root{number}", cache))
+        return hired[-1]
 
-    return hire
+    yield hire
+    for worker in hired:
+        if worker.lives:
+            worker.kill()
 
 
 def bring(workers: list[Worker], brought: list[dict[str, bytes]], **there: Any) -> list[str]:

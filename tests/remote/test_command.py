@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +15,6 @@ pytest.importorskip("fastapi")
 
 from click.testing import CliRunner, Result
 from recording import QUIET
-from server_process import Running, running_server
 
 import seamark
 from seamark import init_run
@@ -29,18 +28,15 @@ from seamark.remote.http.connection import Connection
 from seamark.remote.places import open_remote
 from seamark.remote.sync import sync_run, what_is_left
 
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running_server(tmp_path_factory.mktemp("server")) as server:
-        yield server
+if TYPE_CHECKING:
+    from server_process import Running
 
 
 @pytest.fixture
-def sent(running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def sent(server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Project of two runs that are on the server."""
     project = f"p{tmp_path.name.replace('_', '-')}"
-    monkeypatch.setenv("SEAMARK_API_TOKEN", running.token)
+    monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
     root = tmp_path / "runs"
     for name, slope in (("steep", 2.0), ("flat", 0.5)):
         run = init_run(project, root=root, name=name, **QUIET)
@@ -48,18 +44,18 @@ def sent(running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> s
         for step in range(30):
             run["val/loss"].append(slope / (step + 1), step=step)
         run.stop()
-    remote = open_remote(running.url, running.token)
+    remote = open_remote(server.url, server.token)
     for folder in iter_runs(root):
         assert sync_run(what_is_left(folder, remote), remote).problems == []
     return project
 
 
 @pytest.fixture
-def call(running: Running, sent: str) -> Callable[..., Result]:
+def call(server: Running, sent: str) -> Callable[..., Result]:
     """Call the command for the project on the server, once that is folded."""
 
     def call(*words: object) -> Result:
-        return CliRunner().invoke(app, [*map(str, words), "--remote", running.url])
+        return CliRunner().invoke(app, [*map(str, words), "--remote", server.url])
 
     from server_waits import until
 
@@ -80,10 +76,10 @@ def test_runs_are_listed_shown_and_compared(call: Any, sent: str) -> None:
     assert len(exported.stdout.splitlines()) == 31
 
 
-def test_what_is_wrong_is_said_in_one_line(call: Any, sent: str, running: Running) -> None:
+def test_what_is_wrong_is_said_in_one_line(call: Any, sent: str, server: Running) -> None:
     missing = call("show", f"{sent}/stepe")
     assert missing.exit_code == 2
-    assert f"no run '{sent}/stepe' in {running.url}" in missing.stderr
+    assert f"no run '{sent}/stepe' in {server.url}" in missing.stderr
     wrong = call("ls", "--query", "params/lr >")
     assert wrong.exit_code == 2
     assert "^" in wrong.stderr
@@ -96,8 +92,8 @@ def test_what_is_wrong_is_said_in_one_line(call: Any, sent: str, running: Runnin
 
 
 @pytest.mark.parametrize("command", ["fsck", "reindex"])
-def test_what_looks_into_folders_refuses_a_server(running: Running, command: str) -> None:
-    result = CliRunner().invoke(app, ["--remote", running.url, command])
+def test_what_looks_into_folders_refuses_a_server(server: Running, command: str) -> None:
+    result = CliRunner().invoke(app, ["--remote", server.url, command])
     assert result.exit_code == 2
     assert "looks at a root on this machine" in result.stderr
 
@@ -135,13 +131,13 @@ finally:
 """
 
 
-def test_reading_a_server_loads_no_database(call: Any, sent: str, running: Running) -> None:
+def test_reading_a_server_loads_no_database(call: Any, sent: str, server: Running) -> None:
     """What a command loads is most of its time, and of a database it has no use."""
     del call  # by which the runs are folded
     words = ("ls", "--project", sent), ("compare", f"{sent}/steep", f"{sent}/flat")
     for one in words:
         done = subprocess.run(
-            [sys.executable, "-c", _LOADED, *one, "--remote", running.url],
+            [sys.executable, "-c", _LOADED, *one, "--remote", server.url],
             capture_output=True,
             text=True,
             check=False,
@@ -152,7 +148,7 @@ def test_reading_a_server_loads_no_database(call: Any, sent: str, running: Runni
 
 
 def test_looking_again_costs_a_few_answers_without_a_body(
-    call: Any, sent: str, running: Running, monkeypatch: pytest.MonkeyPatch
+    call: Any, sent: str, server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`watch` and `logs --follow` ask each second: what did not change is not sent again."""
     del call
@@ -164,7 +160,7 @@ def test_looking_again_costs_a_few_answers_without_a_body(
         answers.append((path.rpartition("/")[2], answer.status, len(answer.body)))
         return answer
 
-    catalog = RemoteCatalog.open(running.url)
+    catalog = RemoteCatalog.open(server.url)
     runs = Runs(catalog)
     looker = Looker(runs, runs.find(f"{sent}/steep"), [])
     first = looker.look()
@@ -188,7 +184,7 @@ def test_looking_again_costs_a_few_answers_without_a_body(
 
 
 def test_groups_are_drawn_as_below_a_root(
-    call: Callable[..., Result], sent: str, running: Running, tmp_path: Path
+    call: Callable[..., Result], sent: str, server: Running, tmp_path: Path
 ) -> None:
     """By the command and from Python: a picture, and the numbers that it is made of."""
     words = ("plot", "--project", sent, "--by", "params/lr", "val/*", "--height", "8")
@@ -198,7 +194,7 @@ def test_groups_are_drawn_as_below_a_root(
     assert there.stdout == here.stdout
     assert "params/lr = 2.0 (n = 1)" in there.stdout
     found = []
-    for place in ({"remote": running.url}, {}):
+    for place in ({"remote": server.url}, {}):
         given = {"root": tmp_path / "runs", "mode": "read-only", **place}
         with seamark.init_project(sent, **given) as project:
             (curve,) = project.fetch_group_curves("val/loss", "sys/owner", points=12)

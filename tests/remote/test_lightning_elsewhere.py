@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,10 +19,12 @@ if importlib.util.find_spec("pytorch_lightning") is None:  # imported only where
     pytest.skip("needs Lightning", allow_module_level=True)
 
 from recording import QUIET
-from server_process import running_server
 
 import seamark
 from seamark.journal.reader import JournalReader
+
+if TYPE_CHECKING:
+    from server_process import Running
 
 PROGRAM = """
 import json, os, signal, sys, traceback, warnings
@@ -136,8 +138,9 @@ def series(run: Any) -> dict[str, list[tuple[float, float]]]:
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_a_training_goes_on_on_an_empty_disk_as_on_its_own(
-    trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trainings: Trainings, server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in the middle of an epoch, it ends as one that was not.
 
@@ -149,26 +152,25 @@ def test_a_training_goes_on_on_an_empty_disk_as_on_its_own(
     status, whole_id = train(tmp_path / "whole")
     assert status == 0
     whole = seamark.init_run("p", root=tmp_path / "whole/runs", with_id=whole_id, mode="read-only")
-    with running_server(tmp_path / "server") as server:
-        there = {"remote": server.url, "api_token": server.token}
-        status, run = train(tmp_path / "a", die=5, **there)
-        assert status == -signal.SIGKILL
-        shutil.copytree(tmp_path / "a/kept", tmp_path / "b/kept")
-        of_a, _ = newest(tmp_path / "b"), shutil.rmtree(tmp_path / "a")
-        killed = train(tmp_path / "b", die=8, checkpoint=of_a, **there)
-        assert killed == (-signal.SIGKILL, run)
-        of_b = newest(tmp_path / "b")
-        assert of_b != of_a
-        done = train(tmp_path / "b", checkpoint=of_b, **there, logger={"with_id": run})
-        assert done == (0, run)
-        monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
-        found = seamark.init_run(
-            "p", root=tmp_path / "c", with_id=run, mode="read-only", remote=server.url
-        )
-        assert series(found) == series(whole)
-        assert found["sys/state"].fetch() == "completed"
-        everything = found["training/loss"].fetch_values(attempt="all")
-        assert len(everything) > len(whole["training/loss"].fetch_values())
+    there = {"remote": server.url, "api_token": server.token}
+    status, run = train(tmp_path / "a", die=5, **there)
+    assert status == -signal.SIGKILL
+    shutil.copytree(tmp_path / "a/kept", tmp_path / "b/kept")
+    of_a, _ = newest(tmp_path / "b"), shutil.rmtree(tmp_path / "a")
+    killed = train(tmp_path / "b", die=8, checkpoint=of_a, **there)
+    assert killed == (-signal.SIGKILL, run)
+    of_b = newest(tmp_path / "b")
+    assert of_b != of_a
+    done = train(tmp_path / "b", checkpoint=of_b, **there, logger={"with_id": run})
+    assert done == (0, run)
+    monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
+    found = seamark.init_run(
+        "p", root=tmp_path / "c", with_id=run, mode="read-only", remote=server.url
+    )
+    assert series(found) == series(whole)
+    assert found["sys/state"].fetch() == "completed"
+    everything = found["training/loss"].fetch_values(attempt="all")
+    assert len(everything) > len(whole["training/loss"].fetch_values())
     headers = []
     for journal in (tmp_path / "b/runs/p" / run / "journal").iterdir():
         with JournalReader(journal) as reader:

@@ -84,7 +84,7 @@ def test_what_was_made_apart_is_sent_later(
     for words in (["tag", f"{project}/M-2", "--add", "good"], ["trash", f"{project}/M"]):
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.output
-    refused = CliRunner().invoke(app, ["purge", "--yes"])
+    refused = CliRunner().invoke(app, ["purge", "--yes", "--project", project])
     assert "has 2 versions that would go with it" in refused.output
     shown = CliRunner().invoke(app, ["show", f"{project}/M-2", "--json"])
     assert json.loads(shown.stdout)["attributes"]["sys/tags"]["value"] == ["good"]

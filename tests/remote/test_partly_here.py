@@ -7,16 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
 from recording import QUIET
-from server_process import Running, running_server
 from server_waits import until
 
 import seamark
@@ -25,12 +23,8 @@ from seamark.remote import shipper as shippers
 from seamark.run import state as state_module
 from seamark.run.opened import learn_from
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: Any) -> Iterator[Running]:
-    """A server on SQLite for all tests here; each uses a project of its own."""
-    with running_server(tmp_path_factory.mktemp("server")) as found:
-        yield found
+if TYPE_CHECKING:
+    from server_process import Running
 
 
 def record(run: Any, steps: range) -> None:

@@ -341,43 +341,6 @@ def test_a_download_goes_on_where_it_broke_off(both: Both, tmp_path: Path, *, re
         proxy.close()
 
 
-@pytest.fixture
-def server_alone(tmp_path: Path) -> Iterator[Running]:
-    """A server of one test, where what it records is in no table of the others."""
-    with running_server(tmp_path / "server") as server:
-        yield server
-
-
-def test_states_errors_and_reports_are_those_of_the_folder(
-    server_alone: Running, tmp_path: Path
-) -> None:
-    """A run that waited, a word beside its state, when it began and ended, and what went wrong."""
-    there = {"remote": server_alone.url, "api_token": server_alone.token}
-    run = init_run("told", root=tmp_path / "here", start=False, **QUIET, **there)
-    run.stop()
-
-    def read(root: str, **more: Any) -> Any:
-        folder = tmp_path / root
-        return init_run("told", root=folder, with_id=run.id, mode="read-only", **more)
-
-    assert read("away", **there)["sys/state"].fetch() == "created"
-    with init_run("told", root=tmp_path / "here", with_id=run.id, **QUIET, **there) as other:
-        other.start()
-        other.log_metrics({"loss": 0.5}, 0)
-        other.set_state("suspended", error=ValueError("once"))
-        other.set_state("failed", detail="broken", error=RuntimeError("at last"))
-    far, near = read("away", **there), read("here")
-    assert far.errors == near.errors
-    assert [one.message for one in far.errors] == ["once", "at last"]
-    assert far.report() == near.report()
-    assert (far.report()["state"], far.report()["detail"]) == ("failed", "broken")
-    project = init_project("told", mode="read-only", **there)
-    assert project.report()["runs"] == {"failed": 1}
-    query = "sys/state_detail = broken AND sys/end_time > -1h AND sys/start_time > -1h"
-    assert project.fetch_runs_table(state="error", query=query)["sys/id"] == [run.id]
-    assert len(project.fetch_runs_table(state="finished")) == 0
-
-
 def test_what_is_not_there_is_said(both: Both) -> None:
     view = both.there().view("team/digits", both.ids["flat"])
     with pytest.raises(FileMissingError, match="not on http"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -20,12 +22,25 @@ from proxy import Trouble, proxied
 import seamark
 from seamark.errors import ArgumentError
 from seamark.remote import shipper as shippers
+from seamark.remote.protocol import Busy, Unreachable
 from seamark.remote.shipper import Shipper
 
 sys.path.insert(0, str(Path(__file__).parent))
 from conftest import kept_like, until
 
 Begin = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses are short; how long they are by default is tested with a clock that a test moves."""
+    for name, seconds in {
+        "LEAST_WAIT_S": 0.05,
+        "_FIRST_BACK_OFF_S": 0.01,
+        "_MOST_BACK_OFF_S": 0.1,
+        "_AWAITED_BACK_OFF_S": 0.05,
+    }.items():
+        monkeypatch.setattr(shippers, name, seconds)
 
 
 def record(run: Any, count: int = 200, start: int = 0) -> None:
@@ -87,7 +102,7 @@ def test_a_run_at_rest_is_sent_and_goes_on_in_its_next_journal(begin: Begin, kee
 
 def test_many_runs_of_a_process_share_one_thread(begin: Begin, keeper: Any) -> None:
     """A sweep in one process does not end where threads end."""
-    runs = [begin(remote=keeper.url) for _ in range(20)]
+    runs = [begin(remote=keeper.url) for _ in range(6)]
     for run in runs:
         record(run, 5)
     names = [each.name for each in threading.enumerate()]
@@ -99,7 +114,6 @@ def test_many_runs_of_a_process_share_one_thread(begin: Begin, keeper: Any) -> N
 
 def test_another_root_gets_the_same_files(begin: Begin, tmp_path: Path) -> None:
     """A folder that others mount is a remote, too, and reads as any root."""
-    pytest.importorskip("pandas")
     run = begin(remote=(tmp_path / "there").as_uri())
     record(run)
     run.stop()
@@ -108,7 +122,7 @@ def test_another_root_gets_the_same_files(begin: Begin, tmp_path: Path) -> None:
         each.path.name: each.path.read_bytes() for each in run.folder.journals()
     }
     found = seamark.init_run("p", with_id=run.id, root=tmp_path / "there", mode="read-only")
-    assert len(found["train/loss"].fetch_values()) == 200
+    assert len(found["train/loss"].fetch_points()) == 200
 
 
 def test_the_environment_names_remotes(
@@ -230,19 +244,103 @@ def test_a_server_that_fails_is_asked_again(begin: Begin, keeper: Any, status: i
     assert kept_like(run, keeper)
 
 
-def test_retry_after_is_kept_to(begin: Begin, keeper: Any) -> None:
-    """A server that is busy is left alone for as long as it asks."""
-    times: list[float] = []
+class Seconds:
+    """A clock of seconds that stands still until a test moves it."""
 
-    def meddle(*_: Any) -> Any:
-        times.append(time.monotonic())
-        return (429, {"error": "busy"}, {"Retry-After": "2"}) if len(times) == 1 else None
+    now = 1000.0
 
-    keeper.meddle = meddle
-    run = begin(remote=keeper.url)
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
+    """A clock for shippers whose thread does nothing: a test takes its turns, one after another."""
+    monkeypatch.undo()  # the pauses are those of the product
+    monkeypatch.setattr(Shipper, "_start", lambda _: None)
+    monkeypatch.setattr(shippers._chance, "uniform", lambda _, most: most)
+    return Seconds()
+
+
+class Failing:
+    """A remote that fails at every question, and notes when it was asked."""
+
+    def __init__(self, clock: Seconds, error: Exception) -> None:
+        self.clock, self.error = clock, error
+        self.asked: list[float] = []
+
+    def journals(self, run: Any) -> Any:
+        self.asked.append(self.clock.now)
+        raise self.error
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def pauses(self) -> list[float]:
+        """Return how long it was left alone after each question."""
+        return [later - sooner for sooner, later in itertools.pairwise(self.asked)]
+
+
+def sent_by(clock: Seconds, remote: Any, run: Any) -> Shipper:
+    """Return what sends a run to a remote."""
+    shipper = Shipper("failing://x", open_=lambda *_: remote, clock=clock)
+    shipper.add(run.folder, run.recorder.writer)
+    return shipper
+
+
+def test_a_remote_that_fails_is_left_alone_longer_each_time(seconds: Seconds, begin: Begin) -> None:
+    """The pause is doubled up to a minute, and shorter while somebody waits for what is sent."""
+    run = begin()
+    run["x"] = 1
+    remote = Failing(seconds, Unreachable("away"))
+    shipper = sent_by(seconds, remote, run)
+    for _ in range(4 * 250):
+        shipper._turn()
+        seconds.now += 0.25
+    assert remote.pauses() == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    shipper._turns.append(queue.SimpleQueue())
+    remote.asked.clear()
+    for _ in range(4 * 120):
+        shipper._turn()
+        seconds.now += 0.25
+    assert remote.pauses()[1:] == [3] * (len(remote.pauses()) - 1)
+    assert len(remote.asked) > 10
+
+
+def test_who_begins_to_wait_has_a_remote_asked_that_was_to_be_left_alone(
+    seconds: Seconds, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the remote itself has said for how long."""
+    run = begin()
+    run["x"] = 1
+    monkeypatch.setattr(shippers.time, "sleep", lambda _: setattr(seconds, "now", seconds.now + 1))
+    for error, asks in ((Unreachable("away"), True), (Busy("busy", 300), False)):
+        remote = Failing(seconds, error)
+        shipper = sent_by(seconds, remote, run)
+        for _ in range(8):
+            shipper._turn()
+            seconds.now += 40
+        seconds.now = remote.asked[-1] + 1
+        count = len(remote.asked)
+        assert not shipper.wait(5)
+        assert (len(remote.asked) > count) == asks
+
+
+def test_retry_after_is_kept_to(seconds: Seconds, begin: Begin, keeper: Any) -> None:
+    """A server that is busy is left alone for as long as it asks, and is then sent everything."""
+    left = iter([(429, {"error": "busy"}, {"Retry-After": "200"})])
+    keeper.meddle = lambda *_: next(left, None)
+    run = begin()
     record(run)
-    run.stop()
-    assert times[1] - times[0] >= 2
+    shipper = Shipper(keeper.url, clock=seconds)
+    shipper.add(run.folder, run.recorder.writer)
+    for _ in range(200):
+        shipper._turn()
+        assert len(keeper.asked) == 1
+        seconds.now += 1
+    seconds.now += 20  # up to a tenth more, so that not all who were sent away come at once
+    while shipper._turn():
+        pass
     assert kept_like(run, keeper)
 
 
@@ -468,13 +566,24 @@ if __name__ == "__main__":
     assert len(local) >= 2
 
 
-def test_one_object_of_a_run_that_ends_ends_no_other(begin: Begin, keeper: Any) -> None:
+def test_one_object_of_a_run_that_ends_ends_no_other(
+    begin: Begin, keeper: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in a worker that began the script's run anew and got its parent's besides."""
+    leave, looks = Shipper._leave, [False]
+
+    def look(self: Shipper) -> bool:
+        looks.append(leave(self))
+        return looks[-1]
+
+    monkeypatch.setattr(Shipper, "_leave", look)
     first = begin(remote=keeper.url, custom_run_id="x")
     second = begin(remote=keeper.url, custom_run_id="x")
     first["a"], second["b"] = 1, 1
     first.stop()
-    time.sleep(2)  # nothing is left to be sent: the thread looks around, and might end
+    before = len(looks)
+    until(lambda: looks[-1] or len(looks) > before + 3)  # nothing is left to be sent
+    assert not any(looks)
     second["b"] = 2
     second.stop()
     assert first.id == second.id
@@ -509,10 +618,18 @@ def test_the_exception_of_a_training_is_told_before_anything_is_waited_for(tmp_p
     assert len(told) - told.index("OSError: of the training") <= 2
 
 
+# Says when what waits for a remote begins to do so.
+SAY_WHEN = """
+from seamark.remote.shipper import Shipper
+wait = Shipper.wait
+def waiting(*given):
+    print("now", flush=True)
+    return wait(*given)
+Shipper.wait = waiting
+"""
 SLOW_END = """
 run.log_metrics({'a': 1.0}, step=1)
 others = [seamark.init_run("p", root=run.root, remote=%r, **QUIET) for _ in range(3)]
-print("now", flush=True)
 """
 
 
@@ -531,8 +648,7 @@ def interrupted(
         assert process.stdout is not None
         until(lambda: "now" in process.stdout.readline())
         # What waits has closed its runs first.
-        until(lambda: all(b'"state":"completed"' in each.read_bytes() for each in journals(root)))
-        time.sleep(1)  # it waits by then, or will: either way it is to end
+        assert all(b'"state":"completed"' in each.read_bytes() for each in journals(root))
         process.send_signal(number)
         began = time.monotonic()
         said = process.communicate(timeout=100)[1]
@@ -542,9 +658,7 @@ def interrupted(
 def test_ctrl_c_ends_the_wait_of_stop_and_nothing_waits_again(tmp_path: Path) -> None:
     """One line says what is left; the end of the process does not wait once more."""
     nowhere = "http://127.0.0.1:9"
-    said, status, seconds = interrupted(
-        script(tmp_path, nowhere, "print('now', flush=True)\nrun.stop()\n")
-    )
+    said, status, seconds = interrupted(script(tmp_path, nowhere, SAY_WHEN + "run.stop()\n"))
     assert status == -signal.SIGINT
     assert seconds < shippers.EXIT_S / 2
     assert said.count("seamark sync") == 1
@@ -554,7 +668,7 @@ def test_ctrl_c_ends_the_wait_of_stop_and_nothing_waits_again(tmp_path: Path) ->
 def test_ctrl_c_at_the_end_of_the_process_leaves_no_run_open(tmp_path: Path) -> None:
     """All runs are closed first; then is waited for all of them at once, and one line is said."""
     nowhere = "http://127.0.0.1:9"
-    said, _, seconds = interrupted(script(tmp_path, nowhere, SLOW_END % nowhere))
+    said, _, seconds = interrupted(script(tmp_path, nowhere, SAY_WHEN + SLOW_END % nowhere))
     assert seconds < shippers.EXIT_S / 2
     assert said.count("seamark sync") == 1
     assert "not all of 4 runs" in said
@@ -568,7 +682,7 @@ def test_ctrl_c_at_the_end_of_the_process_leaves_no_run_open(tmp_path: Path) -> 
 def test_sigterm_ends_the_wait_with_a_line(tmp_path: Path, where: str) -> None:
     """The process ends by the signal as it would without us, and a line says what is left."""
     nowhere = "http://127.0.0.1:9"
-    more = "print('now', flush=True)\nrun.stop()\n" if where == "stop" else SLOW_END % nowhere
+    more = SAY_WHEN + ("run.stop()\n" if where == "stop" else SLOW_END % nowhere)
     said, status, seconds = interrupted(script(tmp_path, nowhere, more), signal.SIGTERM)
     assert status == -signal.SIGTERM
     assert seconds < shippers.EXIT_S / 2
@@ -580,9 +694,9 @@ def test_a_handler_of_sigterm_is_left_alone(tmp_path: Path) -> None:
     more = """
 import signal
 signal.signal(signal.SIGTERM, lambda *_: (print("mine", file=sys.stderr, flush=True), os._exit(7)))
-print("now", flush=True)
 run.stop()
 """
+    more = SAY_WHEN + more
     said, status, _ = interrupted(script(tmp_path, "http://127.0.0.1:9", more), signal.SIGTERM)
     assert (status, "mine" in said) == (7, True)
 

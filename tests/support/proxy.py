@@ -77,6 +77,8 @@ class Proxy:
     def close(self) -> None:
         """End."""
         self._ended.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for a client
         self._listener.close()
         self.go_down()
         self._thread.join(5)

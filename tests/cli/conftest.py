@@ -83,8 +83,8 @@ class _Piped(io.TextIOWrapper):
         return self.terminal
 
 
-def _stream(encoding: str, text: str = "", *, terminal: bool = False) -> _Piped:
-    stream = _Piped(io.BytesIO(text.encode()), encoding=encoding, write_through=True)
+def _stream(encoding: str, given: bytes = b"", *, terminal: bool = False) -> _Piped:
+    stream = _Piped(io.BytesIO(given), encoding=encoding, write_through=True)
     stream.terminal = terminal
     return stream
 
@@ -112,13 +112,13 @@ def _streams(
 def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Call the command as the program does, but in this process, its output in pipes."""
 
-    def call(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
+    def call(*words: object, given: bytes = b"", **more: str) -> subprocess.CompletedProcess[str]:
         encoding = more.get("PYTHONIOENCODING", "utf-8")
-        stdin, stdout, stderr = (_stream(encoding) for _ in range(3))
-        given = [str(word) for word in words]
+        stdin, stdout, stderr = (_stream(encoding, one) for one in (given, b"", b""))
+        args = [str(word) for word in words]
         with _streams(stdin, stdout, stderr, more):
-            code = main(given)
-        return subprocess.CompletedProcess(given, code, _written(stdout), _written(stderr))
+            code = main(args)
+        return subprocess.CompletedProcess(args, code, _written(stdout), _written(stderr))
 
     return call
 
@@ -132,7 +132,7 @@ def terminal() -> Callable[..., tuple[int, str]]:
 
     def call(*words: object, columns: int = 80, typed: str = "", **more: str) -> tuple[int, str]:
         shown = _stream("utf-8", terminal=True)
-        stdin = _stream("utf-8", typed, terminal=True)
+        stdin = _stream("utf-8", typed.encode(), terminal=True)
         size = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
         with _streams(stdin, shown, shown, {**size, **more}) as patch:
             if "NO_COLOR" not in more:

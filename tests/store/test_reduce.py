@@ -32,6 +32,7 @@ from seamark.store.pyramid import (
 )
 
 NAN, INF = math.nan, math.inf
+PIECES = 40
 COLUMNS = [one.name for one in fields(Curve) if one.name not in ("width", "mean")]
 
 
@@ -93,11 +94,11 @@ def packed(step, value, *, pyramid=True):
 
 
 def pieces_of(step, value, sizes, pyramids=(True,)):
-    """Cut a series into pieces of these sizes, over and over again."""
+    """Cut a series into pieces of these sizes, over and over again; the last one is the rest."""
     found, start = [], 0
     while start < len(step):
         number = len(found)
-        end = start + sizes[number % len(sizes)]
+        end = start + sizes[number % len(sizes)] if number < PIECES else len(step)
         has_pyramid = pyramids[number % len(pyramids)]
         found.append(packed(step[start:end], value[start:end], pyramid=has_pyramid))
         start = end
@@ -111,7 +112,7 @@ def plain_parts(steps, points):
     """Return the width, and the number of each point's part, in exact arithmetic."""
     if len(steps) <= points:
         return 0.0, list(range(len(steps)))
-    whole = [int(Fraction(step) * 2**1074) for step in steps]
+    whole = [scaled(step) for step in steps]
     low, high = -1, 2098  # exponents of the width in 2**-1074: too small, all in one part
     while high - low > 1:
         middle = (low + high) // 2
@@ -124,16 +125,27 @@ def plain_parts(steps, points):
     return math.ldexp(1.0, high - 1074), [at >> high for at in whole]
 
 
+def scaled(number):
+    """Return a finite number in units of the smallest one that a float can hold."""
+    numerator, denominator = number.as_integer_ratio()
+    return numerator << (1075 - denominator.bit_length())
+
+
+def mean_of(numbers):
+    """Return the mean of finite numbers, exact but for one rounding."""
+    return float(Fraction(sum(map(scaled, numbers)), len(numbers) << 1074))
+
+
 def plain_part(part):
     finite = [(step, value) for step, value in part if math.isfinite(value)]
     least = min(finite, key=lambda point: point[1], default=(NAN, NAN))
     most = max(finite, key=lambda point: point[1], default=(NAN, NAN))
-    mean = float(sum(Fraction(v) for _, v in finite) / len(finite)) if finite else NAN
+    mean = mean_of([value for _, value in finite]) if finite else NAN
     nans = sum(math.isnan(value) for _, value in part)
     counts = {"count": len(part), "nan_count": nans, "inf_count": len(part) - len(finite) - nans}
     ends = {"first_step": part[0][0], "last_step": part[-1][0]}
     extremes = {"min": least[1], "min_step": least[0], "max": most[1], "max_step": most[0]}
-    size = float(sum(Fraction(abs(v)) for _, v in finite) / max(1, len(finite)))
+    size = mean_of([abs(value) for _, value in finite]) if finite else 0.0
     return counts | ends | extremes | {"mean": mean, "size": size}
 
 

@@ -1,7 +1,10 @@
-"""Runs that were really recorded, and the command called in three ways."""
+"""Runs that were really recorded, and the command called in several ways."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import math
 import os
 import pty
 import subprocess
@@ -14,11 +17,11 @@ from click.testing import CliRunner, Result
 from recording import QUIET
 from through import environment_through
 
-from seamark.cli import app
+from seamark.cli import app, main
 from seamark.run.run import Run, init_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -71,20 +74,73 @@ def environment(*, live: bool = False, **more: str) -> dict[str, str]:
     return environment_through({**os.environ, "PYTHONPATH": path, **more}, live=live)
 
 
+class _Piped(io.TextIOWrapper):
+    """A stream of this process that is a pipe, or a terminal if it is said to be one."""
+
+    terminal = False
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+def _stream(encoding: str, given: bytes = b"", *, terminal: bool = False) -> _Piped:
+    stream = _Piped(io.BytesIO(given), encoding=encoding, write_through=True)
+    stream.terminal = terminal
+    return stream
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    bytes_written: bytes = stream.buffer.getvalue()  # type: ignore[attr-defined]
+    return bytes_written.decode(errors="replace")
+
+
+@contextlib.contextmanager
+def _streams(
+    stdin: _Piped, stdout: _Piped, stderr: _Piped, variables: dict[str, str]
+) -> Iterator[pytest.MonkeyPatch]:
+    """Give this process other standard streams, and more variables."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        for name, stream in {"stdin": stdin, "stdout": stdout, "stderr": stderr}.items():
+            patch.setattr(sys, name, stream)
+        yield patch
+
+
 @pytest.fixture
 def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Call the command as a process of its own, its output in pipes."""
+    """Call the command as the program does, but in this process, its output in pipes."""
 
-    def call(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "seamark", *map(str, words)],
-            env=environment(**more),
-            capture_output=True,
-            text=True,
-            timeout=240,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+    def call(*words: object, given: bytes = b"", **more: str) -> subprocess.CompletedProcess[str]:
+        encoding = more.get("PYTHONIOENCODING", "utf-8")
+        stdin, stdout, stderr = (_stream(encoding, one) for one in (given, b"", b""))
+        args = [str(word) for word in words]
+        with _streams(stdin, stdout, stderr, more):
+            code = main(args)
+        return subprocess.CompletedProcess(args, code, _written(stdout), _written(stderr))
+
+    return call
+
+
+@pytest.fixture
+def terminal() -> Callable[..., tuple[int, str]]:
+    """Call the command in this process, which takes its streams for a terminal.
+
+    Return exit code and all that it wrote there; for a real terminal, see `live_terminal`.
+    """
+
+    def call(*words: object, columns: int = 80, typed: str = "", **more: str) -> tuple[int, str]:
+        shown = _stream("utf-8", terminal=True)
+        stdin = _stream("utf-8", typed.encode(), terminal=True)
+        size = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
+        with _streams(stdin, shown, shown, {**size, **more}) as patch:
+            if "NO_COLOR" not in more:
+                patch.delenv("NO_COLOR", raising=False)
+            # On a busy machine reading may take so long that a bar appears.
+            patch.setattr("seamark.pictures.progress._DELAY_S", math.inf)
+            code = main([str(word) for word in words])
+        return code, _written(shown)
 
     return call
 
@@ -95,41 +151,6 @@ import math, runpy, seamark.pictures.progress
 seamark.pictures.progress._DELAY_S = math.inf
 runpy.run_module("seamark", run_name="__main__", alter_sys=True)
 """
-
-
-@pytest.fixture
-def terminal() -> Callable[..., tuple[int, str]]:
-    """Call the command in a terminal of its own; return exit code and all that it wrote there."""
-
-    def call(*words: object, columns: int = 80, typed: str = "", **more: str) -> tuple[int, str]:
-        outer, inner = pty.openpty()
-        terminal = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
-        env = environment(**{**terminal, **more})
-        env.pop("NO_COLOR", None) if "NO_COLOR" not in more else None
-        process = subprocess.Popen(
-            [sys.executable, "-c", WITHOUT_BAR, *map(str, words)],
-            env=env,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            close_fds=True,
-        )
-        os.close(inner)
-        if typed:
-            os.write(outer, typed.encode())
-        written = b""
-        while True:
-            try:
-                block = os.read(outer, 1 << 16)
-            except OSError:  # Linux says so when the other side is closed
-                break
-            if not block:
-                break
-            written += block
-        os.close(outer)
-        return process.wait(timeout=240), written.decode(errors="replace").replace("\r\n", "\n")
-
-    return call
 
 
 class LiveTerminal:

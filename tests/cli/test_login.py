@@ -6,8 +6,6 @@ import http.server
 import json
 import os
 import stat
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -21,28 +19,26 @@ from seamark.remote.credentials import credentials_file
 from seamark.remote.protocol import RemoteError
 
 
-def command(*words: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "seamark", *words],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **env},
-    )
+@pytest.fixture
+def command(shell):
+    """Call the command with a text on standard input."""
+    return lambda *words, stdin="", **more: shell(*words, given=stdin.encode(), **more)
 
 
 def kept() -> dict[str, dict[str, str]]:
     return json.loads(credentials_file().read_text())["servers"]
 
 
-@pytest.fixture
-def one(run_server):
-    """A server on SQLite."""
-    return run_server()
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """A server on SQLite, in this process."""
+    from served import served
+
+    with served(tmp_path_factory.mktemp("server")) as server:
+        yield server
 
 
-def test_a_token_is_tried_and_kept_for_its_owner_alone(one) -> None:
+def test_a_token_is_tried_and_kept_for_its_owner_alone(one, command) -> None:
     """Mode 0600 whatever the umask, and the token is never printed."""
     old = os.umask(0)
     try:
@@ -60,7 +56,7 @@ def test_a_token_is_tried_and_kept_for_its_owner_alone(one) -> None:
     assert kept() == {}
 
 
-def test_a_wrong_token_is_not_kept(one) -> None:
+def test_a_wrong_token_is_not_kept(one, command) -> None:
     """One line, an exit code, and nothing in the file."""
     for given, code in (("seamark_wrong", 1), ("", 2), ("two words", 2)):
         done = command("login", one.url, stdin=given)
@@ -71,7 +67,7 @@ def test_a_wrong_token_is_not_kept(one) -> None:
 
 
 @pytest.mark.once
-def test_tokens_are_made_listed_and_revoked(one) -> None:
+def test_tokens_are_made_listed_and_revoked(one, command) -> None:
     """Over HTTP with the token that was kept; the secret alone is on standard output."""
     assert command("login", one.url, stdin=one.token).returncode == 0
     made = command(
@@ -95,8 +91,9 @@ def test_tokens_are_made_listed_and_revoked(one) -> None:
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_the_database_is_asked_on_the_servers_machine(one) -> None:
+def test_the_database_is_asked_on_the_servers_machine(run_server, command) -> None:
     """For who has lost the token of the admin; also while the server is stopped."""
+    one = run_server()
     one.stop()
     made = command("token", "create", "--folder", str(one.folder))
     assert made.returncode == 0, made.stderr
@@ -109,7 +106,7 @@ def test_the_database_is_asked_on_the_servers_machine(one) -> None:
 
 
 @pytest.mark.once
-def test_init_prints_the_first_token_once(tmp_path) -> None:
+def test_init_prints_the_first_token_once(tmp_path, command) -> None:
     """Alone on standard output, so that it ends in no log."""
     first, second = (command("server", "--folder", str(tmp_path), "init") for _ in range(2))
     assert first.returncode == second.returncode == 0, first.stderr
@@ -127,7 +124,7 @@ def test_init_prints_the_first_token_once(tmp_path) -> None:
         (("login", "http://seamark.lab"), "https"),
     ],
 )
-def test_mistakes_are_named(words, said) -> None:
+def test_mistakes_are_named(words, said, command) -> None:
     """One line, exit code 2."""
     done = command(*words, stdin="seamark_x")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr

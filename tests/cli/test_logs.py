@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyte
 import pytest
 
+from seamark.cli import main
 from seamark.pictures.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -226,23 +226,19 @@ def test_the_end_is_found_without_reading_everything(
 
 @pytest.mark.once
 def test_a_reader_that_goes_away_is_no_error(
-    printed: Callable[..., str], shell: Callable[..., subprocess.CompletedProcess[str]]
+    printed: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As with ``| head``: no traceback."""
     run = printed(("stdout", "line\n" * 100_000))
-    with subprocess.Popen(
-        [sys.executable, "-m", "seamark", "logs", run],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == "line\n"
-        process.stdout.close()
-        assert process.stderr.read() == ""
-    assert process.returncode == 141
+    capsys.readouterr()
+    read, write = os.pipe()
+    with open(write, "w", encoding="utf-8") as stdout:  # noqa: PTH123 - of a descriptor
+        os.close(read)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert main(["logs", run]) == 141
+    assert capsys.readouterr().err == ""
 
 
 def test_the_text_of_a_stranger_never_raises(

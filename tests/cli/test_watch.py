@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 TRAINING = """
 import sys, seamark
 run = seamark.init_run("p", name="live", git_ref=False, capture_packages=False)
-for step, line in enumerate(sys.stdin):
-    if line == "fail\\n":
-        raise ValueError("diverged")
-    run.log_metrics({"loss": 1 / (step + 1), "epoch": step // 2}, step)
-    print(step, flush=True)
+run.log_metrics({"loss": 1.0}, 0)
+print("recorded", flush=True)
+sys.stdin.readline()
 """
 
 
@@ -39,40 +37,33 @@ def plain(shown: str) -> str:
 
 
 class Training:
-    """A process that makes one step for each line that it is sent."""
+    """A training of this process that makes a step when it is told to."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", TRAINING],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            text=True,
-        )
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._steps = 0
+        self.step()
 
     def step(self) -> None:
-        """Make one step; it is recorded on return."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("step\n")
-        self._process.stdin.flush()
-        self._process.stdout.readline()
+        """Make one step."""
+        metrics = {"loss": 1 / (self._steps + 1), "epoch": self._steps // 2}
+        self.run.log_metrics(metrics, self._steps)
+        self._steps += 1
 
-    def kill(self) -> None:
-        """End it without a chance to say so."""
-        self._process.kill()
-        self._process.wait(timeout=60)
+    def fail(self) -> None:
+        """End with an error."""
+        error = ValueError("diverged")
+        with pytest.raises(ValueError, match="diverged"), self.run:
+            raise error
 
-    def end(self, last: str = "") -> str:
-        """End the training; return what it said."""
-        return self._process.communicate(last, timeout=60)[1]
+    def end(self) -> None:
+        """End well."""
+        self.run.stop()
 
 
 @pytest.fixture
-def training(root: Path) -> Iterator[Training]:
-    one = Training()
-    one.step()
+def training(start: Callable[..., Run]) -> Iterator[Training]:
+    one = Training(start("p", name="live"))
     yield one
     one.end()
 
@@ -103,7 +94,8 @@ def test_a_pipe_gets_a_line_for_each_change(
     """The newest running run, to its end; looks that find nothing new write nothing."""
     waited = between(training.step, lambda: None, training.step, training.end)
     done = cli("watch", "--interval", "7")
-    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.exit_code == 0
+    assert re.fullmatch(r"seamark: completed: .*\n", done.stderr)  # what the training says itself
     head, *lines = done.stdout.splitlines()
     assert head.startswith("live: ")
     told = [re.sub(r"^\S+ \S+|, [\d.e+]+ steps/s", "", line) for line in lines]
@@ -121,7 +113,7 @@ def test_a_bad_end_is_told(
     cli: Callable[..., Result], training: Training, between: Callable[..., list[float]]
 ) -> None:
     """Once, with the reason; that is no failure of watching."""
-    between(lambda: training.end("fail\n"))
+    between(training.fail)
     done = cli("watch", "live")
     assert done.exit_code == 0
     assert done.stdout.count("! failed: ValueError: diverged") == 1
@@ -129,11 +121,29 @@ def test_a_bad_end_is_told(
 
 
 def test_a_killed_training_is_no_longer_waited_for(
-    cli: Callable[..., Result], training: Training, between: Callable[..., list[float]]
+    cli: Callable[..., Result], root: Path, between: Callable[..., list[float]]
 ) -> None:
     """Its process is gone, and nobody else could say what became of it."""
-    between(training.kill)
-    done = cli("watch")
+    with subprocess.Popen(
+        [sys.executable, "-c", TRAINING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "recorded\n"
+
+        def kill() -> None:
+            process.kill()
+            process.wait(60)
+
+        between(kill)
+        try:
+            done = cli("watch")
+        finally:
+            process.kill()
     assert done.exit_code == 0
     assert "  crashed  step 0" in done.stdout
     assert "! crashed: its process ended without reporting why" in done.stdout
@@ -258,7 +268,7 @@ def test_a_terminal_gets_a_picture_that_follows(
 
 @pytest.mark.once
 def test_ctrl_c_leaves_it_and_the_training_goes_on(
-    training: Training, live_terminal: Callable[..., Any]
+    cli: Callable[..., Result], training: Training, live_terminal: Callable[..., Any]
 ) -> None:
     """Exit code 130, no traceback, the cursor shown again."""
     terminal = live_terminal("watch", "live", "--interval", "60")
@@ -269,18 +279,18 @@ def test_ctrl_c_leaves_it_and_the_training_goes_on(
     assert "Traceback" not in shown
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
     training.step()
-    assert "completed" in training.end()
+    training.end()
+    assert cli("show", "live").stdout.startswith("live  completed\n")
 
 
 @pytest.mark.once
 def test_a_dumb_terminal_gets_lines(
-    record: Callable[..., str], live_terminal: Callable[..., Any]
+    record: Callable[..., str], terminal: Callable[..., tuple[int, str]]
 ) -> None:
     """Without any escape."""
     record(name="one")
-    terminal = live_terminal("watch", "one", TERM="dumb")
-    shown = terminal.read()
-    assert terminal.process.wait(timeout=60) == 0
+    code, shown = terminal("watch", "one", TERM="dumb")
+    assert code == 0
     assert "completed  step 19" in shown
     assert "\x1b" not in shown
 

@@ -159,7 +159,7 @@ def test_another_process_finds_what_was_folded(builder, folder, open_index):
     assert value(again, folder, "i") == 2**80
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @pytest.mark.once
 def test_the_index_agrees_with_the_oracle_after_every_refresh(
@@ -562,7 +562,7 @@ class TestLongJournals:
 
 
 @pytest.mark.once
-def test_four_readers_and_a_trainer_at_once(folder, tmp_path):
+def test_readers_and_a_trainer_at_once(folder, tmp_path):
     """No "database is locked", and everybody sees everything in the end."""
     trainer = (
         "import sys; from seamark.journal.writer import JournalWriter\n"
@@ -591,7 +591,7 @@ def test_four_readers_and_a_trainer_at_once(folder, tmp_path):
             stderr=subprocess.PIPE,
             text=True,
         )
-        for code in (trainer, reader, reader, reader, reader)
+        for code in (trainer, reader, reader)
     ]
     for process in processes:
         _, trouble = process.communicate(timeout=240)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -34,19 +35,39 @@ def index(root: Path) -> Iterator[Index]:
         yield index
 
 
-@pytest.fixture
-def write(root: Path) -> Callable[[str, int], None]:
-    """Return a function that logs one value to a run, in another process."""
-    code = """
-import sys, seamark
-root, name, value = sys.argv[1:]
+WRITES = """
+import json, sys, seamark
 off = dict.fromkeys(["capture_git", "capture_packages"], False)
-with seamark.init_run(root=root, custom_run_id=name, **off) as run:
-    run["value"] = int(value)
+for line in sys.stdin:
+    root, name, value = json.loads(line)
+    with seamark.init_run(root=root, custom_run_id=name, **off) as run:
+        run["value"] = value
+    print("written", flush=True)
 """
 
+
+@pytest.fixture(scope="module")
+def writer() -> Iterator[subprocess.Popen[str]]:
+    """Another process, which records what it is told."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        yield process
+
+
+@pytest.fixture
+def write(root: Path, writer: subprocess.Popen[str]) -> Callable[[str, int], None]:
+    """Return a function that logs one value to a run, in another process."""
+
     def write(name: str, value: int) -> None:
-        subprocess.run([sys.executable, "-c", code, str(root), name, str(value)], check=True)
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        print(json.dumps([str(root), name, value]), file=writer.stdin, flush=True)
+        assert writer.stdout.readline() == "written\n"
 
     return write
 

@@ -380,6 +380,7 @@ def test_whoever_reads_beside_a_writer_sees_the_run_as_it_was_at_one_moment(tabl
         assert (process.returncode, trouble) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_two_processes_that_fold_one_run_lose_nothing(
     builder, oracle, property_test, engines, open_store, tables

@@ -185,7 +185,7 @@ def advance(run: RunState, journals: list[Any], ends: list[int]) -> RunState:
     return advance(run.anew(), journals, ends) if run.needs_refold else run
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(history=histories, seed=st.integers(0, 2**32))
 @example(
     history=[

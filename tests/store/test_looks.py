@@ -208,7 +208,8 @@ def test_one_huge_value_is_forgotten_with_its_age():
     late = drawing.x > 1400
     assert late.sum() > 30
     assert (np.abs(drawing.mean[late]) < 4).all()
-    for x, mean in zip(drawing.x[late].tolist(), drawing.mean[late].tolist(), strict=True):
+    some = np.flatnonzero(late)[::4]
+    for x, mean in zip(drawing.x[some].tolist(), drawing.mean[some].tolist(), strict=True):
         assert mean == pytest.approx(plain_average(np.arange(4000.0), value, x, 2.0)[0], rel=1e-9)
 
 

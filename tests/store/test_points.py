@@ -98,7 +98,7 @@ def test_a_path_that_is_no_series_has_no_points(builder, folder, view):
 
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seed=st.integers(0, 2**32), attempt=st.sampled_from(["latest", "all", 0, 1]))
 @pytest.mark.once
 def test_points_are_those_of_the_oracle(

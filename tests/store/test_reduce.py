@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
@@ -32,6 +32,7 @@ from seamark.store.pyramid import (
 )
 
 NAN, INF = math.nan, math.inf
+PIECES = 16
 COLUMNS = [one.name for one in fields(Curve) if one.name not in ("width", "mean")]
 
 
@@ -93,11 +94,11 @@ def packed(step, value, *, pyramid=True):
 
 
 def pieces_of(step, value, sizes, pyramids=(True,)):
-    """Cut a series into pieces of these sizes, over and over again."""
+    """Cut a series into pieces of these sizes, over and over again; the last one is the rest."""
     found, start = [], 0
     while start < len(step):
         number = len(found)
-        end = start + sizes[number % len(sizes)]
+        end = start + sizes[number % len(sizes)] if number < PIECES else len(step)
         has_pyramid = pyramids[number % len(pyramids)]
         found.append(packed(step[start:end], value[start:end], pyramid=has_pyramid))
         start = end
@@ -111,7 +112,7 @@ def plain_parts(steps, points):
     """Return the width, and the number of each point's part, in exact arithmetic."""
     if len(steps) <= points:
         return 0.0, list(range(len(steps)))
-    whole = [int(Fraction(step) * 2**1074) for step in steps]
+    whole = [scaled(step) for step in steps]
     low, high = -1, 2098  # exponents of the width in 2**-1074: too small, all in one part
     while high - low > 1:
         middle = (low + high) // 2
@@ -124,16 +125,27 @@ def plain_parts(steps, points):
     return math.ldexp(1.0, high - 1074), [at >> high for at in whole]
 
 
+def scaled(number):
+    """Return a finite number in units of the smallest one that a float can hold."""
+    numerator, denominator = number.as_integer_ratio()
+    return numerator << (1075 - denominator.bit_length())
+
+
+def mean_of(numbers):
+    """Return the mean of finite numbers, exact but for one rounding."""
+    return float(Fraction(sum(map(scaled, numbers)), len(numbers) << 1074))
+
+
 def plain_part(part):
     finite = [(step, value) for step, value in part if math.isfinite(value)]
     least = min(finite, key=lambda point: point[1], default=(NAN, NAN))
     most = max(finite, key=lambda point: point[1], default=(NAN, NAN))
-    mean = float(sum(Fraction(v) for _, v in finite) / len(finite)) if finite else NAN
+    mean = mean_of([value for _, value in finite]) if finite else NAN
     nans = sum(math.isnan(value) for _, value in part)
     counts = {"count": len(part), "nan_count": nans, "inf_count": len(part) - len(finite) - nans}
     ends = {"first_step": part[0][0], "last_step": part[-1][0]}
     extremes = {"min": least[1], "min_step": least[0], "max": most[1], "max_step": most[0]}
-    size = float(sum(Fraction(abs(v)) for _, v in finite) / max(1, len(finite)))
+    size = mean_of([abs(value) for _, value in finite]) if finite else 0.0
     return counts | ends | extremes | {"mean": mean, "size": size}
 
 
@@ -171,7 +183,13 @@ def check(curve, step, value, points):
 # ---------------------------------------------------------------------- strategies
 
 SPECIAL = [NAN, INF, -INF, 0.0, -0.0, 1e308, -1e308, 1.7976931348623157e308, 5e-324, 1.0]
-EDGES = [0.0, -0.0, -1.0, 1.0, 2.0**53, 2.0**53 - 1, 1e18, 5e-324, -5e-324, 1.7e308, -1.7e308, 0.1]
+EDGES = [0.0, -0.0, -1.0, 1.0, 2.0**53, 2.0**53 - 1, 1e18, 0.1]
+FARTHEST = sorted([*EDGES, 5e-324, -5e-324, 1.7e308, -1.7e308] * 10)
+
+
+def any_size(size, rng):
+    """Return factors within 20 powers of ten: a width is found by halving, one bit at a time."""
+    return 10.0 ** (rng.integers(-300, 280) + rng.integers(0, 20, size))
 
 
 def rising_steps(kind, size, rng):
@@ -184,7 +202,7 @@ def rising_steps(kind, size, rng):
         "fractions": lambda: np.cumsum(rng.random(size)) - 20,
         "tiny": lambda: np.cumsum(rng.random(size)) * 1e-310,
         "far": lambda: 2.0**53 - 200 + whole,
-        "any": lambda: np.sort(rng.standard_normal(size) * 10.0 ** rng.integers(-300, 300, size)),
+        "any": lambda: np.sort(rng.standard_normal(size) * any_size(size, rng)),
         "edges": lambda: np.sort(rng.choice(EDGES, size)),
     }[kind]()
 
@@ -215,12 +233,14 @@ SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=3)
 PYRAMIDS = st.sampled_from([(True,), (True,), (False,), (True, False)])
 FLOATS = st.floats(width=64)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
+FEWER = settings(max_examples=min(40, settings.default.max_examples))
 
 
 # ---------------------------------------------------------------------- the same as all points
 
 
 @given(series(), SIZES, PYRAMIDS, st.integers(2, 80))
+@example((FARTHEST, [float(at) for at in range(120)]), [50, 7], (True, False), 14)
 @pytest.mark.once
 def test_a_curve_is_what_all_points_give(drawn, sizes, pyramids, points):
     """Whatever is read instead of them: bit for bit, means to 1e-12."""
@@ -240,6 +260,7 @@ def test_few_odd_points_give_the_same_curve_too(points_of, sizes, points):
     check(reduce_series(pieces_of(step, value, sizes), points), step, value, points)
 
 
+@FEWER
 @given(series(), SIZES)
 @pytest.mark.once
 def test_the_pieces_make_no_difference(drawn, sizes):
@@ -339,6 +360,7 @@ def test_a_number_of_points_that_cannot_be_is_refused(points):
 # ---------------------------------------------------------------------- what is drawn
 
 
+@FEWER
 @given(st.integers(0, 4999), st.sampled_from([1e9, -1e9, 10.0]), st.integers(2, 300), SIZES)
 def test_a_spike_of_one_point_is_drawn(place, height, points, sizes):
     """One in 5,000 points, at its step."""
@@ -361,6 +383,7 @@ def test_minimum_and_maximum_are_drawn_in_the_order_of_their_steps():
     assert same_bits(curve.value, [1.0, 5.0, 4.0, 0.0, 7.0, NAN])
 
 
+@FEWER
 @given(series(), SIZES, st.integers(4, 60), st.integers(1, 60))
 def test_appended_points_change_no_part_but_the_last(drawn, sizes, points, more):
     """As long as the width stays the same and the steps rise."""

@@ -58,6 +58,8 @@ def own_postgresql() -> Iterator[Postgresql]:
             with _as_admin(server.get_uri()) as connection:
                 for setting in ("fsync", "full_page_writes"):
                     connection.exec_driver_sql(f"ALTER SYSTEM SET {setting} = off")
+                # By default a deadlock is looked for after a second.
+                connection.exec_driver_sql("ALTER SYSTEM SET deadlock_timeout = '50ms'")
                 connection.exec_driver_sql("SELECT pg_reload_conf()")
             yield Postgresql(server)
         finally:

@@ -5,6 +5,7 @@ Real processes with a process group, each with a root of its own.
 
 from __future__ import annotations
 
+import itertools
 import json
 import textwrap
 from collections.abc import Iterator
@@ -61,37 +62,41 @@ def attempts(tmp_path: Path, rank: int, run: str) -> list[int]:
 
 RAISES = """
     join()
-    try:
-        begin(ranks={ranks!r}, **{given!r})
-        said = "began"
-    except SeamarkError as error:
-        said = type(error).__name__
-    dist.barrier()
+    said = []
+    for place, given in {cases!r}:
+        try:
+            init_run("p", root=f"{{place}}/root{{rank}}", ranks={ranks!r}, **{quiet!r}, **given)
+            said.append("began")
+        except SeamarkError as error:
+            said.append(type(error).__name__)
+        dist.barrier()
     print(json.dumps(said))
     dist.destroy_process_group()
 """
 
 
 @pytest.mark.parametrize("ranks", ["zero", "all"])
-@pytest.mark.parametrize("there", [True, False])
 @pytest.mark.once
-def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(forks, tmp_path, ranks, there):
+def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(forks, tmp_path, ranks):
     """A rank that does not see it goes on with rank 0; and none begins if that does not."""
-    for case in ({"custom_run_id": "one", "resume": "must"}, {"with_id": "abcdefgh01234567"}):
-        place, given = tmp_path / "-".join(case), case
-        place.mkdir()
-        if there:
-            with init_run("p", root=place / "root0", **QUIET, custom_run_id="one") as run:
-                run["x"] = 1
-            given = {**given, **({"with_id": run.id} if "with_id" in given else {})}
-        else:  # another one is no help to rank 0
-            init_run("p", root=place / "root1", **QUIET, custom_run_id="one").stop()
-        said = on_ranks(forks, place, RAISES.format(ranks=ranks, given=given))
-        if there:
-            assert said == ["began", "began"]
-        else:
-            assert said == ["RunNotFoundError", "RunNotFoundError" if ranks == "all" else "began"]
-        assert (place / "root1").exists() == (ranks == "all" or not there)
+    cases: list[tuple[str, dict[str, str]]] = []
+    for name, there in itertools.product(["custom_run_id", "with_id"], [True, False]):
+        place = tmp_path / f"{name} {there}"
+        # Where it is not there for rank 0, another one is no help.
+        with init_run(
+            "p", root=place / ("root0" if there else "root1"), **QUIET, custom_run_id="one"
+        ) as run:
+            run["x"] = 1
+        given = {
+            "custom_run_id": {"custom_run_id": "one", "resume": "must"},
+            "with_id": {"with_id": run.id if there else "abcdefgh01234567"},
+        }
+        cases.append((str(place), given[name]))
+    ours, its = on_ranks(forks, tmp_path, RAISES.format(cases=cases, ranks=ranks, quiet=QUIET))
+    assert ours == ["began", "RunNotFoundError"] * 2
+    assert its == ["began", "RunNotFoundError" if ranks == "all" else "began"] * 2
+    for place, given in cases:
+        assert Path(place, "root1").exists() == (ranks == "all" or place.endswith("False")), given
 
 
 @pytest.mark.once

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FORKING = """
-import json, os, sys
+import atexit, json, os, sys, threading
 import torch.distributed, torch.multiprocessing
 
 def next_rank():
@@ -41,6 +41,12 @@ def next_rank():
 
 if (code := next_rank()) is not None:
     exec(compile(code, "<rank>", "exec"), {"__name__": "__main__"})
+    # What an interpreter does at its end, but for taking apart all that torch has made.
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 """
 
 

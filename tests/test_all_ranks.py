@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forks, forking_torch
 from recording import QUIET
-from torch_forks import TorchForks, torch_forks
 
 from seamark import Run, init_run
 from seamark.errors import ArgumentError
@@ -54,13 +54,13 @@ def on_ranks(code: str, *args: str, size: int = 2, **environment: str) -> list[s
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[TorchForks]:
+def forks() -> Iterator[Forks]:
     pytest.importorskip("torch")
-    with torch_forks() as found:
+    with forking_torch() as found:
         yield found
 
 
-def on_forked_ranks(forks: TorchForks, code: str, *args: str, size: int = 2) -> list[str]:
+def on_forked_ranks(forks: Forks, code: str, *args: str, size: int = 2) -> list[str]:
     """Run a script on every rank at once, as `on_ranks`, in processes that have torch already."""
     head = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
     environments = [{"RANK": str(rank), "WORLD_SIZE": str(size)} for rank in range(size)]

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forking import Ended, Forks, forking_torch
 from recording import QUIET
-from torch_forks import Ended, TorchForks, torch_forks
 
 from seamark import Run, init_run
 
@@ -41,14 +41,15 @@ def main(work):
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[TorchForks]:
-    with torch_forks() as found:
+def forks() -> Iterator[Forks]:
+    with forking_torch() as found:
         yield found
 
 
-def worked(forks: TorchForks, tmp_path: Path, code: str) -> Ended:
+def worked(forks: Forks, tmp_path: Path, code: str) -> Ended:
     """Run a script whose workers are forked."""
-    (done,) = forks.run(HEAD + textwrap.dedent(code), str(tmp_path / "root"), "fork")
+    words = [str(tmp_path / "root"), "fork"]
+    (done,) = forks.run(HEAD + textwrap.dedent(code), *words, environments=[{}])
     assert done.code == 0, done.stderr
     return done
 

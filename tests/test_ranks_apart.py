@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forks, forking_torch
 from recording import QUIET
-from torch_forks import TorchForks, torch_forks
 
 from seamark import init_run
 from seamark.journal.headers import headers
@@ -37,14 +37,12 @@ def begin(**given):
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[TorchForks]:
-    with torch_forks() as found:
+def forks() -> Iterator[Forks]:
+    with forking_torch() as found:
         yield found
 
 
-def on_ranks(
-    forks: TorchForks, tmp_path: Path, code: str, meet: str = "meet", **more: str
-) -> list[Any]:
+def on_ranks(forks: Forks, tmp_path: Path, code: str, meet: str = "meet", **more: str) -> list[Any]:
     """Run a script on two ranks; return what each printed, as JSON."""
     ended = forks.run(
         HEAD + textwrap.dedent(code),
@@ -138,7 +136,7 @@ GOES_ON = """
 """
 
 
-def went_on(forks: TorchForks, tmp_path: Path, state: Any, meet: str, **given: Any) -> list[Any]:
+def went_on(forks: Forks, tmp_path: Path, state: Any, meet: str, **given: Any) -> list[Any]:
     code = GOES_ON.replace("sys.argv[3]", repr(json.dumps(given)))
     return on_ranks(forks, tmp_path, code, meet, STATE=json.dumps(state))
 

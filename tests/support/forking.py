@@ -1,7 +1,4 @@
-"""Ranks that are forked from a process which has imported torch: an import takes each seconds.
-
-Nothing of Seamark is imported before a rank knows that it is one.
-"""
+"""Processes that are forked from one which has imported what takes each of them long to import."""
 
 from __future__ import annotations
 
@@ -15,17 +12,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+SEAMARK = (
+    "seamark.run.run",
+    "seamark.capture.code.code",
+    "seamark.capture.ending.process_end",
+    "seamark.capture.environment",
+    "seamark.capture.facts",
+    "seamark.capture.output.output",
+)
 FORKING = """
 import atexit, json, os, sys, threading
-import torch.distributed, torch.multiprocessing
+import {modules}
 
-def next_rank():
+def next_code():
     for line in sys.stdin:
         asked = json.loads(line)
-        ranks = []
+        children = []
         for number, environment in enumerate(asked["environments"]):
             if child := os.fork():
-                ranks.append(child)
+                children.append(child)
                 continue
             os.chdir(asked["folder"])
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -35,48 +40,54 @@ def next_rank():
             os.environ.update(environment)
             sys.argv = asked["words"]
             return asked["code"]
-        ended = [os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in ranks]
+        ended = [os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in children]
         print(json.dumps(ended), flush=True)
     return None
 
-if (code := next_rank()) is not None:
-    exec(compile(code, "<rank>", "exec"), {"__name__": "__main__"})
-    # What an interpreter does at its end, but for taking apart all that torch has made.
+if (code := next_code()) is not None:
+    exec(compile(code, "<forked>", "exec"), {"__name__": "__main__"})
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+# An interpreter would now take apart all that was imported, which takes long.
+os._exit(0)
 """
 
 
 class Ended(NamedTuple):
-    """What became of a rank."""
+    """What became of a process."""
 
     stdout: str
     stderr: str
     code: int
 
 
-class TorchForks:
-    """A process that has imported torch, and forks ranks."""
+class Forks:
+    """A process that has imported modules, and forks others."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
     def run(
-        self, code: str, *words: str, environments: Sequence[Mapping[str, str]] = ({},)
+        self, code: str, *words: str, name: str = "-c", environments: Sequence[Mapping[str, str]]
     ) -> list[Ended]:
-        """Run code in a rank for each of the environments at once, and return when all have ended.
+        """Run code in a process for each of the environments at once, until all have ended.
 
-        A rank has the folder and the environment of the caller, and what its own adds to it.
+        A process has the folder and the environment of the caller, and what its own adds to it.
+
+        Args:
+            code: Of a program.
+            *words: What ``sys.argv`` holds behind the name.
+            name: Of the program.
+            environments: Further variables of each process.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         with tempfile.TemporaryDirectory() as streams:
             asked = {
                 "code": code,
-                "words": ["-c", *words],
+                "words": [name, *words],
                 "environments": [{**os.environ, **one} for one in environments],
                 "folder": str(Path.cwd()),
                 "streams": streams,
@@ -91,13 +102,24 @@ class TorchForks:
 
 
 @contextlib.contextmanager
-def torch_forks() -> Iterator[TorchForks]:
-    """Yield a process that forks ranks, and end it."""
+def forking(*modules: str) -> Iterator[Forks]:
+    """Yield a process that has imported modules, and end it."""
+    code = FORKING.replace("{modules}", ", ".join(modules))
     with subprocess.Popen(
-        [sys.executable, "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
-            yield TorchForks(process)
+            yield Forks(process)
         except BaseException:
             process.kill()
             raise
+
+
+def forking_torch() -> contextlib.AbstractContextManager[Forks]:
+    """Yield a process for ranks: nothing of Seamark is imported before one knows that it is one."""
+    return forking("torch.distributed", "torch.multiprocessing")
+
+
+def forking_seamark() -> contextlib.AbstractContextManager[Forks]:
+    """Yield a process that has imported what a run needs."""
+    return forking(*SEAMARK)

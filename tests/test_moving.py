@@ -71,9 +71,9 @@ def place(
         yield request.getfixturevalue("root_place")
         return
     pytest.importorskip("fastapi")
-    from served import folding, served
+    from served import whole_server
 
-    with served(tmp_path / "server") as answers, folding(answers.server):
+    with whole_server(tmp_path / "server") as answers:
         monkeypatch.setenv("SEAMARK_API_TOKEN", answers.token)
         yield Place(answers.url, {"remote": answers.url})
 

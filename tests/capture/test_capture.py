@@ -232,7 +232,8 @@ def test_what_has_changed_in_the_repository_is_kept_without_secrets(scripts):
 def test_a_disk_that_hangs_holds_up_nothing(scripts, where):
     """A home, a folder of PATH, or git's own: not the first record, and the end for two seconds."""
     code = f"""
-        import os, shutil, site, subprocess, threading, seamark
+        import os, shutil, site, subprocess, threading, seamark, seamark.capture
+        seamark.capture._END_S = 0.2
         run = seamark.init_run(capture_hardware_metrics=False)
         {where} = lambda *_, **__: threading.Event().wait()
         run["a"] = 1

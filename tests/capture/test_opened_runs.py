@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from textwrap import dedent
 
 import pytest
+from click.testing import CliRunner
 
+from seamark.cli import app
 from seamark.local.index import Index
 
 FIRST = """
@@ -99,6 +100,7 @@ def test_what_is_printed_before_the_first_point_is_there(scripts, look):
         while run.state != "running":
             step = int(time.monotonic() * 1e6)
             run.log_metrics({"loss": 0.5}, step=step)
+            time.sleep(0.001)
         print("after")
     """
     assert scripts.run(AGAIN + dedent(code)).code == 0
@@ -162,13 +164,14 @@ def test_show_tells_of_the_process_that_trains(scripts, look):
         import time
         while run.state != "running":
             run.log_metrics({"loss": 0.5}, step=int(time.monotonic() * 1e6))
+            time.sleep(0.001)
         raise ValueError("diverged")
     """
     assert scripts.run(AGAIN + dedent(code)).code == 1
     assert scripts.run(AGAIN + 'raise TypeError("evaluation")\n').code == 1
     view = look()
     assert str(view.state) == "failed"
-    shown = scripts.start([sys.executable, "-m", "seamark", "show", "latest"]).stdout
-    line = next(one for one in shown.splitlines() if one.startswith("! failed: "))
+    done = CliRunner().invoke(app, ["show", "latest", "--root", str(scripts.root)])
+    line = next(one for one in done.stdout.splitlines() if one.startswith("! failed: "))
     path = line.rpartition(" ")[2].rstrip(")")
     assert "diverged" in values(view, "monitoring")[path]

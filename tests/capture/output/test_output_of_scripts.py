@@ -192,6 +192,7 @@ UNSEEN = {
 
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    kept |= {f"SEAMARK_CAPTURE_{what}": "0" for what in ("GIT", "HOST", "PACKAGES", "SCRIPT")}
     return {**kept, "SEAMARK_QUIET": "1", "TERM": "xterm-256color", **more}
 
 
@@ -321,6 +322,7 @@ def test_a_process_without_stdout(write, tmp_path):
     assert printed(tmp_path / ".seamark") == {"stderr": "err\n"}
 
 
+@pytest.mark.slow
 def test_workers_of_a_data_loader_print_and_record_nothing(write, tmp_path):
     """Forked ones; what they print is shown."""
     pytest.importorskip("torch")

@@ -11,14 +11,15 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forks, forking_torch
 from recording import QUIET
 
 from seamark import Run, init_run
@@ -52,37 +53,20 @@ def on_ranks(code: str, *args: str, size: int = 2, **environment: str) -> list[s
     return [said for said, _, _ in ended]
 
 
-FORKING = """
-import os, sys
-import torch.distributed
-where, size, code = sys.argv.pop(1), int(sys.argv.pop(1)), sys.argv.pop(1)
-ranks = []
-for rank in range(size):
-    if not (child := os.fork()):
-        os.environ.update(RANK=str(rank), WORLD_SIZE=str(size))
-        for fd, name in enumerate(("out", "err"), start=1):
-            os.dup2(os.open(f"{where}/{name}{rank}", os.O_CREAT | os.O_WRONLY), fd)
-        exec(compile(code, "<rank>", "exec"), {"__name__": "__main__"})
-        break
-    ranks.append(child)
-else:
-    sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in ranks))
-"""
-
-
-def on_forked_ranks(code: str, *args: str, size: int = 2) -> list[str]:
-    """Run a script on every rank at once, as `on_ranks`; torch is imported by one process for all.
-
-    Nothing of Seamark is imported before a rank knows that it is one.
-    """
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
     pytest.importorskip("torch")
+    with forking_torch() as found:
+        yield found
+
+
+def on_forked_ranks(forks: Forks, code: str, *args: str, size: int = 2) -> list[str]:
+    """Run a script on every rank at once, as `on_ranks`, in processes that have torch already."""
     head = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
-    with tempfile.TemporaryDirectory() as where:
-        words = [where, str(size), head + textwrap.dedent(code), *args]
-        done = subprocess.run([sys.executable, "-c", FORKING, *words], check=False, timeout=240)
-        said = [Path(where, f"out{rank}").read_text() for rank in range(size)]
-        assert done.returncode == 0, [Path(where, f"err{rank}").read_text() for rank in range(size)]
-    return said
+    environments = [{"RANK": str(rank), "WORLD_SIZE": str(size)} for rank in range(size)]
+    ended = forks.run(head + textwrap.dedent(code), *args, environments=environments)
+    assert [each.code for each in ended] == [0] * size, [each.stderr for each in ended]
+    return [each.stdout for each in ended]
 
 
 def opened(root: Path, **given: Any) -> Run:
@@ -448,7 +432,7 @@ GROUP = """
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_ranks_agree_on_a_run_that_was_named(tmp_path):
+def test_ranks_agree_on_a_run_that_was_named(forks, tmp_path):
     """Rank 0 says which run it is, also to a rank that finds another one or none by that name."""
     other = tmp_path / "other"
     made = [init_run("p", root=root, name="n", **QUIET) for root in (tmp_path / "r", other)]
@@ -473,13 +457,13 @@ def test_ranks_agree_on_a_run_that_was_named(tmp_path):
     for at, place in enumerate(("3", "5")):
         meet, none = str(tmp_path / f"meet{at}"), str(tmp_path / "none")
         root = str(tmp_path / "r")
-        said = on_forked_ranks(code, root, meet, str(other), place, none)
+        said = on_forked_ranks(forks, code, root, meet, str(other), place, none)
         assert said == [f"{made[0].id}\n{made[0].id}\nTrue\nTrue\n"] * 2
 
 
 @pytest.mark.parametrize("disabled", [False, True])
 @pytest.mark.once
-def test_ranks_agree_over_a_process_group(tmp_path, disabled):
+def test_ranks_agree_over_a_process_group(forks, tmp_path, disabled):
     """The id of rank 0, whatever each minted; a rank that is disabled keeps nobody waiting."""
     code = textwrap.dedent(GROUP) + textwrap.dedent(f"""
         join()
@@ -490,7 +474,7 @@ def test_ranks_agree_over_a_process_group(tmp_path, disabled):
         run.stop()
         dist.destroy_process_group()
     """)
-    said = on_forked_ranks(code, str(tmp_path / "root"), str(tmp_path / "meet"))
+    said = on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"))
     assert len(set(said)) == 1
     run = opened(tmp_path / "root", with_id=said[0].strip())
     assert series_paths(run) == ["loss"] if disabled else ["loss", "ranks/1/loss"]
@@ -498,7 +482,7 @@ def test_ranks_agree_over_a_process_group(tmp_path, disabled):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
+def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
     """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
         from seamark.errors import ArgumentError
@@ -525,7 +509,7 @@ def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
         assert silent.agree().id == silent.agree().id
         dist.destroy_process_group()
     """)
-    said = on_forked_ranks(code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
+    said = on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
     assert len(set(said)) == 1
     paths = ["loss", "ranks/1/loss", "ranks/2/loss"]
     assert series_paths(opened(tmp_path / "root", with_id=said[0].strip())) == paths
@@ -533,7 +517,7 @@ def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_rank_that_was_silent_before_the_agreement_records_after_it(tmp_path):
+def test_a_rank_that_was_silent_before_the_agreement_records_after_it(forks, tmp_path):
     """What it remembers of being another rank ends there."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
         from seamark.run.run import Run, make_run
@@ -550,7 +534,7 @@ def test_a_rank_that_was_silent_before_the_agreement_records_after_it(tmp_path):
         print(agreed.id)
         dist.destroy_process_group()
     """)
-    said = on_forked_ranks(code, str(tmp_path / "root"), str(tmp_path / "meet"))
+    said = on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"))
     run = opened(tmp_path / "root", with_id=said[0].strip())
     assert series_paths(run) == ["loss", "ranks/1/loss"]
     assert run["ranks/1/loss"].fetch_points().step.tolist() == [0, 1]
@@ -558,7 +542,7 @@ def test_a_rank_that_was_silent_before_the_agreement_records_after_it(tmp_path):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_group_that_moves_no_text_is_left_alone(tmp_path):
+def test_a_group_that_moves_no_text_is_left_alone(forks, tmp_path):
     """As NCCL's before each process has chosen its device: another group is made for the moment."""
     code = """
         import torch.distributed as dist
@@ -575,7 +559,7 @@ def test_a_group_that_moves_no_text_is_left_alone(tmp_path):
         assert dist.group.WORLD is group
         dist.destroy_process_group()
     """
-    assert on_forked_ranks(code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
+    assert on_forked_ranks(forks, code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
 
 
 # -------------------------------------------------------------------- ranks that record nothing
@@ -583,7 +567,7 @@ def test_a_group_that_moves_no_text_is_left_alone(tmp_path):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_silent_rank_that_becomes_rank_0_records(tmp_path):
+def test_a_silent_rank_that_becomes_rank_0_records(forks, tmp_path):
     """A process group that is left and joined again may give the process another rank."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
         from seamark.run.run import Run, make_run
@@ -605,7 +589,7 @@ def test_a_silent_rank_that_becomes_rank_0_records(tmp_path):
         print(run.writer is not None)
         run.stop()
     """)
-    said = on_forked_ranks(code, str(tmp_path / "root"), str(tmp_path / "meet"))
+    said = on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"))
     assert sorted(said) == ["False\n", "True\n"]
     run = opened(tmp_path / "root", custom_run_id="one")
     assert run["loss"].fetch_points().step.tolist() == [0, 1, 2]
@@ -614,7 +598,7 @@ def test_a_silent_rank_that_becomes_rank_0_records(tmp_path):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_rank_that_is_told_late_is_silent_from_then_on(tmp_path):
+def test_a_rank_that_is_told_late_is_silent_from_then_on(forks, tmp_path):
     """Nothing says so before the process group is there; nothing is left on disk."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
         from seamark.run.run import Run, make_run
@@ -630,7 +614,7 @@ def test_a_rank_that_is_told_late_is_silent_from_then_on(tmp_path):
         dist.destroy_process_group()
         run.stop()
     """)
-    on_forked_ranks(code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
+    on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
     run = opened(tmp_path / "root", custom_run_id="one")
     assert run["loss"].fetch_points().value.tolist() == [0, 0, 0]
     assert len(run.folder.journals()) == 1

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 import seamark
 from seamark import errors
 
-ALONE = """
-import os, torch, seamark
-import torch.distributed as dist
-os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
-dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), static_graph=True)
-with seamark.init_run() as run:
-    print(run.log_distribution(model))
-    found = run["distributed"].fetch()
-    assert (found["strategy"], found["backend"]) == ("DistributedDataParallel", "gloo"), found
-    assert found["world_size"] == 1 and found["accelerator"] == "cpu" and found["static_graph"]
-    assert run.log_distribution(dist)["backend"] == "gloo"
-"""
 
-
-def test_a_real_process_group_is_described():
-    """The model that is trained says how."""
+@pytest.fixture
+def group(monkeypatch):
+    """A process group of this process alone; the module that made it."""
     pytest.importorskip("torch")
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    import torch.distributed as dist
+
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "0")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist
+    dist.destroy_process_group()
+
+
+def test_a_real_process_group_is_described(group):
+    """The model that is trained says how."""
+    import torch
+
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), static_graph=True)
+    with seamark.init_run() as run:
+        run.log_distribution(model)
+        found = run["distributed"].fetch()
+        assert (found["strategy"], found["backend"]) == ("DistributedDataParallel", "gloo")
+        assert (found["world_size"], found["accelerator"]) == (1, "cpu")
+        assert found["static_graph"]
+        assert run.log_distribution(group)["backend"] == "gloo"
 
 
 def test_classes_of_libraries_that_are_not_here_are_known_by_name():

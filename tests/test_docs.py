@@ -49,6 +49,7 @@ PAGES = sorted(
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     if "_build" not in path.parts
 )
+FIRST_READ = {"README.md", "docs/index.md", "docs/tutorial.md"}  # the quick suite runs these
 FENCE = re.compile(
     r"(?P<vary><!-- numbers vary -->\n+)?^```(?P<language>\w+)\n(?P<body>.*?)^```$"
     r"|^<!-- run: (?P<file>\S+) -->$",
@@ -150,7 +151,11 @@ def on_terminal(words: list[str]) -> tuple[int, str]:
 
 @pytest.mark.usefixtures("captured")
 @pytest.mark.once
-@pytest.mark.parametrize("page", PAGES, ids=str)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=() if str(p) in FIRST_READ else pytest.mark.slow) for p in PAGES],
+    ids=str,
+)
 def test_page_does_what_it_says(page: Path) -> None:
     """Every Python and console block of a page runs, and prints what stands there."""
     run = {"python", "console", "text", "yaml"}

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import tempfile
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -305,10 +306,17 @@ def _do(run: seamark.Run, what: str, path: str, value: Any) -> None:
         run["sys/tags"].add(value)
 
 
-def test_a_server_tells_the_same_document(run_server) -> None:
-    """Also of a run that came to it out of a document."""
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Any]:
     pytest.importorskip("fastapi")
-    server = run_server()
+    from served import whole_server
+
+    with whole_server(tmp_path / "server") as found:
+        yield found
+
+
+def test_a_server_tells_the_same_document(server: Any) -> None:
+    """Also of a run that came to it out of a document."""
     document = recorded().to_dict()
     there = seamark.from_dict(document, root=SECOND)
     with pytest.MonkeyPatch.context() as patch:

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 import seamark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 P = "team/x"
 QUIET: dict[str, Any] = {
@@ -292,6 +293,17 @@ def test_a_run_that_is_no_fork_asks_nothing_more(child: seamark.Run) -> None:
         asked.clear()
     assert counts[0] == counts[1]
     assert len(counts[0]) > 7
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A server on each engine."""
+    pytest.importorskip("fastapi")
+    from served import whole_server
+
+    store = request.getfixturevalue("postgresql_url") if request.param == "postgresql" else None
+    with whole_server(tmp_path / "server", **({"store": store} if store else {})) as found:
+        yield found
 
 
 def test_a_server_reads_a_fork_as_a_folder_does(

@@ -8,9 +8,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forking import Ended, Forks, forking_torch
 from recording import QUIET
 
 from seamark import Run, init_run
@@ -38,18 +40,33 @@ def main(work):
 """
 
 
-def worked(tmp_path: Path, code: str, method: str = "fork") -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with forking_torch() as found:
+        yield found
+
+
+def worked(forks: Forks, tmp_path: Path, code: str) -> Ended:
+    """Run a script whose workers are forked."""
+    words = [str(tmp_path / "root"), "fork"]
+    (done,) = forks.run(HEAD + textwrap.dedent(code), *words, environments=[{}])
+    assert done.code == 0, done.stderr
+    return done
+
+
+def worked_spawning(tmp_path: Path, code: str) -> Ended:
+    """Run a script whose workers are spawned: they import it, so that it is a file."""
     script = tmp_path / "script.py"
     script.write_text(HEAD + textwrap.dedent(code))
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "root"), method],
+        [sys.executable, str(script), str(tmp_path / "root"), "spawn"],
         capture_output=True,
         text=True,
         check=False,
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
-    return done
+    return Ended(done.stdout, done.stderr, done.returncode)
 
 
 def runs(root: Path) -> list[Run]:
@@ -72,12 +89,13 @@ RECORDS = {
 
 
 @pytest.mark.once
-def test_a_worker_that_learns_late_that_it_is_another_rank_takes_back_its_run(tmp_path):
+def test_a_worker_that_learns_late_that_it_is_another_rank_takes_back_its_run(forks, tmp_path):
     """Whatever it records first; without a word of it, when it stops.
 
     One process imports torch, and its workers do all cases, one after the other.
     """
     worked(
+        forks,
         tmp_path,
         f"""
         def work(rank, what):
@@ -116,22 +134,19 @@ def test_a_worker_that_learns_late_that_it_is_another_rank_takes_back_its_run(tm
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_worker_that_begins_after_the_group_is_the_rank_that_it_is(tmp_path, method):
+def test_a_worker_that_begins_after_the_group_is_the_rank_that_it_is(forks, tmp_path, method):
     """Nothing to take back, and nothing to warn of."""
-    done = worked(
-        tmp_path,
-        """
-        def work(rank):
-            join(rank)
-            run = begin()
-            run["x"] = rank
-            run.log_metrics({"loss": rank}, 0)
-            run.stop()
-            dist.destroy_process_group()
-        main(work)
-        """,
-        method,
-    )
+    code = """
+    def work(rank):
+        join(rank)
+        run = begin()
+        run["x"] = rank
+        run.log_metrics({"loss": rank}, 0)
+        run.stop()
+        dist.destroy_process_group()
+    main(work)
+    """
+    done = worked(forks, tmp_path, code) if method == "fork" else worked_spawning(tmp_path, code)
     (run,) = runs(tmp_path / "root")
     assert (run["x"].fetch(), run["loss"].fetch()) == (0, 0)
     assert "turned out" not in done.stderr
@@ -139,28 +154,25 @@ def test_a_worker_that_begins_after_the_group_is_the_rank_that_it_is(tmp_path, m
 
 @pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.thorough), "fork"])
 @pytest.mark.once
-def test_what_others_record_too_is_not_taken_from_them(tmp_path, method):
+def test_what_others_record_too_is_not_taken_from_them(forks, tmp_path, method):
     """With a custom_run_id both begin the same run: only what rank 1 wrote goes."""
-    done = worked(
-        tmp_path,
-        """
-        def work(rank):
-            run = begin(custom_run_id="one")
-            run["early"] = rank
-            join(rank)
-            dist.barrier()
-            if rank:
-                run["x"] = rank
-            dist.barrier()
-            if rank == 0:
-                run["x"] = rank
-                print(len(run.folder.journals()), run["sys/trashed"].fetch())
-            run.stop()
-            dist.destroy_process_group()
-        main(work)
-        """,
-        method,
-    )
+    code = """
+    def work(rank):
+        run = begin(custom_run_id="one")
+        run["early"] = rank
+        join(rank)
+        dist.barrier()
+        if rank:
+            run["x"] = rank
+        dist.barrier()
+        if rank == 0:
+            run["x"] = rank
+            print(len(run.folder.journals()), run["sys/trashed"].fetch())
+        run.stop()
+        dist.destroy_process_group()
+    main(work)
+    """
+    done = worked(forks, tmp_path, code) if method == "fork" else worked_spawning(tmp_path, code)
     assert done.stdout == "1 False\n"
     (run,) = runs(tmp_path / "root")
     assert (run["x"].fetch(), run["early"].fetch()) == (0, 0)
@@ -168,9 +180,10 @@ def test_what_others_record_too_is_not_taken_from_them(tmp_path, method):
 
 
 @pytest.mark.once
-def test_a_rank_without_anything_to_record_is_found_at_a_heartbeat(tmp_path):
+def test_a_rank_without_anything_to_record_is_found_at_a_heartbeat(forks, tmp_path):
     """The thread that forces a journal to disk looks as well."""
     worked(
+        forks,
         tmp_path,
         """
         def work(rank):
@@ -190,9 +203,10 @@ def test_a_rank_without_anything_to_record_is_found_at_a_heartbeat(tmp_path):
 
 
 @pytest.mark.once
-def test_all_ranks_that_begin_too_early_are_told(tmp_path):
+def test_all_ranks_that_begin_too_early_are_told(forks, tmp_path):
     """With ``ranks="all"`` nothing can be put right: the way to do it is said once."""
     done = worked(
+        forks,
         tmp_path,
         """
         def work(rank):
@@ -212,9 +226,10 @@ def test_all_ranks_that_begin_too_early_are_told(tmp_path):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_who_has_points_keeps_them(tmp_path):
+def test_who_has_points_keeps_them(forks, tmp_path):
     """A process that has trained by itself and joins others later loses nothing."""
     worked(
+        forks,
         tmp_path,
         """
         def work(rank):

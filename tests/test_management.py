@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from asking import ask
 from recording import QUIET
-from server_process import Running, running_server
 
 import seamark
 from seamark import management
@@ -20,14 +19,16 @@ from seamark.remote.protocol import RemoteError
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: Any) -> Iterator[Running]:
+def running(tmp_path_factory: Any) -> Iterator[Any]:
     """One server a module."""
     pytest.importorskip("fastapi")
-    with running_server(tmp_path_factory.mktemp("server")) as server:
+    from served import whole_server
+
+    with whole_server(tmp_path_factory.mktemp("server")) as server:
         yield server
 
 
-def token_of(running: Running, user: str, project: str, role: str, **more: Any) -> str:
+def token_of(running: Any, user: str, project: str, role: str, **more: Any) -> str:
     """Return the token of somebody with a role, as `seamark token create --neptune` has it."""
     given = {"user": user, "project": project, "role": role, **more}
     secret = ask(running.url, "POST", "accounts/tokens", running.token, given).json()["token"]
@@ -143,7 +144,7 @@ def test_a_token_of_the_service_that_is_no_more_is_not_used(
 
 
 def test_a_server_is_asked(
-    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    running: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All calls, by SEAMARK_REMOTE as by a token that names the server; each error by its name."""
     monkeypatch.setenv("SEAMARK_REMOTE", running.url)
@@ -192,7 +193,7 @@ def test_a_server_is_asked(
 
 
 def test_neptunes_variable_names_the_server_where_ours_say_nothing(
-    running: Running, monkeypatch: pytest.MonkeyPatch
+    running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the client reads it; what Seamark was told comes first."""
     ours = token_of(running, "vera", "variables/mine", "owner")
@@ -210,7 +211,7 @@ def test_neptunes_variable_names_the_server_where_ours_say_nothing(
 
 
 def test_the_trash_of_a_server(
-    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    running: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only what is in the trash is deleted; who may not is told so, and strangers nothing."""
     from neptune_client import Client

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import os
 import random
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -64,14 +63,19 @@ def root_place(tmp_path: Path) -> Place:
 
 
 @pytest.fixture(params=["root", "server"])
-def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Place]:
     """Another root, and a server."""
     if request.param == "root":
-        return request.getfixturevalue("root_place")
+        yield request.getfixturevalue("root_place")
+        return
     pytest.importorskip("fastapi")
-    server = request.getfixturevalue("run_server")()
-    monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
-    return Place(server.url, {"remote": server.url})
+    from served import whole_server
+
+    with whole_server(tmp_path / "server") as answers:
+        monkeypatch.setenv("SEAMARK_API_TOKEN", answers.token)
+        yield Place(answers.url, {"remote": answers.url})
 
 
 def record(name: str | None = "one", **given: Any) -> str:
@@ -265,44 +269,63 @@ def test_of_two_that_replace_each_other_one_stays() -> None:
 
 SCRIPT = """
 import sys, seamark
-root, run, to, conflict = sys.argv[1:]
-try:
-    print(seamark.sync(run, to, root=root, conflict=conflict)[0].skipped)
-except seamark.errors.RunExistsError:
-    print("exists")
+root, to = sys.argv[1:]
+seamark.sync
+print("ready", flush=True)
+for line in sys.stdin:
+    run, conflict = line.split()
+    try:
+        moved = seamark.sync(run, to, root=root, conflict=conflict)
+        print(moved[0].skipped, flush=True)
+    except seamark.errors.RunExistsError:
+        print("exists", flush=True)
 """
 
 
-def start(run: str, place: Place, conflict: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", SCRIPT, str(ROOT), run, place.uri, conflict]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+@contextlib.contextmanager
+def mover(place: Place) -> Iterator[subprocess.Popen[str]]:
+    """Yield a process that moves the runs of which it is told, and says how each went."""
+    words = [sys.executable, "-c", SCRIPT, str(ROOT), place.uri]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def tell(process: subprocess.Popen[str], run: str, conflict: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{run} {conflict}\n")
+    process.stdin.flush()
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("conflict", CONFLICTS)
-def test_two_processes_bring_one_name_to_a_server(place: Place, conflict: str) -> None:
+def test_two_processes_bring_one_name_to_a_server(place: Place) -> None:
     """As they do to a root."""
-    test_two_processes_bring_one_name_at_once(place, conflict)
+    test_two_processes_bring_one_name_at_once(place)
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("conflict", CONFLICTS)
-def test_two_processes_bring_one_name_at_once(root_place: Place, conflict: str) -> None:
+def test_two_processes_bring_one_name_at_once(root_place: Place) -> None:
     """In each way it ends as if one had come after the other."""
     place = root_place
-    runs = [record(), record()]
-    processes = [start(run, place, conflict) for run in runs]
-    said = sorted(one.communicate(timeout=120)[0].strip() for one in processes)
-    names = place.names()
-    assert all(one.returncode == 0 for one in processes)
-    if conflict == "new":
-        assert sorted(names.values()) == ["one", "one-2"]
-        assert said == ["False", "False"]
-    else:
-        assert list(names.values()) == ["one"]
-        assert said == sorted(
-            {"skip": ["False", "True"], "error": ["False", "exists"]}.get(conflict, ["False"] * 2)
-        )
+    with mover(place) as one, mover(place) as other:
+        for conflict in CONFLICTS:
+            for process, run in [(each, record(conflict)) for each in (one, other)]:
+                tell(process, run, conflict)
+            said = sorted(each.stdout.readline().strip() for each in (one, other) if each.stdout)
+            names = sorted(name for name in place.names().values() if name.startswith(conflict))
+            if conflict == "new":
+                assert names == ["new", "new-2"]
+                assert said == ["False", "False"]
+            else:
+                assert names == [conflict]
+                ends = {"skip": ["False", "True"], "error": ["False", "exists"]}
+                assert said == sorted(ends.get(conflict, ["False"] * 2))
 
 
 def test_names_are_settled_one_after_the_other(root_place: Place) -> None:
@@ -330,14 +353,10 @@ def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(root_place: Place) ->
             content = bytes([number]) * 200_000
             more[f"files/{number}"].upload(seamark.types.File.from_content(content))
     for _ in range(6):
-        process = start(run, place, "error")
-        try:
-            process.wait(0.4 + chance.random() * 0.8)
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+        with mover(place) as process:
+            tell(process, run, "error")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(chance.random() * 0.4)
         names = place.names()
         if run in names:
             assert names == {run: "one"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,17 @@ def test_runs_go_into_the_trash_and_come_out() -> None:
         seamark.init_project("team/p", root=ROOT, mode="read-only").trash("one")
 
 
-def test_a_server_is_a_place_too(run_server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its runs are named by URIs, and go into its trash."""
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Any]:
     pytest.importorskip("fastapi")
-    server = run_server()
+    from served import whole_server
+
+    with whole_server(tmp_path / "server") as found:
+        yield found
+
+
+def test_a_server_is_a_place_too(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its runs are named by URIs, and go into its trash."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
     run = record("one")
     (moved,) = seamark.sync(ROOT / "team/p" / run, server.url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ client_of = pytest.importorskip("jupyter_client")
 Config = pytest.importorskip("traitlets.config").Config
 
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "notebook.ipynb"
+FOLDERS = ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")
 PLOT = "application/vnd.plotly.v1+json"
 pytestmark = [pytest.mark.once, pytest.mark.usefixtures("captured")]
 
@@ -26,7 +28,7 @@ pytestmark = [pytest.mark.once, pytest.mark.usefixtures("captured")]
 @pytest.fixture(autouse=True)
 def _places(tmp_path_factory, monkeypatch):
     """Jupyter writes into folders of its own; short names, as sockets in them want it."""
-    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
+    for name in FOLDERS:
         monkeypatch.setenv(name, str(tmp_path_factory.mktemp(name.lower()[:3])))
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
 
@@ -91,10 +93,32 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel():
+def own_kernel():
+    """A kernel that a test may end."""
     started = Kernel()
     yield started
     started.end()
+
+
+@pytest.fixture(scope="module")
+def _kept_kernel():
+    """The kernel that tests share, once the first one has started it."""
+    started = []
+    yield started
+    for kernel in started:
+        kernel.end()
+
+
+@pytest.fixture
+def kernel(_kept_kernel):
+    """A kernel that lives on, with the folder and the variables of the test, and no names."""
+    if not _kept_kernel:
+        _kept_kernel.append(Kernel())
+    (kept,) = _kept_kernel
+    place, variables = str(Path.cwd()), dict(os.environ)
+    kept.run(f"%reset -f\nimport os\nos.chdir({place!r})\nos.environ.update({variables!r})")
+    assert kept.value("os.getcwd()") == place
+    return kept
 
 
 def begin_run(kernel, **more):
@@ -231,29 +255,28 @@ def test_an_interrupted_cell_ends_no_run(kernel):
     [
         (False, False, "completed"),  # as a script that ends
         (True, False, "interrupted"),  # Jupyter interrupts the cell first
-        (False, True, "crashed"),
         (True, True, "crashed"),
     ],
 )
-def test_a_kernel_that_ends_says_how(kernel, busy, at_once, state):
+def test_a_kernel_that_ends_says_how(own_kernel, busy, at_once, state):
     """A restart in the middle of a training does not complete it."""
-    run = begin_run(kernel)
-    kernel.run("run['loss'].append(1.0)")
+    run = begin_run(own_kernel)
+    own_kernel.run("run['loss'].append(1.0)")
     if busy:
-        kernel.wait(kernel.begin(TRAIN), until=is_printed)
-    kernel.manager.shutdown_kernel(now=at_once)
+        own_kernel.wait(own_kernel.begin(TRAIN), until=is_printed)
+    own_kernel.manager.shutdown_kernel(now=at_once)
     assert state_of(run) == state
 
 
-def test_a_cell_after_the_interrupted_one_makes_it_history(kernel):
+def test_a_cell_after_the_interrupted_one_makes_it_history(own_kernel):
     """Whoever looked at the run afterwards and closed the notebook was not interrupted."""
-    run = begin_run(kernel)
-    cell = kernel.begin(TRAIN)
-    kernel.wait(cell, until=is_printed)
-    kernel.manager.interrupt_kernel()
-    kernel.wait(cell)
-    kernel.run("run['loss'].fetch_last()")
-    kernel.manager.shutdown_kernel(now=False)
+    run = begin_run(own_kernel)
+    cell = own_kernel.begin(TRAIN)
+    own_kernel.wait(cell, until=is_printed)
+    own_kernel.manager.interrupt_kernel()
+    own_kernel.wait(cell)
+    own_kernel.run("run['loss'].fetch_last()")
+    own_kernel.manager.shutdown_kernel(now=False)
     assert state_of(run) == "completed"
 
 

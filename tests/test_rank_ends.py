@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from recording import QUIET
 
 from seamark import init_run
+from seamark.cli import app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,13 +63,8 @@ def started_ranks(root: Path, size: int) -> Iterator[list[subprocess.Popen[str]]
 
 
 def seamark(root: Path, *args: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "seamark", *args, "--root", str(root)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=180,
-    )
+    done = CliRunner().invoke(app, [*args, "--root", str(root)], prog_name="seamark")
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 

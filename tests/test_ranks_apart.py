@@ -5,15 +5,15 @@ Real processes with a process group, each with a root of its own.
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
-import subprocess
-import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forks, forking_torch
 from recording import QUIET
 
 from seamark import init_run
@@ -36,22 +36,21 @@ def begin(**given):
 """
 
 
-def on_ranks(tmp_path: Path, code: str, meet: str = "meet", **more: str) -> list[Any]:
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with forking_torch() as found:
+        yield found
+
+
+def on_ranks(forks: Forks, tmp_path: Path, code: str, meet: str = "meet", **more: str) -> list[Any]:
     """Run a script on two ranks; return what each printed, as JSON."""
-    words = [sys.executable, "-c", HEAD + textwrap.dedent(code)]
-    ranks = [
-        subprocess.Popen(
-            [*words, str(tmp_path), str(tmp_path / meet)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", **more},
-        )
-        for rank in range(2)
-    ]
-    ended = [each.communicate(timeout=180) for each in ranks]
-    assert [each.returncode for each in ranks] == [0, 0], [error for _, error in ended]
-    return [json.loads(said) for said, _ in ended]
+    ended = forks.run(
+        HEAD + textwrap.dedent(code),
+        *(str(tmp_path), str(tmp_path / meet)),
+        environments=[{"RANK": str(rank), "WORLD_SIZE": "2", **more} for rank in range(2)],
+    )
+    assert [each.code for each in ended] == [0, 0], [each.stderr for each in ended]
+    return [json.loads(each.stdout) for each in ended]
 
 
 def attempts(tmp_path: Path, rank: int, run: str) -> list[int]:
@@ -61,41 +60,45 @@ def attempts(tmp_path: Path, rank: int, run: str) -> list[int]:
 
 RAISES = """
     join()
-    try:
-        begin(ranks={ranks!r}, **{given!r})
-        said = "began"
-    except SeamarkError as error:
-        said = type(error).__name__
-    dist.barrier()
+    said = []
+    for place, given in {cases!r}:
+        try:
+            init_run("p", root=f"{{place}}/root{{rank}}", ranks={ranks!r}, **{quiet!r}, **given)
+            said.append("began")
+        except SeamarkError as error:
+            said.append(type(error).__name__)
+        dist.barrier()
     print(json.dumps(said))
     dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize(
-    "given", [{"custom_run_id": "one", "resume": "must"}, {"with_id": "abcdefgh01234567"}]
-)
 @pytest.mark.parametrize("ranks", ["zero", "all"])
-@pytest.mark.parametrize("there", [True, pytest.param(False, marks=pytest.mark.thorough)])
 @pytest.mark.once
-def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(tmp_path, given, ranks, there):
+def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(forks, tmp_path, ranks):
     """A rank that does not see it goes on with rank 0; and none begins if that does not."""
-    if there:
-        with init_run("p", root=tmp_path / "root0", **QUIET, custom_run_id="one") as run:
+    cases: list[tuple[str, dict[str, str]]] = []
+    for name, there in itertools.product(["custom_run_id", "with_id"], [True, False]):
+        place = tmp_path / f"{name} {there}"
+        # Where it is not there for rank 0, another one is no help.
+        with init_run(
+            "p", root=place / ("root0" if there else "root1"), **QUIET, custom_run_id="one"
+        ) as run:
             run["x"] = 1
-        given = {**given, **({"with_id": run.id} if "with_id" in given else {})}
-    else:  # another one is no help to rank 0
-        init_run("p", root=tmp_path / "root1", **QUIET, custom_run_id="one").stop()
-    said = on_ranks(tmp_path, RAISES.format(ranks=ranks, given=given))
-    if there:
-        assert said == ["began", "began"]
-    else:
-        assert said == ["RunNotFoundError", "RunNotFoundError" if ranks == "all" else "began"]
-    assert (tmp_path / "root1").exists() == (ranks == "all" or not there)
+        given = {
+            "custom_run_id": {"custom_run_id": "one", "resume": "must"},
+            "with_id": {"with_id": run.id if there else "abcdefgh01234567"},
+        }
+        cases.append((str(place), given[name]))
+    ours, its = on_ranks(forks, tmp_path, RAISES.format(cases=cases, ranks=ranks, quiet=QUIET))
+    assert ours == ["began", "RunNotFoundError"] * 2
+    assert its == ["began", "RunNotFoundError" if ranks == "all" else "began"] * 2
+    for place, given in cases:
+        assert Path(place, "root1").exists() == (ranks == "all" or place.endswith("False")), given
 
 
 @pytest.mark.once
-def test_a_restarted_job_is_one_attempt_on_all_ranks(tmp_path):
+def test_a_restarted_job_is_one_attempt_on_all_ranks(forks, tmp_path):
     """Whatever each sees of earlier attempts on its own disk."""
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train"}
     code = """
@@ -110,7 +113,7 @@ def test_a_restarted_job_is_one_attempt_on_all_ranks(tmp_path):
         if restarts == 2:  # rank 1 comes back on a node with an empty disk
             (tmp_path / "root1").rename(tmp_path / "gone")
         more = {**job, "SLURM_RESTART_COUNT": str(restarts)}
-        run, other = on_ranks(tmp_path, code, f"meet{restarts}", **more)
+        run, other = on_ranks(forks, tmp_path, code, f"meet{restarts}", **more)
         assert run == other
     assert attempts(tmp_path, 0, run) == [0, 1, 2]
     assert attempts(tmp_path, 1, run) == [2]
@@ -133,21 +136,21 @@ GOES_ON = """
 """
 
 
-def went_on(tmp_path: Path, state: Any, meet: str, **given: Any) -> list[Any]:
+def went_on(forks: Forks, tmp_path: Path, state: Any, meet: str, **given: Any) -> list[Any]:
     code = GOES_ON.replace("sys.argv[3]", repr(json.dumps(given)))
-    return on_ranks(tmp_path, code, meet, STATE=json.dumps(state))
+    return on_ranks(forks, tmp_path, code, meet, STATE=json.dumps(state))
 
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_rank_0_decides_what_a_checkpoint_is_of(tmp_path):
+def test_rank_0_decides_what_a_checkpoint_is_of(forks, tmp_path):
     """All go over to its run as one attempt, also where rank 1 has never seen it."""
-    (run, state), (other, _) = went_on(tmp_path, None, "first")
+    (run, state), (other, _) = went_on(forks, tmp_path, None, "first")
     assert run == other
-    again = went_on(tmp_path, state, "second")
+    again = went_on(forks, tmp_path, state, "second")
     assert [found for found, _ in again] == [run, run]
     (tmp_path / "root1").rename(tmp_path / "gone")
-    again = went_on(tmp_path, state, "third")
+    again = went_on(forks, tmp_path, state, "third")
     assert [found for found, _ in again] == [run, run]
     assert attempts(tmp_path, 0, run) == [0, 1, 2]
     assert attempts(tmp_path, 1, run) == [2]
@@ -155,27 +158,27 @@ def test_rank_0_decides_what_a_checkpoint_is_of(tmp_path):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_checkpoint_of_the_run_that_was_given_is_one_attempt(tmp_path):
+def test_a_checkpoint_of_the_run_that_was_given_is_one_attempt(forks, tmp_path):
     """The run has begun when it is loaded."""
-    (run, state), _ = went_on(tmp_path, None, "first", custom_run_id="one")
-    went_on(tmp_path, state, "second", custom_run_id="one")
+    (run, state), _ = went_on(forks, tmp_path, None, "first", custom_run_id="one")
+    went_on(forks, tmp_path, state, "second", custom_run_id="one")
     (tmp_path / "root1").rename(tmp_path / "gone")
-    went_on(tmp_path, state, "third", custom_run_id="one")
+    went_on(forks, tmp_path, state, "third", custom_run_id="one")
     assert attempts(tmp_path, 0, run)[-1] == attempts(tmp_path, 1, run)[-1] == 2
 
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_checkpoint_whose_run_rank_0_does_not_see(tmp_path):
+def test_a_checkpoint_whose_run_rank_0_does_not_see(forks, tmp_path):
     """It is a new run on all ranks, or an error on all."""
-    (run, state), _ = went_on(tmp_path, None, "first")
+    (run, state), _ = went_on(forks, tmp_path, None, "first")
     (tmp_path / "root0").rename(tmp_path / "gone")
-    (new, _), (other, _) = went_on(tmp_path, state, "second")
+    (new, _), (other, _) = went_on(forks, tmp_path, state, "second")
     assert new == other != run
 
 
 @pytest.mark.once
-def test_a_hand_made_checkpoint_holds_what_each_rank_recorded_before(tmp_path):
+def test_a_hand_made_checkpoint_holds_what_each_rank_recorded_before(forks, tmp_path):
     """Rank 0 saves while rank 1 is behind; each calls ``checkpoint_state`` at the same place."""
     code = """
         run = begin(ranks="all", custom_run_id="one")
@@ -195,7 +198,7 @@ def test_a_hand_made_checkpoint_holds_what_each_rank_recorded_before(tmp_path):
         print(json.dumps(state))
         dist.destroy_process_group()
     """
-    state, _ = on_ranks(tmp_path, "root = sys.argv[1] + '/root0'" + textwrap.dedent(code))
+    state, _ = on_ranks(forks, tmp_path, "root = sys.argv[1] + '/root0'" + textwrap.dedent(code))
     with init_run("p", root=tmp_path / "root0", custom_run_id="one", **QUIET) as run:
         run.resumed(state).log_metrics({"loss": 9}, 3)
     read = init_run("p", root=tmp_path / "root0", custom_run_id="one", mode="read-only")

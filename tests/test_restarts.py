@@ -7,9 +7,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from forking import Ended, Forks, forking_seamark
 from recording import QUIET
 
 import seamark
@@ -38,25 +40,35 @@ SLURM = {"SLURM_JOB_ID": "17"}
 ARRAY = {"SLURM_JOB_ID": "18", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"}
 
 
-def started(environment=None, arguments=(), **given):
-    """Record in a new process, whose parent is this one."""
-    Path("train.py").write_text(PROGRAM)
-    return subprocess.run(
-        [sys.executable, "train.py", *arguments],
-        env={**os.environ, **(environment or {}), "GIVEN": json.dumps(given)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with forking_seamark() as found:
+        yield found
 
 
-def start(*how, **given):
-    """Record in a new process; return the ids of its runs, or the last line of what went wrong."""
-    done = started(*how, **given)
-    if not done.stdout:
-        return done.stderr.strip().splitlines()[-1]
-    return json.loads(done.stdout)
+@pytest.fixture
+def started(forks: Forks) -> Callable[..., Ended]:
+    """Record in a new process: a function of environment, command line, and what is given."""
+
+    def started(environment=None, arguments=(), **given):
+        more = {**(environment or {}), "GIVEN": json.dumps(given)}
+        (done,) = forks.run(PROGRAM, *arguments, name="train.py", environments=[more])
+        return done
+
+    return started
+
+
+@pytest.fixture
+def start(started: Callable[..., Ended]) -> Callable[..., list[str] | str]:
+    """As `started`: returns the ids of its runs, or the last line of what went wrong."""
+
+    def start(*how, **given):
+        done = started(*how, **given)
+        if not done.stdout:
+            return done.stderr.strip().splitlines()[-1]
+        return json.loads(done.stdout)
+
+    return start
 
 
 def again(environment, count):
@@ -76,7 +88,7 @@ def attempts(view):
 
 
 @pytest.mark.parametrize("job", [TORCHRUN, SLURM, ARRAY], ids=["torchrun", "slurm", "array"])
-def test_restarted_job_goes_on(job):
+def test_restarted_job_goes_on(start, job):
     """Nothing is hidden: no checkpoint says from where it goes on."""
     (first,) = start(job, value=1)
     assert start(again(job, 1), value=2) == [first]
@@ -87,7 +99,7 @@ def test_restarted_job_goes_on(job):
 
 
 @pytest.mark.once
-def test_first_start_begins_a_run():
+def test_first_start_begins_a_run(start):
     """However equal the job and the script are."""
     assert start(TORCHRUN, value=1) != start(TORCHRUN, value=1)
     assert len(runs()) == 2
@@ -102,7 +114,7 @@ def test_first_start_begins_a_run():
         {**SLURM, "SLURM_JOB_ID": "18"},
     ],
 )
-def test_other_jobs_are_left_alone(other):
+def test_other_jobs_are_left_alone(start, other):
     """Also those of the same array."""
     start(ARRAY, value=1)
     start(SLURM, value=1)
@@ -111,7 +123,7 @@ def test_other_jobs_are_left_alone(other):
 
 
 @pytest.mark.once
-def test_requeued_job_with_another_agent():
+def test_requeued_job_with_another_agent(start):
     """Torchrun within SLURM: the requeued job has a new agent, and is the same job."""
     (first,) = start({**TORCHRUN, **SLURM}, value=1)
     requeued = {**TORCHRUN, **again(SLURM, 1), "TORCHELASTIC_RUN_ID": "another"}
@@ -119,7 +131,7 @@ def test_requeued_job_with_another_agent():
 
 
 @pytest.mark.once
-def test_other_agents_are_left_alone():
+def test_other_agents_are_left_alone(start):
     """An agent that watches other workers restarts other jobs."""
     (first,) = start(TORCHRUN, value=1)
     other = {**again(TORCHRUN, 1), "TORCHELASTIC_RUN_ID": "another"}
@@ -127,7 +139,7 @@ def test_other_agents_are_left_alone():
 
 
 @pytest.mark.once
-def test_runs_of_one_script_are_told_apart():
+def test_runs_of_one_script_are_told_apart(start):
     """By their order, also where they are in one project."""
     projects = ["one", "two", "one"]
     first = start(SLURM, value=1, projects=projects)
@@ -136,7 +148,7 @@ def test_runs_of_one_script_are_told_apart():
 
 
 @pytest.mark.once
-def test_scripts_of_one_job_are_told_apart():
+def test_scripts_of_one_job_are_told_apart(start):
     """A job that trains in a loop goes on with the run of the same arguments, or begins one."""
     first = [start(SLURM, [f"--fold={fold}"], value=1) for fold in range(3)]
     restarted = again(SLURM, 1)
@@ -147,7 +159,7 @@ def test_scripts_of_one_job_are_told_apart():
 
 
 @pytest.mark.once
-def test_another_command_line_is_told():
+def test_another_command_line_is_told(start, started):
     """A run that stays behind is named, unless it was completed: then its work is done."""
     (done,) = start(SLURM, ["--fold=0"], value=1, die=False)
     (left,) = start(SLURM, ["--fold=1"], value=1)
@@ -170,7 +182,7 @@ def test_another_command_line_is_told():
 
 
 @pytest.mark.once
-def test_same_script_twice_in_a_job():
+def test_same_script_twice_in_a_job(start):
     """A run that this restart has gone on with already is not taken a second time."""
     first, second = start(SLURM, value=1), start(SLURM, value=1)
     restarted = again(SLURM, 1)
@@ -180,7 +192,7 @@ def test_same_script_twice_in_a_job():
 
 
 @pytest.mark.once
-def test_run_with_a_given_id_begins_an_attempt():
+def test_run_with_a_given_id_begins_an_attempt(start):
     """It is that run anyway."""
     named = {"custom_run_id": "mine"}
     first = start(SLURM, value=1, run=named)
@@ -192,7 +204,7 @@ def test_run_with_a_given_id_begins_an_attempt():
 
 
 @pytest.mark.once
-def test_never():
+def test_never(start):
     """Each start is a run."""
     never = {"resume": "never"}
     first = start(SLURM, value=1, run=never)
@@ -200,7 +212,7 @@ def test_never():
 
 
 @pytest.mark.once
-def test_must():
+def test_must(start):
     """Without anything to go on with, it is refused at once, and nothing is on disk."""
     must = {"resume": "must"}
     for job in (SLURM, again(SLURM, 1)):

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import seamark
 from seamark.capture.secrets.secrets import BY_NAME
+from seamark.cli import app
 
 PLANTED = {
     "argument by name": "arg-named-7f3a",
@@ -137,6 +139,12 @@ def started(*arguments: str, given: str = "", **variables: str) -> str:
     return done.stdout + done.stderr
 
 
+def command(*words: str) -> str:
+    done = CliRunner().invoke(app, words, prog_name="seamark")
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
 def found_in(place: str, content: bytes, planted: dict[str, str]) -> list[str]:
     return [f"{what} in {place}" for what, secret in planted.items() if secret.encode() in content]
 
@@ -163,9 +171,9 @@ def test_no_planted_secret_reaches_the_disk_or_the_screen(tmp_path):
         SITE_CODE=PLANTED["variable of a name that was given"],
     )
     assert "trained" in printed
-    printed += started("-m", "seamark", "show", "latest")
-    printed += started("-m", "seamark", "show", "latest", "--json")
-    printed += started("-m", "seamark", "ls", "--columns", "*")
+    printed += command("show", "latest")
+    printed += command("show", "latest", "--json")
+    printed += command("ls", "--columns", "*")
     left = found_in("what is printed", printed.encode(), PLANTED)
     places = [Path(".seamark"), Path(os.environ["XDG_CACHE_HOME"])]
     files = [path for place in places for path in place.rglob("*") if path.is_file()]
@@ -230,7 +238,7 @@ def test_one_line_says_so_and_the_run_lists_the_places(caplog):
     assert "'a/token' looks like a secret and is hidden" in caplog.text
     again = seamark.init_run(with_id=run.id, mode="read-only")
     assert again["sys/masked"].fetch() == {"a/token", "b/password"}
-    assert "2 values (a/token, b/password)" in started("-m", "seamark", "show", "latest")
+    assert "2 values (a/token, b/password)" in command("show", "latest")
 
 
 def test_nothing_is_said_where_nothing_is_hidden(caplog):

@@ -37,6 +37,7 @@ def writers(run) -> list[int]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.once
+@pytest.mark.slow
 def test_one_run_for_each_training_under_torchrun():
     """DDP, FSDP and fully_shard: rank 0 records, and no training asks which rank it is.
 

@@ -49,6 +49,13 @@ def folding(server: Server) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def whole_server(folder: Path, **options: Any) -> Iterator[Served]:
+    """Serve for a block, and fold what comes."""
+    with served(folder, **options) as found, folding(found.server):
+        yield found
+
+
+@contextlib.contextmanager
 def served(folder: Path, **options: Any) -> Iterator[Served]:
     """Serve for a block, with the settings of a test."""
     server = open_server(Settings.at(folder, **options))

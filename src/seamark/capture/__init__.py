@@ -18,7 +18,7 @@ import json
 import logging
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from seamark.capture.ending import process_end
 from seamark.capture.ending.outcome import cause_of, state_after
@@ -54,6 +54,8 @@ def _failed(error: Exception) -> None:
 
 
 _quiet = quietly(_failed)
+_END_S: Final = 2.0
+"""How long the end of a run waits for what is still being captured."""
 
 
 class Capture:
@@ -149,7 +151,7 @@ class Capture:
         self._run.drop("capture")
 
     @_quiet
-    def stop(self, timeout_s: float = 2.0) -> None:
+    def stop(self, timeout_s: float | None = None) -> None:
         """Stop observing the end of the process, and wait for what is still being captured.
 
         All parts together get the time: each what those before have left.
@@ -158,9 +160,9 @@ class Capture:
         raised.
 
         Args:
-            timeout_s: The longest time to wait, in seconds.
+            timeout_s: The longest time to wait, in seconds; by default two.
         """
-        until = time.monotonic() + timeout_s
+        until = time.monotonic() + (_END_S if timeout_s is None else timeout_s)
         process_end.unwatch(self)
         if self._pid != os.getpid():
             return

@@ -39,17 +39,20 @@ READ = {
 }
 
 PROBE = """
-import json, os, pynvml
+import json, os, sys, pynvml
 from seamark.capture.hardware.nvidia import NvidiaGpus
-gpus = NvidiaGpus()
-gpus.open(pynvml)
-said = {"numbers": gpus.numbers, "facts": gpus.facts, "reads": [gpus.read()]}
-said["own"] = sorted(gpus.used_by(4711))
-if os.environ.get("THEN"):
-    os.replace(os.environ["THEN"], os.environ["NVML_RECORDED"])
-    said["reads"] += [gpus.read(), gpus.read()]
-gpus.close()
-print(json.dumps(said))
+for line in sys.stdin:
+    os.environ.clear()
+    os.environ.update(json.loads(line))
+    gpus = NvidiaGpus()
+    gpus.open(pynvml)
+    said = {"numbers": gpus.numbers, "facts": gpus.facts, "reads": [gpus.read()]}
+    said["own"] = sorted(gpus.used_by(4711))
+    if os.environ.get("THEN"):
+        os.replace(os.environ["THEN"], os.environ["NVML_RECORDED"])
+        said["reads"] += [gpus.read(), gpus.read()]
+    gpus.close()
+    print(json.dumps(said), flush=True)
 """
 
 
@@ -87,22 +90,33 @@ def environment(library, tmp_path):
     return of
 
 
+@pytest.fixture(scope="module")
+def probe(library):
+    """A process that says what it finds, each time it is told the variables of a machine."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROBE],
+        env={
+            **os.environ,
+            "LD_LIBRARY_PATH": str(library),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+
+
 @pytest.fixture
-def ask(environment, tmp_path):
+def ask(environment, probe, tmp_path):
     """Return a function that says what is found on a machine with recorded GPUs."""
 
     def ask(answers, then=None, **more):
         if then is not None:
             more["THEN"] = str(recorded(then, tmp_path / "later"))
-        done = subprocess.run(
-            [sys.executable, "-c", PROBE],
-            env=environment(answers, **more),
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        )
-        said = json.loads(done.stdout)
+        probe.stdin.write(json.dumps(environment(answers, **more)) + "\n")
+        probe.stdin.flush()
+        said = json.loads(probe.stdout.readline())
         reads = [{int(at): one for at, one in read.items()} for read in said["reads"]]
         return {**said, "reads": reads}
 
@@ -158,7 +172,12 @@ def test_without_the_library_there_are_no_gpus(tmp_path):
     """As on any machine without a driver."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", PROBE], env=env, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROBE],
+        env=env,
+        input=json.dumps(env),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     if Path("/proc/driver/nvidia").exists():
         pytest.skip("there is a driver")
@@ -354,39 +373,44 @@ def amdsmi_get_temp_metric(handle, kind, metric):
     return 66
 """
 AMD_PROBE = """
-import json
+import json, os, sys
 from seamark.capture.hardware.machine import Machine
-machine = Machine()
-facts = {name: value for part in machine.facts() for name, value in part.items()}
-reading = machine.read()
-machine.close()
-told = {name: value for name, value in facts.items() if name.startswith(("gpu", "driver"))}
-print(json.dumps([told, reading.gpus]))
+for visible in json.loads(sys.argv[1]):
+    os.environ.pop("HIP_VISIBLE_DEVICES", None)
+    if visible is not None:
+        os.environ["HIP_VISIBLE_DEVICES"] = visible
+    machine = Machine()
+    facts = {name: value for part in machine.facts() for name, value in part.items()}
+    reading = machine.read()
+    machine.close()
+    told = {name: value for name, value in facts.items() if name.startswith(("gpu", "driver"))}
+    print(json.dumps([told, reading.gpus]))
 """
 
 
-@pytest.mark.parametrize(
-    ("visible", "numbers"), [(None, [0, 1]), ("1", [1]), ("", []), ("GPU-1", [0, 1])]
-)
-def test_amds_gpus_are_asked_where_rocm_has_its_module(visible, numbers, tmp_path):
+def test_amds_gpus_are_asked_where_rocm_has_its_module(tmp_path):
     """A module that answers what its documents say; no real one was seen."""
     (tmp_path / "amdsmi.py").write_text(AMDSMI)
     (tmp_path / "pynvml.py").write_text("def nvmlInit():\n    raise RuntimeError\n")
     env = {name: value for name, value in os.environ.items() if "VISIBLE" not in name}
     env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *sys.path])
-    if visible is not None:
-        env["HIP_VISIBLE_DEVICES"] = visible
+    numbers_of = {None: [0, 1], "1": [1], "": [], "GPU-1": [0, 1]}
     done = subprocess.run(
-        [sys.executable, "-c", AMD_PROBE], env=env, capture_output=True, text=True, check=True
+        [sys.executable, "-c", AMD_PROBE, json.dumps(list(numbers_of))],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    facts, gpus = json.loads(done.stdout)
     both = {"gpu_memory": 2.0, "gpu_power": 512.0, "gpu_temperature": 66.0}
     expected = {"0": {"gpu": 87.0, **both}, "1": both}
-    assert gpus == {str(number): expected[str(number)] for number in numbers}
-    if numbers:
-        assert facts == {
-            "gpu": "AMD Instinct MI300X",
-            "gpu_count": len(numbers),
-            "gpu_memory": pytest.approx(191.98, abs=0.01),
-            "driver": "6.8.5",
-        }
+    said = map(json.loads, done.stdout.splitlines())
+    for (visible, numbers), (facts, gpus) in zip(numbers_of.items(), said, strict=True):
+        assert gpus == {str(number): expected[str(number)] for number in numbers}, visible
+        if numbers:
+            assert facts == {
+                "gpu": "AMD Instinct MI300X",
+                "gpu_count": len(numbers),
+                "gpu_memory": pytest.approx(191.98, abs=0.01),
+                "driver": "6.8.5",
+            }

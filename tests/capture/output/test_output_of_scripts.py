@@ -55,30 +55,35 @@ LIGHTNING = """
         ).fit(Model())
 """
 SCRIPTS = {
-    "parts": """
-        print("a", end="")
-        print("b", "c", sep="\\t", flush=True)
-        sys.stdout.writelines(["d\\n", "é 👩‍🔬\\n"])
-        print("\\x1b[31mred\\x1b[0m", file=sys.stderr)
-        print(sys.stdout.isatty(), sys.stdout.fileno(), sys.stdout.encoding, sys.stdout.name)
-        print("no end", end="")
-    """,
-    "logging": """
-        import logging, warnings
+    "plain": """
+        import contextlib, io, logging, threading, warnings
+
         logging.basicConfig(level="INFO", format="%(levelname)s %(message)s")
         logging.info("epoch %d", 1)
         logging.getLogger("x").error("two\\nlines")
         warnings.warn("old", DeprecationWarning)
         warnings.warn("hm")
-    """,
-    "threads": """
-        import threading
+
         for name in "abc":
             thread = threading.Thread(target=lambda: [print(name, n) for n in range(50)])
             thread.start()
             thread.join()
+
+        with contextlib.redirect_stdout(io.StringIO()) as kept:
+            print("elsewhere")
+        with contextlib.redirect_stderr(sys.stdout):
+            print("as output", file=sys.stderr)
+        print(kept.getvalue().upper(), end="")
+
+        print("a", end="")
+        print("b", "c", sep="\\t", flush=True)
+        sys.stdout.writelines(["d\\n", "é 👩‍🔬\\n"])
+        print(sys.stdout.isatty(), sys.stdout.fileno(), sys.stdout.encoding, sys.stdout.name)
+        print("no end", end="")
     """,
     "a closed stdout": """
+        print("\\x1b[31mred\\x1b[0m", file=sys.stderr)
+        sys.stdout.reconfigure(line_buffering=True, encoding="latin-1", newline="\\r\\n")
         print("before", flush=True)
         sys.stdout.close()
         try:
@@ -91,18 +96,6 @@ SCRIPTS = {
         def train():
             raise RuntimeError("gone")
         train()
-    """,
-    "redirect": """
-        import contextlib, io
-        with contextlib.redirect_stdout(io.StringIO()) as kept:
-            print("elsewhere")
-        with contextlib.redirect_stderr(sys.stdout):
-            print("as output", file=sys.stderr)
-        print(kept.getvalue().upper(), end="")
-    """,
-    "reconfigure": """
-        sys.stdout.reconfigure(line_buffering=True, encoding="latin-1", newline="\\r\\n")
-        print("plain")
     """,
     "tqdm": of(
         TICKS,
@@ -164,13 +157,19 @@ NEEDS = {"tqdm": "tqdm", "rich": "rich"} | dict.fromkeys(
 )
 # What ends up elsewhere than in the text streams of this process: shown, and not recorded.
 UNSEEN = {
-    "the buffer": (
+    "the buffer and forks": (
         """
+        import multiprocessing
         print("text", flush=True)
         sys.stdout.buffer.write(b"bytes\\n")
         sys.stdout.buffer.flush()
+        fork = multiprocessing.get_context("fork")
+        child = fork.Process(target=print, args=("of a child",), kwargs={"flush": True})
+        child.start()
+        child.join()
+        print("of the parent")
         """,
-        "text\n",
+        "text\nof the parent\n",
     ),
     "a descriptor": (
         """
@@ -180,17 +179,6 @@ UNSEEN = {
         subprocess.run([sys.executable, "-c", "print('of a child')"])
         """,
         "text\n",
-    ),
-    "forks": (
-        """
-        import multiprocessing
-        fork = multiprocessing.get_context("fork")
-        child = fork.Process(target=print, args=("of a child",), kwargs={"flush": True})
-        child.start()
-        child.join()
-        print("of the parent")
-        """,
-        "of the parent\n",
     ),
     "an early end": (
         """
@@ -204,6 +192,7 @@ UNSEEN = {
 
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    kept |= {f"SEAMARK_CAPTURE_{what}": "0" for what in ("GIT", "HOST", "PACKAGES", "SCRIPT")}
     return {**kept, "SEAMARK_QUIET": "1", "TERM": "xterm-256color", **more}
 
 
@@ -333,6 +322,7 @@ def test_a_process_without_stdout(write, tmp_path):
     assert printed(tmp_path / ".seamark") == {"stderr": "err\n"}
 
 
+@pytest.mark.slow
 def test_workers_of_a_data_loader_print_and_record_nothing(write, tmp_path):
     """Forked ones; what they print is shown."""
     pytest.importorskip("torch")

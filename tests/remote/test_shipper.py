@@ -618,13 +618,17 @@ def test_the_exception_of_a_training_is_told_before_anything_is_waited_for(tmp_p
     assert len(told) - told.index("OSError: of the training") <= 2
 
 
-# Says when what waits for a remote begins to do so.
+# Says when what waits for a remote begins to do so. By then the thread that sends has failed once:
+# Python forgets that Ctrl-C ends it where a thread imports meanwhile, and exits with status 1.
 SAY_WHEN = """
+import time
 from seamark.remote.shipper import Shipper
 wait = Shipper.wait
-def waiting(*given):
+def waiting(shipper, *given):
+    while not shipper._failures:
+        time.sleep(0.01)
     print("now", flush=True)
-    return wait(*given)
+    return wait(shipper, *given)
 Shipper.wait = waiting
 """
 SLOW_END = """

@@ -94,7 +94,9 @@ WORKER = """
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.slow)]
+)
 def test_workers(tmp_path: Path, method: str) -> None:
     """Workers that hold the run, however they were started: those that only print leave no trace,
     and what others record is there, beside the trainer's, in journals of their own.
@@ -210,6 +212,7 @@ def test_what_upload_took_hold_of_survives_a_kill(tmp_path: Path) -> None:
     assert all(data[number << 20] == number for number in range(64))
 
 
+@pytest.mark.slow
 def test_torch_data_loader(tmp_path: Path) -> None:
     """The workers of a real DataLoader: silent ones write nothing, those that log lose nothing."""
     pytest.importorskip("torch")

@@ -425,19 +425,6 @@ def ends_well(root: Path, place: Place, said: Said, running: list[Training]) -> 
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-def test_a_killed_server_loses_nothing(sent, place) -> None:
-    """All its processes are killed while a training sends; it goes on once the server is back."""
-    root, said = sent
-    running = [Training(root, place, said)]
-    more_comes(said, 1)
-    place.end(signal.SIGKILL)
-    place.start()
-    more_comes(said, 1)
-    ends_well(root, place, said, running)
-
-
-@pytest.mark.once
 @pytest.mark.slow
 def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw) -> None:
     """Stopped in order and as after a loss of power, while clients send; nobody starts anything."""

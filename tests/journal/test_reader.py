@@ -485,6 +485,7 @@ def test_json_that_is_refused(payload: bytes) -> None:
         decode_json(payload)
 
 
+@settings(max_examples=60)
 @given(
     st.recursive(
         st.none()

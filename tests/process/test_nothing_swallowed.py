@@ -80,6 +80,9 @@ def strike(work: Callable[[], object], number: int) -> bool:
     return False
 
 
+some_or_all = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.thorough)])
+
+
 def strike_everywhere(make: Callable[[], Callable[[], object]], every: int = 1) -> None:
     number = 1
     while strike(make(), number):
@@ -125,7 +128,8 @@ def test_tensors() -> None:
     strike_everywhere(lambda: lambda: to_floats({"a": torch.tensor(1.0), **tensors}))
 
 
-def test_the_journal(tmp_path: Path) -> None:
+@some_or_all
+def test_the_journal(tmp_path: Path, every: int) -> None:
     """From the first record, which opens it, to its end; nothing counts as lost by it."""
     writers: list[JournalWriter] = []
 
@@ -144,13 +148,14 @@ def test_the_journal(tmp_path: Path) -> None:
 
         return work
 
-    strike_everywhere(make, every=3)
+    strike_everywhere(make, every)
     for writer in writers:
         writer.close()
         assert not writer.dropped
 
 
-def test_files(tmp_path: Path) -> None:
+@some_or_all
+def test_files(tmp_path: Path, every: int) -> None:
     """Uploads fall back from one way of keeping bytes to another; this is no reason to."""
     source = tmp_path / "file.bin"
     source.write_bytes(b"x" * 1000)
@@ -169,7 +174,7 @@ def test_files(tmp_path: Path) -> None:
 
         return work
 
-    strike_everywhere(make, every=1)
+    strike_everywhere(make, every)
     for writer, lane in made:
         lane.close(60)
         writer.close()

@@ -15,6 +15,7 @@ import sqlite3
 import subprocess
 import sys
 import termios
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +98,7 @@ def test_a_page_starts_once_for_its_user_and_ends_well(root, state):
         assert (refused.returncode, refused.stdout) == (1, "")
         assert f"port {page.port}" in refused.stderr
         assert command("--print-token").stdout == token + "\n"
+        the_token_is_not_printed_into_a_file_of_others(page, root)
 
         assert page.stop(signal.SIGINT) == 0
         until(lambda: gone(watcher))
@@ -120,19 +122,18 @@ def tickets_open_it_once(page):
     assert (status, headers["location"]) == (303, "../")
 
 
-def test_the_token_is_not_printed_into_a_file_of_others(root, tmp_path):
+def the_token_is_not_printed_into_a_file_of_others(page, root):
     """What a job prints goes into a file that everybody may read; the token is asked for then."""
-    printed = tmp_path / "job.out"
-    with running_page(root) as page:
-        for others in (0o644, 0o640, 0o600):
-            printed.touch(others)
-            printed.chmod(others)
-            with printed.open("w") as out:
-                assert command(root, out=out).returncode == 0
-            said = printed.read_text()
-            assert f"http://127.0.0.1:{page.port}/" in said
-            assert (page.token in said) == (others == 0o600)
-            assert ("--print-token" in said) == (others != 0o600)
+    printed = Path("job.out")
+    for others in (0o644, 0o640, 0o600):
+        printed.touch(others)
+        printed.chmod(others)
+        with printed.open("w") as out:
+            assert command(root, out=out).returncode == 0
+        said = printed.read_text()
+        assert f"http://127.0.0.1:{page.port}/" in said
+        assert (page.token in said) == (others == 0o600)
+        assert ("--print-token" in said) == (others != 0o600)
 
 
 def test_a_page_ends_with_its_terminal():

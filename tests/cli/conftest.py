@@ -179,14 +179,27 @@ class LiveTerminal:
             except OSError:  # Linux says so when the other side is closed
                 block = b""
             if not block:
-                assert wanted is None, self.shown
                 os.close(self._outer)
+                self._outer = -1
+                assert wanted is None, self.shown
                 break
             self.shown += block.decode(errors="replace")
         return self.shown
 
+    def close(self) -> None:
+        """End it, whatever became of the test."""
+        self.process.kill()
+        self.process.wait(timeout=60)
+        with contextlib.suppress(OSError):
+            self.read()
+
 
 @pytest.fixture
-def live_terminal() -> type[LiveTerminal]:
-    """What calls the command in a terminal and is read while it runs."""
-    return LiveTerminal
+def live_terminal() -> Iterator[Callable[..., LiveTerminal]]:
+    """Call the command in a real terminal; it can be read while it runs."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(*words: str, **more: str) -> LiveTerminal:
+            return stack.enter_context(contextlib.closing(LiveTerminal(*words, **more)))
+
+        yield begin

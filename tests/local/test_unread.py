@@ -3,52 +3,72 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
+from humble import humbly
 from recording import QUIET
-from said_process import be_humble
 
 import seamark
+from seamark.cli import main
 from seamark.errors import RunNotFoundError
 from seamark.journal.folder import hashed_run_id, iter_runs
 from seamark.local import index as local_index
 from seamark.local.index import Index
 
-LOOK = """
-import json, logging, sys
-from pathlib import Path
-from seamark.local.index import Index
-said = []
-logging.getLogger("seamark").addHandler(type("Said", (logging.Handler,), {
-    "emit": lambda self, record: said.append(record.getMessage())})())
-root = Path(sys.argv[1])
-index = Index.open(root)
 
-def look(project=None):
-    said.clear()
-    index.refresh(project)
-    runs = sorted(name for _, name in index.runs())
-    return {"runs": runs, "unread": [list(one) for one in index.unread()], "said": list(said)}
-"""
+class Looks:
+    """Looks at a root with an index that is opened for them, without a right to read everything.
+
+    Args:
+        root: The root.
+    """
+
+    def __init__(self, root):
+        self.index = humbly(lambda: Index.open(root))
+
+    def look(self, project=None):
+        """Return the runs that are known, what could not be read, and what was said of that."""
+        return humbly(lambda: self._look(project))
+
+    def _look(self, project):
+        heard = Heard()
+        logging.getLogger("seamark").addHandler(heard)
+        try:
+            self.index.refresh(project)
+        finally:
+            logging.getLogger("seamark").removeHandler(heard)
+        runs = sorted(name for _, name in self.index.runs())
+        unread = [list(one) for one in self.index.unread()]
+        return {"runs": runs, "unread": unread, "said": heard.said}
 
 
-def humbly(root, code, *more):
-    """Return what a program prints as JSON that has no right to read everything."""
-    found = subprocess.run(
-        [sys.executable, "-c", LOOK + textwrap.dedent(code), str(root), *map(str, more)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-        preexec_fn=be_humble,
-    )
-    return json.loads(found.stdout)
+class Heard(logging.Handler):
+    """What is said while it listens."""
+
+    def __init__(self):
+        super().__init__()
+        self.said = []
+
+    def emit(self, record):
+        self.said.append(record.getMessage())
+
+
+@pytest.fixture
+def looks(root):
+    """Return a function that begins to look at the root."""
+    begun = []
+
+    def begin():
+        begun.append(Looks(root))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.index.close()
 
 
 @pytest.fixture
@@ -91,23 +111,17 @@ SHUT = [
 @pytest.mark.parametrize(("place", "mode", "rest"), SHUT)
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
 def test_a_folder_that_is_closed_is_said_and_the_others_are_read(
-    root, closed, place, mode, rest, known
+    root, closed, looks, place, mode, rest, known
 ):
     """One warning with its path, as long as it is the same; it is read when that is possible."""
     if known:
         with Index.open(root) as index:
             index.refresh()
     closed(root / place, mode)
-    told = humbly(
-        root,
-        """
-        first, again = look(), look()
-        (root / sys.argv[2]).chmod(0o700)
-        print(json.dumps([first, again, look(), look()]))
-        """,
-        place,
-    )
-    first, again, opened, last = told
+    one = looks()
+    first, again = one.look(), one.look()
+    (root / place).chmod(0o700)
+    opened, last = one.look(), one.look()
     assert first["runs"] == sorted([A, B, C, D] if known else rest)
     path = str(root / place.removesuffix("/journal"))
     assert first["unread"] == again["unread"] == [[path, "Permission denied"]]
@@ -121,13 +135,14 @@ def test_a_folder_that_is_closed_is_said_and_the_others_are_read(
         assert look == {"runs": sorted([A, B, C, D]), "unread": [], "said": []}
 
 
-def test_many_closed_folders_are_counted_and_the_first_are_named(root, closed):
+def test_many_closed_folders_are_counted_and_the_first_are_named(root, closed, looks):
     """What lies in a folder that is closed is not said once more; of one project only its own."""
     with Index.open(root) as index:
         index.refresh()
     for place in (f"p/{A}", f"p/{B}", "p/sub", f"q/{D}"):
         closed(root / place)
-    told = humbly(root, 'print(json.dumps([look(), look("q"), look()]))')
+    one = looks()
+    told = [one.look(), one.look("q"), one.look()]
     assert [len(one["unread"]) for one in told] == [4, 4, 4]
     (said,) = told[0]["said"]
     assert "4 folders" in said
@@ -135,24 +150,32 @@ def test_many_closed_folders_are_counted_and_the_first_are_named(root, closed):
     assert "and 1 more" in said
     assert told[1]["said"] == told[2]["said"] == []
     closed(root / "p")
-    told = humbly(root, "print(json.dumps(look()))")
+    told = looks().look()
     assert [path for path, _ in told["unread"]] == [str(root / "p"), str(root / "q" / D)]
 
 
-def test_a_folder_that_no_path_reaches_takes_nothing_with_it(root, caplog):
-    """Any error of a folder is that folder's: here its path is longer than a path may be."""
-    fd = os.open(root / "p", os.O_RDONLY)
+@pytest.fixture
+def deep(root):
+    """Folders in one another below a project, whose path is longer than a path may be."""
+    name, descriptors = "y" * 250, [os.open(root / "p", os.O_RDONLY)]
     for _ in range(20):
-        os.mkdir("y" * 250, dir_fd=fd)
-        inner = os.open("y" * 250, os.O_RDONLY, dir_fd=fd)
-        os.close(fd)
-        fd = inner
-    os.close(fd)
+        os.mkdir(name, dir_fd=descriptors[-1])
+        descriptors.append(os.open(name, os.O_RDONLY, dir_fd=descriptors[-1]))
+    yield root / "p" / name
+    # What removes the folders of tests cannot do that: from the innermost one outwards.
+    os.close(descriptors.pop())
+    while descriptors:
+        os.rmdir(name, dir_fd=descriptors[-1])
+        os.close(descriptors.pop())
+
+
+def test_a_folder_that_no_path_reaches_takes_nothing_with_it(root, deep, caplog):
+    """Any error of a folder is that folder's: here its path is longer than a path may be."""
     with Index.open(root) as index:
         index.refresh()
         assert {name for _, name in index.runs()} == {A, B, C, D}
         (unread,) = index.unread()
-        assert unread.path.startswith(str(root / "p" / ("y" * 250)))
+        assert unread.path.startswith(str(deep))
         assert unread.why == "File name too long"
     (said,) = [one for one in caplog.messages if "cannot be read" in one]
     assert len(said) < 600
@@ -161,74 +184,56 @@ def test_a_folder_that_no_path_reaches_takes_nothing_with_it(root, caplog):
         list(iter_runs(root))
 
 
-def test_names_of_folders_give_a_terminal_no_orders(root, closed):
+def test_names_of_folders_give_a_terminal_no_orders(root, closed, looks):
     """They are somebody else's."""
     odd = root / "p" / "x\x1b[31m\ny"
     odd.mkdir()
     closed(odd)
-    told = humbly(root, "print(json.dumps(look()))")
+    told = looks().look()
     assert told["unread"] == [[str(odd), "Permission denied"]]
     (said,) = told["said"]
     assert "x\\x1b[31m\\ny (Permission denied)" in said
     assert said.isprintable()
 
 
-def test_a_closed_run_that_is_asked_for_is_not_said_to_be_missing(root, closed):
+def test_a_closed_run_that_is_asked_for_is_not_said_to_be_missing(root, closed, looks):
     """Its folder is there."""
     closed(root / "p" / A)
-    told = humbly(
-        root,
-        f"""
-        from seamark.errors import RunNotFoundError
-        try:
-            index.fresh_view("p", "{A}")
-        except RunNotFoundError as error:
-            print(json.dumps(str(error)))
-        """,
-    )
-    assert "cannot be read" in told
-    assert str(root / "p" / A) in told
+    index = looks().index
+    with pytest.raises(RunNotFoundError, match="cannot be read") as caught:
+        humbly(lambda: index.fresh_view("p", A))
+    assert str(root / "p" / A) in str(caught.value)
 
 
-def test_models_that_are_closed_are_said(root, closed):
+def test_models_that_are_closed_are_said(root, closed, looks):
     """As runs are."""
     with seamark.init_model(key="RES", project="p", root=root):
         pass
     closed(root / "p" / ".models" / "RES")
-    told = humbly(root, "print(json.dumps(look()))")
+    told = looks().look()
     assert told["unread"] == [[str(root / "p" / ".models" / "RES"), "Permission denied"]]
     assert told["runs"] == sorted([A, B, C, D])
 
 
-def test_commands_say_it_and_go_on(root, closed):
+def test_commands_say_it_and_go_on(root, closed, capsys, caplog):
     """`seamark ls` lists the others, and says where the one is that it cannot read."""
     closed(root / "p" / A)
-    found = subprocess.run(
-        [sys.executable, "-m", "seamark", "ls", "--root", str(root), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-        preexec_fn=be_humble,
-    )
-    assert sorted(row["run"] for row in json.loads(found.stdout)) == sorted([B, C, D])
-    (line,) = [one for one in found.stderr.splitlines() if "cannot be read" in one]
+    capsys.readouterr()
+    assert humbly(lambda: main(["ls", "--root", str(root), "--json"])) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert sorted(row["run"] for row in rows) == sorted([B, C, D])
+    (line,) = [one for one in caplog.messages if "cannot be read" in one]
     assert str(root / "p" / A) in line
 
 
-def test_what_is_not_sent_is_said(root, closed, tmp_path):
+def test_what_is_not_sent_is_said(root, closed, tmp_path, capsys):
     """By `seamark sync`, which sends everything else."""
     closed(root / "p" / A)
     there = (tmp_path / "there").as_uri()
-    found = subprocess.run(
-        [sys.executable, "-m", "seamark", "sync", "--root", str(root), "--to", there],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-        preexec_fn=be_humble,
-    )
-    (line,) = [one for one in found.stderr.splitlines() if "cannot be read" in one]
+    capsys.readouterr()
+    assert humbly(lambda: main(["sync", "--root", str(root), "--to", there])) == 0
+    found = capsys.readouterr()
+    (line,) = [one for one in found.err.splitlines() if "cannot be read" in one]
     assert f"{root / 'p' / A} " in line
     assert {folder.run for folder in iter_runs(tmp_path / "there")} == {B, C, D}
 

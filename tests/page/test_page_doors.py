@@ -6,7 +6,6 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-import httpx
 from page_served import SECRET, TOKEN, page
 
 from seamark.page.files import PageFiles, policy
@@ -23,39 +22,39 @@ def here(tmp_path_factory):
 
 def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(here) -> None:
     """Neither without one nor with another one, whatever is asked for; and none is told apart."""
-    with httpx.Client(base_url=here.url, timeout=60) as stranger:
-        for path in ("", "api/v1/"):
-            assert stranger.get(path).status_code == 200
-        greeting = stranger.get("api/v1/").json()
-        assert [root["api"] for root in greeting["roots"]] == ["r0/api/v1/", "r1/api/v1/"]
-        assert {root["path"] for root in greeting["roots"]} == {""}
-        assert (greeting["product"], greeting["login"], greeting["page"]) == (
-            "seamark",
-            "token",
-            True,
-        )
-        asked = [
-            ("GET", "r0/api/v1/runs"),
-            ("GET", "r0/api/v1/projects"),
-            ("GET", "r0/api/v1/openapi.json"),
-            ("POST", "r0/api/v1/curves"),
-            ("PATCH", "r0/api/v1/runs"),
-            ("POST", "r0/api/v1/link"),
-            ("GET", "r9/api/v1/runs"),
-            ("GET", "api/v1/runs"),
-            ("GET", "nowhere"),
-        ]
-        for method, path in asked:
-            for headers in (
-                {},
-                {"X-Seamark-Token": TOKEN[:-1]},
-                {"X-Seamark-Token": ""},
-                {"Authorization": f"Bearer {TOKEN}"},
-                {"Cookie": f"X-Seamark-Token={TOKEN}"},
-            ):
-                answer = stranger.request(method, path, headers=headers)
-                assert answer.status_code == 401, (method, path, headers)
-                assert set(answer.json()) == {"error", "hint"}
+    stranger = here.stranger
+    for path in ("", "api/v1/"):
+        assert stranger.get(path).status_code == 200
+    greeting = stranger.get("api/v1/").json()
+    assert [root["api"] for root in greeting["roots"]] == ["r0/api/v1/", "r1/api/v1/"]
+    assert {root["path"] for root in greeting["roots"]} == {""}
+    assert (greeting["product"], greeting["login"], greeting["page"]) == (
+        "seamark",
+        "token",
+        True,
+    )
+    asked = [
+        ("GET", "r0/api/v1/runs"),
+        ("GET", "r0/api/v1/projects"),
+        ("GET", "r0/api/v1/openapi.json"),
+        ("POST", "r0/api/v1/curves"),
+        ("PATCH", "r0/api/v1/runs"),
+        ("POST", "r0/api/v1/link"),
+        ("GET", "r9/api/v1/runs"),
+        ("GET", "api/v1/runs"),
+        ("GET", "nowhere"),
+    ]
+    for method, path in asked:
+        for headers in (
+            {},
+            {"X-Seamark-Token": TOKEN[:-1]},
+            {"X-Seamark-Token": ""},
+            {"Authorization": f"Bearer {TOKEN}"},
+            {"Cookie": f"X-Seamark-Token={TOKEN}"},
+        ):
+            answer = stranger.request(method, path, headers=headers)
+            assert answer.status_code == 401, (method, path, headers)
+            assert set(answer.json()) == {"error", "hint"}
     assert here.client.get("r0/api/v1/runs").status_code == 200
     assert here.client.get("r1/api/v1/runs").status_code == 200
     known = here.client.get("api/v1/").json()["roots"][0]
@@ -65,7 +64,7 @@ def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(he
 def test_a_signed_address_is_the_only_one_that_needs_no_token(here) -> None:
     """Whoever makes one up is told that it is none."""
     for signed in ("x", "a.b", f"{'a' * 20000}.b", "e30.AAAA"):
-        answer = httpx.get(f"{here.url}r0/api/v1/linked/{signed}/f", timeout=60)
+        answer = here.stranger.get(f"r0/api/v1/linked/{signed}/f")
         assert (answer.status_code, answer.json()["error"]) == (404, "no-link")
 
 
@@ -115,10 +114,9 @@ def test_answers_say_what_a_browser_may_do(here) -> None:
 )
 def test_no_other_file_can_be_asked_for(here, path) -> None:
     """Names are looked up among those of the page, and lead nowhere else."""
-    with httpx.Client(timeout=60) as client:
-        request = client.build_request("GET", here.url)
-        request.url = request.url.copy_with(raw_path=f"/{path}".encode())
-        assert client.send(request, follow_redirects=False).status_code in {401, 404}
+    request = here.stranger.build_request("GET", here.url)
+    request.url = request.url.copy_with(raw_path=f"/{path}".encode())
+    assert here.stranger.send(request, follow_redirects=False).status_code in {401, 404}
 
 
 def test_a_file_that_is_edited_is_another_version(tmp_path) -> None:
@@ -159,25 +157,23 @@ def test_without_a_token_only_names_of_this_machine_are_answered(tmp_path) -> No
     """A page of somebody else cannot have its own name lead here and read what is answered."""
     (tmp_path / "a").mkdir()
     with page(tmp_path / "a", token=None, hosts=("lab.example",)) as here:
+        client = here.stranger
         for host, status in HOSTS.items():
             for path in ("", "api/v1/", "r0/api/v1/runs"):
-                answer = httpx.get(here.url + path, headers={"Host": host}, timeout=60)
+                answer = client.get(path, headers={"Host": host})
                 assert answer.status_code == status, (host, path)
-        assert httpx.get(f"{here.url}api/v1/", timeout=60).json()["login"] == "none"
+        assert client.get("api/v1/").json()["login"] == "none"
         sites = {"cross-site": 403, "same-site": 200, "same-origin": 200, "none": 200}
         for site, status in sites.items():
             for path in ("api/v1/", "r0/api/v1/runs"):
-                answer = httpx.get(here.url + path, headers={"Sec-Fetch-Site": site}, timeout=60)
+                answer = client.get(path, headers={"Sec-Fetch-Site": site})
                 assert answer.status_code == status, (site, path)
 
 
 def test_with_a_token_the_name_does_not_matter(here) -> None:
     """A proxy of a notebook server passes on the name that the browser knows it by."""
-    answer = httpx.get(
-        f"{here.url}r0/api/v1/runs",
-        headers={**SECRET, "Host": "hub.lab.example:8443"},
-        timeout=60,
-    )
+    shown = {**SECRET, "Host": "hub.lab.example:8443"}
+    answer = here.stranger.get("r0/api/v1/runs", headers=shown)
     assert answer.status_code == 200
 
 

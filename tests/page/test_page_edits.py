@@ -7,13 +7,12 @@ import os
 import shutil
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-import httpx
 import sqlalchemy as sa
 from page_served import HTML, PNG, PROJECT, Clock, page, record
 
@@ -25,12 +24,25 @@ from seamark.local.place import index_path
 from seamark.page.editing import Edits
 from seamark.reading import wire
 
+if TYPE_CHECKING:
+    import httpx
+
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory) -> tuple[Path, dict[str, str]]:
     """A root with runs that no test changes."""
     root = tmp_path_factory.mktemp("recorded") / "root"
     return root, record(root)
+
+
+@pytest.fixture(scope="module")
+def unlooked(recorded):
+    """A page of these runs, of which it knows none yet, and their ids."""
+    root, ids = recorded
+    (root.parent / "blobs").mkdir()
+    (root.parent / "blobs" / ("0" * 64)).write_bytes(b"secret")
+    with page(root, look=False) as here:
+        yield here, ids
 
 
 @pytest.fixture
@@ -174,7 +186,8 @@ def test_a_file_is_given_to_who_has_the_token_or_an_address_of_it(recorded) -> N
     """Pictures are shown, what would run is shown in a sandbox of its own, all else is saved."""
     root, ids = recorded
     run = ids["run-0"]
-    with page(root) as here, httpx.Client(base_url=here.url) as stranger:
+    with page(root) as here:
+        stranger = here.stranger
 
         def link(path: str, **more: Any) -> str:
             digest = digest_of(here.client, here.base, run, path)
@@ -220,7 +233,8 @@ def test_addresses_are_good_for_a_minute_to_begin_with(recorded) -> None:
     """Parts are given for hours; what was signed for one root is none of another."""
     root, ids = recorded
     run, clock = ids["run-0"], Clock()
-    with page(root, root, now_ns=clock) as here, httpx.Client(base_url=here.url) as stranger:
+    with page(root, root, now_ns=clock) as here:
+        stranger = here.stranger
         digest = digest_of(here.client, here.base, run, "film")
         body = {"project": PROJECT, "run": run, "sha256": digest, "name": "f.mp4"}
         url = here.client.post(f"{here.base}link", json=body).json()["url"]
@@ -267,11 +281,9 @@ HOSTILE = ["..", ".", "../..", "%2e%2e", "a/../../b", "x\0y", "C:\\x", "<img one
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
-def test_names_lead_to_nothing_outside_of_the_root(recorded, name) -> None:
+def test_names_lead_to_nothing_outside_of_the_root(unlooked, name) -> None:
     """Whatever stands in the place of a project, a run or a file: it is not there."""
-    root, ids = recorded
-    (root.parent / "blobs").mkdir(exist_ok=True)
-    (root.parent / "blobs" / ("0" * 64)).write_bytes(b"secret")
+    here, ids = unlooked
     asked: list[tuple[str, str, Any]] = []
     for project, run in ((name, ids["run-0"]), (PROJECT, name), (name, name)):
         body = {"project": project, "run": run, "sha256": "0" * 64}
@@ -283,13 +295,12 @@ def test_names_lead_to_nothing_outside_of_the_root(recorded, name) -> None:
         for rest in ("overview", f"blobs/{'0' * 64}", "attributes", "points?path=x"):
             asked.append(("GET", f"runs/{_quoted(project)}/{_quoted(run)}/{rest}", None))
     asked.append(("GET", f"runs/{PROJECT}/{ids['run-0']}/blobs/{_quoted(name)}", None))
-    with page(root, look=False) as here:
-        for method, path, body in asked:
-            answer = here.client.request(method, here.base + path, json=body)
-            assert answer.status_code in {200, 404, 422}, (path, answer.text)
-            assert b"secret" not in answer.content
-            if answer.status_code == 200:
-                assert answer.json() == {"losses": []}
+    for method, path, body in asked:
+        answer = here.client.request(method, here.base + path, json=body)
+        assert answer.status_code in {200, 404, 422}, (path, answer.text)
+        assert b"secret" not in answer.content
+        if answer.status_code == 200:
+            assert answer.json() == {"losses": []}
 
 
 def _quoted(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ import sqlite3
 import subprocess
 import sys
 import termios
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,7 @@ psutil = pytest.importorskip("psutil")
 from page_process import ask, page_environment, running_page, until  # noqa: E402
 from recording import QUIET  # noqa: E402
 
+from seamark.cli import main  # noqa: E402
 from seamark.local.index import Index  # noqa: E402
 from seamark.page import running, start  # noqa: E402
 from seamark.page.roots import named_roots  # noqa: E402
@@ -50,16 +53,17 @@ def record(root):
     return root
 
 
-def command(*words, **more):
-    return subprocess.run(
-        [sys.executable, "-m", "seamark", "ui", *map(str, words)],
-        env=page_environment(**more),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+def command(*words, out=None):
+    """Call the command in this process, without a screen; it ends by itself."""
+    found = page_environment()
+    out, err = out or io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in set(os.environ) - set(found):
+            patch.delenv(name)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(["ui", *map(str, words)])
+    said = out.getvalue() if isinstance(out, io.StringIO) else ""
+    return subprocess.CompletedProcess(words, code, said, err.getvalue())
 
 
 def mode(path):
@@ -94,6 +98,7 @@ def test_a_page_starts_once_for_its_user_and_ends_well(root, state):
         assert (refused.returncode, refused.stdout) == (1, "")
         assert f"port {page.port}" in refused.stderr
         assert command("--print-token").stdout == token + "\n"
+        the_token_is_not_printed_into_a_file_of_others(page, root)
 
         assert page.stop(signal.SIGINT) == 0
         until(lambda: gone(watcher))
@@ -117,16 +122,14 @@ def tickets_open_it_once(page):
     assert (status, headers["location"]) == (303, "../")
 
 
-@pytest.mark.parametrize("others", [0o644, 0o640, 0o600])
-def test_the_token_is_not_printed_into_a_file_of_others(root, tmp_path, others):
+def the_token_is_not_printed_into_a_file_of_others(page, root):
     """What a job prints goes into a file that everybody may read; the token is asked for then."""
-    printed = tmp_path / "job.out"
-    printed.touch(others)
-    printed.chmod(others)
-    with running_page(root) as page, printed.open("w") as out:
-        words = [sys.executable, "-m", "seamark", "ui", str(root)]
-        told = subprocess.run(words, env=page_environment(), stdout=out, timeout=120, check=False)
-        assert told.returncode == 0
+    printed = Path("job.out")
+    for others in (0o644, 0o640, 0o600):
+        printed.touch(others)
+        printed.chmod(others)
+        with printed.open("w") as out:
+            assert command(root, out=out).returncode == 0
         said = printed.read_text()
         assert f"http://127.0.0.1:{page.port}/" in said
         assert (page.token in said) == (others == 0o600)
@@ -138,6 +141,7 @@ def test_a_page_ends_with_its_terminal():
     outer, inner = pty.openpty()
 
     def take_terminal():
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who tests under `nohup` has it ignored
         os.setsid()
         fcntl.ioctl(inner, termios.TIOCSCTTY, 0)
 
@@ -147,22 +151,26 @@ def test_a_page_ends_with_its_terminal():
         stdout=inner,
         stderr=inner,
         env=page_environment(SEAMARK_REMOTE="https://seamark.lab"),
-        preexec_fn=take_terminal,  # noqa: PLW1509 - it makes two calls of the system
+        preexec_fn=take_terminal,  # noqa: PLW1509 - it makes three calls of the system
     )
     os.close(inner)
-    said = b""
-    while b"Ctrl-C" not in said:
-        said += os.read(outer, 4096)
-    assert b"no runs here yet" in said
-    assert b"a server has its own page: https://seamark.lab" in said
-    port = int(re.search(rb"127\.0\.0\.1:(\d+)/", said)[1])
-    headers = {"X-Seamark-Token": running.keep().token}
-    [shown] = json.loads(ask(port, "GET", "/api/v1/", headers)[2])["roots"]
-    assert shown["path"].endswith("work/.seamark")
-    [watcher] = until(psutil.Process(process.pid).children)
-    os.close(outer)
-    assert process.wait(60) == 0
-    until(lambda: gone(watcher.pid))
+    try:
+        said = b""
+        while b"Ctrl-C" not in said:
+            said += os.read(outer, 4096)
+        assert b"no runs here yet" in said
+        assert b"a server has its own page: https://seamark.lab" in said
+        port = int(re.search(rb"127\.0\.0\.1:(\d+)/", said)[1])
+        headers = {"X-Seamark-Token": running.keep().token}
+        [shown] = json.loads(ask(port, "GET", "/api/v1/", headers)[2])["roots"]
+        assert shown["path"].endswith("work/.seamark")
+        [watcher] = until(psutil.Process(process.pid).children)
+        os.close(outer)
+        assert process.wait(60) == 0
+        until(lambda: gone(watcher.pid))
+    finally:
+        process.kill()
+        process.wait(60)
 
 
 def test_what_a_killed_page_leaves_is_no_page(root, state):

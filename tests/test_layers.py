@@ -59,8 +59,10 @@ def part_of(module: str) -> str:
 
 @functools.cache
 def nodes_of(path: Path) -> tuple[ast.AST, ...]:
-    """Return what a file consists of."""
-    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    """Return the imports and the attributes in a file; all of it would take much memory."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Attribute)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return tuple(node for node in ast.walk(tree) if isinstance(node, kinds))
 
 
 @functools.cache
@@ -76,13 +78,18 @@ def imports_of(path: Path) -> tuple[tuple[str, str | None], ...]:
     return tuple(found)
 
 
+@functools.cache
+def parts() -> frozenset[str]:
+    return frozenset(path.name.removesuffix(".py") for path in SOURCE.iterdir())
+
+
 def own_imports(path: Path) -> Iterator[tuple[str, str]]:
     """Yield (part, dotted name) of everything a file takes from this package."""
     for module, name in imports_of(path):
         if module.split(".")[0] != "seamark":
             continue
         dotted = f"{module}.{name}" if name else module
-        is_part = module == "seamark" and name and list(SOURCE.glob(f"{name}*"))
+        is_part = module == "seamark" and name and name in parts()
         yield (str(name) if is_part else part_of(module)), dotted
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -150,9 +149,11 @@ def found_in(place: str, content: bytes, planted: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.once
-def test_no_planted_secret_reaches_the_disk_or_the_screen(tmp_path):
+@pytest.mark.parametrize("hosts", [[], pytest.param(["lightning"], marks=pytest.mark.slow)])
+def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
     """From a real training: the root, the index and everything printed are searched for each."""
-    hosts = ["lightning"] if importlib.util.find_spec("pytorch_lightning") else []
+    if hosts:
+        pytest.importorskip("pytorch_lightning")
     Path("train.py").write_text(textwrap.dedent(SCRIPT))
     git("init", "-q")
     git("remote", "add", "origin", f"https://me:{PLANTED['remote of git']}@host/repo.git")

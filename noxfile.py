@@ -363,9 +363,10 @@ def kill_forward(session: nox.Session) -> None:
 
 @nox.session
 def tests_thorough(session: nox.Session) -> None:
-    """Run what takes longest of the suite, beside quicker tests of its kind (on demand)."""
+    """Run what takes longest of the suite, and search new examples for properties (on demand)."""
     install(session, ".[all]", "--group", "hosts")
-    run_pytest(session, "-m", "thorough and not browser", SEAMARK_REQUIRE="extras")
+    env = {"SEAMARK_REQUIRE": "extras", "SEAMARK_TEST_EXAMPLES": "search"}
+    run_pytest(session, "-m", "(thorough or hypothesis) and not browser", **env)
 
 
 @nox.session

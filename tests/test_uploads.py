@@ -33,7 +33,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     (folder / ".gitignore").write_text("*.txt\n")
     monkeypatch.syspath_prepend(str(folder.parent))
     module = importlib.import_module(folder.name)
-    monkeypatch.delitem(sys.modules, folder.name)
+    del sys.modules[folder.name]
     return module
 
 

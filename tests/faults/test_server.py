@@ -428,7 +428,7 @@ def ends_well(root: Path, place: Place, said: Said, running: list[Training]) -> 
 @pytest.mark.slow
 def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw) -> None:
     """Stopped in order and as after a loss of power, while clients send; nobody starts anything."""
-    with own_postgresql() as postgresql, fresh_database(postgresql.url) as url:
+    with own_postgresql(tmp_path) as postgresql, fresh_database(postgresql.url) as url:
         place = Place(tmp_path / "server", url, draw)
         place.troubles = False
         root, said = tmp_path / "runs", Said(tmp_path / "said")

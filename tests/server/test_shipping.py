@@ -123,7 +123,6 @@ def test_a_wrong_token_is_told_with_what_to_do(
     assert not any("in time" in each.getMessage() for each in caplog.records)
 
 
-@pytest.mark.slow
 def test_a_server_that_is_killed_gets_the_rest_when_it_is_back(tmp_path: Path) -> None:
     """Nothing that it acknowledged is lost, and nothing is there twice."""
     with running_server(tmp_path / "server") as server:

@@ -39,10 +39,14 @@ class Postgresql:
 
 
 @contextmanager
-def own_postgresql() -> Iterator[Postgresql]:
-    """Run a PostgreSQL of our own, from a wheel; it listens on no port."""
+def own_postgresql(place: Path) -> Iterator[Postgresql]:
+    """Run a PostgreSQL of our own, from a wheel; it listens on no port.
+
+    Args:
+        place: A folder that exists as long as the server; it may serve several tests.
+    """
     with (
-        tempfile.TemporaryDirectory(prefix="seamark-") as folder,
+        tempfile.TemporaryDirectory(dir=place) as folder,
         pytest.MonkeyPatch.context() as at,
     ):
         runtime = Path(folder, "run")
@@ -75,9 +79,9 @@ def _as_admin(server: str) -> Iterator[sa.Connection]:
 
 
 @contextmanager
-def postgresql_server() -> Iterator[str]:
-    """Run a PostgreSQL of our own, and yield its URL."""
-    with own_postgresql() as server:
+def postgresql_server(place: Path) -> Iterator[str]:
+    """Run a PostgreSQL of our own in a folder, and yield its URL."""
+    with own_postgresql(place) as server:
         yield server.url
 
 

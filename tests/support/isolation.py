@@ -159,8 +159,9 @@ def _folder(
 
 @pytest.fixture
 def tmp_path(_folder: Path) -> Path:
-    """A folder beside the current one, in place of pytest's own fixture."""
-    path = _folder / "tmp"
+    """A folder beside the current one, in place of pytest's own fixture; no other has its name."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    path = _folder / f"tmp{worker}{_folder.name}"
     path.mkdir(mode=0o700)
     return path
 

@@ -90,7 +90,8 @@ def test_a_window_is_what_its_points_alone_would_give(points, low, span, limit):
 def test_a_smoothed_line_is_the_same_in_every_window(points, low, span, width):
     """It is made of all points, so zooming moves nothing of it."""
     step, value = split(points)
-    finite = value[np.isfinite(value)]
+    finite = np.asarray(value, float)
+    finite = finite[np.isfinite(finite)]
     rounding = 1e-9 * float(np.abs(finite).max(initial=0.0))  # what cancels leaves an error
     for kind in ("window", "half_life"):
         look = {kind: width, "low": float(low), "high": float(low + span)}

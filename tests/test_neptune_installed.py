@@ -75,7 +75,7 @@ if __name__ == "__main__":
 
     assert sys.argv[2:] == ["-x", "two words"], sys.argv
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print(pool.map(imported, [1]))
+        print(pool.map(imported, [1]), flush=True)
     code = "import neptune; print(neptune.__name__)"
     subprocess.run([sys.executable, "-c", code], check=True)
     from package.inner import beside

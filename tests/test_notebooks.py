@@ -101,24 +101,24 @@ def own_kernel():
 
 
 @pytest.fixture(scope="module")
-def _kept_kernel():
-    """The kernel that tests share, once the first one has started it."""
-    started = []
+def _shared_kernel():
+    """A kernel for all tests of this file, started in a folder that remains."""
+    started = Kernel()
     yield started
-    for kernel in started:
-        kernel.end()
+    started.end()
 
 
 @pytest.fixture
-def kernel(_kept_kernel):
-    """A kernel that lives on, with the folder and the variables of the test, and no names."""
-    if not _kept_kernel:
-        _kept_kernel.append(Kernel())
-    (kept,) = _kept_kernel
+def kernel(_shared_kernel):
+    """The shared kernel with the folder and the variables of the test, and no names."""
     place, variables = str(Path.cwd()), dict(os.environ)
-    kept.run(f"%reset -f\nimport os\nos.chdir({place!r})\nos.environ.update({variables!r})")
-    assert kept.value("os.getcwd()") == place
-    return kept
+    home = _shared_kernel.value("__import__('os').getcwd()")
+    _shared_kernel.run(
+        f"%reset -f\nimport os\nos.chdir({place!r})\nos.environ.update({variables!r})"
+    )
+    assert _shared_kernel.value("os.getcwd()") == place
+    yield _shared_kernel
+    _shared_kernel.run(f"import os\nos.chdir({home!r})")
 
 
 def begin_run(kernel, **more):

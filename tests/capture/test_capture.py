@@ -236,7 +236,7 @@ def test_a_disk_that_hangs_holds_up_nothing(scripts, where):
         {where} = lambda *_, **__: threading.Event().wait()
         run["a"] = 1
         run.stop()
-        print("stopped")
+        print("stopped", flush=True)
         os._exit(0)
     """
     ended = scripts.run(code)

@@ -81,7 +81,7 @@ def closed():
         path.chmod(mode)
 
     yield close
-    for path, mode in before.items():
+    for path, mode in reversed(before.items()):
         path.chmod(mode)
 
 

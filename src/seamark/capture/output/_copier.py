@@ -121,7 +121,10 @@ class Copier:
             _Orphaned: If the waiting process is gone.
         """
         state = self._state
-        self._read, self._written = _counted("self")
+        counts = _open_counts("self")
+        self._read, self._written = _counted(counts, own=True)
+        if counts is not None:
+            os.close(counts)
         state[_READ_BEFORE], state[_WRITTEN_BEFORE] = self._read, self._written
         state[_PID] = os.getpid()
         self._room = select.poll()
@@ -148,16 +151,17 @@ class Copier:
             if self._control in ready and not self._take_order():
                 poll.unregister(self._control)
 
-    def recover(self, pid: int) -> None:
+    def recover(self, pid: int, counts: int | None) -> None:
         """Find out how far the copier got before it was killed.
 
         Args:
             pid: The process, which has ended and is not reaped.
+            counts: Descriptor of the file with its counts, opened while it ran.
         """
         state = self._state
         if state[_PID] != pid or state[_DOING] == _IDLE:
             return
-        read, written = _counted(str(pid))
+        read, written = _counted(counts)
         if state[_DOING] == _READING:
             # Where nothing counts, it may have read and not said so: then a chunk is lost.
             state[_LENGTH] = max(0, read - state[_READ_BEFORE])
@@ -315,19 +319,26 @@ def _number(data: bytes, at: int) -> int:
     return int.from_bytes(data[at : at + 8], "little")
 
 
-def _counted(pid: str) -> tuple[int, int]:
+def _open_counts(pid: int | str) -> int | None:
+    """Open the file in which Linux counts the bytes of a process.
+
+    The file of a process that has ended belongs to root: it can be read then, but not opened.
+    """
+    try:
+        return os.open(f"/proc/{pid}/io", os.O_RDONLY)
+    except OSError:
+        return None
+
+
+def _counted(counts: int | None, *, own: bool = False) -> tuple[int, int]:
     """Return how many bytes a process has read and written; zeros where nobody counts."""
     try:
-        file = os.open(f"/proc/{pid}/io", os.O_RDONLY)
-        try:
-            text = os.read(file, 4096)
-        finally:
-            os.close(file)
+        text = os.pread(-1 if counts is None else counts, 4096, 0)
         lines = dict(line.split(b": ") for line in text.splitlines())
         read, written = int(lines[b"rchar"]), int(lines[b"wchar"])
     except (OSError, ValueError, KeyError):
         return 0, 0
-    return (read + len(text) if pid == "self" else read), written
+    return (read + len(text) if own else read), written
 
 
 def _ignore_signals() -> None:
@@ -379,14 +390,17 @@ def _copy_guarded(copier: Copier) -> None:
 
 def _ended_well(copier: Copier, pid: int) -> bool:
     """Wait for the end of the copying process, and take note of how far it got."""
+    counts = _open_counts(pid)
     try:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        copier.recover(pid, counts)
+        _, status = os.waitpid(pid, 0)
     except AttributeError:  # no such call here: what it has counted is gone with it
         _, status = os.waitpid(pid, 0)
-        copier.recover(pid)
-    else:
-        copier.recover(pid)
-        _, status = os.waitpid(pid, 0)
+        copier.recover(pid, counts)
+    finally:
+        if counts is not None:
+            os.close(counts)
     return os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0
 
 

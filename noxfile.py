@@ -209,8 +209,9 @@ class Surroundings:
         folder = Path(session.create_tmp(), "programs").resolve()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        for place in [session.bin, *os.environ["PATH"].split(os.pathsep)]:
-            for program in Path(place).glob("*"):
+        places = [session.bin, *os.environ["PATH"].split(os.pathsep)]
+        for place in filter(os.path.isdir, places):  # False where it cannot be read
+            for program in Path(place).iterdir():
                 link = folder / program.name
                 if not any(map(program.name.startswith, OPTIONAL_TOOLS)) and not link.is_symlink():
                     link.symlink_to(program)

@@ -210,7 +210,7 @@ class Surroundings:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         places = [session.bin, *os.environ["PATH"].split(os.pathsep)]
-        for place in filter(os.path.isdir, places):  # False where it cannot be read
+        for place in (place for place in places if os.access(place, os.R_OK | os.X_OK)):
             for program in Path(place).iterdir():
                 link = folder / program.name
                 if not any(map(program.name.startswith, OPTIONAL_TOOLS)) and not link.is_symlink():

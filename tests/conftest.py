@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from isolation import *  # noqa: F403 - its fixtures and hooks
-from isolation import reset_signals
+from isolation import remove_folder, reset_signals
 
 # How long an example takes, or takes to be made, on a shared machine says nothing about the code.
 settings.register_profile(
@@ -141,13 +141,15 @@ def frames() -> Callable[[Any], dict[str, list[int]]]:
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+def postgresql(_folders: Iterator[Path]) -> Iterator[Callable[[], str]]:
     """Return the URL of a PostgreSQL server, which the first test that asks starts for all."""
     from databases import postgresql_server
 
     with contextlib.ExitStack() as stack:
         known = [GIVEN] if GIVEN else []
-        place = tmp_path_factory.mktemp("db")
+        place = next(_folders)
+        place.mkdir(mode=0o700)
+        stack.callback(remove_folder, place)
 
         def url() -> str:
             if not known:

@@ -19,8 +19,8 @@ from own_calls import note_others
 __all__ = [
     "_environment",
     "_folder",
+    "_folders",
     "_isolated",
-    "_numbers",
     "_session",
     "pytest_runtest_makereport",
     "tmp_path",
@@ -129,29 +129,30 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _session(_folders: Iterator[Path]) -> Iterator[None]:
     """Give fixtures that several tests share a home and a cache that are not the user's."""
-    folder = tmp_path_factory.mktemp("shared", numbered=False)
+    folder = next(_folders)
     with process_state(clean_environment(folder), folder):
         yield
+    remove_folder(folder)
 
 
 @pytest.fixture(scope="session")
-def _numbers() -> Iterator[int]:
-    """Numbers of the folders of tests; `mktemp` would read the names of thousands to find one."""
-    return itertools.count()
+def _folders() -> Iterator[Iterator[Path]]:
+    """New folders for tests, with short names: a socket's path has at most 107 characters."""
+    place = Path(tempfile.mkdtemp(prefix="seamark-"))
+    yield (place / str(number) for number in itertools.count())
+    with contextlib.suppress(OSError):  # what failed is kept
+        place.rmdir()
 
 
 @pytest.fixture
 def _folder(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    _session: None,
-    _numbers: Iterator[int],
+    request: pytest.FixtureRequest, _folders: Iterator[Path], _session: None
 ) -> Iterator[Path]:
     """The only folder a test writes to. What cannot be removed of it fails the test."""
-    folder = tmp_path_factory.getbasetemp() / "own" / str(next(_numbers))
-    folder.mkdir(parents=True, mode=0o700)
+    folder = next(_folders)
+    folder.mkdir(mode=0o700)
     yield folder
     if not request.node.stash.get(FAILED, False):
         remove_folder(folder)

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest

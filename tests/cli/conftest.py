@@ -9,6 +9,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,9 +104,11 @@ def _streams(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
+        time.tzset()
         for name, stream in {"stdin": stdin, "stdout": stdout, "stderr": stderr}.items():
             patch.setattr(sys, name, stream)
         yield patch
+    time.tzset()
 
 
 @pytest.fixture

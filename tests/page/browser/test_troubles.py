@@ -258,6 +258,7 @@ def test_a_root_that_may_not_be_written_says_why(main_root, tmp_path, serve, tab
     page = serve(shown)
     tab.goto(opening(page, "?project=vision/digits"))
     expect(tab.get_by_text("read-only", exact=True)).to_be_visible()
+    shown.chmod(0o755)
 
 
 def test_an_empty_folder_says_what_to_do(tmp_path, serve, tab):

@@ -93,7 +93,7 @@ def test_every_command_exists() -> None:
     assert not [name for name in commands if f"Usage: seamark {name} " not in reference]
 
 
-@pytest.mark.slow
+@pytest.mark.once
 def test_lightning_has_no_neptune_logger_any_more() -> None:
     """Its latest release refuses the name, which `seamark.lightning` has."""
     pytest.importorskip("pytorch_lightning")
@@ -109,7 +109,7 @@ from pytorch_lightning.loggers import NeptuneLogger
     assert last.startswith("ImportError: cannot import name 'NeptuneLogger'")
 
 
-@pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.usefixtures("captured")
 def test_recording_needs_no_network_and_leaves_no_process() -> None:
     """With all that is recorded by default."""

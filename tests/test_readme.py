@@ -93,7 +93,7 @@ def test_every_command_exists() -> None:
     assert not [name for name in commands if f"Usage: seamark {name} " not in reference]
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_lightning_has_no_neptune_logger_any_more() -> None:
     """Its latest release refuses the name, which `seamark.lightning` has."""
     pytest.importorskip("pytorch_lightning")

@@ -6,14 +6,19 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import sys
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+# Programs of tests import this file, too, and have no settings of pytest.
+sys.path.append(str(Path(__file__).parents[3] / "tests" / "support"))
 from isolation import *  # noqa: F403 - its fixtures and hooks
 from isolation import reset_signals
-from torch.utils.data import DataLoader, TensorDataset
 
 from seamark.lightning import SeamarkLogger
 from seamark.local.index import Index

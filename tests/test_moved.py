@@ -181,7 +181,11 @@ def test_a_name_that_leads_out_of_the_run_is_no_record(tmp_path: Path, name: Any
 
 
 @pytest.mark.parametrize(
-    "kind", ["link", "link above", "pipe", "device", "folder", "NUL", "nothing"]
+    "kind",
+    [
+        *("link", "link above", "pipe", "folder", "NUL", "nothing"),
+        pytest.param("device", marks=pytest.mark.root),
+    ],
 )
 def test_only_a_file_of_the_folder_itself_is_opened(tmp_path: Path, kind: str) -> None:
     """A link leads to the reader's own files, a pipe waits for ever, a device does things."""

@@ -180,6 +180,7 @@ class TestRoots:
         done = shell("ls")
         assert (done.returncode, done.stderr) == (0, f"no runs in {root} yet\n")
 
+    @pytest.mark.root
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
     @pytest.mark.once
     def test_a_root_of_somebody_else_is_refused_until_it_is_named(

@@ -299,6 +299,7 @@ def test_a_pipe_in_the_place_of_a_tracked_file_is_a_change(repository):
     assert found(repository)["dirty"] is True
 
 
+@pytest.mark.root
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give files away")
 def test_a_repository_of_another_user_is_not_asked(repository):
     """Git itself refuses it, unless its user says that it is safe."""

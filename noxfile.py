@@ -197,19 +197,19 @@ class Surroundings:
         options = ["-m", QUICK, "--durations=20", f"--randomly-seed={self.seed}"]
         env = {"SEAMARK_REQUIRE": "extras"}
         if not self.tools:
-            env["PATH"] = str(self._path_without_tools(session))
+            env["PATH"] = os.pathsep.join([session.bin, str(self._links_without_tools(session))])
         memory = self.memory and can_hold_tests("/dev/shm")  # noqa: S108
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with tempfile.TemporaryDirectory(dir="/dev/shm" if memory else "/var/tmp") as place:  # noqa: S108
             env["TMPDIR"] = place
             run_pytest(session, *options, workers=self.workers, **env)
 
-    def _path_without_tools(self, session: nox.Session) -> Path:
-        """Return a folder of links to all programs except the optional ones."""
+    def _links_without_tools(self, session: nox.Session) -> Path:
+        """Return a folder of links to the machine's programs except the optional ones."""
         folder = Path(session.create_tmp(), "programs").resolve()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        places = [session.bin, *os.environ["PATH"].split(os.pathsep)]
+        places = os.environ["PATH"].split(os.pathsep)
         for place in (place for place in places if os.access(place, os.R_OK | os.X_OK)):
             for program in Path(place).iterdir():
                 link = folder / program.name

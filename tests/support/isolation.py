@@ -48,9 +48,11 @@ def clean_environment(folder: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if name in KEPT or name.startswith(KEPT_PREFIXES)
     }
-    places = {name: folder / name for name in ("cache", "config", "temporary")}
-    for place in places.values():
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    modes = {"cache": 0o700, "config": 0o700, "temporary": 0o1777}
+    places = {name: folder / name for name in modes}
+    for name, place in places.items():
+        place.mkdir(parents=True, exist_ok=True)
+        place.chmod(modes[name])
     return kept | {
         "HOME": str(folder),
         "NO_COLOR": "1",
@@ -141,6 +143,7 @@ def _session(_folders: Iterator[Path]) -> Iterator[None]:
 def _folders() -> Iterator[Iterator[Path]]:
     """New folders for tests, with short names: a socket's path has at most 107 characters."""
     place = Path(tempfile.mkdtemp(prefix="seamark-"))
+    place.chmod(0o755)  # a test of root may drop its rights
     yield (place / str(number) for number in itertools.count())
     with contextlib.suppress(OSError):  # what failed is kept
         place.rmdir()
@@ -152,7 +155,7 @@ def _folder(
 ) -> Iterator[Path]:
     """The only folder a test writes to. What cannot be removed of it fails the test."""
     folder = next(_folders)
-    folder.mkdir(mode=0o700)
+    folder.mkdir(mode=0o755)
     yield folder
     if not request.node.stash.get(FAILED, False):
         remove_folder(folder)

@@ -679,8 +679,9 @@ def test_a_killed_helper_is_replaced_and_nothing_is_lost(
         if pair and not replaced & {helper.pid for helper in helpers}:
             victim = helpers[kills % 2]
             replaced.add(victim.pid)
-            victim.kill()
-            kills += 1
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that went while the processes were listed
+                victim.kill()
+                kills += 1
             if kills == 4:
                 training.say("enough")
     assert kills >= 4

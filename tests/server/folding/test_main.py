@@ -25,6 +25,7 @@ from seamark.server.folding.leases import Leases
 from seamark.server.folding.main import FoldWorker
 from seamark.server.folding.turns import fold_turn, forget
 from seamark.server.kept.refusals import FullError
+from seamark.server.purging import purge
 from seamark.server.worker import EXIT_LATER
 
 PROJECT = "team/x"
@@ -369,6 +370,27 @@ def test_a_whole_store_is_what_a_worker_leaves(place) -> None:
     worker = FoldWorker(place.databases, place.kept, threading.Event())
     eventually(lambda: worker.round() or place.positions.folded(PROJECT, "run0"))
     assert says(place.reader(PROJECT, "run0")) == before
+
+
+def test_a_run_that_is_purged_while_a_store_is_made_whole_holds_up_no_other(
+    place, monkeypatch
+) -> None:
+    """The worker had read how much of it was kept before; it never comes to that position."""
+    place.send(PROJECT, "run0", a_training("one", "run0", 3))
+    place.send(PROJECT, "run1", a_training("two", "run1", 4))
+    runs = list(place.kept.runs())
+    databases = place.databases
+    purge(databases.account, place.kept, databases.store(), PROJECT, "run0", who="a", now_ns=1)
+    del place.sent[PROJECT, "run0"]
+    monkeypatch.setattr(place.kept, "runs", lambda: iter(runs))
+    stop = threading.Event()
+    worker = threading.Thread(target=FoldWorker(databases, place.kept, stop).run)
+    worker.start()
+    try:
+        eventually(lambda: everything_folded(place), 10)
+    finally:
+        stop.set()
+        worker.join()
 
 
 def test_what_was_noted_and_got_lost_is_folded_by_the_next_worker(place) -> None:

@@ -258,9 +258,11 @@ class FoldWorker:
             for run in self._kept.runs():
                 if self._stop.is_set():
                     return False
-                while positions.folded(run.project, run.run) < run.position:
+                ref = (run.project, run.run)
+                # A run that is purged meanwhile never comes to its position.
+                while positions.folded(*ref) < run.position and self._kept.journals(*ref):
                     done = self._fold(store, leases, run)
-                    if self._stop.is_set() or self._rests((run.project, run.run)):
+                    if self._stop.is_set() or self._rests(ref):
                         break
                     if not done:
                         self._stop.wait(_POLL_S)  # somebody else does

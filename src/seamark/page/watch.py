@@ -208,26 +208,28 @@ class Watcher:
         )
         assert process.stdin is not None  # noqa: S101 - a pipe, as asked for
         assert process.stdout is not None  # noqa: S101 - a pipe, as asked for
-        with process.stdout as said:
-            process.stdin.write(json.dumps({"roots": self._roots}).encode() + b"\n")
-            os.set_blocking(process.stdin.fileno(), False)  # no answer waits for it
-            self._process = process
-            if self._stopping.is_set():
+        try:
+            with process.stdout as said:
+                process.stdin.write(json.dumps({"roots": self._roots}).encode() + b"\n")
+                os.set_blocking(process.stdin.fileno(), False)  # no answer waits for it
+                self._process = process
+                if self._stopping.is_set():
+                    process.stdin.close()
+                last = self._clock() - SHOWN_S
+                with self._news:
+                    shown = [[ref for ref, at in one.items() if at > last] for one in self._shown]
+                for root, refs in enumerate(shown):
+                    if refs:
+                        self._tell("shown", root, refs)
+                buffer = b""
+                while data := said.read(1 << 16):
+                    *lines, buffer = (buffer + data).split(b"\n")
+                    for line in lines:
+                        self._hear(line)
+        finally:
+            with contextlib.suppress(OSError, ValueError):
                 process.stdin.close()
-            last = self._clock() - SHOWN_S
-            with self._news:
-                shown = [[ref for ref, at in one.items() if at > last] for one in self._shown]
-            for root, refs in enumerate(shown):
-                if refs:
-                    self._tell("shown", root, refs)
-            buffer = b""
-            while data := said.read(1 << 16):
-                *lines, buffer = (buffer + data).split(b"\n")
-                for line in lines:
-                    self._hear(line)
-        process.wait()
-        with contextlib.suppress(OSError, ValueError):
-            process.stdin.close()
+            process.wait()
 
     def _hear(self, line: bytes) -> None:
         try:

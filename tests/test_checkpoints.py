@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -118,9 +119,24 @@ def test_forgotten_but_not_removed(run, files):
         files.update([save(f"{number}.ckpt")], FOLDER)
     files.settle()
     assert sorted(names(run)) == ["0", "1", "2", "3"]
+    Path("kept/0.ckpt").unlink()  # somebody else, long after
     Path("kept/2.ckpt").unlink()
     files.settle()
     assert sorted(names(run)) == ["0", "1", "3"]
+
+
+def test_what_somebody_else_removes_stays(run, files, keep):
+    """A file that the callback still names, and all of a folder that was temporary."""
+    one, two = save("1.ckpt", "one"), save("2.ckpt", "two")
+    files.update([one, two], FOLDER)
+    files.update([one, save("3.ckpt", "three")], FOLDER)
+    Path(one).unlink()
+    files.settle()
+    shutil.rmtree(FOLDER)
+    files.settle()
+    assert sorted(names(run)) == ["1", "2", "3"]
+    run.wait()
+    assert len([blob for blob in run.folder.blobs_dir.glob("[!.]*")]) == 3 * keep
 
 
 def test_rewritten_file_is_recorded_anew(run, files, frames):
@@ -146,7 +162,7 @@ def test_removed_and_saved_again(run, files):
     path = save("a.ckpt")
     files.update([path], FOLDER)
     Path(path).unlink()
-    files.update([path], FOLDER)
+    files.update([], FOLDER)
     assert names(run) == {}
     save("a.ckpt")
     files.update([path], FOLDER)
@@ -161,7 +177,7 @@ def test_other_sets_are_left_alone(run, files, keep):
     other.update([path], FOLDER)
     run["model/checkpoints/note"] = "by hand"
     Path(path).unlink()
-    files.settle()
+    files.update([], FOLDER)
     assert sorted(one.path for one in run.recorded.attributes("model")) == [
         "model/checkpoints/a/b",
         "model/checkpoints/note",
@@ -182,7 +198,7 @@ def test_kept_bytes_go_with_the_record(run):
     files.update([one, two, same], FOLDER)
     Path(one).unlink()
     Path(two).unlink()
-    files.settle()
+    files.update([same], FOLDER)
     run.wait()
     assert len([blob for blob in run.folder.blobs_dir.iterdir() if blob.name[0] != "."]) == 1
     run["model/checkpoints/3"].download("copy")
@@ -227,7 +243,7 @@ def test_file_that_goes_away_while_it_is_taken(run, files, monkeypatch):
     files.update([path], FOLDER)
     monkeypatch.setattr(files, "_probe", lambda location: object())
     Path(path).unlink()
-    files.settle()
+    files.update([], FOLDER)
     assert names(run) == {}
 
 
@@ -238,7 +254,7 @@ def test_what_was_just_saved_is_recorded_wherever_it_lies(run, files):
     name = outside.removeprefix("/").removesuffix(".ckpt")
     assert sorted(names(run)) == sorted(["a", name])
     Path(outside).unlink()
-    files.settle()
+    files.update([save("a.ckpt")], FOLDER)
     assert sorted(names(run)) == ["a"]
 
 
@@ -250,7 +266,8 @@ def test_removal_that_was_not_written_is_made_up_for(run, files, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(run, "record_op", lambda op: None)
         Path(path).unlink()
-        files.settle()
+        for _ in range(4):
+            files.update([], FOLDER)
     assert sorted(names(run)) == ["a"]
     files.settle()
     assert names(run) == {}

@@ -79,6 +79,29 @@ host.Trainer(logger=SeamarkLogger(), callbacks=[saver], plugins=[plugins.AsyncCh
     assert "training/model/checkpoints/epoch=0" in attributes()
 
 
+def test_kept_checkpoints_outlive_a_temporary_folder(run_program):
+    """Nobody asked for their removal but the callback, which removed the first."""
+    done = run_program(
+        """
+import tempfile
+quiet["max_epochs"] = 3
+with tempfile.TemporaryDirectory() as folder:
+    saver = host.callbacks.ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=2,
+    monitor="step", mode="max", save_last=True)
+    host.Trainer(logger=SeamarkLogger(checkpoints="keep"), callbacks=[saver], **quiet).fit(Tiny())
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    kept = {
+        path.rpartition("/")[2]: one.value
+        for path, one in attributes().items()
+        if one.family == "file" and "/checkpoints/" in path
+    }
+    assert sorted(kept) == ["epoch=1", "epoch=2", "last"]
+    blobs = {blob.name for blob in Path(".seamark").glob("default/*/blobs/*")}
+    assert {value["sha256"] for value in kept.values()} <= blobs
+
+
 def test_only_one_package_is_imported(run_program, helpers):
     """The logger derives from the Lightning that is running, and does not load the other."""
     done = run_program(

@@ -2,16 +2,19 @@
 
 A callback names files when it saves, some of which do not exist yet, and removes others later
 without saying so. A `CheckpointSet` therefore compares what was named with what is there: at every
-save the files that matter now, and all of them when a stage of the training ends.
+save the files that matter now, and all of them when a stage of the training ends. Only what the
+callback itself removed leaves the record: a file that it still names, or that disappeared with its
+folder, was removed by somebody else, such as the end of a temporary folder.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs import find_inside, is_below
 from seamark.errors import FileMissingError, PathError
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from seamark.run.run import Run
 
 __all__ = ["CheckpointSet", "checkpoint_name", "fingerprint", "is_url"]
+
+_SAVES_UNTIL_REMOVED: Final = 2
+"""Callbacks remove a file after they have told of the save that it gave way to."""
 
 
 def is_url(location: str) -> bool:
@@ -107,7 +113,8 @@ class CheckpointSet:
         self._paths: dict[str, str] = {}
         self._recorded: dict[str, Hashable] = {}
         self._named: frozenset[str] = frozenset()
-        self._leaving: frozenset[str] = frozenset()
+        self._removable: dict[str, float] = {}
+        """For how many further saves it is the callback that removed a location which is gone."""
         self._adopted = False
 
     @property
@@ -126,7 +133,8 @@ class CheckpointSet:
         """Record what a callback names after a save; forget what it removed since the last one.
 
         A file that left the list is looked at twice, because callbacks remove it after this call.
-        One that stays on disk stays recorded. One that does not exist yet is recorded once it does.
+        One that stays on disk stays recorded, whatever happens to it later. One that does not exist
+        yet is recorded once it does.
 
         Args:
             locations: Paths or URLs of all checkpoints that the callback counts as its own now.
@@ -140,10 +148,15 @@ class CheckpointSet:
         for location in locations:
             if self._path_of(location, folder):
                 named.add(location)
-        left = self._named - named
-        for location in sorted(named | left | self._leaving):
+        self._removable = {
+            **{one: saves - 1 for one, saves in self._removable.items() if saves > 1},
+            **dict.fromkeys(self._named - named, _SAVES_UNTIL_REMOVED),
+        }
+        for location in named:
+            self._removable.pop(location, None)
+        self._named = frozenset(named)
+        for location in sorted(named | self._removable.keys()):
             self._look(location)
-        self._named, self._leaving = frozenset(named), left
 
     def adopt(self, folder: str | None) -> None:
         """Take over the references into the folder that earlier processes of the run recorded.
@@ -173,9 +186,10 @@ class CheckpointSet:
             if location and location not in self._paths and checkpoint_name(location, folder):
                 stamp = tuple(one.value.get(key) for key in ("size", "mtime_ns", "inode"))
                 self._paths[location], self._recorded[location] = one.path, stamp
+                self._removable[location] = math.inf
 
     def settle(self) -> None:
-        """Look at every checkpoint that was ever named here, so that the record equals the disk."""
+        """Look at every checkpoint that was ever named here; links and deletions may come late."""
         for location in tuple(self._paths):
             self._look(location)
 
@@ -207,11 +221,11 @@ class CheckpointSet:
         try:
             found = self._probe(location)
             if found is None:
-                self._remove(location)
+                self._forget_removed(location)
             elif self._recorded.get(location) != found:
                 self._take(location, found)
         except FileMissingError:  # removed since it was looked at
-            self._remove(location)
+            self._forget_removed(location)
         except Exception as error:  # must not stop the training
             if raised_by_signal_handler(error):
                 raise
@@ -230,13 +244,17 @@ class CheckpointSet:
         if recorded:  # else the disk was full; the next look tries again
             self._recorded[location] = found
 
-    def _remove(self, location: str) -> None:
-        if location not in self._recorded:
+    def _forget_removed(self, location: str) -> None:
+        """Delete the record of a file that is gone, if it was the callback that removed it."""
+        if location not in self._recorded or location not in self._removable:
+            return
+        if not is_url(location) and not Path(location).parent.is_dir():
             return
         path = self._paths[location]
         if not self._run.record_op({"op": "delete", "paths": [path]}):
-            return  # the disk was full; the next look tries again
-        del self._recorded[location]
+            self._removable[location] = math.inf  # the disk was full; the next look tries again
+            return
+        del self._recorded[location], self._removable[location]
         self._run.content.prune(path)
         for other in tuple(self._recorded):  # removing "a" removed "a/b" too
             if is_inside(self._paths[other], path):

@@ -136,7 +136,7 @@ def test_what_somebody_else_removes_stays(run, files, keep):
     files.settle()
     assert sorted(names(run)) == ["1", "2", "3"]
     run.wait()
-    assert len([blob for blob in run.folder.blobs_dir.glob("[!.]*")]) == 3 * keep
+    assert len(list(run.folder.blobs_dir.glob("[!.]*"))) == 3 * keep
 
 
 def test_rewritten_file_is_recorded_anew(run, files, frames):

@@ -21,6 +21,8 @@ from seamark.errors import (
     SeamarkError,
 )
 from seamark.server.databases import DatabaseUnreachable, TooSlow
+from seamark.server.objects import ObjectsUnreachable
+from seamark.server.rare_log import warn_rarely
 from seamark.server.refusals import NotTaken
 from seamark.store.database import Conflict
 
@@ -44,6 +46,7 @@ _SLUGS: Final = {
     429: "too-many",
     503: "busy",
 }
+_OVERLOADED: Final = {429, 503}
 _CANCELLED: Final = "57014"
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
@@ -80,6 +83,15 @@ def later(error: str, hint: str, seconds: float = _RETRY_S, status: int = 503) -
 
 def refusal_of(error: BaseException) -> Refusal:
     """Return what is answered for an error; what nobody foresaw is logged and is a 500."""
+    refusal = _refusal_of(error)
+    if refusal.status_code in _OVERLOADED:
+        # Of what was logged in more words before, this is the same kind.
+        hint = _printable(refusal.detail)
+        warn_rarely(refusal.error, "refused (%d): %s", refusal.status_code, hint)
+    return refusal
+
+
+def _refusal_of(error: BaseException) -> Refusal:
     # Here, as the processes that answer nobody import this module too, and it takes half a second.
     from fastapi.exceptions import RequestValidationError
 
@@ -103,7 +115,7 @@ def refusal_of(error: BaseException) -> Refusal:
         hint = "the request has a text or a number that cannot be kept, or is nested too deeply"
         return Refusal(422, "invalid", hint)
     if isinstance(error, OSError) and error.errno in _FULL:
-        _log.error("the disk is full: %s", error)
+        warn_rarely("disk-full", "the disk is full: %s", error)
         return later("disk-full", "the disk of the server is full; it is tried again", 30)
     _log.error("%s in the server", type(error).__name__, exc_info=error)
     hint = "the server made a mistake; its log has the reason"
@@ -140,8 +152,11 @@ def install(app: FastAPI) -> None:
 
 def _own(error: SeamarkError) -> Refusal:
     if isinstance(error, DatabaseUnreachable):
-        _log.warning("%s", error)  # its words may name the address of the database
+        warn_rarely("database", "%s", error)  # its words may name the address of the database
         return later("database", "the database does not answer; the same may be sent again")
+    if isinstance(error, ObjectsUnreachable):
+        warn_rarely("objects", "%s", error)
+        return later("objects", "the server's place for files is away; send the same again later")
     if isinstance(error, TooSlow):
         return Refusal(422, "too-slow", str(error))
     if isinstance(error, LookupError) and not isinstance(error, RunNotFoundError):
@@ -166,11 +181,11 @@ def _of_database(error: Exception) -> Refusal:
     if state.startswith("22") or isinstance(cause, ValueError | OverflowError | TypeError):
         return Refusal(422, "invalid", "the request has a text or a number that cannot be kept")
     if state.startswith("53") or "disk is full" in text:
-        _log.error("the database is short of something: %s", text)
+        warn_rarely("disk-full", "the database is short of something: %s", text)
         return later("disk-full", "the database is full or overloaded; try again later", 30)
     gone = isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError)
     if gone or isinstance(error, sqlite3.OperationalError) or state[:2] in {"08", "40", "57"}:
-        _log.warning("the database does not answer: %s", text.strip().split("\n")[0])
+        warn_rarely("database", "the database does not answer: %s", text.strip().split("\n")[0])
         return later("database", "the database does not answer; the same may be sent again")
     _log.error("%s of the database", type(error).__name__, exc_info=error)
     return Refusal(500, "internal", "the server made a mistake; its log has the reason")

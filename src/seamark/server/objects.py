@@ -14,14 +14,14 @@ import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from seamark.errors import ArgumentError, MissingExtraError
+from seamark.errors import ArgumentError, MissingExtraError, SeamarkError
 from seamark.journal.safe import parts_of
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "GrowingObject",
     "ObjectInfo",
     "ObjectStore",
+    "ObjectsUnreachable",
     "open_objects",
 ]
 
@@ -46,6 +47,10 @@ _MADE: Final = 4096
 """Of so many folders it is remembered that they are there."""
 _CACHED_BYTES: Final = 128 << 20
 _BLOCK_BYTES: Final = 1 << 20
+
+
+class ObjectsUnreachable(SeamarkError, OSError):  # noqa: N818 - says what is so
+    """The place of the objects is not there now; the same may work later."""
 
 
 class ObjectInfo(NamedTuple):
@@ -127,6 +132,14 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def check(self) -> None:
+        """See that the place is still the one that was opened, where that costs next to nothing.
+
+        Raises:
+            ObjectsUnreachable: If it is not.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of what is open; harmless when called twice."""
         ...
@@ -165,6 +178,9 @@ class FolderObjects:
     An object is written to a file of its own, synced, and linked to its name, which fails where
     the name is taken; then the folders on the way are synced.
 
+    A folder that goes away, or gives way to another, such as the empty one below a mount, takes
+    and gives nothing until it is back.
+
     Args:
         folder: Absolute; made if it is not there, for nobody but its owner.
 
@@ -176,6 +192,7 @@ class FolderObjects:
         self.folder = folder
         self._new = folder / _NEW
         self._new.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._inode = _inode(folder)
         self._made: set[Path] = {folder}
         self._open: OrderedDict[str, int] = OrderedDict()
         self._lock = Lock()
@@ -189,6 +206,15 @@ class FolderObjects:
                 if path.stat().st_mtime_ns < before:
                     path.unlink()
 
+    def check(self) -> None:
+        """See `ObjectStore.check`."""
+        if _inode(self.folder) != self._inode:
+            msg = (
+                f"--blobs: the folder {str(self.folder)!r} that this server was started with is not"
+                " there any more: give it back, such as by mounting it, or restart the server"
+            )
+            raise ObjectsUnreachable(msg)
+
     def _path(self, name: str) -> Path:
         parts = parts_of(name, "object")
         if parts[0] == _NEW:
@@ -199,6 +225,7 @@ class FolderObjects:
     def put(self, name: str, data: bytes, *more: bytes) -> None:
         """See `ObjectStore.put`."""
         path = self._path(name)
+        self.check()
         self._make(path.parent)
         new = self._new / secrets.token_hex(16)
         try:
@@ -221,7 +248,7 @@ class FolderObjects:
         `fdatasync` forces, and nothing that a file system keeps of it changes.
         """
         self.put(name, bytes(size))
-        return GrowingObject(os.open(self._path(name), _GROW), size)
+        return GrowingObject(os.open(self._path(name), _GROW), size, self.check)
 
     def cut(self, name: str, size: int) -> None:
         """See `ObjectStore.cut`."""
@@ -262,7 +289,11 @@ class FolderObjects:
         with self._lock:
             fd = self._open.pop(name, -1)
         if fd < 0:
-            fd = os.open(self._path(name), _READ)
+            try:
+                fd = os.open(self._path(name), _READ)
+            except FileNotFoundError:
+                self.check()
+                raise
         try:
             yield fd
         except BaseException:
@@ -300,6 +331,7 @@ class FolderObjects:
                 yield ObjectInfo(name, found.st_size, found.st_mtime_ns)
 
     def _files(self, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        self.check()
         waiting = [prefix.rpartition("/")[0]]
         while waiting:
             above = waiting.pop()
@@ -334,13 +366,14 @@ class GrowingObject:
     Args:
         fd: Of the file, for writing; closed by `close`.
         size: How many bytes there may be.
+        check: Raises `OSError` if the file cannot be found by its name any more.
 
     Attributes:
         end: How many bytes were added.
     """
 
-    def __init__(self, fd: int, size: int) -> None:
-        self._fd, self._size, self.end = fd, size, 0
+    def __init__(self, fd: int, size: int, check: Callable[[], None] = lambda: None) -> None:
+        self._fd, self._size, self._check, self.end = fd, size, check, 0
 
     @property
     def room(self) -> int:
@@ -365,6 +398,7 @@ class GrowingObject:
         self.end = end
 
     def _write(self, place: int, data: bytes) -> int:
+        self._check()
         view = memoryview(data)
         while view:
             written = os.pwrite(self._fd, view, place)
@@ -382,6 +416,15 @@ class GrowingObject:
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)
 _SHUT: Final[OrderedDict[str, int]] = OrderedDict()
 """Stands for the descriptors of a place that was closed; stays empty."""
+
+
+def _inode(folder: Path) -> tuple[int, int] | None:
+    """Return device and inode of a folder; None if it is not there."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _write(path: Path, parts: tuple[bytes, ...]) -> None:
@@ -523,6 +566,9 @@ class FsspecObjects:
 
     def cut(self, name: str, size: int) -> None:
         """See `ObjectStore.cut`: nothing was made to grow here."""
+
+    def check(self) -> None:
+        """See `ObjectStore.check`. Nothing is known without asking the place."""
 
     def close(self) -> None:
         """See `ObjectStore.close`."""

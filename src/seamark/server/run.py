@@ -64,12 +64,10 @@ def prepare(settings: Settings) -> Prepared:
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.logins import deciding_by
     from seamark.server.databases import open_databases
+    from seamark.server.identity import open_matching_objects
     from seamark.server.kept.rebuild import needs_rebuild
-    from seamark.server.objects import open_objects
     from seamark.server.state import make_tables
 
-    if (objects := checks.folder_of(settings.blobs)) is not None:
-        checks.check_folder(objects, "--blobs")
     if settings.is_sqlite:
         checks.check_folder(settings.database_folder, "--store")
     deciding_by(settings.auth)
@@ -77,7 +75,7 @@ def prepare(settings: Settings) -> Prepared:
     try:
         make_tables(databases)
         accounts = Accounts(databases.account)
-        with contextlib.closing(open_objects(settings.blobs)) as place:
+        with contextlib.closing(open_matching_objects(databases, settings.blobs)) as place:
             if needs_rebuild(databases.kept, place):
                 checks.check_not_lost(settings, is_new=not accounts.has_users())
                 from seamark.server.folding.refold import take_up  # which imports NumPy

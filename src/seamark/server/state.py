@@ -14,12 +14,12 @@ from seamark.server.blobs import Blobs
 from seamark.server.changes import ServerChanges
 from seamark.server.claims import ServerClaims
 from seamark.server.databases import Databases, open_databases
+from seamark.server.identity import open_matching_objects
 from seamark.server.kept import tables as kept_tables
 from seamark.server.kept.growing import take_up
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import KeptJournals
 from seamark.server.links import Links
-from seamark.server.objects import open_objects
 from seamark.server.positions import Positions
 from seamark.server.quota import Quota
 from seamark.server.writer import ServerWriter, is_own_journal
@@ -84,7 +84,7 @@ class Server:
         )
         self.instance = self.accounts.instance()
         self.links = Links(self.accounts.link_key(), now_ns)
-        self.objects = open_objects(settings.blobs)
+        self.objects = open_matching_objects(databases, settings.blobs)
         self.quota = quota = Quota(databases.kept, settings.quota)
         self.intake = Intake(
             databases.kept,

@@ -679,7 +679,9 @@ def test_a_killed_helper_is_replaced_and_nothing_is_lost(
         if pair and not replaced & {helper.pid for helper in helpers}:
             victim = helpers[kills % 2]
             replaced.add(victim.pid)
-            with contextlib.suppress(psutil.NoSuchProcess):  # one that went while the processes were listed
+            with contextlib.suppress(
+                psutil.NoSuchProcess
+            ):  # one that went while the processes were listed
                 victim.kill()
                 kills += 1
             if kills == 4:

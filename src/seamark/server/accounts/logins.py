@@ -14,6 +14,7 @@ from seamark.server.access import NOBODY, Identity
 from seamark.server.accounts.throttle import Throttle
 from seamark.server.accounts.tokens import hash_of, is_token, prefix_of
 from seamark.server.failures import Refusal
+from seamark.server.rare_log import warn_rarely
 
 if TYPE_CHECKING:
     from seamark.server.accounts.accounts import Accounts, Token
@@ -131,6 +132,8 @@ class Logins:
             self._prefixes.failed(prefix_of(secret))
             with self._lock:
                 self._known.pop(hash_of(secret), None)
+            # The last word tells unknown, revoked, expired and disabled ones apart.
+            warn_rarely(f"bad-token {why.split()[-1]}", "refused (401) from %s: %s", address, why)
             raise Refusal(401, "bad-token", why, headers={"WWW-Authenticate": "Bearer"})
         token, who = found
         return self._steady_ns() + int(_KEEP_S * _SECONDS), token.expires_ns, who

@@ -40,6 +40,14 @@ class KeptJournal(NamedTuple):
 class Kept(Protocol):
     """The journals that a server keeps, as its fold workers read them; safe to use from threads."""
 
+    def check(self) -> None:
+        """See that what is kept can be read.
+
+        Raises:
+            ObjectsUnreachable: If the place of the objects is away.
+        """
+        ...
+
     def unfolded(self, most: int) -> list[KeptRun]:
         """Return runs that were not `noted` as far as they are kept, those that wait longest first.
 

@@ -27,6 +27,7 @@ from seamark.server.folding.hearing import hear
 from seamark.server.folding.leases import Leases
 from seamark.server.folding.refold import is_whole, mark_whole
 from seamark.server.folding.turns import fold_turn, forget
+from seamark.server.objects import ObjectsUnreachable
 from seamark.server.positions import Positions
 from seamark.store.database import Conflict
 from seamark.store.runs import RUNS_AT_ONCE, places_of
@@ -79,16 +80,16 @@ def main(settings: Settings, stop: threading.Event) -> None:
         SchemaNewer: If a newer Seamark has taken over.
         SeamarkError: If the databases or the objects cannot be opened.
     """
+    from seamark.server.identity import open_matching_objects
     from seamark.server.kept import tables
     from seamark.server.kept.journals import KeptJournals
-    from seamark.server.objects import open_objects
 
     databases = _opened(settings.store, stop)
     if databases is None:
         return
     try:
         databases.kept.create_tables(tables.metadata)
-        kept = KeptJournals(databases.kept, open_objects(settings.blobs))
+        kept = KeptJournals(databases.kept, open_matching_objects(databases, settings.blobs))
         FoldWorker(databases, kept, stop).run()
     finally:
         databases.close()
@@ -157,8 +158,8 @@ class FoldWorker:
                 busy = self.round()
             except SchemaNewer:
                 raise
-            except DatabaseUnreachable as error:
-                self._wait_for_database(error)
+            except (DatabaseUnreachable, ObjectsUnreachable) as error:
+                self._wait_until_back(error)
                 continue
             except Exception as error:
                 if is_undefined(error):
@@ -171,7 +172,7 @@ class FoldWorker:
                 continue
             if self._away:
                 self._away = False
-                _log.info("the database answers again; folding goes on")
+                _log.info("databases and objects answer again; folding goes on")
             now = time.monotonic()
             if busy:
                 worked = now
@@ -197,7 +198,9 @@ class FoldWorker:
 
         Raises:
             DatabaseUnreachable: If the database is not there.
+            ObjectsUnreachable: If the place of the objects is not there.
         """
+        self._kept.check()
         store = self._store()
         leases = self._leases_of(store)
         if self._whole is not store.database and not self._make_whole(store, leases):
@@ -299,14 +302,15 @@ class FoldWorker:
     def _note_failure(self, ref: Ref, error: Exception) -> None:
         _, before = self._failing.get(ref, (0.0, 0.0))
         if not before:
-            _log.error("%s/%s cannot be folded; it is tried again", *ref, exc_info=error)
+            cause = None if isinstance(error, OSError) else error
+            _log.error("%s/%s cannot be folded; it is tried again: %s", *ref, error, exc_info=cause)
         pause = min(2 * before, _LAST_PAUSE_S) or _FIRST_PAUSE_S
         self._failing.pop(ref, None)
         self._failing[ref] = (time.monotonic() + pause, pause)
         while len(self._failing) > _MOST_FAILING:  # it costs them a try before their time
             del self._failing[next(iter(self._failing))]
 
-    def _wait_for_database(self, error: DatabaseUnreachable) -> None:
+    def _wait_until_back(self, error: DatabaseUnreachable | ObjectsUnreachable) -> None:
         if not self._away:
             _log.warning("folding waits: %s", error)
         self._away = True
@@ -358,7 +362,7 @@ class FoldWorker:
                         leases.drop(*leased)
                 finally:
                     leases.close()
-            except (DatabaseUnreachable, SchemaNewer, Conflict) as error:
+            except (DatabaseUnreachable, ObjectsUnreachable, SchemaNewer, Conflict) as error:
                 _log.debug("%s waits: %s", what, error)
             except Exception:  # noqa: BLE001 - it is tried again
                 _log.exception("%s failed; it is tried again", what)

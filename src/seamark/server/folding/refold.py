@@ -64,15 +64,15 @@ def refold_server(
     """
     from seamark.server.alone import alone
     from seamark.server.databases import open_databases
+    from seamark.server.identity import open_matching_objects
     from seamark.server.kept.journals import KeptJournals
     from seamark.server.kept.rebuild import needs_rebuild
-    from seamark.server.objects import open_objects
     from seamark.server.state import make_tables
 
     databases = open_databases(settings.store, statement_s=0)
     try:
         make_tables(databases)
-        place = open_objects(settings.blobs)
+        place = open_matching_objects(databases, settings.blobs, adopt=objects)
         if objects or needs_rebuild(databases.kept, place):
             with alone(settings, "what it keeps is made again from the objects"):
                 take_up(databases, place)

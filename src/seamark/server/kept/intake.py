@@ -30,6 +30,7 @@ from seamark.server.kept.parts import names_of_worker, packed
 from seamark.server.kept.plan import Arrived, Kept, Plan, Rows, RunRow, key_of
 from seamark.server.kept.recent import Recent
 from seamark.server.kept.refusals import FullError, NotTaken, PurgedError, ReservedError
+from seamark.server.rare_log import warn_rarely
 from seamark.server.writer import Taken
 from seamark.store.database import Conflict, Database
 
@@ -386,7 +387,7 @@ class Intake:
                 recent = None
                 continue
             except (OSError, sa.exc.SQLAlchemyError) as error:
-                _log.warning("batches cannot be kept now: %s", error)
+                warn_rarely("not-kept", "batches cannot be kept now: %s", error)
                 msg = "the server cannot write now; the same may be sent again"
                 refusal = FullError(msg)
                 refusal.__cause__ = error

@@ -118,6 +118,10 @@ class KeptJournals:
 
     # ------------------------------------------------------------------ runs
 
+    def check(self) -> None:
+        """See `seamark.server.folding.kept.Kept.check`."""
+        self._objects.check()
+
     def unfolded(self, most: int) -> list[KeptRun]:
         """Return runs of which more is kept than was noted, those that wait longest first."""
         with self._database.reading() as connection:

@@ -1,0 +1,127 @@
+"""Tables and objects that belong together, and a place of objects that goes away."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from folding import Place, a_journal
+
+from seamark.server import rare_log
+from seamark.server.checks import CannotStart
+from seamark.server.databases import open_databases
+from seamark.server.folding.main import FoldWorker
+from seamark.server.folding.refold import refold_server
+from seamark.server.identity import open_matching_objects
+from seamark.server.kept.refusals import FullError
+from seamark.server.objects import ObjectsUnreachable
+from seamark.server.run import prepare
+from seamark.server.settings import Settings
+
+RUN = ("team/x", "run0")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Folder of the objects of a server that keeps a journal, and is stopped."""
+    with contextlib.closing(Place(tmp_path / "server", store(tmp_path))) as place:
+        prepare(place.settings)
+        place.send(*RUN, a_journal("one", *RUN).assign(a=1))
+    return tmp_path / "server" / "objects"
+
+
+def store(tmp_path, name="server"):
+    return f"sqlite:///{tmp_path / name}"
+
+
+def settings(tmp_path, folder, name="server"):
+    return Settings.at(tmp_path / "server", store(tmp_path, name), folder.as_uri())
+
+
+def test_the_same_server_starts_again(folder, tmp_path) -> None:
+    prepare(settings(tmp_path, folder))
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_place_that_is_empty_or_not_there_is_refused(folder, tmp_path, empty) -> None:
+    """As of a mount that did not come up; nothing is made in its place."""
+    away = folder.rename(tmp_path / "away")
+    if empty:
+        folder.mkdir()
+    with pytest.raises(CannotStart, match=r"--blobs: .*mount.*seamark server refold --objects"):
+        prepare(settings(tmp_path, folder))
+    assert folder.exists() == empty
+    if empty:
+        folder.rmdir()
+    away.rename(folder)
+    prepare(settings(tmp_path, folder))
+
+
+def test_tables_and_objects_of_different_servers_are_refused(folder, tmp_path) -> None:
+    prepare(settings(tmp_path, tmp_path / "theirs", "other"))
+    for name, place in (("server", tmp_path / "theirs"), ("other", folder), ("third", folder)):
+        with pytest.raises(CannotStart, match=r"--blobs: the objects in .* belong to another"):
+            prepare(settings(tmp_path, place, name))
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_server_of_before_there_were_identities(folder, tmp_path, there) -> None:
+    """It is recognized by the newest object that its tables name."""
+    databases = open_databases(store(tmp_path))
+    with databases.account.writing() as connection:
+        connection.exec_driver_sql("DELETE FROM fact WHERE key = 'identity'")
+    (folder / "identity").unlink()
+    if not there:
+        shutil.rmtree(folder / "journals")
+    with contextlib.closing(databases):
+        if there:
+            open_matching_objects(databases, folder.as_uri()).close()
+            assert (folder / "identity").is_file()
+        else:
+            with pytest.raises(CannotStart, match="does not hold the objects"):
+                open_matching_objects(databases, folder.as_uri())
+
+
+def test_what_is_missing_is_asked_for_again_after_the_tables_were_made_again(
+    folder, tmp_path
+) -> None:
+    """Whoever gives the objects up says so; senders are told that nothing is there."""
+    shutil.rmtree(folder)
+    refold_server(settings(tmp_path, folder), objects=True)
+    prepare(settings(tmp_path, folder))
+    with contextlib.closing(Place(tmp_path / "server", store(tmp_path))) as place:
+        assert place.kept.journals(*RUN) == {}
+
+
+def test_a_folder_that_goes_away_takes_and_gives_nothing_until_it_is_back(
+    folder, tmp_path, caplog, monkeypatch
+) -> None:
+    """Neither is anything written into the empty folder that takes its place."""
+    monkeypatch.setattr(rare_log, "_kinds", {})
+    away = tmp_path / "away"
+    with contextlib.closing(Place(tmp_path / "server", store(tmp_path))) as place:
+        journal = a_journal("two", "team/x", "run1").assign(a=1)
+        place.send("team/x", "run1", journal)
+        worker = FoldWorker(place.databases, place.kept, threading.Event())
+        folder.rename(away)
+        for _ in range(2):
+            journal.assign(b=2)
+            with pytest.raises(FullError):
+                place.send("team/x", "run1", journal)
+            with pytest.raises(ObjectsUnreachable, match="--blobs: the folder"):
+                worker.round()
+            folder.mkdir(exist_ok=True)
+        assert list(folder.iterdir()) == []
+        folder.rmdir()
+        away.rename(folder)
+        position = place.send("team/x", "run1", journal)
+        while worker.round():
+            pass
+        assert place.positions.folded("team/x", "run1") == position
+    assert "Traceback" not in caplog.text
+    assert caplog.text.count("--blobs") == 1

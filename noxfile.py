@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,6 +44,7 @@ QUICK = "not slow and not thorough and not browser"
 # What depends on no interpreter and no extra is proved once, in `tests`.
 CORE = f"{QUICK} and not once and not hypothesis"
 TYPESCRIPT = "5.9.3"
+CPU_TORCH = "https://download.pytorch.org/whl/cpu"
 # What each file of `constraints/` is resolved from: options of `uv pip compile`.
 CONSTRAINTS = {
     "main": [
@@ -69,11 +72,23 @@ CONSTRAINTS["neptune-latest"] += ["--extra", "server"]
 CONSTRAINTS["neptune-latest"] += ["--group", "integrations/neptune/pyproject.toml:client"]
 
 
+def is_reachable(url: str) -> bool:
+    """Return whether a web server answers within some seconds, through a proxy if there is one."""
+    try:
+        urllib.request.urlopen(url, timeout=10).close()  # noqa: S310 - a constant of ours
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def tell_uv_what_pip_knows() -> None:
     """Give uv the settings of pip that say where packages are, and both a CPU build of torch.
 
     What the environment says already stays. Where pip has no ``find-links``, which may hold a build
-    of torch, PyTorch's CPU index is asked; the build on PyPI is several gigabytes of CUDA.
+    of torch, PyTorch's CPU index is asked; the build on PyPI, taken where that index cannot be
+    reached, is several gigabytes of CUDA.
     """
     asked = [sys.executable, "-m", "pip", "config", "list"]
     said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout  # noqa: S603
@@ -85,9 +100,9 @@ def tell_uv_what_pip_knows() -> None:
     }
     for setting in twins.keys() & known.keys():
         os.environ.setdefault(twins[setting], ",".join(known[setting].split()))
-    if "find-links" not in known:
+    if "find-links" not in known and is_reachable(CPU_TORCH):
         os.environ.setdefault("UV_TORCH_BACKEND", "cpu")
-        os.environ.setdefault("PIP_EXTRA_INDEX_URL", "https://download.pytorch.org/whl/cpu")
+        os.environ.setdefault("PIP_EXTRA_INDEX_URL", CPU_TORCH)
 
 
 tell_uv_what_pip_knows()
@@ -200,7 +215,8 @@ class Surroundings:
             env["PATH"] = os.pathsep.join([session.bin, str(self._links_without_tools(session))])
         memory = self.memory and can_hold_tests("/dev/shm")  # noqa: S108
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        with tempfile.TemporaryDirectory(dir="/dev/shm" if memory else "/var/tmp") as place:  # noqa: S108
+        above = "/dev/shm" if memory else "/var/tmp"  # noqa: S108
+        with tempfile.TemporaryDirectory(dir=above, ignore_cleanup_errors=True) as place:
             env["TMPDIR"] = place
             run_pytest(session, *options, workers=self.workers, **env)
 

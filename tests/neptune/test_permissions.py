@@ -125,12 +125,17 @@ def state(admin: Client, here: Served, there: Place) -> Any:
     """Return all that somebody could have changed."""
     run = admin.ok("getExperiment", experimentId=there.run)
     at = {"projectIdentifier": PROJECT}
-    changing = ("sys/ping_time", "sys/running_time", "sys/modification_time")
+    # Also of themselves: a run that has been silent for long counts as crashed.
+    changing = {"ping_time", "running_time", "modification_time", "state", "failed", "crash_reason"}
     uploads = here.server.settings.folder / "neptune-uploads"
     runs = sorted(_all_runs(here))
     return {
         "run": run,
-        "shown": {path: to for path, to in admin.shown(run).items() if path not in changing},
+        "shown": {
+            path: to
+            for path, to in admin.shown(run).items()
+            if path.removeprefix("sys/") not in changing
+        },
         "runs": runs,
         "bytes": [here.server.intake.known(*one)[1] for one in runs],
         "members": admin.ok("listProjectMembers", **at),

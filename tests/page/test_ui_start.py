@@ -24,6 +24,7 @@ pytest.importorskip("uvicorn")
 psutil = pytest.importorskip("psutil")
 
 from page_process import ask, page_environment, running_page, until  # noqa: E402
+from process_status import has_ended  # noqa: E402
 from recording import QUIET  # noqa: E402
 
 from seamark.cli import main  # noqa: E402
@@ -70,10 +71,6 @@ def mode(path):
     return path.stat().st_mode & 0o777
 
 
-def gone(pid):
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 def test_a_page_starts_once_for_its_user_and_ends_well(root, state):
     """It prints its address, keeps its token for its user, is found again, and leaves nothing."""
     with running_page(root) as page:
@@ -101,7 +98,7 @@ def test_a_page_starts_once_for_its_user_and_ends_well(root, state):
         the_token_is_not_printed_into_a_file_of_others(page, root)
 
         assert page.stop(signal.SIGINT) == 0
-        until(lambda: gone(watcher))
+        until(lambda: has_ended(watcher))
         assert [*(state / "pages").iterdir()] == []
     renewed = command("--print-token", "--new-token").stdout.strip()
     assert renewed != token
@@ -167,7 +164,7 @@ def test_a_page_ends_with_its_terminal():
         [watcher] = until(psutil.Process(process.pid).children)
         os.close(outer)
         assert process.wait(60) == 0
-        until(lambda: gone(watcher.pid))
+        until(lambda: has_ended(watcher.pid))
     finally:
         process.kill()
         process.wait(60)
@@ -179,7 +176,7 @@ def test_what_a_killed_page_leaves_is_no_page(root, state):
         [watcher] = until(page.watchers)
         page.process.kill()
         page.process.wait(60)
-        until(lambda: gone(watcher))
+        until(lambda: has_ended(watcher))
     [left] = (state / "pages").iterdir()
     assert running.find_page(named_roots([root])) is None
     assert not left.exists()

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 import sqlalchemy as sa
 import urllib3
@@ -25,6 +24,7 @@ import urllib3
 pytest.importorskip("fastapi")
 
 from asking import ask
+from process_status import has_ended
 from recording import QUIET
 from server_process import Running, start_server
 
@@ -104,11 +104,10 @@ def test_after_a_kill_it_is_started_again_with_its_name_and_no_second_token(run_
     first = run_server()
     instance = ask(first.url, "GET", "").json()["instance"]
     until(lambda: len(first.workers()) == 2)
-    before = [psutil.Process(pid) for pid in first.workers()]
+    before = first.workers()
     first.process.kill()
     first.process.wait(30)
-    _, alive = psutil.wait_procs(before, timeout=60)
-    assert alive == []
+    until(lambda: all(map(has_ended, before)))
     with alone(Settings.at(first.folder)):
         pass
     second = run_server()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import sqlalchemy as sa
+from process_status import has_ended
 
 
 class Postgresql:
@@ -28,9 +30,12 @@ class Postgresql:
 
     def stop(self, number: signal.Signals = signal.SIGQUIT) -> None:
         """Stop it: SIGQUIT as after a loss of power, SIGINT in order."""
-        process = psutil.Process(self._server.get_pid())
-        process.send_signal(number)
-        process.wait(60)
+        pid = self._server.get_pid()
+        os.kill(pid, number)
+        end = time.monotonic() + 60
+        while not has_ended(pid):
+            assert time.monotonic() < end, "PostgreSQL did not stop"
+            time.sleep(0.02)
 
     def start(self) -> None:
         """Start it again, at the same address."""

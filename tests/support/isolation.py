@@ -7,11 +7,13 @@ import itertools
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
+from typing import Any
 
 import pytest
 from own_calls import note_others
@@ -99,7 +101,7 @@ def remove_folder(folder: Path) -> None:
     Raises:
         OSError: If the test left something that its user cannot remove.
     """
-    for _ in range(20):
+    for _ in range(100):
         with contextlib.suppress(OSError):
             return shutil.rmtree(folder)
         time.sleep(0.05)
@@ -121,6 +123,12 @@ def children() -> dict[int, str]:
     return found
 
 
+def open_runs() -> dict[int, Any]:
+    """Return what Seamark would finish at the end of this process, such as runs, by identity."""
+    at_exit = sys.modules.get("seamark.run.at_exit")
+    return {} if at_exit is None else dict(at_exit._running)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Note that a test failed: its folder is kept."""
@@ -131,8 +139,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _session(_folders: Iterator[Path]) -> Iterator[None]:
+def _session(_folders: Iterator[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Give fixtures that several tests share a home and a cache that are not the user's."""
+    tmp_path_factory.getbasetemp()  # made when it is first asked for, not in the folder of a test
     folder = next(_folders)
     with process_state(clean_environment(folder), folder):
         yield
@@ -183,10 +192,17 @@ def _isolated(_folder: Path, _environment: dict[str, str]) -> Iterator[None]:
     Above the home no root is looked for.
     """
     note_others()
-    before = children()
+    before, runs = children(), set(open_runs())
     work = _folder / "work"
     work.mkdir(mode=0o700)
     with process_state(clean_environment(_folder) | _environment, work):
         yield
-    left = {pid: command for pid, command in children().items() if pid not in before}
+        for number, run in open_runs().items():
+            if number not in runs:  # at the end of the process it would write to what is removed
+                run.finish_at_exit(None)
+    for _ in range(100):  # one that was killed may still have to be waited for by a thread
+        left = {pid: command for pid, command in children().items() if pid not in before}
+        if not left:
+            break
+        time.sleep(0.1)
     assert not left, f"the test left processes behind: {left}"

@@ -577,7 +577,7 @@ def test_the_main_thread_is_found_while_garbage_is_collected(scripts):
         import faulthandler, gc, threading
         from seamark.capture.ending import process_end
 
-        faulthandler.dump_traceback_later(20, exit=True)
+        faulthandler.dump_traceback_later(200, exit=True)
 
         class Knot:
             def __init__(self):

@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 from printed import printed
+from process_status import has_ended
 
 from seamark.capture.output import descriptor
 from seamark.capture.output.descriptor import DescriptorSource, NotCapturableError
@@ -207,7 +208,8 @@ def trained(tmp_path: Path) -> Iterator[Callable[..., Training]]:
         training.process.kill()
         training.process.wait()
         for helper in training.helpers():
-            helper.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                helper.kill()
         if training.outer >= 0:
             os.close(training.outer)
 
@@ -983,7 +985,7 @@ def test_nothing_is_left_at_rest(tmp_path: Path, piped: Piped) -> None:
         os.write(1, b"text\n")
         for source in sources:
             source.stop()
-        wait_until(lambda pids=[p.pid for p in helpers]: not any(map(psutil.pid_exists, pids)))
+        wait_until(lambda pids=[p.pid for p in helpers]: all(map(has_ended, pids)))
     nothing_stays(before)
     assert os.path.samestat(os.fstat(1), file)
     assert list(tmp_path.iterdir()) == []

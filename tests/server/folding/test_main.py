@@ -387,7 +387,7 @@ def test_a_run_that_is_purged_while_a_store_is_made_whole_holds_up_no_other(
     worker = threading.Thread(target=FoldWorker(databases, place.kept, stop).run)
     worker.start()
     try:
-        eventually(lambda: everything_folded(place), 10)
+        eventually(lambda: everything_folded(place))
     finally:
         stop.set()
         worker.join()

@@ -112,7 +112,7 @@ def strike(module):
     what, rank = os.environ["TEST_STRIKE"].split()
     if module.global_rank != int(rank):
         return
-    time.sleep(0.3)  # and be the slowest until then
+    time.sleep(1.5)  # and be the slowest until then
     if module.global_step < 3:
         return
     if what == "killed":

@@ -76,7 +76,7 @@ def test_every_extra_is_listed() -> None:
     extras = METADATA.get_all("Provides-Extra") or []
     listed = [name for cell in rows_of("Install") for name in re.findall(r"`([\w-]+)`", cell)]
     assert sorted(listed) == sorted(extras)
-    assert rows_of("Install")["`all`"] == "all of these except `neptune`"
+    assert rows_of("Install")["`all`"] == "everything above except `neptune`"
     asked = {"neptune": set(), "all": set()} | {name: set() for name in extras}
     for line in importlib.metadata.requires("seamark") or []:
         package, _, extra = line.partition("; extra == ")

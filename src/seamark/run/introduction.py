@@ -241,7 +241,8 @@ def print_end(
     """
     if is_quiet() and not lost:
         return
-    tail = f", {lost} values or records were lost" if lost else ""
+    what = "value or record was" if lost == 1 else "values or records were"
+    tail = f", {lost:,} {what} lost" if lost else ""
     there = f", sent to {_named(sent)}" if sent else ""
     _print_line(folder, f"{state}{tail}:", there, called, sent)
 

@@ -253,6 +253,69 @@ def test_who_sends_slowly_without_a_token_takes_no_others_place(tmp_path) -> Non
         assert ask(url, "GET", "").status == 200
 
 
+def test_who_sends_slowly_with_one_token_takes_no_others_place(tmp_path) -> None:
+    """One token has a quarter of the places; the others are answered."""
+    token = admin_token(tmp_path)
+    with serving(tmp_path, at_once=32) as url, contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(connected(url)) for _ in range(28)]
+        for wire in wires:
+            wire.sendall(journal_head(token, "Content-Length: 1000") + b"x")
+        waiting = set(wires)
+        while len(waiting) > 8:
+            readable, _, _ = select.select(waiting, [], [], 20)
+            assert readable
+            for wire in readable:
+                assert b" 503 " in wire.recv(1 << 16)
+            waiting -= set(readable)
+        assert ask(url, "GET", "accounts/me", token).status == 200
+
+
+def test_a_body_that_crawls_is_refused(tmp_path, monkeypatch) -> None:
+    """Also with a token: it would hold its place for minutes, with a byte now and then."""
+    token, ended = admin_token(tmp_path), threading.Event()
+    with serving(tmp_path, idle_s=0.5) as url, connected(url) as wire:
+        wire.sendall(journal_head(token, "Content-Length: 100000"))
+
+        def crawl() -> None:
+            with contextlib.suppress(OSError):
+                while not ended.wait(0.05):
+                    wire.sendall(b"x")
+
+        thread = threading.Thread(target=crawl)
+        thread.start()
+        try:
+            assert b" 408 " in wire.recv(1 << 16)
+        finally:
+            ended.set()
+            thread.join()
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_a_body_without_end_is_not_read_for_a_stranger(tmp_path, token) -> None:
+    """The answer ends the connection, before much of it was taken."""
+    with serving(tmp_path) as url, connected(url) as wire:
+        wire.sendall(journal_head(token, "Transfer-Encoding: chunked"))
+        sent, part = 0, b"10000\r\n" + bytes(1 << 16) + b"\r\n"
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            while sent < 1 << 26:
+                wire.sendall(part)
+                sent += len(part)
+        assert sent < 1 << 26
+
+
+def admin_token(folder: Path) -> str:
+    server = open_server(Settings.at(folder))
+    token = server.accounts.first_admin().secret
+    server.close()
+    return token
+
+
+def journal_head(token: str, length: str) -> bytes:
+    path = "/api/v1/runs/team/x/run1/journals/a.journal?offset=0"
+    authorization = f"Authorization: Bearer {token}\r\n" if token else ""
+    return f"PUT {path} HTTP/1.1\r\nHost: x\r\n{authorization}{length}\r\n\r\n".encode()
+
+
 def test_only_what_is_streamed_may_be_long(tmp_path) -> None:
     """A body that is read whole before anybody is asked is JSON, whatever the method."""
     with serving(tmp_path, json_bytes=1000) as url:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
 import pytest
+import zstandard
 
 pytest.importorskip("fastapi")
 
@@ -15,6 +18,7 @@ from asking import ask
 from folding import a_journal
 from neptune_client import Client
 from served import served
+from server_process import start_server
 
 from seamark.neptune.server import log
 from seamark.server import objects, quota
@@ -64,6 +68,32 @@ def log_as_neptune(url: str, token: str, always: dict[str, Any], number: int) ->
         deletes = {"path": path, "deleteAttribute": {}}
         assert client.do(run, logs, {"path": more, "assignInt": {"value": 1}}) == []
         assert client.do(run, deletes, {"path": more, "deleteAttribute": {}}) == []
+
+
+@pytest.mark.parametrize("rest", [bytes(60 << 20), b""], ids=["refused", "kept"])
+def test_what_bodies_came_to_is_given_back(tmp_path, rest) -> None:
+    """Each of them is some kilobytes, and 60 MiB when it is unpacked."""
+    server = start_server(tmp_path / "server")
+    journal = a_journal("one", "team/x", "run0")
+    while not rest and journal.offset < 60 << 20:
+        journal.assign(text="x" * 1_000_000)
+    body = zstandard.compress(journal.data + rest)
+    processes = psutil.Process(server.process.pid).children(recursive=True)
+
+    def megabytes() -> int:
+        return max(process.memory_info().rss for process in processes) >> 20
+
+    def send(_: int) -> int:
+        path = f"runs/team/x/run0/journals/{journal.file}?offset=0"
+        headers = {"Content-Encoding": "zstd"}
+        return ask(server.url, "PUT", path, server.token, body, headers).status
+
+    before = megabytes()
+    with ThreadPoolExecutor(12) as threads:
+        assert set(threads.map(send, range(24))) <= ({422, 503} if rest else {200, 503})
+    assert megabytes() - before < 250  # 24 of them are 1,440
+    assert server.stop() == 0
+    server.process.stdout.close()
 
 
 def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch) -> None:

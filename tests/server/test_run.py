@@ -372,15 +372,24 @@ def test_it_speaks_tls_itself(run_server, tmp_path, monkeypatch) -> None:
         ask(server.url, "GET", "")
 
 
-def test_a_port_that_is_taken_costs_no_token(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_costs_no_token(tmp_path: Path, monkeypatch) -> None:
     """The token of the first admin is shown once: not before somebody can see it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         settings = Settings.at(tmp_path / "server", None, None, port=taken.getsockname()[1])
+        monkeypatch.setattr(checks, "_TAKEN_S", 0)
         with pytest.raises(checks.CannotStart, match="--port"):
             run.serve(settings, str)
     assert run.prepare(settings).token
+
+
+def test_a_port_is_waited_for_while_workers_of_a_killed_server_end() -> None:
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    threading.Timer(0.5, taken.close).start()
+    with contextlib.closing(checks.bind("127.0.0.1", port)) as made:
+        assert made.getsockname()[1] == port
 
 
 @pytest.mark.parametrize("name", ["", "lab.db"])

@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sa
@@ -35,6 +35,7 @@ __all__ = [
 
 _CLOCK_S: Final = 60
 _BACKLOG: Final = 2048
+_TAKEN_S: Final = 5.0
 _MOST_PROCESSES: Final = 256
 
 
@@ -191,6 +192,9 @@ def _last_s(databases: Databases) -> float:
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket that listens; processes that inherit it share what connects.
 
+    A port that is taken is tried again for some seconds: processes of a server that was killed
+    notice that and end.
+
     Raises:
         CannotStart: If the address is not of this machine, or the port is taken.
     """
@@ -203,13 +207,26 @@ def bind(host: str, port: int) -> socket.socket:
     made = socket.socket(family, kind, protocol)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
+        _bind(made, address)
         made.listen(_BACKLOG)
         made.set_inheritable(True)
     except OSError as error:
         made.close()
         raise CannotStart(_bind_words(host, port, error)) from error
     return made
+
+
+def _bind(made: socket.socket, address: Any) -> None:
+    end = time.monotonic() + _TAKEN_S
+    while True:
+        try:
+            made.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _bind_words(host: str, port: int, error: OSError) -> str:

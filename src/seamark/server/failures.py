@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import sqlite3
+import traceback
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,12 +83,16 @@ def later(error: str, hint: str, seconds: float = _RETRY_S, status: int = 503) -
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """Return what is answered for an error; what nobody foresaw is logged and is a 500."""
+    """Return what is answered for an error, and let go of what the failed calls held.
+
+    What nobody foresaw is logged and is a 500.
+    """
     refusal = _refusal_of(error)
     if refusal.status_code in _OVERLOADED:
         # Of what was logged in more words before, this is the same kind.
         hint = _printable(refusal.detail)
         warn_rarely(refusal.error, "refused (%d): %s", refusal.status_code, hint)
+    _clear_frames(error)
     return refusal
 
 
@@ -127,6 +132,18 @@ def answer_of(error: BaseException) -> JSONResponse:
     refusal = refusal_of(error)
     body = {"error": refusal.error, "hint": _printable(refusal.detail), **refusal.more}
     return JSONResponse(body, refusal.status_code, refusal.headers)
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Drop the local variables of calls that have ended, such as a body of many megabytes.
+
+    Futures and tracebacks refer to each other, so that they stayed until garbage is collected.
+    """
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def install(app: FastAPI) -> None:

@@ -38,6 +38,8 @@ _NEPTUNE: Final = {
 """What Neptune's client sends there is read as above, and how long it may be, bytes."""
 _JSON_IDLES: Final = 2
 """How many times the longest silence a body of JSON may take to arrive."""
+_SLOWEST: Final = 1024
+"""How slowly a body may arrive after that time, bytes a second."""
 
 
 class Gate:
@@ -51,7 +53,7 @@ class Gate:
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits
         self._at_once = 0
-        self._strangers: Counter[str] = Counter()
+        self._waiting = _Waiting(limits.at_once)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -61,7 +63,7 @@ class Gate:
             else:  # a websocket: there are none
                 await send({"type": "websocket.close", "code": 1000})
             return
-        passage = _Passage(scope, receive, send, self._limits, self._strangers)
+        passage = _Passage(scope, receive, send, self._limits, self._waiting)
         self._at_once += 1
         try:
             if self._at_once > self._limits.at_once:
@@ -76,6 +78,48 @@ class Gate:
             self._at_once -= 1
 
 
+class _Waiting:
+    """The requests whose bodies are on their way, each of which takes a place that others need.
+
+    Nobody can have all of them: who has shown no token is counted by address, of which one has an
+    eighth of the places and all together half; who has, by token, of which one has a quarter.
+
+    Args:
+        places: How many requests are answered at the same time.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._strangers: Counter[str] = Counter()
+        self._tokens: Counter[str] = Counter()
+        self._half = max(1, places // 2)
+
+    @contextmanager
+    def place(self, *, token: str, address: str) -> Iterator[None]:
+        """Take a place for a while.
+
+        Args:
+            token: Public prefix of the token that was shown; empty if nobody was asked yet.
+            address: Of the client.
+
+        Raises:
+            Refusal: 503 if too many wait.
+        """
+        known = bool(token)
+        waiting, who = (self._tokens, token) if known else (self._strangers, address)
+        most = max(1, self._half // (2 if known else 4))
+        if waiting[who] >= most or (not known and waiting.total() >= self._half):
+            whose = f"with the token {token}…" if known else "from there"
+            hint = f"too many requests {whose} have not arrived whole; send it again"
+            raise Refusal(503, "busy", hint, headers={**_CLOSE, "Retry-After": "5"})
+        waiting[who] += 1
+        try:
+            yield
+        finally:
+            waiting[who] -= 1
+            if not waiting[who]:
+                del waiting[who]
+
+
 class _Passage:
     """One request and its answer."""
 
@@ -85,10 +129,10 @@ class _Passage:
         receive: Receive,
         send: Send,
         limits: Limits,
-        strangers: Counter[str],
+        waiting: _Waiting,
     ) -> None:
         self._scope, self._receive, self._send, self._limits = scope, receive, send, limits
-        self._strangers = strangers
+        self._waiting = waiting
         self._state: dict[str, Any] = scope.setdefault("state", {})
         self._most, seconds = limits.json_bytes, min(limits.request_s, _JSON_IDLES * limits.idle_s)
         if scope["method"] == "PUT" and any(each in scope["path"] for each in _STREAMED):
@@ -100,7 +144,8 @@ class _Passage:
                 self._most, seconds = most, limits.request_s
         self._got = 0
         self._whole = False
-        self._end = time.monotonic() + seconds
+        self._began = time.monotonic()
+        self._end = self._began + seconds
         self._started = False
         self._dropped = False
 
@@ -130,9 +175,11 @@ class _Passage:
         """Pass on a part of the request; refuse what comes too slowly or is too much."""
         if self._whole:
             return await self._receive()  # only that the client went away can come
-        left = min(self._limits.idle_s, self._end - time.monotonic())
+        idle_s = self._limits.idle_s
+        steadily = self._began + _JSON_IDLES * idle_s + self._got / _SLOWEST
+        left = min(idle_s, min(self._end, steadily) - time.monotonic())
         try:
-            with self._among_strangers():
+            with self._place():
                 message = await asyncio.wait_for(self._receive(), max(0.0, left))
         except asyncio.TimeoutError:
             self._whole = True
@@ -147,32 +194,16 @@ class _Passage:
         return message
 
     @contextmanager
-    def _among_strangers(self) -> Iterator[None]:
-        """Wait for a part of what somebody sends who was not asked yet who they are.
-
-        Who waits so takes a place that others need: one address has some of them, and all together
-        half, so that requests with a token are answered whatever nobody sends slowly.
-
-        Raises:
-            Refusal: 503 if too many wait.
-        """
-        if self._state.get("guarded"):
-            yield
-            return
-        client, waiting = self._scope.get("client"), self._strangers
-        address = client[0] if client else ""
-        most = max(1, self._limits.at_once // 2)
-        if waiting.total() >= most or waiting[address] >= max(1, most // 4):
-            self._whole = True
-            hint = "too many requests from there have not arrived whole; send it again"
-            raise Refusal(503, "busy", hint, headers={**_CLOSE, "Retry-After": "5"})
-        waiting[address] += 1
+    def _place(self) -> Iterator[None]:
+        """Wait for a part of the body, in a place that others need; see `_Waiting`."""
+        client, who = self._scope.get("client"), self._state.get("identity")
+        token = who.token or who.name if self._state.get("guarded") and who else ""
         try:
-            yield
-        finally:
-            waiting[address] -= 1
-            if not waiting[address]:
-                del waiting[address]
+            with self._waiting.place(token=token, address=client[0] if client else ""):
+                yield
+        except Refusal:
+            self._whole = True
+            raise
 
     async def send(self, message: Message) -> None:
         """Pass on a part of the answer; none that is a success and that nobody guarded."""
@@ -189,6 +220,7 @@ class _Passage:
             self._started = True
             given = {name.lower() for name, _ in message.get("headers", [])}
             rest = [(name, value) for name, value in _HEADERS if name not in given]
+            rest += self._end_of_connection()
             message = {**message, "headers": [*message.get("headers", []), *rest]}
         await self._send(message)
 
@@ -202,11 +234,21 @@ class _Passage:
     async def _answer(self, error: Exception) -> None:
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *_HEADERS]}
+                rest = [*_HEADERS, *self._end_of_connection()]
+                message = {**message, "headers": [*message["headers"], *rest]}
             await self._send(message)
 
         self._started = True
         await answer_of(error)(self._scope, self._receive, send)
+
+    def _end_of_connection(self) -> list[tuple[bytes, bytes]]:
+        """Return a header that ends the connection if a body without a stated length goes on.
+
+        Otherwise all of it would be read, whatever its length, to reach the next request. One that
+        states its length was checked before.
+        """
+        chunked = any(name == b"transfer-encoding" for name, _ in self._scope["headers"])
+        return [(b"connection", b"close")] if chunked and not self._whole else []
 
     def _too_large(self) -> Refusal:
         hint = f"the body is too large: at most {self._most} bytes are taken at a time"

@@ -34,6 +34,8 @@ _SETTLED_S: Final = 30.0
 _STOP_S: Final = 75.0
 """After how long processes that were told to stop are killed; they give up a little earlier."""
 _ASKED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_MEMORY: Final = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+"""Has glibc give back at once what large bodies took, whichever thread read them."""
 _RUN: Final = (
     "import sys\n"
     "sys.path[:] = [each for each in sys.path if each]\n"  # never what lies in the working folder
@@ -150,6 +152,7 @@ class _Child:
             [sys.executable, "-c", _RUN, *self._arguments, str(ready)],
             stdin=subprocess.PIPE,
             pass_fds=(*self._fds, ready),
+            env=os.environ | _MEMORY,
             start_new_session=True,  # Ctrl-C reaches the supervisor, which passes it on once
         )
         assert self.process.stdin is not None  # noqa: S101 - a pipe, as asked for

@@ -68,16 +68,15 @@ def unpacked(body: bytes, packing: str) -> bytes:
 def _inflated(body: bytes) -> bytes:
     """Decompress piece by piece: what a frame says of its size is somebody's word."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
-    parts, size = [], 0
+    plain = io.BytesIO()  # grows in place, where a list of parts would be held twice
     try:
         with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
             while part := reader.read(_PART_BYTES):
-                size += len(part)
-                if size > PLAIN_BYTES:
+                if plain.tell() + len(part) > PLAIN_BYTES:
                     msg = f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less at once"
                     raise PackingError(msg, "too-large", 413)
-                parts.append(part)
+                plain.write(part)
     except zstandard.ZstdError as error:
         msg = f"the body is not zstd: {error}"
         raise PackingError(msg) from error
-    return b"".join(parts)
+    return plain.getvalue()

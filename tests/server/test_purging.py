@@ -96,3 +96,23 @@ def test_edits_go_behind_all_that_a_run_holds(place) -> None:
     assert len(place.kept.journals(PROJECT, "run0")) == 2
     assert [rank.rank for rank in reader.ranks()] == [0]
     assert reader.troubles() == {}
+
+
+def test_an_edit_by_a_clock_that_is_behind_moves_no_creation_date(place) -> None:
+    """By hours, and also before anything of the run was folded."""
+    began = place.now_ns()
+    journal = a_journal("one", PROJECT, "run0", t=began, attempt=0).assign(sys__name="old")
+    place.send(PROJECT, "run0", journal)
+    behind = ServerWriter(
+        "instance", place.kept, place.intake.take, place.databases.store, lambda: began - 10**14
+    )
+    worker = FoldWorker(place.databases, place.kept, threading.Event())
+    for name in ("before it is folded", "after"):
+        behind.record(PROJECT, "run0", [{"op": "assign", "atoms": {"sys/name": ["string", name]}}])
+        eventually(lambda: not worker.round())
+        [created] = [
+            one.value
+            for one in place.reader(PROJECT, "run0").attributes()
+            if one.path == "sys/creation_time"
+        ]
+        assert created.timestamp() * 1e9 == pytest.approx(began, abs=1e6)

@@ -57,6 +57,7 @@ class Left:
             are not in it.
         files: Contents that are to be sent: SHA-256 and size in bytes.
         there: How many contents are there already.
+        purged: Whether it was purged there, so that nothing of it is taken.
         problems: What could not be found out, a line each.
     """
 
@@ -65,6 +66,7 @@ class Left:
     journals: dict[str, int] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
     there: int = 0
+    purged: bool = False
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -82,6 +84,7 @@ class Synced:
         journal_bytes: How much of its journals was sent.
         files: How many contents were sent.
         file_bytes: Their size together.
+        purged: Whether it was purged there, so that nothing of it is taken.
         problems: What could not be sent, a line each.
     """
 
@@ -89,6 +92,7 @@ class Synced:
     journal_bytes: int = 0
     files: int = 0
     file_bytes: int = 0
+    purged: bool = False
     problems: list[str] = field(default_factory=list)
 
 
@@ -151,8 +155,8 @@ def what_is_left(folder: RunFolder, remote: Remote, patience: Patience | None = 
             missing = set(patience.ask(lambda: remote.missing_blobs(_key(folder), sorted(sizes))))
             found.files = {digest: sizes[digest] for digest in sorted(missing & sizes.keys())}
         found.there = len(sizes) - len(found.files)
-    except Purged as error:
-        found.problems.append(f"{error}; it stays here")
+    except Purged:
+        found.purged = True
     except (RemoteError, OSError) as error:
         let_pass(error)
         found.problems.append(str(error))
@@ -202,7 +206,10 @@ def sync_run(
         progress: Told after each part how many bytes were sent.
         patience: As in `what_is_left`.
     """
-    folder, done = left.folder, Synced(left.folder, problems=list(left.problems))
+    folder = left.folder
+    done = Synced(folder, purged=left.purged, problems=list(left.problems))
+    if left.purged:
+        return done
     patience = patience or Patience()
     try:
         for file in sorted(folder.journals(), key=_begun):  # a later one may take it back
@@ -215,8 +222,8 @@ def sync_run(
             return done
         for digest, size in sorted(left.files.items(), key=lambda each: each[1]):
             _send_content(done, digest, size, remote, progress, patience)
-    except Purged as error:
-        done.problems.append(f"{error}; it stays here")
+    except Purged:
+        done.purged = True
     except (RemoteError, OSError) as error:
         let_pass(error)
         if str(error) not in done.problems:  # it may be why not even that could be found out

@@ -46,6 +46,7 @@ class Moved:
         name: Its name there; None if it has none, or if it was there before.
         called: Its name here, if that was asked for.
         skipped: Whether nothing was sent, because another run there has its name.
+        purged: Whether it was purged there, so that nothing of it is taken.
         journal_bytes: How much of its journals was sent.
         files: How many contents of files were sent.
         file_bytes: Their size together.
@@ -57,6 +58,7 @@ class Moved:
     name: str | None
     called: str | None
     skipped: bool
+    purged: bool
     journal_bytes: int
     files: int
     file_bytes: int
@@ -125,7 +127,7 @@ class Mover:
             RunExistsError: If another run there has its name, and that is to be an error.
         """
         folder = left.folder
-        if folder.kind not in ("run", "artifact") or left.problems:
+        if folder.kind not in ("run", "artifact") or left.problems or left.purged:
             return self._told(sync_run(left, self._remote, progress, self._patience))
         journal = ArrivalJournal(RunKey(folder.project, folder.run), begun_ns(folder))
         arrived = left.known.get(journal.name, 0)
@@ -134,8 +136,8 @@ class Mover:
             return self._told(sync_run(left, self._remote, progress, self._patience))
         try:
             return self._bring(left, journal, progress)
-        except Purged as error:
-            return self._told(Synced(folder, problems=[f"{error}; it stays here"]))
+        except Purged:
+            return self._told(Synced(folder, purged=True))
         except RunExistsError:
             raise
         except (SeamarkError, OSError) as error:
@@ -155,7 +157,7 @@ class Mover:
         if journal.name not in left.known:
             self._patience.ask(lambda: self._remote.send(key, journal.name, 0, journal.begin))
         synced = sync_run(left, self._remote, progress, self._patience)
-        if synced.problems:
+        if synced.problems or synced.purged:
             return self._told(synced)
         # Before it is asked: who replaces this one is told of it after that, and is later then.
         end_ns = max(time.time_ns(), known.last_ns + 1000)
@@ -249,6 +251,7 @@ class Mover:
             name,
             called,
             skipped,
+            synced.purged,
             synced.journal_bytes,
             synced.files,
             synced.file_bytes,

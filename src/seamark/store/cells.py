@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,6 +63,8 @@ NUMBER_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.it
 
 CRASHED: Final = "crashed"
 """The state of a run that says it is running and is not; never written, derived when it is read."""
+_SERVER: Final = "server"
+"""The host of journals in which a server keeps edits; see `seamark.server.writer`."""
 GOES_ON: Final = ("created", "running")
 """The states of a run that has not ended."""
 OPEN: Final = "open"
@@ -208,13 +210,25 @@ def running_ns(journals: Iterable[JournalState], started: int | None) -> int:
     return total
 
 
+def created_ns(journals: Sequence[JournalState]) -> int:
+    """Return when a run was created, ns since the Unix epoch; `UNKNOWN_NS` if nobody knows.
+
+    Whoever came later, such as a training that resumed or a server that keeps an edit, may have a
+    clock that is behind; those count only if nothing else is known.
+    """
+    dated = [one for one in journals if one.first_t is not None]
+    first = [one for one in dated if not one.header.get("prior_t")]
+    # An edit of a run that was not folded yet knows of no time before.
+    own = [one for one in first if "rank" in one.header or one.header.get("host") != _SERVER]
+    return min((one.first_t or 0 for one in own or first or dated), default=UNKNOWN_NS)
+
+
 def run_columns(run: RunState) -> dict[str, Any]:
     """Return what the row of a run derives from its state, times in ns since the Unix epoch."""
     journals = list(run.journals.values())
-    found = [one.first_t for one in journals if one.first_t is not None]
     owners = [one for one in journals if one.owner]
     state = run.state[1].get("state", "created")
-    created = min(found, default=UNKNOWN_NS)
+    created = created_ns(journals)
     since = run.started
     if since is None and run.state[1].get("state") != "created":  # nobody said when it began
         since = created or None

@@ -196,6 +196,18 @@ def recorded(path: str, value: Any, **given: Any) -> Any:
     return seamark.init_run(with_id=run.id, mode="read-only")[path].fetch()
 
 
+@pytest.mark.parametrize("word", [seamark.ANONYMOUS_API_TOKEN, "test", "train", "token"])
+def test_a_word_given_as_a_token_is_no_secret(word):
+    """Placeholders stand in scripts that were written for a service, and in every other line."""
+    text = f"we {word} a model of {word}s"
+    with seamark.init_run(capture_packages=False, capture_git=False, api_token=word) as run:
+        run["note"] = text
+        run["log"].append(text)
+        run.wait()
+        assert run["note"].fetch() == text
+        assert run["log"].fetch_last() == text
+
+
 @pytest.mark.parametrize(
     ("url", "kept"),
     [

@@ -117,6 +117,7 @@ def test_the_value_of_whatever_is_named_like_a_secret_is_hidden(arguments):
         ["--name", "ResNet50-Adam-lr0-seed1-CIFAR10-baseline"],
         ["--commit", "d6b1bd4f9e5dd3e6ddd8bbd2a06a2b7a3c4d5e6f"],
         ["-p", "8080", "-p0.5", "--port=80"],
+        ["-p", "no:cacheprovider", "-pno:randomly"],
         ["--user", "1000:1000", "--user=bob"],
         ["monitor=val/loss", "trainer.precision=bf16-mixed", "+experiment=base", "~callbacks"],
         ["https://example.org/@scope/x", "http://host:8080/a@b", "git@github.com:org/repo.git"],

@@ -102,7 +102,7 @@ _FILLERS: Final = _set(
     "minioadmin no-key not-needed not-required not-used notneeded none ollama password placeholder "
     "postgres root sk-no-key-required secret test test-key testing your-api-key your_api_key xxxxxx"
 )
-_PLAIN: Final = re.compile(r"[a-z]{1,20}(?:[_./-][a-z]{1,20}){0,8}")
+_PLAIN: Final = re.compile(r"(?:no:)?[a-z]{1,20}(?:[_./-][a-z]{1,20}){0,8}")
 _DRAWN_LETTERS: Final = 10
 _MARKER: Final = re.compile(r"<[^<>\s]{0,64}>|\[[^\[\]\s]{0,64}\]")
 _PLACES: Final = frozenset({"config", "dir", "directory", "file", "folder", "home", "path", "root"})
@@ -207,7 +207,10 @@ def is_harmless(value: str) -> bool:
 
 
 def is_plain(value: str) -> bool:
-    """Return whether a value is harmless, or small letters alone: ``image``, ``user_id``."""
+    """Return whether a value is harmless, or small letters alone.
+
+    Such as ``image``, ``user_id``, and ``no:cacheprovider``, which pytest takes.
+    """
     return is_harmless(value) or _PLAIN.fullmatch(value) is not None
 
 

@@ -482,6 +482,18 @@ def test_removed_methods_raise(logger):
         logger.append_tags("a")
 
 
+def test_methods_of_other_loggers_say_what_to_write_instead(logger):
+    """At once, and honestly for who asks whether they are there."""
+    with pytest.raises(AttributeError, match=r"run = logger\.experiment, run\[.path.\]\.append"):
+        logger.watch("model")
+    with pytest.raises(AttributeError, match=r"run\[.path.\]\.append\(value, step=step\)"):
+        logger.experiment.add_scalar("loss", 1.0, 1)
+    assert not hasattr(logger, "watch")
+    assert not hasattr(logger.experiment, "add_image")
+    with pytest.raises(ArgumentError, match=r"log_image\(\): .*; write run = logger\.experiment"):
+        logger.log_image(key="x", images=[1])
+
+
 # ---------------------------------------------------------------- copies
 
 

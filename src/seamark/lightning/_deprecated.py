@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seamark.errors import ArgumentError
 from seamark.run.adapters import guarded
+from seamark.run.foreign import VERBS, also
 from seamark.types import File
 
 if TYPE_CHECKING:
@@ -15,6 +19,30 @@ if TYPE_CHECKING:
     from seamark.run.run import Run
 
 __all__ = ["DeprecatedMethods"]
+
+
+def _checked(instead: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Raise at once where a method is called as another logger's of the same name is.
+
+    Args:
+        instead: What to write, for the message.
+    """
+
+    def decorate(method: Callable[..., None]) -> Callable[..., None]:
+        taken = inspect.signature(method)
+
+        @functools.wraps(method)
+        def call(self: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                taken.bind(self, *args, **kwargs)
+            except TypeError as error:
+                msg = f"logger.{method.__name__}(): {error}; write {instead}"
+                raise ArgumentError(msg) from None
+            method(self, *args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 class DeprecatedMethods:
@@ -33,6 +61,17 @@ class DeprecatedMethods:
 
         def _path(self, *parts: str) -> str: ...
 
+    def __getattr__(self, name: str) -> Any:
+        """Name the line that is meant by a method of another logger.
+
+        Raises:
+            AttributeError: As there is no such name.
+        """
+        words = also(VERBS, name).replace(": ", ": with run = logger.experiment, ", 1)
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}{words}"
+        raise AttributeError(msg, name=name, obj=self)
+
+    @_checked("run = logger.experiment; run[path].append(value, step=step)")
     @guarded
     def log_metric(self, metric_name: str, metric_value: Any, step: float | None = None) -> None:
         """Append one value to a series. Deprecated: ``logger.run[path].append(value)``."""
@@ -40,6 +79,7 @@ class DeprecatedMethods:
         _warn("log_metric", f"logger.run[{path!r}].append(42)")
         self.run[path].append(metric_value, step=step)
 
+    @_checked("run = logger.experiment; run[path].append(text, step=step)")
     @guarded
     def log_text(self, log_name: str, text: str, step: float | None = None) -> None:
         """Append one text to a series. Deprecated: ``logger.run[path].append(text)``."""
@@ -47,6 +87,7 @@ class DeprecatedMethods:
         _warn("log_text", f"logger.run[{path!r}].append('text')")
         self.run[path].append(str(text), step=step)
 
+    @_checked("run = logger.experiment; run[path].append(File.as_image(image), step=step)")
     @guarded
     def log_image(self, log_name: str, image: Any, step: float | None = None) -> None:
         """Append an image to a series. Deprecated: ``logger.run[path].append(File...)``.
@@ -64,6 +105,7 @@ class DeprecatedMethods:
             image = File.as_image(image)
         self.run[path].append(image, step=step)
 
+    @_checked("run = logger.experiment; run[path].upload(file)")
     @guarded
     def log_artifact(self, artifact: str, destination: str | None = None) -> None:
         """Keep a file. Deprecated: ``logger.run[path].upload('path_to_file')``.
@@ -97,7 +139,7 @@ class DeprecatedMethods:
 
 def _warn(method: str, instead: str) -> None:
     msg = f"logger.{method}() is deprecated and may go away; write {instead} instead"
-    warnings.warn(msg, UserWarning, stacklevel=4)
+    warnings.warn(msg, UserWarning, stacklevel=5)
 
 
 def _refuse(method: str, instead: str) -> NoReturn:

@@ -12,31 +12,74 @@ _PARAMS: Final = "run.params.update(...) records parameters"
 _INIT: Final = "seamark.init_run(project, ...) makes a run, and with_id= opens one"
 _SYNC: Final = "seamark.sync(what, to) sends runs and artifacts elsewhere"
 _STOP: Final = "run.stop() ends it, or leaving `with run:`"
+_POINT: Final = 'run["path"].append(value, step=step) records a metric'
+_TEXT: Final = 'run["path"].append(text, step=step) records a text'
+_IMAGE: Final = (
+    'run["path"].append(seamark.types.File.as_image(image), step=step) records an image or a figure'
+)
+_HISTOGRAM: Final = (
+    'run["path"].append(seamark.types.Histogram(values), step=step) records a histogram'
+)
+_FILE: Final = 'run["path"].upload(...) records a file'
+_TAG: Final = 'run["sys/tags"].add("tag") adds a tag'
+_VALUES: Final = 'run["path"] = {...} records values'
 
 VERBS: Final[Mapping[str, str]] = {
+    "add_figure": _IMAGE,
+    "add_histogram": _HISTOGRAM,
+    "add_hparams": _PARAMS,
+    "add_image": _IMAGE,
+    "add_images": _IMAGE,
+    "add_scalar": _POINT,
+    "add_scalars": _METRICS,
+    "add_tag": _TAG,
     "add_tags": 'run["tags"] = {...} records keyed tags, run["sys/tags"].add(...) plain ones',
+    "add_text": _TEXT,
+    "append_tag": _TAG,
+    "append_tags": _TAG,
     "capture_output": "what is printed is recorded unasked: capture_stdout=, capture_limit=",
     "config": _PARAMS,
+    "dir": "run.folder is the folder of the run, run.folder.files_dir the one for your files",
+    "end": _STOP,
     "finish": _STOP,
     "hparams": _PARAMS,
     "labels": 'run["sys/tags"] holds tags',
     "log": _METRICS,
     "log_arguments": _PARAMS,
     "log_artifact": 'run["path"].upload(...) records a file, run.mark_output(...) an artifact',
+    "log_asset": _FILE,
     "log_code": "code is recorded unasked: source_files= and code_version= say more",
+    "log_dict": _VALUES,
     "log_directory": 'run["path"].upload_files(...) records a folder',
-    "log_file": 'run["path"].upload(...) records a file',
+    "log_figure": _IMAGE,
+    "log_file": _FILE,
+    "log_histogram": _HISTOGRAM,
+    "log_hyperparams": _PARAMS,
+    "log_image": _IMAGE,
+    "log_images": _IMAGE,
     "log_metadata": 'run["metadata"] = {...} records it',
     "log_metric": _METRICS,
+    "log_model": _FILE,
+    "log_other": _VALUES,
+    "log_others": _VALUES,
     "log_param": _PARAMS,
+    "log_parameter": _PARAMS,
+    "log_parameters": _PARAMS,
     "log_params": _PARAMS,
+    "log_table": 'run["path"].upload(seamark.types.File.as_html(frame)) records a table',
+    "log_text": _TEXT,
     "metrics": 'run["path"].fetch_points() reads a metric, run.report() the last of each',
+    "save": _FILE,
+    "set_name": 'run["sys/name"] = name names it',
     "set_status": "run.set_state(...) says how it is doing",
+    "set_tag": _TAG,
+    "set_tags": _TAG,
     "show_eta": "run.progress(iterable, name) tells how far a loop is",
     "status": "run.state says how it is doing",
     "summary": 'every series has its summaries: project.fetch_runs_table(columns=["loss:min"])',
     "upload": _SYNC,
     "use_artifact": "run.mark_input(...) records what the run reads",
+    "watch": 'run["path"].append(seamark.types.Histogram(tensor)) records weights and gradients',
 }
 """By the name of what others do with a run."""
 
@@ -69,6 +112,7 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "notes": "description",
     "parameters": "params",
     "run_id": "with_id",
+    "root_dir": "root",
     "run_name": "name",
     "save_dir": "root",
     "tracking_uri": "remote",

@@ -127,11 +127,13 @@ def test_runs_and_repositories_are_not_looked_into():
     assert names_of(run) == {"train.py"}
 
 
-def test_a_pattern_without_a_match_costs_a_warning(caplog):
-    """And no training."""
+def test_a_pattern_without_a_match_costs_a_warning(caplog, capfd):
+    """And neither a training nor data."""
     with seamark.init_run(source_files="missing/*.py") as run:
         run["a"] = 1
-    assert "source_files could not be stored" in caplog.text
+    assert caplog.text.count("source_files: expected an existing file") == 1
+    assert "completed" in (said := capfd.readouterr().err)
+    assert "lost" not in said
     assert seamark.init_run(with_id=run.id, mode="read-only")["a"].fetch() == 1
 
 

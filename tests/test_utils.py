@@ -14,6 +14,16 @@ class Model:
         return "the model"
 
 
+class Loss(Model):
+    """Can be called, and is printed all the same."""
+
+    def __call__(self):
+        pass
+
+    def __str__(self):
+        return "a loss"
+
+
 def test_what_cannot_be_kept_becomes_text_and_the_rest_stays():
     """Containers stay nested, so that every leaf gets a path of its own."""
     file = File.from_content("x")
@@ -57,4 +67,6 @@ def test_single_values():
     """Leaves are handled like leaves of a container."""
     assert stringify_unsupported(5) == 5
     assert stringify_unsupported(Model()) == "the model"
+    assert stringify_unsupported(Loss()) == "a loss"
+    assert stringify_unsupported(print) == "print"
     assert stringify_unsupported({}) == {}

@@ -220,7 +220,7 @@ def stringify_unsupported(value: Any, expand: bool = False) -> Any:  # noqa: FBT
     try:
         return _kept(_expanded(value, ()) if expand else value, ())
     except Exception:  # noqa: BLE001 - what fails whatever it is asked is text
-        return text_of(value)
+        return text_of(value, names_callables=False)
 
 
 def _expanded(value: Any, above: tuple[int, ...]) -> Any:
@@ -249,7 +249,7 @@ def _kept(value: Any, above: tuple[int, ...]) -> Any:
     except ValueKindError:
         if issubclass(type(value), _SERIES_OF):
             return [_kept(each, (*above, id(value))) for each in value]
-        return text_of(value)
+        return text_of(value, names_callables=False)
     return value
 
 

@@ -140,11 +140,11 @@ class SourceFiles:
                     raise StoppedError(_ENDED)
                 yield name, path
             if is_empty:
-                msg = (
-                    "source_files could not be stored: expected an existing file or folder, or a "
-                    f"pattern that matches one, got {target!r}"
+                log.warning(  # nothing is lost: there was nothing
+                    "seamark: source_files: expected an existing file or folder, or a pattern that"
+                    " matches one, got %r",
+                    target,
                 )
-                self._recorder.drop("source_files", 1, msg)
 
 
 def _size(path: str) -> int | None:

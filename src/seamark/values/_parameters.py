@@ -160,17 +160,29 @@ def _percent(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))
 
 
-def text_of(value: Any) -> str:
+def text_of(value: Any, *, names_callables: bool = True) -> str:
     """Return the name or the text of any object; never raises and calls nothing but ``__str__``.
 
     Memory addresses are left out: they say nothing, and two runs that are equal should read so.
+
+    Args:
+        value: The object.
+        names_callables: Whether an object that can be called, such as a metric or a model, is named
+            by its class, instead of printed.
     """
-    for describe in (_name, str, repr):
+    ways = (_name, str, repr) if names_callables or not _prints_itself(value) else (str, repr)
+    for describe in ways:
         with quietly():  # what cannot be printed has a type
             found: str | None = describe(value)
             if found is not None:
                 return _ADDRESS.sub("", str.__str__(found))
     return f"<{_type_name(type(value))}>"
+
+
+def _prints_itself(value: Any) -> bool:
+    """Return whether an object that can be called, and has no name, has a text of its own."""
+    own = {getattr(type(value), name, None) for name in ("__str__", "__repr__")}
+    return callable(value) and not has_name(value) and own != _DEFAULT_TEXT
 
 
 def _name(value: Any) -> str | None:

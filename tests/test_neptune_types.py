@@ -245,3 +245,30 @@ def test_plotly_is_told_where_its_library_is(run: Run) -> None:
     run["chart"].upload(chart, include_plotlyjs="cdn", wait=True)
     run["whole"] = chart
     assert len(run["chart"].fetch_bytes()) < 1_000_000 < len(run["whole"].fetch_bytes())
+
+
+def test_a_list_replaces_the_points_of_a_series() -> None:
+    """Where there is none it is a value."""
+    with seamark.init_run("p", **QUIET) as run:
+        run["numbers"].append(9.0)
+        run["texts"].append("old")
+        run["numbers"] = [1, 2.5]
+        with pytest.raises(ValueKindError):
+            run["numbers"] = ["a"]
+        run["value"] = [1, 2.5]
+        run["texts"] = ("a", "b")
+        run.wait()
+        assert run["numbers"].fetch_points().value.tolist() == [1, 2.5]
+        assert run["texts"].fetch_last() == "b"
+        assert run["value"].fetch() == [1, 2.5]
+
+
+def test_each_file_of_a_series_may_have_its_description() -> None:
+    files = [types.File.from_content(text, "txt") for text in ("a", "b")]
+    with seamark.init_run("p", **QUIET) as run:
+        run["files"].extend(files, descriptions=["first", "second"], name="same")
+        with pytest.raises(ArgumentError, match="descriptions: expected 2, one a file, got 1"):
+            run["files"].extend(files, descriptions=["one"])
+        run.wait()
+        found = [(one.name, one.description) for one in run.recorded.here().files("files")]
+        assert found == [("same", "first"), ("same", "second")]

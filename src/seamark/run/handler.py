@@ -49,7 +49,10 @@ _CHART: Final = ("min", "max", "unit")
 """What is accepted and not recorded: it chose how Neptune drew a series of numbers."""
 _ARGUMENTS: Final = {
     "append": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
-    "extend": ("values", "steps", "timestamps", "wait", *_DESCRIBED, *_CHART),
+    "extend": (
+        *("values", "steps", "timestamps", "wait", "names", "descriptions"),
+        *(*_DESCRIBED, *_CHART),
+    ),
     "log": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
 }
 """What the verbs that take Neptune's ``**kwargs`` know; in Neptune, too, these are all."""
@@ -127,7 +130,8 @@ class Handler(Browsable):
 
         Mappings, dataclasses, Namespaces and OmegaConf nodes are taken apart, one path for each
         leaf; a `File`, a picture, a chart and a table are uploaded; a set of strings becomes a
-        string set; lists are kept as JSON; classes, functions and modules as their names; another
+        string set; lists are kept as JSON, and replace the points of a series that this process
+        wrote; classes, functions and modules as their names; another
         handler gives the value that it has now. What is one of `seamark.types` says itself what it
         becomes. Of what is taken apart, a leaf that cannot be kept is its text, as with
         ``log_hyperparams``; a single value of that kind is refused.
@@ -143,8 +147,11 @@ class Handler(Browsable):
             PathError: If a path is derived or illegal.
             MissingFieldError: If the handler that is copied holds nothing.
         """
-        if series := self._root.recorder.assign(self._path, value, wait=wait):
-            assign_series(self._root.recorder, series)
+        recorder = self._root.recorder
+        if isinstance(value, list | tuple) and value:
+            value = recorder.as_points(self._path, value)
+        if series := recorder.assign(self._path, value, wait=wait):
+            assign_series(recorder, series)
 
     def append(
         self,
@@ -202,7 +209,7 @@ class Handler(Browsable):
             steps: As many finite numbers, or None to number the points.
             timestamps: As many seconds since the Unix epoch or datetimes, or None.
             wait: Return only when files are stored.
-            **described: As in `append`.
+            **described: As in `append`; also ``names`` and ``descriptions``, one a file.
 
         Raises:
             ArgumentError: If the lengths differ, or a step is not a finite number.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Final
@@ -150,13 +150,14 @@ def extend_series(
         for at, points in _sequences(path, values)
     ]
     series = [each for each in series if each.points]
+    told = {each.path: list(_of_each(described, len(each.points))) for each in series if described}
     if series and (writer := recorder.to_write()):
         recorder.begin_points()
         series = [each for each in series if not _is_observed(recorder, each)]
         writer.expect({recorder.series_path(each.path): each.family for each in series})
         recorder.number_after(None if steps is None else 0)
         for each in series:
-            _extend(recorder, writer, each, described)
+            _extend(recorder, writer, each, told.get(each.path) or [{}] * len(each.points))
 
 
 def _is_observed(recorder: Recorder, series: _Points) -> bool:
@@ -211,7 +212,7 @@ class _Points:
 
 
 def _extend(
-    recorder: Recorder, writer: JournalWriter, series: _Points, described: Mapping[str, Any]
+    recorder: Recorder, writer: JournalWriter, series: _Points, told: Sequence[Mapping[str, Any]]
 ) -> None:
     path, steps, times = series.path, series.steps, series.times_ns
     if series.family == "float_series":
@@ -224,8 +225,26 @@ def _extend(
             records = [_record(recorder, writer, series.family, path, each) for each in part]
             recorder.append_points(writer, records, _RECORDED[series.family])
         return
-    for value, step, time_ns in points:
+    for (value, step, time_ns), described in zip(points, told, strict=True):
         _append_file(recorder, writer, path, (as_file(value), step, time_ns), described)
+
+
+def _of_each(described: Mapping[str, Any], count: int) -> Iterator[dict[str, Any]]:
+    """Yield ``name`` and ``description`` of each file: ``names`` and ``descriptions`` tell many.
+
+    Raises:
+        ArgumentError: If there are not as many as there are files.
+    """
+    several = {}
+    for name in ("names", "descriptions"):
+        given = described.get(name)
+        several[name] = repeat(None, count) if given is None else list(given)
+        if given is not None and len(several[name]) != count:
+            msg = f"{name}: expected {count}, one a file, got {len(several[name])}"
+            raise ArgumentError(msg)
+    for name, description in zip(several["names"], several["descriptions"], strict=True):
+        told = {"name": name, "description": description}
+        yield {key: described.get(key) if value is None else value for key, value in told.items()}
 
 
 def _record(

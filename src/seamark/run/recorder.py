@@ -22,12 +22,12 @@ from seamark.run.parameters import Parameters, is_parameter
 from seamark.run.phases import in_phase
 from seamark.run.ranks import RankPaths
 from seamark.run.writes import assign_ops, atom_at, gather, is_long
+from seamark.types import FileSeries, FloatSeries, Series, StringSeries
 from seamark.values import Atom, escape, to_time_ns
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.run.writes import Writes
-    from seamark.types import Series
     from seamark.values.keeping import Keep
 
 __all__ = ["Policy", "Recorder"]
@@ -43,6 +43,9 @@ _LEARNING_WITH_POINTS_S: Final = 10.0
 """The same where what is learned says whether the run was trained here."""
 _NO_SERIES: Final[Mapping[str, Any]] = {}
 _USUAL: Final = Secrets()
+_POINTS: Final[Mapping[str, Callable[[Any], Series]]] = {
+    one.family: one for one in (FloatSeries, StringSeries, FileSeries)
+}
 MASKED: Final = "sys/masked"
 """The paths of a run at which something is hidden, as a string set."""
 
@@ -502,6 +505,16 @@ class Recorder:
         if len(families) > len(given):
             self._append_more(writer, writes, families, wait=wait)
         return writes.series
+
+    def as_points(self, path: str, values: Sequence[Any]) -> Any:
+        """Return values as the points of a series that this process wrote, else as they are.
+
+        Raises:
+            ValueKindError: If they cannot be points of that series.
+        """
+        writer = self.writer
+        family = None if writer is None else writer.families.get(self.series_path(path))
+        return _POINTS[family](values) if family in _POINTS else values
 
     def _make_room(self, writer: JournalWriter, paths: Iterable[str]) -> None:
         """Delete file sets that are replaced."""

@@ -61,7 +61,6 @@ def test_a_finger_chooses_rows_and_parts_of_charts(main_page, phone):
 
 def test_what_is_wider_than_a_phone_is_scrolled_with_keys(main_page, phone):
     """A table in a place of its own can have the focus where it does not fit."""
-    phone.goto(opening(main_page, "?project=vision/digits&run=nothing"))
     phone.goto(opening(main_page, "?project=vision/digits&q=sys/name = calm-heron"))
     phone.get_by_role("link", name="calm-heron").tap()
     expect(phone.get_by_role("heading", name="Metrics")).to_be_visible()

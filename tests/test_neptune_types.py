@@ -272,3 +272,26 @@ def test_each_file_of_a_series_may_have_its_description() -> None:
         run.wait()
         found = [(one.name, one.description) for one in run.recorded.here().files("files")]
         assert found == [("same", "first"), ("same", "second")]
+
+
+def test_a_fetched_artifact_is_assigned_as_one(tmp_path: Path) -> None:
+    """As Neptune's example of a shared data set does, from one run to another."""
+    (tmp_path / "data.csv").write_text("1,2")
+    with seamark.init_run("p", **QUIET) as run:
+        run["data"].track_files(str(tmp_path / "data.csv"))
+        run.wait()
+        with seamark.init_run("p", **QUIET) as other:
+            other["copy"] = run["data"].fetch()
+            other.wait()
+            assert other["copy"].fetch_hash() == run["data"].fetch_hash()
+            assert [file.file_path for file in other["copy"].fetch_files_list()] == ["data.csv"]
+
+
+def test_what_neptune_knows_of_every_run_can_be_fetched() -> None:
+    with seamark.init_run("p", **QUIET) as run:
+        run["a"] = "x" * 5000
+    read = seamark.init_run("p", with_id=run.id, mode="read-only")
+    assert 5000 < read["sys/size"].fetch() < 50_000
+    assert read["sys/ping_time"].fetch() == read["sys/modification_time"].fetch()
+    assert read["sys/monitoring_time"].fetch() == int(read["sys/running_time"].fetch())
+    assert read["sys/failed"].fetch() is False

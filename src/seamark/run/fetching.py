@@ -54,14 +54,27 @@ def _name(folder: RunFolder) -> str:
     return generated_name(folder.run)
 
 
+def _size(folder: RunFolder) -> float:
+    """Return how many bytes lie in the folder of a run; 0 where it is not on this disk."""
+    return float(sum(file.lstat().st_size for file in folder.path.rglob("*")))
+
+
 _ALWAYS: Final[Mapping[str, Callable[[RunFolder], Any]]] = {
     "sys/description": lambda _: "",
     "sys/failed": lambda _: False,
     "sys/group_tags": lambda _: set(),
     "sys/name": _name,
+    "sys/size": _size,
     "sys/tags": lambda _: set(),
 }
 """What integrations fetch without asking, as every run in Neptune has it: what stands for none."""
+
+
+_SAME: Final = {
+    "sys/monitoring_time": "sys/running_time",
+    "sys/ping_time": "sys/modification_time",
+}
+"""What Neptune knows of every run under two names."""
 
 
 def value_of(recorded: Recorded, path: str) -> Any:
@@ -79,6 +92,9 @@ def value_of(recorded: Recorded, path: str) -> Any:
             return nested or None
         if path in _ALWAYS:
             return _ALWAYS[path](recorded.folder)
+        if path in _SAME:
+            known = value_of(recorded, _SAME[path])
+            return int(known) if isinstance(known, float) else known  # whole seconds, or a time
         raise recorded.missing(path, reader)
     if found.family in ("file", "file_set"):
         msg = f"{path!r} holds {spoken(found.family)}: read it with download()"

@@ -12,6 +12,7 @@ from seamark.journal.format import dump_json
 from seamark.paths import check_writable
 from seamark.pictures.render import is_drawing
 from seamark.process.interrupts import let_pass
+from seamark.reading.tracked import TrackedFiles
 from seamark.run.browsing import Browsable
 from seamark.run.options import strings
 from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value
@@ -69,6 +70,9 @@ def gather(path: str, value: Any) -> Writes:
     writes = Writes()
     if type(value) in _PLAIN and path not in _SETS:  # what most assign; a subclass may be more
         writes.atoms[check_writable(path)] = atom_at(path, value)
+        return writes
+    if isinstance(value, TrackedFiles):  # as it was fetched from another path
+        writes.artifacts[check_writable(path)] = dict(value)
         return writes
     inside = is_container(value)
     for at, leaf in flatten(value, path).items():

@@ -101,7 +101,7 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "config": "params",
     "conflict_strategy": "conflict",
     "dir": "root",
-    "experiment_name": "project",
+    "experiment_name": "name",
     "folder": "project",
     "group": "groups",
     "hparams": "params",
@@ -110,12 +110,16 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "labels": "tags",
     "make_folder": "make_project",
     "notes": "description",
+    "offline_mode": "mode",
     "parameters": "params",
+    "project_name": "project",
+    "project_qualified_name": "project",
     "run_id": "with_id",
     "root_dir": "root",
     "run_name": "name",
     "save_dir": "root",
     "tracking_uri": "remote",
+    "upload_source_files": "source_files",
 }
 """By the name of an argument of another package: the argument here."""
 

@@ -777,13 +777,16 @@ def refuse_unknown(verb: str, given: Iterable[str], known: Iterable[str]) -> Non
         known: Names of all arguments that there are.
 
     Raises:
-        UnknownArgumentError: Naming the nearest argument that exists.
+        UnknownArgumentError: Naming all of them, each with the nearest argument that exists.
     """
     known = sorted(known)
+    unknown = []
     for key in given:
         if key not in known:
             meant = ARGUMENTS.get(key)
             near = [meant] if meant in known else difflib.get_close_matches(key, known, 1, 0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            msg = f"{verb}() got an unknown argument {key!r}{hint}"
-            raise UnknownArgumentError(msg)
+            unknown.append(f"{key!r}; did you mean {near[0]!r}?" if near else repr(key))
+    if unknown:
+        what = "an unknown argument" if len(unknown) == 1 else "unknown arguments"
+        msg = f"{verb}() got {what} {', '.join(unknown)}"
+        raise UnknownArgumentError(msg)

@@ -347,7 +347,13 @@ def _parent(what: str, given: Any) -> str | None:
     raise ArgumentError(msg)
 
 
-def _params(_: str, given: Any) -> dict[str, Atom]:
+def _params(what: str, given: Any) -> dict[str, Atom]:
+    if isinstance(given, str | bytes | int | float | list | tuple | set | frozenset):
+        msg = (
+            f"{what}: expected a mapping, a Namespace, a dataclass or None, got "
+            f"{type(given).__name__}: {given!r:.80}"
+        )
+        raise ArgumentError(msg)
     # Encoded at once, so that it does not matter what becomes of them, and whether they pickle.
     return {} if given is None else parameters(given, PARAMETERS)
 

@@ -235,11 +235,11 @@ def _of_each(described: Mapping[str, Any], count: int) -> Iterator[dict[str, Any
     Raises:
         ArgumentError: If there are not as many as there are files.
     """
-    several = {}
+    several: dict[str, list[Any]] = {}
     for name in ("names", "descriptions"):
         given = described.get(name)
-        several[name] = repeat(None, count) if given is None else list(given)
-        if given is not None and len(several[name]) != count:
+        several[name] = [None] * count if given is None else list(given)
+        if len(several[name]) != count:
             msg = f"{name}: expected {count}, one a file, got {len(several[name])}"
             raise ArgumentError(msg)
     for name, description in zip(several["names"], several["descriptions"], strict=True):

@@ -513,7 +513,7 @@ class Recorder:
             ValueKindError: If they cannot be points of that series.
         """
         writer = self.writer
-        family = None if writer is None else writer.families.get(self.series_path(path))
+        family = "" if writer is None else writer.families.get(self.series_path(path), "")
         return _POINTS[family](values) if family in _POINTS else values
 
     def _make_room(self, writer: JournalWriter, paths: Iterable[str]) -> None:

@@ -27,7 +27,6 @@ DECIDED = {
     "artifacts whole files": "`fetch_files_list()`, `list_fileset_files()`",
     "artifacts part files": "`fetch_files_list()`, `list_fileset_files()`",
     "artifacts placed files": "`fetch_files_list()`, `list_fileset_files()`",
-    "artifacts copy": "`fetch()`, `fetch_hash()` and `fetch_files_list()` of an artifact",
     "mistakes upload to value": '`upload("missing.txt")`',
     "mistakes delete nothing": "`del`, `pop` of what is not there",
     "mistakes pop nothing": "`del`, `pop` of what is not there",

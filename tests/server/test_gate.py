@@ -69,6 +69,25 @@ def everything(wire: socket.socket) -> bytes:
     return found
 
 
+@contextlib.contextmanager
+def trickling(wire: socket.socket) -> Iterator[None]:
+    """Send a byte now and then, during a block."""
+    ended = threading.Event()
+
+    def trickle() -> None:
+        with contextlib.suppress(OSError):
+            while not ended.wait(0.05):
+                wire.sendall(b" ")
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 @pytest.mark.thorough
 def test_who_falls_silent_is_let_go(tmp_path) -> None:
     """Before the first request, in the middle of headers, between requests, and in a body."""
@@ -93,22 +112,10 @@ def test_who_falls_silent_is_let_go(tmp_path) -> None:
 def test_what_trickles_in_for_ever_is_let_go(tmp_path) -> None:
     """However often a byte comes, a body has to arrive in a time."""
     head = b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
-    ended = threading.Event()
     with serving(tmp_path, request_s=0.5) as url, connected(url) as wire:
         wire.sendall(head)
-
-        def trickle() -> None:
-            with contextlib.suppress(OSError):
-                while not ended.wait(0.05):
-                    wire.sendall(b" ")
-
-        thread = threading.Thread(target=trickle)
-        thread.start()
-        try:
+        with trickling(wire):
             assert b" 408 " in wire.recv(1 << 16)
-        finally:
-            ended.set()
-            thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -270,24 +277,13 @@ def test_who_sends_slowly_with_one_token_takes_no_others_place(tmp_path) -> None
         assert ask(url, "GET", "accounts/me", token).status == 200
 
 
-def test_a_body_that_crawls_is_refused(tmp_path, monkeypatch) -> None:
+def test_a_body_that_crawls_is_refused(tmp_path) -> None:
     """Also with a token: it would hold its place for minutes, with a byte now and then."""
-    token, ended = admin_token(tmp_path), threading.Event()
+    token = admin_token(tmp_path)
     with serving(tmp_path, idle_s=0.5) as url, connected(url) as wire:
         wire.sendall(journal_head(token, "Content-Length: 100000"))
-
-        def crawl() -> None:
-            with contextlib.suppress(OSError):
-                while not ended.wait(0.05):
-                    wire.sendall(b"x")
-
-        thread = threading.Thread(target=crawl)
-        thread.start()
-        try:
+        with trickling(wire):
             assert b" 408 " in wire.recv(1 << 16)
-        finally:
-            ended.set()
-            thread.join()
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from seamark.errors import ArgumentError
 from seamark.run.adapters import guarded
-from seamark.run.foreign import VERBS, also
+from seamark.run.foreign import VERBS
 from seamark.types import File
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class DeprecatedMethods:
         Raises:
             AttributeError: As there is no such name.
         """
-        words = also(VERBS, name).replace(": ", ": with run = logger.experiment, ", 1)
+        words = f": with run = logger.experiment, {VERBS[name]}" if name in VERBS else ""
         msg = f"{type(self).__name__!r} object has no attribute {name!r}{words}"
         raise AttributeError(msg, name=name, obj=self)
 

@@ -150,14 +150,15 @@ def extend_series(
         for at, points in _sequences(path, values)
     ]
     series = [each for each in series if each.points]
-    told = {each.path: list(_of_each(described, len(each.points))) for each in series if described}
+    files = [each for each in series if each.family == "file_series"]
+    told = {each.path: list(_of_each(described, len(each.points))) for each in files}
     if series and (writer := recorder.to_write()):
         recorder.begin_points()
         series = [each for each in series if not _is_observed(recorder, each)]
         writer.expect({recorder.series_path(each.path): each.family for each in series})
         recorder.number_after(None if steps is None else 0)
         for each in series:
-            _extend(recorder, writer, each, told.get(each.path) or [{}] * len(each.points))
+            _extend(recorder, writer, each, told.get(each.path, ()))
 
 
 def _is_observed(recorder: Recorder, series: _Points) -> bool:

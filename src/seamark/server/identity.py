@@ -77,15 +77,15 @@ def _match(
 ) -> None:
     expected = known or Accounts(databases.account).instance()
     found = _read(objects)
-    if found is None:
-        if not adopt and known is not None:
+    if found is None and not adopt:
+        if known is not None:
             raise _missing(uri)
-        if not adopt:  # made before there were identities, or new
-            newest = _newest_object(databases.kept)
-            if newest is None and next(objects.names(PREFIX), None) is not None:
-                return  # tables were lost: not decided here (`checks.check_not_lost`)
-            if newest is not None and not _is_there(objects, newest):
-                raise _missing(uri)
+        newest = _newest_object(databases.kept)  # made before there were identities, or new
+        if newest is None and next(objects.names(PREFIX), None) is not None:
+            return  # tables were lost: not decided here (`checks.check_not_lost`)
+        if newest is not None and not _is_there(objects, newest):
+            raise _missing(uri)
+    if found is None:
         try:
             objects.put(_NAME, expected.encode())
         except FileExistsError:  # another process of this server was faster

@@ -372,7 +372,7 @@ class GrowingObject:
         end: How many bytes were added.
     """
 
-    def __init__(self, fd: int, size: int, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, fd: int, size: int, check: Callable[[], None]) -> None:
         self._fd, self._size, self._check, self.end = fd, size, check, 0
 
     @property

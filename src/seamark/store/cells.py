@@ -210,7 +210,7 @@ def running_ns(journals: Iterable[JournalState], started: int | None) -> int:
     return total
 
 
-def created_ns(journals: Sequence[JournalState]) -> int:
+def _created_ns(journals: Sequence[JournalState]) -> int:
     """Return when a run was created, ns since the Unix epoch; `UNKNOWN_NS` if nobody knows.
 
     Whoever came later, such as a training that resumed or a server that keeps an edit, may have a
@@ -228,7 +228,7 @@ def run_columns(run: RunState) -> dict[str, Any]:
     journals = list(run.journals.values())
     owners = [one for one in journals if one.owner]
     state = run.state[1].get("state", "created")
-    created = created_ns(journals)
+    created = _created_ns(journals)
     since = run.started
     if since is None and run.state[1].get("state") != "created":  # nobody said when it began
         since = created or None

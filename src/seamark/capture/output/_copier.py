@@ -393,11 +393,12 @@ def _ended_well(copier: Copier, pid: int) -> bool:
     counts = _open_counts(pid)
     try:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        copier.recover(pid, counts)
-        _, status = os.waitpid(pid, 0)
     except AttributeError:  # no such call here: what it has counted is gone with it
         _, status = os.waitpid(pid, 0)
         copier.recover(pid, counts)
+    else:
+        copier.recover(pid, counts)
+        _, status = os.waitpid(pid, 0)
     finally:
         if counts is not None:
             os.close(counts)

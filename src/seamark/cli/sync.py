@@ -237,7 +237,7 @@ def _tell_left(place: str, found: Sequence[Left]) -> bool:
             f"\t{plural(len(one.files), 'file')}, {human_bytes(files)}"
         )
     failed = _tell_problems(found)
-    _tell_purged(place, found)
+    _report_purged(place, found)
     if todo:
         size = human_bytes(sum(one.size for one in todo))
         note(f"would send {size} of {_words(todo)} to {place}")
@@ -255,7 +255,7 @@ def _tell(place: str, found: Sequence[Left], done: Sequence[Moved]) -> bool:
         note(f"sent {size} of {_words(sent)} to {place}{more}")
     if skipped := [one for one in done if one.skipped]:
         note(f"{_words(skipped)} stay here: others at {place} have their names")
-    _tell_purged(place, done)
+    _report_purged(place, done)
     for one in done:
         if one.name is not None and one.name != one.called:
             note(f"{one.folder.words} is called {one.name!r:.200} at {place}")
@@ -277,7 +277,7 @@ def _tell_problems(found: Sequence[Left] | Sequence[Moved]) -> list[Left | Moved
     return failed
 
 
-def _tell_purged(place: str, found: Sequence[Left] | Sequence[Moved]) -> None:
+def _report_purged(place: str, found: Sequence[Left] | Sequence[Moved]) -> None:
     if purged := [one for one in found if one.purged]:
         was, keeps = ("was", "it stays") if len(purged) == 1 else ("were", "they stay")
         note(f"{_words(purged)} {was} purged at {place} and not sent; {keeps} here")

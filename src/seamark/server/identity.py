@@ -83,7 +83,7 @@ def _match(
         newest = _newest_object(databases.kept)  # made before there were identities, or new
         if newest is None and next(objects.names(PREFIX), None) is not None:
             return  # tables were lost: not decided here (`checks.check_not_lost`)
-        if newest is not None and not _is_there(objects, newest):
+        if newest is not None and not _object_exists(objects, newest):
             raise _missing(uri)
     if found is None:
         try:
@@ -114,7 +114,7 @@ def _newest_object(kept: Database) -> str | None:
         return connection.execute(_NEWEST).scalar_one_or_none()
 
 
-def _is_there(objects: ObjectStore, name: str) -> bool:
+def _object_exists(objects: ObjectStore, name: str) -> bool:
     try:
         objects.get(name, 0, 1)
     except FileNotFoundError:

@@ -1166,7 +1166,7 @@ export function Chart(props) {
       setTold((old) => ({ ...old, loading: false, error: error?.hint || error?.message || String(error) }));
     });
     return () => abort.abort();
-  }, [seen, kind, runsKey, zoom?.low, zoom?.high, versions, attempts, asked]);
+  }, [seen, kind, runsKey, zoom?.low, zoom?.high, versions, attempts, asked, has]);
 
   // What a server that was away did not answer is asked again when it is back.
   useEffect(() => (told.error ? api.listen((/** @type {string} */ what) => what === "back" && setAsked((old) => old + 1)) : undefined), [api, told.error]);
@@ -1217,7 +1217,9 @@ export function Chart(props) {
   const all = lines();
   const notes = notesOf(all, kept.current, view, drawn.current?.range ?? null, zoom);
   const title = props.title || (paths.length === 1 ? paths[0] : `${paths[0]} + ${paths.length - 1}`);
-  const empty = !told.loading && !told.error && !all.some((line) => line.parts.x.length);
+  // Of runs that were chosen just now it is not known yet.
+  const known = !has || groups || runs.every((run) => has.has(run.id) && (loaded.current.has(run.id) || !paths.some((path) => has.get(run.id)?.has(path))));
+  const empty = known && !told.loading && !told.error && !all.some((line) => line.parts.x.length);
   const cut = title.lastIndexOf("/") + 1;
   const unit = paths.every((path) => unitOf(path) === unitOf(paths[0])) ? unitOf(paths[0]) : "";
 

@@ -146,7 +146,8 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
       (/** @type {any} */ answer) => {
         setError(null);
         setHas((old) => {
-          const fresh = new Map(answer.paths.map((/** @type {any} */ [, id, paths]) => [id, new Set(paths)]));
+          const fresh = new Map(runs.map((run) => [run.id, new Set()]));
+          for (const [, id, paths] of answer.paths) fresh.set(id, new Set(paths));
           return old && sameSets(old, fresh) ? old : fresh;
         });
       },

@@ -734,7 +734,7 @@ def test_upload(run: Run, again: Any, tmp_path: Path) -> None:
     assert not again().exists("other")
 
 
-def test_file_sets(run: Run, again: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_file_sets(run: Run, again: Any, tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
     """Members are added by pattern, listed with sizes, deleted by name, downloaded together."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "src").mkdir()
@@ -754,8 +754,11 @@ def test_file_sets(run: Run, again: Any, tmp_path: Path, monkeypatch: Any) -> No
     again()["code"].download(tmp_path / "out.zip")
     with zipfile.ZipFile(tmp_path / "out.zip") as archive:
         assert archive.read("src/c.txt") == b"c.txt"
-    with pytest.raises(FileNotFoundError, match="nothing-"):
-        run["other"].upload_files("nothing-*.py")
+    with pytest.raises(FileNotFoundError, match=r"nothing\.py"):
+        run["other"].upload_files(["src/*.py", "nothing.py"])
+    run["other"].upload_files("nothing-*.py")
+    assert "no file matches the pattern 'nothing-*.py'" in caplog.text
+    assert not run.exists("other")
 
 
 def test_tracked_files_are_downloaded_while_they_are_the_same(run: Run, tmp_path: Path) -> None:
@@ -852,7 +855,7 @@ def test_reading_another_family(run: Run) -> None:
 def test_a_single_value_has_no_last_point(run: Run) -> None:
     """It is called what it is, not by the name of its family."""
     run["a"] = 1
-    with pytest.raises(MissingFieldError, match="expected a series with points, got a single val"):
+    with pytest.raises(MissingFieldError, match="expected a series, got a single val"):
         run["a"].fetch_last()
 
 

@@ -10,6 +10,8 @@ import json
 import logging
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -262,6 +264,49 @@ def test_init_of_old_clients(tmp_path: Path) -> None:
         again = seamark.init(project="p", run=made.id, **given)
     assert (again.id, again["sys/tags"].fetch()) == (made.id, {"a"})
     again.stop()
+
+
+def test_the_old_package_is_here_under_our_name(tmp_path: Path) -> None:
+    """``neptune.new`` with the import changed: each name is the one of this package."""
+    script = """
+import seamark.new as neptune
+from seamark.new.exceptions import NeptuneException
+from seamark.new.types import File
+from seamark.new.types.value_copy import ValueCopy
+from seamark.new.utils import stringify_unsupported
+import seamark, sys
+assert neptune.init_run is seamark.init_run and neptune.Run is seamark.Run
+assert (File, ValueCopy) == (seamark.types.File, seamark.types.ValueCopy)
+assert NeptuneException is seamark.exceptions.NeptuneException
+assert "neptune" not in sys.modules
+try:
+    import seamark.new.nothing
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    command = [sys.executable, "-c", script]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert ran.stdout == "No module named 'seamark.new.nothing'\n", ran.stderr
+
+
+def test_a_table_says_of_every_run_whether_it_failed(tmp_path: Path) -> None:
+    """As a column and in a query, of those that nothing was recorded of too."""
+    for name in ("good", "bad", "cleared"):
+        with seamark.init_run("team/p", root=tmp_path, name=name, **QUIET) as run:
+            if name != "good":
+                run["sys/failed"] = name == "bad"
+    project = seamark.init_project("team/p", root=tmp_path, mode="read-only")
+
+    def names(query: str) -> set[str]:
+        table = project.fetch_runs_table(query=query, columns=["sys/name"])
+        return {row["sys/name"] for row in table.to_rows()}
+
+    table = project.fetch_runs_table(columns=["sys/name", "sys/failed"])
+    failed = {row["sys/name"]: row["sys/failed"] for row in table.to_rows()}
+    assert failed == {"good": False, "bad": True, "cleared": False}
+    assert names("sys/failed = true") == names("sys/failed != false") == {"bad"}
+    assert names("sys/failed:bool = False") == names("sys/failed != true") == {"good", "cleared"}
+    assert names("NOT (sys/failed = false)") == {"bad"}
 
 
 def test_what_every_run_has_in_neptune_can_be_fetched(tmp_path: Path) -> None:

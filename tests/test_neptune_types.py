@@ -77,6 +77,46 @@ def test_a_value_that_is_none_is_refused_where_it_is_made(make: Any, error: type
     assert isinstance(caught.value, exceptions.NeptuneException)
 
 
+def test_a_value_copy_is_what_the_other_path_holds(run: Run) -> None:
+    """The module of Neptune's that has it is one here, too."""
+    from seamark.types.value_copy import ValueCopy
+
+    run["a"] = 3
+    run["b"] = ValueCopy(run["a"])
+    run["c"] = {"d": ValueCopy(run["a"])}
+    assert ValueCopy is types.ValueCopy
+    assert [run["b"].fetch(), run["c/d"].fetch()] == [3, 3]
+    with pytest.raises(seamark.errors.MissingFieldError, match="'nothing'"):
+        run["e"] = ValueCopy(run["nothing"])
+
+
+def test_a_series_without_points_has_no_last_one(run: Run) -> None:
+    """As the client answers, of one that was emptied in either way."""
+    for path, point in (("numbers", 0.5), ("texts", "a"), ("files", types.File.from_content("x"))):
+        run[path].append(point)
+        run[path].clear()
+        assert run[path].fetch_last() is None
+    run["assigned"].append(1)
+    run["assigned"] = types.FloatSeries([])
+    assert run["assigned"].fetch_last() is None
+
+
+def test_a_file_in_a_folder_is_called_by_its_path(run: Run, tmp_path: Path) -> None:
+    """As the client names it, whatever it was called where it came from."""
+    (tmp_path / "weights.ckpt").write_bytes(b"w")
+    (tmp_path / "out").mkdir()
+    run["checkpoints"]["epoch_0"].upload(str(tmp_path / "weights.ckpt"))
+    run["made"].upload(types.File.from_content(b"m", extension="bin"))
+    run["bare"].upload(types.File.from_content(b"b", extension=""))
+    for path in ("checkpoints/epoch_0", "made", "bare"):
+        run[path].download(str(tmp_path / "out"))
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
+        "bare",
+        "epoch_0.ckpt",
+        "made.bin",
+    ]
+
+
 def test_series_replace_what_was_there(run: Run) -> None:
     """Steps and times are kept, and a second assignment begins again."""
     run["loss"] = types.FloatSeries([3, math.nan, 1], steps=[10, 20, 30], timestamps=[1, 2, 3])

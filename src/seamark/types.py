@@ -11,6 +11,7 @@ import math
 import os
 import pickle
 import re
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -39,6 +40,7 @@ __all__ = [
     "String",
     "StringSeries",
     "StringSet",
+    "ValueCopy",
 ]
 
 _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
@@ -578,6 +580,19 @@ class GitRef(Value):
         return None if self.repository_path is None else Path(self.repository_path).resolve()
 
 
+class ValueCopy(Value):
+    """What another path holds: ``run["b"] = ValueCopy(run["a"])`` does what ``run["a"]`` would.
+
+    Attributes:
+        source_handler: The handler of the path that is copied.
+    """
+
+    __slots__ = ("source_handler",)
+
+    def __init__(self, source_handler: Any) -> None:
+        self.source_handler = source_handler
+
+
 class Series(Value):
     """The points of a series; assigning them replaces those that it held.
 
@@ -707,3 +722,7 @@ class FileSeries(Series):
     ) -> None:
         files = [File.create_from(each) for each in _several("FileSeries", values)]
         super().__init__(files, steps, timestamps, name=name, description=description)
+
+
+# A module of its own in the client, ``neptune.types.value_copy``.
+value_copy = sys.modules[f"{__name__}.value_copy"] = sys.modules[__name__]

@@ -24,6 +24,7 @@ __all__ = [
     "Copy",
     "Opened",
     "digest_of",
+    "download_name",
     "is_pending",
     "read_file",
     "read_text",
@@ -143,7 +144,7 @@ def write_file(
     Args:
         folder: The run.
         file: FILE record.
-        target: An existing folder, in which the file gets its own name, or the name to give it.
+        target: An existing folder, to be called as `download_name` says, or a name.
         path: Attribute path, for messages.
         name: Of the file below ``target``, which is then a folder in any case; may contain ``/``.
         references: Open what the record refers to, wherever that is.
@@ -160,6 +161,17 @@ def write_file(
             yield lambda out: _copy(source, out)
 
     return write_parts(opened, file, target, path, name=name, verify=verify)
+
+
+def download_name(file: Mapping[str, Any], path: str) -> str:
+    """Return the name of a file that is downloaded: the last part of its path, and its extension.
+
+    Args:
+        file: FILE record.
+        path: Attribute path.
+    """
+    ext = str(file.get("ext") or "")
+    return path.rpartition("/")[2] + (f".{ext}" if ext else "")
 
 
 def write_parts(
@@ -179,7 +191,7 @@ def write_parts(
     Args:
         opened: Opens the file, or a member of it.
         file: FILE record.
-        target: An existing folder, in which the file gets its own name, or the name to give it.
+        target: An existing folder, to be called as `download_name` says, or a name.
         path: Attribute path, for messages.
         name: Of the file below ``target``, which is then a folder in any case; may contain ``/``.
         verify: Compare the bytes with the digest of the record before they get their name.
@@ -190,7 +202,7 @@ def write_parts(
         ArgumentError: If a name in the record leads out of the target, or is too long for a file.
     """
     if name is None and target.is_dir():
-        name = os.path.basename(str(file.get("name") or path.rpartition("/")[2]))
+        name = os.path.basename(download_name(file, path))
         name = name if name not in {"", ".", ".."} else "file"
     base, parts = (
         (target.parent, (target.name,)) if name is None else (target, parts_of(name, path))

@@ -16,7 +16,7 @@ from seamark.errors import LoadedAlreadyError
 from seamark.neptune.packaged import Packaged
 from seamark.neptune.stub import LOGGERS, replace_stub
 
-__all__ = ["install"]
+__all__ = ["Finder", "install"]
 
 _OURS: Final = "seamark"
 _STANDING_IN: Final = {
@@ -63,7 +63,7 @@ def install() -> None:
             seamark.neptune.install()
             import neptune
     """
-    if any(isinstance(each, _Finder) for each in sys.meta_path):
+    if any(isinstance(each, _Client) for each in sys.meta_path):
         return
     loaded = sys.modules.get("neptune")
     if loaded is not None:
@@ -73,14 +73,17 @@ def install() -> None:
             f"but it is loaded from {where}"
         )
         raise LoadedAlreadyError(msg)
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Client("neptune"))
     for name in LOGGERS:
         if name in sys.modules:
             replace_stub(sys.modules[name])
 
 
-class _Finder(MetaPathFinder):
-    """Finds ``neptune`` and what is below it, and what Lightning says in its place."""
+class Finder(MetaPathFinder):
+    """Finds the client's modules below a name, such as ``neptune``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def find_spec(
         self,
@@ -89,11 +92,9 @@ class _Finder(MetaPathFinder):
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """Return what makes a module of the client, or None for all others."""
-        if fullname in LOGGERS:
-            return self._followed(fullname, path, target)
-        top, _, rest = fullname.partition(".")
-        if top != "neptune":
+        if not f"{fullname}.".startswith(f"{self._name}."):
             return None
+        rest = fullname[len(self._name) + 1 :]
         while rest == "new" or rest.startswith("new."):
             rest = rest[4:]
         if (ours := _same(rest)) is not None:
@@ -101,6 +102,21 @@ class _Finder(MetaPathFinder):
         if (names := _stood_in(rest)) is not None:
             return ModuleSpec(fullname, _StandIn(names), origin=names, is_package=True)
         return None
+
+
+class _Client(Finder):
+    """Finds ``neptune`` and what is below it, and what Lightning says in its place."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return what makes a module of the client or of Lightning, or None for all others."""
+        if fullname in LOGGERS:
+            return self._followed(fullname, path, target)
+        return super().find_spec(fullname, path, target)
 
     def _followed(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None

@@ -110,7 +110,7 @@ def last_of(recorded: Recorded, path: str) -> Any:
     """Return what `Handler.fetch_last` returns.
 
     Raises:
-        MissingFieldError: If there is no series, or no point in it.
+        MissingFieldError: If there is no series.
     """
     if recorded.silent:
         return None
@@ -122,10 +122,16 @@ def last_of(recorded: Recorded, path: str) -> Any:
 
 
 def _last(recorded: Recorded, reader: Reader | None, found: Attribute) -> Any:
-    """Return the last point of a series, which is known without reading the others."""
-    if reader is None or not found.family.endswith("_series") or not found.value.count:
-        msg = f"{found.path!r}: expected a series with points, got {spoken(found.family)}"
+    """Return the last point of a series, which is known without reading the others.
+
+    Returns:
+        None if it has no points.
+    """
+    if reader is None or not found.family.endswith("_series"):
+        msg = f"{found.path!r}: expected a series, got {spoken(found.family)}"
         raise MissingFieldError(msg)
+    if not found.value.count:
+        return None
     if found.family == "histogram_series":
         return reader.last(found.path)
     return recorded.whole(found.value.last)

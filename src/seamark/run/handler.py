@@ -375,13 +375,16 @@ class Handler(Browsable):
             wait: Return only when they are stored.
 
         Raises:
-            FileNotFoundError: If a pattern matches nothing, or a module lies in no files.
+            FileNotFoundError: If a path does not exist, or a module lies in no files. A pattern
+                that matches nothing is only warned of.
             ArgumentError: If there are more bytes than ``max_bytes``, or an argument has a value
                 that cannot be used.
         """
         if self._root.recorder.silent:
             return
         members = files_to_upload(value, ignore, max_bytes)
+        if not members:
+            return
         at = check_writable(self._path)
         if writer := self._root.recorder.to_share(at):
             writer.claim(at, "file_set")
@@ -442,10 +445,10 @@ class Handler(Browsable):
         return value_of(self._root.recorded, self._path)
 
     def fetch_last(self) -> Any:
-        """Return the value of the last point of the series at this path.
+        """Return the value of the last point of the series at this path; None if it has none.
 
         Raises:
-            MissingFieldError: If there is no series, or no point in it.
+            MissingFieldError: If there is no series.
         """
         return last_of(self._root.recorded, self._path)
 
@@ -623,8 +626,9 @@ class Handler(Browsable):
         files. So are the files of an artifact; what it has at addresses elsewhere is not fetched.
 
         Args:
-            destination: A file name or an existing folder; the working directory if left out.
-                Several files become one archive if its name ends with ``.zip``.
+            destination: A file name or an existing folder; the working directory if left out. A
+                file in a folder is called by the last part of this path, with its own extension.
+                Several files become one archive if the name ends with ``.zip``.
             progress_bar: Accepted for Neptune's sake; has no effect.
             references: Open whatever the records refer to, wherever it is.
 

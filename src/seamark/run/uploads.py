@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import glob
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from seamark.capture.code.ignored import Ignored
 
 __all__ = ["Source", "files_to_upload"]
+
+log = logging.getLogger("seamark")
 
 Source = str | os.PathLike[str] | ModuleType
 
@@ -42,7 +46,7 @@ def files_to_upload(
     Raises:
         ArgumentError: If they are more than that, if rules take too long, or if another argument
             has a value that cannot be used.
-        FileMissingError: If something stands for no file.
+        FileMissingError: If a path or module stands for no file; of a pattern, a warning says so.
     """
     _check(ignore, max_bytes)
     found: dict[str, Path] = {}
@@ -55,8 +59,13 @@ def files_to_upload(
     for one in several:
         if isinstance(one, ModuleType):
             found |= _files_of_module(one, takes)
-        else:
+            continue
+        try:
             found |= members_of(one, takes.of(os.fspath(one)))
+        except FileMissingError:
+            if not glob.has_magic(os.fspath(one)):
+                raise
+            log.warning("seamark: upload_files: no file matches the pattern %r", os.fspath(one))
     if max_bytes is not None:
         _expect_room(found, max_bytes)
     return found

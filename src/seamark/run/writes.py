@@ -15,7 +15,7 @@ from seamark.process.interrupts import let_pass
 from seamark.reading.tracked import TrackedFiles
 from seamark.run.browsing import Browsable
 from seamark.run.options import strings
-from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value
+from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value, ValueCopy
 from seamark.values import Atom, Escaped, encode_atom, flatten, is_container
 from seamark.values._parameters import has_name, parameter
 
@@ -81,6 +81,8 @@ def gather(path: str, value: Any) -> Writes:
             writes.atoms[at] = atom_at(at, leaf, anything=inside)
         elif isinstance(leaf, Browsable):
             _copy(writes, at, leaf)
+        elif isinstance(leaf, ValueCopy):
+            _copy(writes, at, leaf.source_handler)
         elif isinstance(leaf, Value) and not isinstance(leaf, (Single, StringSet)):
             _value(writes, at, leaf)
         else:

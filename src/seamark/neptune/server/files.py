@@ -17,6 +17,7 @@ from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
+from seamark.blobs.read import download_name
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.safe import parts_of
 from seamark.neptune.server.answers import Routes, answer
@@ -318,9 +319,7 @@ def get_file(request: Request, identifier: Asked, path: At) -> Response:
     blob = None if found is None or found.family != "file" else _blob(read, found.value)
     if found is None or blob is None:
         raise missing(path)
-    ext = str(found.value.get("ext") or "")
-    name = path.rpartition("/")[2] + (f".{ext}" if ext else "")
-    return _sent(blob.read(), name, blob.size)
+    return _sent(blob.read(), download_name(found.value, path), blob.size)
 
 
 def _blob(read: Read, file: Any) -> Blob | None:

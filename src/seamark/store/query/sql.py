@@ -189,6 +189,11 @@ class Compiler:
         derived = self._derived(leaf)
         if derived is not None:
             return derived
+        asked = None if leaf.value is None else (leaf.operator, leaf.value.value)
+        if leaf.field.path == "sys/failed" and asked in (("=", False), ("!=", True)):
+            # Recorded of a run that failed; all others did not.
+            failed = Comparison(leaf.field, "=", Value(True, "true"))  # noqa: FBT003 - a value
+            return sa.not_(self._comparison(failed))
         number = self._number(leaf.field.path)
         if number is None:
             return self._of_parts(leaf)

@@ -53,6 +53,8 @@ _OF_TRAININGS: Final = frozenset(
     {"sys/state", DETAIL, "sys/start_time", "sys/end_time", "sys/running_time"}
 )
 """What only runs have."""
+_FAILED: Final = "sys/failed"
+"""Recorded of a run that failed, as Neptune has it of every run."""
 _NUMBERS: Final = frozenset({"float", "float_series", "statistic"})
 _LONG: Final = ("text", "string_series")
 _APART: Final = frozenset({"string_set", *_LONG})
@@ -341,6 +343,9 @@ class _Cells:
                     columns[path][at] = value
         if any(detail is not None for detail in details):
             columns[DETAIL] = details
+        if self._kind == "run":
+            failed = self.columns.get((_FAILED, None), [None] * len(numbers))
+            columns[_FAILED] = [bool(one) for one in failed]
         without = frozenset() if self._kind == "run" else _OF_TRAININGS
         self.columns |= {
             (path, None): column for path, column in columns.items() if path not in without

@@ -310,6 +310,24 @@ def test_a_project_is_read(
     assert root.fetch_runs_table().total == 0  # a root that is named comes first
 
 
+@pytest.mark.parametrize("variable", [False, True], ids=["not set", "same server"])
+def test_what_the_code_names_is_read(
+    both: Both, monkeypatch: pytest.MonkeyPatch, *, variable: bool
+) -> None:
+    """A remote before a root, a root before the environment; for runs and for projects."""
+    if variable:
+        monkeypatch.setenv("SEAMARK_REMOTE", both.server.url)
+    empty, url = both.root.parent / "empty", both.server.url
+    run = init_run("team/digits", with_id="flat", remote=url, root=empty, mode="read-only")
+    assert run["params/lr"].fetch() == 0.5
+    run.stop()
+    assert init_project("team/digits", remote=url, root=empty).fetch_runs_table().total == 2
+    with pytest.raises(RunNotFoundError, match="empty"):
+        init_run("team/digits", with_id="flat", root=empty, mode="read-only")
+    with pytest.raises(RunNotFoundError, match="does not exist"):  # as the server answers
+        init_run("team/digits", custom_run_id="no", remote=url, root=empty, mode="read-only")
+
+
 def test_another_root_is_a_remote_too(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     project = init_project("team/digits", remote=both.root.as_uri())
     assert project.fetch_runs_table().total == 2

@@ -528,6 +528,8 @@ class RunOptions:
             raise TwoNamesError(msg)
         if not kept["with_id"] and not kept["custom_run_id"]:
             kept["custom_run_id"] = _environment("CUSTOM_RUN_ID")[1]
+        if kept["mode"] == "read-only" and told.get("root") is not None and not told.get("remote"):
+            kept["remote"] = ()  # a root that is named is read, whatever SEAMARK_REMOTE says
         if kept["checkpoints"] is None:
             # A path of one machine means nothing where it is read on another.
             sent = kept["remote"] and kept["mode"] in _SENDING

@@ -23,7 +23,7 @@ from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
 from seamark.reading.finding import Finder
 from seamark.reading.names import LATEST
-from seamark.run.catalogs import first_remote, open_catalog, place_to_read, readable
+from seamark.run.catalogs import first_remote, open_catalog, readable
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
@@ -62,16 +62,13 @@ def artifact_root() -> Path | None:
 def reading_place(options: RunOptions) -> Path | str | None:
     """Return where a run that is only read is, if that is another place than its root.
 
-    The first remote that was named; one that only ``SEAMARK_REMOTE`` names does not count where a
-    root was given.
+    The first remote that was named and can be read.
 
     Raises:
         ArgumentError: If nothing can be read from that remote.
     """
     first = first_remote(options.remote)
     if options.mode != "read-only" or first is None:
-        return None
-    if options.root is not None and place_to_read(None, None) == readable(first):
         return None
     return readable(first)
 

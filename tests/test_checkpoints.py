@@ -90,10 +90,9 @@ def test_fingerprint_tells_versions_apart():
 
 
 def test_what_is_named_is_recorded(run, files):
-    """Files that do not exist yet come later; files elsewhere are somebody else's."""
-    Path("elsewhere.ckpt").write_text("x")
+    """Files that do not exist yet come later."""
     late = str(Path("kept/late.ckpt").absolute())
-    files.update([save("a.ckpt"), save("b.ckpt"), late, str(Path("elsewhere.ckpt"))], FOLDER)
+    files.update([save("a.ckpt"), save("b.ckpt"), late], FOLDER)
     assert sorted(names(run)) == ["a", "b"]
     assert files.pending
     save("late.ckpt")
@@ -247,15 +246,19 @@ def test_file_that_goes_away_while_it_is_taken(run, files, monkeypatch):
     assert names(run) == {}
 
 
-def test_what_was_just_saved_is_recorded_wherever_it_lies(run, files):
-    """A name such as ``../best`` leads out of the folder; other paths out there are not ours."""
-    foreign, outside = save("../foreign.ckpt"), save("../outside.ckpt")
-    files.update([foreign, outside, save("a.ckpt")], FOLDER, outside)
-    name = outside.removeprefix("/").removesuffix(".ckpt")
-    assert sorted(names(run)) == sorted(["a", name])
+def test_what_lies_outside_is_recorded_under_its_file_name(run, files, caplog):
+    """A name such as ``../best`` leads out of the folder; one warning says so. Each has a name."""
+    outside, same = save("../outside.ckpt"), save("../other/a.ckpt")
+    again, gone = save("../more/a.ckpt"), os.path.abspath("gone/b.ckpt")
+    files.update([save("a.ckpt"), outside, same, again, gone], FOLDER)
+    whole = again.removeprefix("/").removesuffix(".ckpt")
+    assert sorted(names(run)) == sorted(["a", "outside", "a.ckpt", whole])
+    (said,) = [one.getMessage() for one in caplog.records if "outside of" in one.getMessage()]
+    assert outside in said or same in said or again in said
+    assert not files.pending  # nothing will come to where nobody saves
     Path(outside).unlink()
-    files.update([save("a.ckpt")], FOLDER)
-    assert sorted(names(run)) == ["a"]
+    files.update([save("a.ckpt"), same, again], FOLDER)
+    assert "outside" not in names(run)
 
 
 def test_removal_that_was_not_written_is_made_up_for(run, files, monkeypatch):

@@ -94,7 +94,7 @@ class Checkpoints:
             saver = self._savers[key] = _Saver(namespace, files)
         self._callbacks[key] = callback
         self.unsettled = False
-        saver.files.update(_locations(callback), key.folder, _just_saved(callback))
+        saver.files.update(_locations(callback), key.folder)
         self._note_best(saver.namespace, callback)
 
     def settle(self) -> None:
@@ -173,11 +173,6 @@ def _locations(callback: Any) -> Iterator[str]:
     for path in named:
         if (location := _location(path)) is not None:
             yield location
-
-
-def _just_saved(callback: Any) -> str | None:
-    """Return what a callback of 2.x wrote last; earlier ones do not tell."""
-    return _location(getattr(callback, "_last_checkpoint_saved", None))
 
 
 def _location(path: object) -> str | None:

@@ -9,6 +9,7 @@ folder, was removed by somebody else, such as the end of a temporary folder.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import stat
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from seamark.run.run import Run
 
 __all__ = ["CheckpointSet", "checkpoint_name", "fingerprint", "is_url"]
+
+log = logging.getLogger("seamark")
+
 
 _SAVES_UNTIL_REMOVED: Final = 2
 """Callbacks remove a file after they have told of the save that it gave way to."""
@@ -116,6 +120,9 @@ class CheckpointSet:
         self._removable: dict[str, float] = {}
         """For how many further saves it is the callback that removed a location which is gone."""
         self._adopted = False
+        self._outside: dict[str, str | None] = {}
+        """The folder of the callback, by location that does not lie in it."""
+        self._warned = False
 
     @property
     def recorded(self) -> dict[str, str]:
@@ -125,11 +132,9 @@ class CheckpointSet:
     @property
     def pending(self) -> bool:
         """Whether something that the callback names now is not there yet."""
-        return any(location not in self._recorded for location in self._named)
+        return any(one not in self._recorded for one in self._named - self._outside.keys())
 
-    def update(
-        self, locations: Iterable[str], folder: str | None, saved: str | None = None
-    ) -> None:
+    def update(self, locations: Iterable[str], folder: str | None) -> None:
         """Record what a callback names after a save; forget what it removed since the last one.
 
         A file that left the list is looked at twice, because callbacks remove it after this call.
@@ -138,12 +143,9 @@ class CheckpointSet:
 
         Args:
             locations: Paths or URLs of all checkpoints that the callback counts as its own now.
-            folder: The folder it writes to; what lies outside is not its own.
-            saved: What it has just written. That is its own wherever it lies; outside of the folder
-                its whole path is its name.
+            folder: The folder it writes to. What lies outside is recorded under its file name, with
+                one warning.
         """
-        if saved is not None and not self._path_of(saved, folder):
-            self._path_of(saved, None)
         named = set()
         for location in locations:
             if self._path_of(location, folder):
@@ -207,10 +209,16 @@ class CheckpointSet:
         return location if found is None else str(found.path)
 
     def _path_of(self, location: str, folder: str | None) -> str | None:
-        if location not in self._paths and (name := checkpoint_name(location, folder)):
-            path = join_path(self._namespace, name)
-            if path in self._paths.values():  # "a.ckpt" beside "a.pt"
-                path += os.path.splitext(location)[1]  # noqa: PTH122
+        if location not in self._paths:
+            name = checkpoint_name(location, folder)
+            if not name:
+                name = checkpoint_name(location, os.path.dirname(location))  # noqa: PTH120 - or URL
+                self._outside.setdefault(location, folder)
+            whole, extension = checkpoint_name(location, None), os.path.splitext(location)[1]  # noqa: PTH122
+            names = (name, name + extension, whole, whole + extension)  # "a.ckpt" beside "a.pt"
+            taken = set(self._paths.values())
+            paths = [join_path(self._namespace, one) for one in names]
+            path = next((one for one in paths if one not in taken), paths[-1])
             try:
                 self._paths[location] = check_path(path)
             except PathError as error:
@@ -243,6 +251,14 @@ class CheckpointSet:
             recorded = content.refer(path, location if is_url(location) else Path(location))
         if recorded:  # else the disk was full; the next look tries again
             self._recorded[location] = found
+        if location in self._outside and not self._warned:
+            self._warned = True
+            log.warning(
+                "seamark: checkpoint %s lies outside of %s, where its callback writes; it is "
+                "recorded under its file name, as others that lie elsewhere are",
+                location,
+                self._outside[location],
+            )
 
     def _forget_removed(self, location: str) -> None:
         """Delete the record of a file that is gone, if it was the callback that removed it."""

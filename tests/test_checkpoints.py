@@ -249,7 +249,7 @@ def test_file_that_goes_away_while_it_is_taken(run, files, monkeypatch):
 def test_what_lies_outside_is_recorded_under_its_file_name(run, files, caplog):
     """A name such as ``../best`` leads out of the folder; one warning says so. Each has a name."""
     outside, same = save("../outside.ckpt"), save("../other/a.ckpt")
-    again, gone = save("../more/a.ckpt"), os.path.abspath("gone/b.ckpt")
+    again, gone = save("../more/a.ckpt"), str(Path("gone/b.ckpt").absolute())
     files.update([save("a.ckpt"), outside, same, again, gone], FOLDER)
     whole = again.removeprefix("/").removesuffix(".ckpt")
     assert sorted(names(run)) == sorted(["a", "outside", "a.ckpt", whole])

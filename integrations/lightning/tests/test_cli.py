@@ -57,7 +57,14 @@ def run_cli(host, tiny, arguments=None):
 
         val_dataloader = train_dataloader
 
-    cli.LightningCLI(
+    class Stopping(cli.LightningCLI):
+        def add_arguments_to_parser(self, parser):
+            stopping = host.callbacks.EarlyStopping
+            parser.add_lightning_class_args(stopping, "stopping")
+            parser.set_defaults({"stopping.monitor": "val/loss"})
+
+    has_stopping = any("--stopping" in one for one in arguments or ())
+    (Stopping if has_stopping else cli.LightningCLI)(
         Configured,
         Data if any("--data" in one for one in arguments or ()) else None,
         save_config_callback=SaveToLogger,
@@ -273,6 +280,13 @@ def test_what_the_trainer_and_the_data_were_told_is_recorded(fit, cli_arguments)
     assert (optimizer["lr"], optimizer["class_path"]) == (0.1, "torch.optim.Adam")
     assert run["training/seed_everything"].fetch() == 1
     assert run["training/hyperparams/width"].fetch() == 2
+
+
+def test_a_section_that_was_added_is_recorded(fit, cli_arguments):
+    """Each argument of ``add_lightning_class_args`` is a value."""
+    fit(*cli_arguments, "--stopping.patience=7", "--stopping.min_delta=0.5")
+    stopping = recorded()["training/stopping"].fetch()
+    assert {"monitor": "val/loss", "patience": 7, "min_delta": 0.5}.items() <= stopping.items()
 
 
 def test_the_configuration_is_kept_with_the_run(fit, cli_arguments):

@@ -36,9 +36,8 @@ _SETTINGS: Final = (
 """Arguments of a Trainer that it has as attributes; what became of devices, strategy and precision
 stands in ``distributed/``."""
 
-_SECTIONS: Final = ("trainer", "data", "optimizer", "lr_scheduler")
-"""Parts of a configuration whose values are recorded one by one; those of the model are its
-hyperparameters."""
+_TOLD_OTHERWISE: Final = "model"
+"""The part of a configuration whose values are not recorded: they are the hyperparameters."""
 
 
 class Configuration(NamedTuple):
@@ -97,9 +96,8 @@ def configuration(trainer: Any, secrets: Secrets) -> Configuration | None:
 
 def _sections(tree: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in _SECTIONS:
-        section = tree.get(name)
-        if isinstance(section, Mapping):
+    for name, section in tree.items():
+        if isinstance(section, Mapping) and name != _TOLD_OTHERWISE:
             inner = section.get("init_args")  # a class and its arguments are told side by side
             plain = {key: value for key, value in section.items() if key != "init_args"}
             found[name] = dict(_given({**plain, **(inner or {})}))

@@ -21,7 +21,7 @@ def values(*paths: str, runs: int = 4, differs: bool = True, longest: int = 3) -
         (["val_loss", "train_loss_step", "train_loss_epoch"], None),
         (
             ["f1", "loss", "test/acc", "val/f1", "val/acc"],
-            ["val/acc", "test/acc", "loss", "val/f1"],
+            ["val/acc", "val/f1", "test/acc", "loss"],
         ),
         (
             ["training/train/loss", "training/val/acc", "training/val/loss", "training/epoch"],
@@ -32,7 +32,7 @@ def values(*paths: str, runs: int = 4, differs: bool = True, longest: int = 3) -
     ],
 )
 def test_metrics_of_validation_come_first(paths: list[str], chosen: list[str] | None) -> None:
-    """Losses and accuracies before others, whatever a logger's prefix; four of them."""
+    """Losses and scores before others, whatever a logger's prefix; four of them."""
     metrics, parameters = telling_columns(series(*paths))
     order = {
         "val_loss": ["val_loss", "train_loss_epoch", "train_loss_step"],
@@ -45,17 +45,29 @@ def test_metrics_of_validation_come_first(paths: list[str], chosen: list[str] | 
 def test_parameters_that_differ_tell_runs_apart() -> None:
     """Rates first; no long texts, and nothing that is no parameter."""
     shared = [
-        *values("parameters/b", "parameters/a/lr", "training/hyperparams/x", "note", "sys/name"),
+        *values("parameters/b", "parameters/a/lr", "training/hyperparams/x", "sys/name"),
+        *values("note", "params", longest=9),
         *values("parameters/same", differs=False),
         *values("parameters/long", longest=80),
         *values("parameters/rare", runs=1),
-        *values("params", "distributed/params/x"),
+        *values("distributed/params/x"),
     ]
     assert telling_columns(shared) == (
         [],
         ["parameters/a/lr", "parameters/b", "training/hyperparams/x"],
     )
     assert telling_columns([]) == ([], [])
+
+
+def test_single_numbers_in_which_runs_differ_are_results() -> None:
+    """As a script assigns them at its end; no parameters, texts or counters."""
+    shared = [
+        *values("test/f1", "size", "epoch", "parameters/lr", longest=0),
+        *values("same", differs=False, longest=0),
+        *values("note", longest=4),
+        *series("val/loss"),
+    ]
+    assert telling_columns(shared) == (["val/loss", "test/f1", "size"], ["parameters/lr"])
 
 
 @pytest.mark.parametrize(

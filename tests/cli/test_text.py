@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -13,6 +14,7 @@ from seamark.cli._json import dumps
 from seamark.cli._text import (
     clean,
     display_width,
+    float_text,
     human_age,
     human_bytes,
     human_duration,
@@ -161,6 +163,33 @@ def test_wide_letters_count_twice() -> None:
     assert display_width("e\u0301") == 1
     assert shorten("日本語", 5) == "日本…"
     assert shorten("short", 5) == "short"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1, "0.1"),
+        (1 / 3, "0.3333333333333333"),
+        (0.33633333444595337, "0.33633333"),  # as torch has it, in 32 bits
+        (0.10000000149011612, "0.1"),
+        (100.0, "100.0"),
+        (16777216.0, "16777216.0"),
+        (1e300, "1e+300"),
+        (-0.0, "-0.0"),
+        (5e-324, "5e-324"),
+        (math.inf, "inf"),
+        (math.nan, "nan"),
+    ],
+)
+def test_numbers_have_the_digits_that_they_need(value: float, text: str) -> None:
+    """No more than tell them from the next 32-bit float, where they are one."""
+    assert float_text(value) == text
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_a_float_of_32_bits_can_be_read_back(value: float) -> None:
+    """From its text, as such a float."""
+    assert struct.unpack("f", struct.pack("f", float(float_text(value)))) == (value,)
 
 
 def test_counted_nouns_agree() -> None:

@@ -47,7 +47,8 @@ def telling_columns(shared: Sequence[SharedPath]) -> tuple[list[str], list[str]]
     """Return the metrics and the parameters that tell runs apart, the most telling ones first.
 
     Of those that at least half of the runs have: metrics of validation before those of training,
-    losses and accuracies before others; parameters in which the runs differ.
+    losses and scores before others, single numbers too if the runs differ in them; parameters in
+    which the runs differ.
 
     Args:
         shared: What the runs have.
@@ -64,7 +65,8 @@ def telling_columns(shared: Sequence[SharedPath]) -> tuple[list[str], list[str]]
 
 
 def _is_metric(one: SharedPath) -> bool:
-    return one.series and not is_counter(one.path)
+    is_result = one.differs and not one.longest and not holds_parameters(one.path)
+    return (one.series or is_result) and not is_counter(one.path)
 
 
 def _rates_first(path: str) -> tuple[bool, str]:

@@ -17,6 +17,7 @@ from seamark.cli._screen import STATE_STYLES, Screen, note
 from seamark.cli._text import (
     clean,
     csv_safe,
+    float_text,
     human_age,
     human_bytes,
     human_duration,
@@ -99,14 +100,15 @@ def value_text(value: Any, *, exact: bool) -> str:
 
     Args:
         value: A decoded atom, or a set of strings.
-        exact: Numbers with all their digits, times as ISO 8601, instead of what is quickly read.
+        exact: Numbers with all digits that they need, times as ISO 8601, instead of what is quickly
+            read.
     """
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return repr(value) if exact else human_number(value, 6)
+        return float_text(value) if exact else human_number(value, 6)
     if isinstance(value, int):
         return int_text(value) if exact else human_number(value)
     if isinstance(value, datetime):
@@ -130,6 +132,8 @@ def exact_text(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return csv_safe(value)
+    if isinstance(value, float):
+        return repr(value)
     if isinstance(value, list | tuple | Mapping):
         return dumps(value, indent=None)
     text = value_text(value, exact=True)

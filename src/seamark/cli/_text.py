@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
+import struct
 from datetime import datetime
 from typing import Final
 
@@ -13,6 +15,7 @@ __all__ = [
     "clean",
     "csv_safe",
     "display_width",
+    "float_text",
     "human_age",
     "human_bytes",
     "human_duration",
@@ -138,6 +141,19 @@ def human_number(value: float, digits: int = 5) -> str:
     if value == int(value) and abs(value) < _ROUNDED:
         return str(int(value))
     return f"{value:.{digits}g}"
+
+
+def float_text(value: float) -> str:
+    """Return a number with as few digits as tell it from its neighbours.
+
+    Those are neighbours among 32-bit floats if it is one, as most metrics of a network are.
+    """
+    for digits in range(6, 10):
+        short = float(f"{value:.{digits}g}")
+        with contextlib.suppress(OverflowError):
+            if struct.unpack("f", struct.pack("f", short)) == (value,):
+                return repr(short)
+    return repr(value)
 
 
 def _int_in_short(number: int) -> str:

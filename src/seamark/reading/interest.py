@@ -23,12 +23,12 @@ _SPLITS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("train", "training"), 3),
 }
 _NO_SPLIT: Final = 2
-_TELLING: Final[Mapping[str, int]] = {"loss": 0, "acc": 1, "accuracy": 1}
 _RISING: Final = frozenset(
     {"acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "map", "precision", "psnr"}
     | {"r2", "recall", "reward", "score", "ssim", "top1", "top5"}
 )
 """Words in the names of metrics that are the better the greater they are."""
+_TELLING: Final[Mapping[str, int]] = {**dict.fromkeys(_RISING, 1), "loss": 0}
 _LESS_TELLING: Final = 2
 _WORD: Final = re.compile(r"[^/_.:\- ]+")
 
@@ -67,11 +67,11 @@ def rises(path: str) -> bool:
 
 
 def metric_order(path: str) -> tuple[bool, bool, int, int, str]:
-    """Return what sorts metrics: losses and accuracies first, of validation before training.
+    """Return what sorts metrics: losses and scores first, of validation before training.
 
     Args:
-        path: Of a series, perhaps with an aggregate. Its second item is False for a loss or an
-            accuracy.
+        path: Of a series, perhaps with an aggregate. Its second item is False for a loss or a
+            score such as accuracy or F1.
     """
     words = _WORD.findall(path.lower())
     split = min((_SPLITS[word] for word in words if word in _SPLITS), default=_NO_SPLIT)

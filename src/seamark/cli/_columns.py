@@ -74,7 +74,7 @@ def _rates_first(path: str) -> tuple[bool, str]:
 
 
 def importance(path: str) -> tuple[int, tuple[bool, bool, int, int, str]]:
-    """Return what sorts columns: losses and accuracies (0) first, then parameters (1), others (2).
+    """Return what sorts columns: losses and scores (0) first, then parameters (1), others (2).
 
     Args:
         path: Of the column, perhaps with an aggregate.

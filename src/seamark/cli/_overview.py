@@ -83,7 +83,7 @@ def space_of(path: str) -> str | None:
 
 
 def by_importance(series: Iterable[Attribute], best: Mapping[str, str]) -> list[Attribute]:
-    """Return series in the order of interest: what decides, losses and accuracies, the rest.
+    """Return series in the order of interest: what decides, losses and scores, the rest.
 
     What only counts, such as epochs, comes last.
     """

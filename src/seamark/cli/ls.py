@@ -265,8 +265,8 @@ def ls(
 ) -> None:
     """List runs, newest first; filter, sort and choose columns.
 
-    By default the metrics that most runs have and the parameters in which the listed runs differ
-    are shown, as far as there is room.
+    By default the metrics that most runs have, and the parameters and single numbers in which they
+    differ, are shown as far as there is room.
 
     On a terminal, runs are listed below those that they are parts of (sys/parent), unless --sort
     asks for another order; children/val/acc:max is a column of what the parts of a run show.

@@ -120,6 +120,10 @@ def test_init_prints_the_first_token_once(tmp_path, command) -> None:
         (("token", "list"), "no server is known: name one with --server"),
         (("token", "create", "--expires", "soon", "--server", "http://127.0.0.1:1"), "such as 90d"),
         (("token", "list", "--folder", "x", "--server", "http://x"), "give one"),
+        (
+            ("token", "create", "--neptune", "--project", "a/b/c", "--server", "http://x"),
+            "workspace/name",
+        ),
         (("login", "ftp://x"), "ftp"),
         (("login", "http://seamark.lab"), "https"),
     ],

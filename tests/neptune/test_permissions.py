@@ -158,6 +158,8 @@ def expected(who: str, name: str) -> int:
         return 401
     if name in OWN:
         return 200
+    if name == "createProject" and who not in ("stranger", "elsewhere"):
+        return 403  # they know of the workspace
     if name == "createEmptyCheckpoint" or who in STRANGERS or name in WORKSPACE:
         return 404
     if name in EACH:

@@ -290,9 +290,9 @@ def test_who_belongs_to_a_workspace_makes_projects_that_are_theirs(
     """No name that is taken, seen or not; no token that is for less; empty ones may be deleted."""
     from neptune_client import Client
 
-    def known(user: str, **limits: Any) -> Any:
+    def known(user: str, by: str = running.token, **limits: Any) -> Any:
         body = {"user": user, **limits}
-        token = ask(running.url, "POST", "accounts/tokens", running.token, body).json()["token"]
+        token = ask(running.url, "POST", "accounts/tokens", by, body).json()["token"]
         return Client(running.url, token)
 
     def invite(user: str, workspace: str = "guild") -> int:
@@ -319,8 +319,11 @@ def test_who_belongs_to_a_workspace_makes_projects_that_are_theirs(
     assert members == [{"role": "member", "registeredMemberInfo": {"username": "nora"}}]
     assert nora.call("getProject", projectIdentifier="guild/hidden")[0] == 404
     assert new("hidden", nora) == 400
-    assert new("hers", known("nora", role="contributor")) == 404
-    assert new("hers", nora) == 200
+    assert new("hers", known("nora", role="contributor")) == 403
+    own = ask(running.url, "POST", "accounts/tokens", running.token, {"user": "nora"}).json()
+    for project in ("guild/hidden", "other"):
+        assert new("hers", known("nora", own["token"], project=project)) != 200
+    assert new("hers", known("nora", own["token"], project="guild")) == 200
     assert nora.new_run("guild/hers")["shortId"].endswith("-1")
     assert new("empty", nora) == 200
     assert nora.call("deleteProject", projectIdentifier="guild/hers")[0] == 400

@@ -114,11 +114,10 @@ class Server:
         assert made.returncode == 0, made.stderr
         return made.stdout
 
-    def environment(self, project, mode="sync"):
+    def environment(self, project="", mode="sync", user=()):
         """Return the variables that somebody sets who only changes the token."""
-        told = self.seamark(
-            "token", "create", "--neptune", "--project", project, "--server", self.url
-        )
+        limit = ["--project", project] if project else []
+        told = self.seamark("token", "create", *user, "--neptune", *limit, "--server", self.url)
         return {**dict(line.split("=", 1) for line in told.splitlines()), "MODE": mode}
 
     def start_script(self, folder, script, env):

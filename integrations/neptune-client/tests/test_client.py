@@ -266,6 +266,34 @@ tell(
 """
 
 
+MANAGES = """
+from neptune import management
+WORKSPACE, NAMES = os.environ["WORKSPACE"], ("one", "two")
+ids = []
+for name in NAMES:
+    management.create_project(f"{WORKSPACE}/{name}", key=name.upper())
+    with neptune.init_run(project=f"{WORKSPACE}/{name}", **OPTIONS) as run:
+        run["x"] = 1
+        ids.append(run["sys/id"].fetch())
+empty = management.create_project("empty", workspace=WORKSPACE)
+listed = management.get_project_list()
+management.delete_project(empty)
+tell(
+    ids=ids, listed=sorted(listed), left=sorted(management.get_project_list()),
+    named="NEPTUNE_PROJECT" in os.environ,
+)
+"""
+REFUSED = """
+from neptune import management
+run = neptune.init_run(**OPTIONS)
+run.stop()
+try:
+    management.create_project(os.environ["WORKSPACE"] + "/more")
+except Exception as error:
+    tell(error=type(error).__name__)
+"""
+
+
 UNASKED = """
 import contextlib, io, logging, subprocess, zipfile
 from neptune import management
@@ -388,6 +416,34 @@ def test_what_nobody_asks_for_is_recorded(server, tmp_path):
     assert told["source"] == ["train.py"]
     assert (told["row"], told["set"]) == ("of the table", ["train.py"])
     assert told["gone"] == "RunNotFound"
+
+
+def test_one_token_is_for_several_projects(server, tmp_path):
+    """For a workspace, or for all that its user may do: projects are made, listed and deleted."""
+    for workspace, limit in [("studio", "studio"), ("atelier", "")]:
+        server.seamark(
+            *["token", "create", f"of-{workspace}", "--project", workspace],
+            *["--role", "owner", "--server", server.url],
+        )
+        user = [f"of-{workspace}", *(["--role", "owner"] if limit else [])]
+        env = server.environment(limit, user=user)
+        folder = tmp_path / workspace
+        folder.mkdir()
+        told = server.run(folder, MANAGES, env | {"WORKSPACE": workspace})
+        kept = [f"{workspace}/one", f"{workspace}/two"]
+        assert told["ids"] == ["ONE-1", "TWO-1"]
+        assert told["listed"] == [f"{workspace}/empty", *kept]
+        assert (told["left"], told["named"]) == (kept, False)
+
+
+def test_a_token_of_one_project_makes_no_other(server, tmp_path):
+    """The client raises what it has for this, and shows why."""
+    env = server.environment("annex/one", user=["ann"]) | {"WORKSPACE": "annex"}
+    process = server.start_script(tmp_path, REFUSED, env)
+    text, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, text
+    assert '{"error": "Forbidden"}' in text
+    assert "this token is for annex/one alone" in text
 
 
 def test_what_was_recorded_offline_is_sent(server, tmp_path):

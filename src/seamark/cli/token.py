@@ -171,9 +171,7 @@ def token() -> None:
 @click.option("--expires", metavar="TIME", help="When it ends: 12h, 30d, 1y.  [default: never]")
 @click.option("--service", is_flag=True, help="A new user is a service account, no person.")
 @click.option("--admin", is_flag=True, help="A new user is an admin of the server.")
-@click.option(
-    "--neptune", is_flag=True, help="Print what the package neptune reads; needs --project."
-)
+@click.option("--neptune", is_flag=True, help="Print the variables that the package neptune reads.")
 @_where
 def create(
     user: str | None,
@@ -195,6 +193,8 @@ def create(
       seamark token create alice --project team --role owner
       seamark token create trainer --service --project team > token.txt
       seamark token create alice --project team/vision --neptune > neptune.env
+      seamark token create --project team --neptune        for a workspace
+      seamark token create --neptune                       for all that you may do
     """
     if neptune:
         _expect_for_neptune(rest["project"], folder or store)
@@ -209,20 +209,21 @@ def create(
 
 
 def _expect_for_neptune(project: str | None, database: object) -> None:
-    if project is None or project.count("/") != 1:
-        misuse("--neptune needs --project workspace/name: that package knows no others")
+    if project is not None and project.count("/") > 1:
+        misuse(
+            "--neptune takes a workspace or workspace/name: that package knows no other projects"
+        )
     if database is not None:
         misuse("--neptune needs the address of the server: give --server URL, not its database")
 
 
-def _for_neptune(url: str, project: str, secret: str) -> str:
+def _for_neptune(url: str, project: str | None, secret: str) -> str:
     """Return the variables that the package ``neptune`` reads."""
     address = url.rstrip("/")
     told = json.dumps({"api_address": address, "api_url": address, "api_key": secret})
-    lines = [
-        f"NEPTUNE_API_TOKEN={base64.b64encode(told.encode()).decode()}",
-        f"NEPTUNE_PROJECT={project}",
-    ]
+    lines = [f"NEPTUNE_API_TOKEN={base64.b64encode(told.encode()).decode()}"]
+    if project is not None and "/" in project:
+        lines.append(f"NEPTUNE_PROJECT={project}")
     if address.startswith("http://"):  # else the package shows its token over https alone
         lines.append("OAUTHLIB_INSECURE_TRANSPORT=1")
     return "\n".join(lines)

@@ -103,6 +103,18 @@ def test_a_limited_token_of_an_admin_is_no_admin(accounts, limits, roles) -> Non
     assert (identity.admin, identity.roles) == (False, roles)
 
 
+@pytest.mark.parametrize(
+    ("limit", "seen"), [(None, VIEWER), ("team", VIEWER), ("team/other", None), ("tea", None)]
+)
+def test_a_token_of_a_workspace_reads_what_the_workspace_reads(accounts, limit, seen) -> None:
+    """What belonging to it opens is in the workspace, and not in a project of it."""
+    accounts.add_user("alice")
+    accounts.add_to_workspace("alice", "team")
+    accounts.set_visibility("team/open", "workspace", by="admin")
+    identity = who(accounts, accounts.create_token("alice", by="admin", project=limit))
+    assert accounts.role(identity, "team/open") == seen
+
+
 def test_visibility_opens_projects_to_a_workspace_or_to_all(accounts) -> None:
     """Public: everybody reads; workspace: who belongs to it; the nearest project decides."""
     for name in ("inside", "outside"):

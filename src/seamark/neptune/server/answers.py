@@ -107,7 +107,10 @@ def refused(error: Exception) -> Response:
         "errorType": error_type or refusal.error.upper().replace("-", "_"),
         "title": short(str(refusal.detail)),
     }
-    return JSONResponse(body, status, refusal.headers)
+    headers = dict(refusal.headers or {})
+    if status == 403:  # noqa: PLR2004 - the client drops the text of these, and logs the header
+        headers["X-Server-Error"] = ascii(body["title"])[1:-1][:_MOST_SAID]
+    return JSONResponse(body, status, headers)
 
 
 def short(value: Any) -> Any:

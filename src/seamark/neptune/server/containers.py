@@ -46,6 +46,7 @@ __all__ = [
     "read_of",
     "router",
     "shown_project",
+    "workspaces_of",
 ]
 
 router: Final = Routes()
@@ -209,13 +210,18 @@ def list_projects(
 
 @router.answers("listOrganizations")
 def list_organizations(request: Request) -> Response:
-    """Return the workspaces in which somebody may read something."""
+    """Return the workspaces that somebody knows."""
+    return answer([{"id": name, "name": name} for name in sorted(workspaces_of(request))])
+
+
+def workspaces_of(request: Request) -> set[str]:
+    """Return the workspaces in which somebody may read something, or make projects."""
     who = expect_somebody(request)
     found = {split_project(project)[0] for project in _projects(request)}
     found |= {project.partition("/")[0] for project in who.roles if project} | set(who.workspaces)
     if who.admin:  # projects may be made where there is none yet
         found |= server_of(request).accounts.workspaces()
-    return answer([{"id": name, "name": name} for name in sorted(found)])
+    return found
 
 
 def _projects(request: Request) -> list[str]:

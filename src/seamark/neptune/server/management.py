@@ -14,7 +14,7 @@ from fastapi import Query, Request, Response
 from seamark.errors import PathError
 from seamark.neptune.server.answers import Routes, answer, short
 from seamark.neptune.server.bodies import Grant, Invitations, NewProject  # noqa: TC001 - FastAPI asks for it
-from seamark.neptune.server.containers import Text, project_of, shown_project
+from seamark.neptune.server.containers import Text, project_of, shown_project, workspaces_of
 from seamark.neptune.server.names import key_of_project
 from seamark.neptune.server.projects import (
     all_projects,
@@ -267,14 +267,24 @@ def _expect_member(request: Request, workspace: str) -> None:
 def _expect_maker(request: Request, workspace: str) -> Identity:
     """Go on for who may make a project that is theirs: owners, and who belongs to a workspace.
 
-    A token that is for less than its user may do makes none, since the project would be theirs.
+    A token that is for less than its user may do there makes none, since the project would be
+    theirs. Who knows of the workspace is told why they may not.
     """
     who = expect_somebody(request)
-    if workspace in who.workspaces and who.token:
-        role = server_of(request).accounts.token(who.token).role
-        if role is None or role == Role.OWNER:
-            return who
-    return expect(request, workspace, Role.OWNER)
+    token = server_of(request).accounts.token(who.token) if who.token else None
+    if token is not None and workspace in who.workspaces and token.role in (None, Role.OWNER):
+        return who
+    try:
+        return expect(request, workspace, Role.OWNER)
+    except Refusal as error:
+        if workspace not in workspaces_of(request):
+            raise
+        hint = f"projects in {workspace[:200]} are made by its owners, and by who belongs to it"
+        if token is not None and token.project not in (None, workspace):
+            hint += f"; this token is for {token.project} alone"
+        elif token is not None and token.role not in (None, Role.OWNER):
+            hint += f"; this token has the role {token.role.name.lower()}"
+        raise Refusal(403, "role-too-small", hint) from error
 
 
 def _not_valid(code: str, reason: str) -> Response:

@@ -640,7 +640,7 @@ def _limited(who: Identity, token: Token) -> Identity:
         roles = inside if above is None else {**inside, token.project: above}
     if token.role is not None:
         roles = {path: min(role, token.role) for path, role in roles.items()}
-    spaces = who.workspaces if token.project is None else frozenset()
+    spaces = who.workspaces if token.project is None else who.workspaces & {token.project}
     return Identity(who.name, who.token, admin=False, roles=roles, workspaces=spaces)
 
 

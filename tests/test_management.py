@@ -184,8 +184,13 @@ def test_a_server_is_asked(
     with pytest.raises(exceptions.ServiceAccountNotExistsOrWithoutAccess):
         management.remove_project_service_account(at, "bot")
     assert management.get_workspace_service_account_list("lab") == {"bot": "member"}
-    assert management.get_workspace_member_list("lab") == {}
-    assert management.get_workspace_status("lab")["membersCount"] == 0
+    belong = {"admin": "member", "olga": "member"}  # by their roles in a project of it
+    assert management.get_workspace_member_list("lab") == belong
+    assert management.get_workspace_status("lab")["membersCount"] == len(belong) + 1  # and the bot
+    told = ask(running.url, "POST", "accounts/tokens", running.token, {"user": "olga"}).json()
+    olga = in_neptunes_form(running.url, told["token"])
+    with pytest.raises(exceptions.ProjectPrivacyRestrictedException, match="owners of a workspace"):
+        management.create_project("lab/open", visibility="pub", api_token=olga)
     with pytest.raises(exceptions.ManagementOperationFailure, match="seamark token create"):
         management.invite_to_workspace(email="m@x.org", workspace="lab")
     management.delete_project(at)  # nothing was ever recorded in it

@@ -42,6 +42,8 @@ def test_documents_describe_all_operations(admin: Any) -> None:
             assert reference.partition('"')[0] in document["definitions"]
         for methods in document["paths"].values():
             found |= {each["operationId"] for each in methods.values()}
+            refused = [each["responses"]["default"]["schema"] for each in methods.values()]
+            assert refused == [{"$ref": "#/definitions/Refused"}] * len(methods)
     assert found == set(BY_NAME)
     told = {name: admin.call(name)[1] for name in BY_NAME}
     assert [name for name in told if "NO_ADDRESS" in str(told[name])] == []
@@ -68,6 +70,29 @@ def test_steps_that_were_not_given_follow_the_last_one(admin: Any) -> None:
     assert admin.do(run, {"path": "a", "clearFloatSeries": {}}, floats("a", 6)) == []
     values = admin.ok("getFloatSeriesValues", experimentId=run["id"], attribute="a")["values"]
     assert [(each["step"], each["value"]) for each in values] == [(0, 6.0)]
+
+
+def test_a_series_may_be_announced_before_it_has_points(admin: Any, running: Any) -> None:
+    """It is listed without a value, and begins at step zero; one that has points keeps them."""
+    run = admin.new_run("announced/run")
+    logs = {"f": "logFloats", "s": "logStrings", "i": "logImages"}
+    announced = [{"path": path, kind: {"entries": []}} for path, kind in logs.items()]
+    for _ in range(2):
+        assert admin.do(run, *announced) == []
+    assert len(admin.do(run, {"path": "f", "logStrings": {"entries": []}})) == 1
+    shown = admin.shown(run)
+    assert [shown[path]["attributeType"] for path in logs] == [
+        "floatSeries",
+        "stringSeries",
+        "imageSeries",
+    ]
+    assert {shown[path].get("last") for path in logs} == {None}
+    for name, path in [("Float", "f"), ("String", "s"), ("Image", "i")]:
+        at = {"experimentId": run["id"], "attribute": path}
+        assert admin.ok(f"get{name}SeriesValues", **at)["totalItemCount"] == 0
+    assert admin.do(run, floats("f", 2), *announced, floats("f", 3)) == []
+    values = admin.ok("getFloatSeriesValues", experimentId=run["id"], attribute="f")["values"]
+    assert [(each["step"], each["value"]) for each in values] == [(0, 2.0), (1, 3.0)]
 
 
 def test_no_frame_is_longer_than_a_journal_takes(monkeypatch: Any) -> None:
@@ -268,6 +293,9 @@ def test_members_of_a_project_are_managed(admin: Any, running: Any) -> None:
     )
     status, told = admin.call("createProject", new | {"name": "b", "visibility": "all"})
     assert (status, told["errorType"]) == (422, "VISIBILITY_RESTRICTED")
+    for deep in ({"name": "b/c"}, {"organizationId": "team/b"}):
+        status, told = admin.call("createProject", new | deep)
+        assert (status, told["errorType"]) == (400, "ERR_INVALID_NAME")
     assert admin.new_run("team/managed")["shortId"] == "MAN-1"
     body = {"user": "mia", "project": "team/elsewhere", "role": "viewer"}
     ask(running.url, "POST", "accounts/tokens", running.token, body)

@@ -216,6 +216,16 @@ def test_the_audit_names_who_did_what_and_no_secret(team, token_of, space) -> No
     assert made[16:].encode() not in answer.body
 
 
+def test_only_owners_of_a_workspace_make_a_project_public(team, token_of, space) -> None:
+    """What nobody needs a token to read is theirs to decide; the rest is for a project's owners."""
+    project = f"{space}/one"
+    for user, owned, expected in [("alice", space, 200), ("bob", project, 403)]:
+        owner = token_of(f"{user}-{space}", project=owned, role="owner")
+        for visibility, status in (("workspace", 200), ("public", expected), ("private", 200)):
+            wanted = {"project": project, "visibility": visibility}
+            assert ask(team.url, "PUT", "accounts/visibility", owner, wanted).status == status
+
+
 def test_public_is_for_everybody_and_private_again_for_nobody(team, token_of, space) -> None:
     """Within a few seconds in every process; at once in the one that was asked."""
     contributors = f"accounts/members?project={space}"

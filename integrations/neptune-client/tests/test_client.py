@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import hashlib
 import json
@@ -250,6 +251,7 @@ for place in range(2):
     open("f.txt", "w").write("x")
     neptune.log_artifact("f.txt")
     neptune.log_image("picture", Image.new("RGB", (2, 2)))
+    tell(announced={name: value is None for name, value in made.get_logs().items()})
     neptune.stop()
 (one,) = project.get_experiments(id=made.id)
 found = project.get_leaderboard()
@@ -294,6 +296,54 @@ except Exception as error:
 """
 
 
+DESCRIBED = """
+from bravado.client import SwaggerClient
+from bravado.exception import HTTPError
+from bravado.requests_client import RequestsClient
+from neptune import management
+http = RequestsClient()
+http.session.headers["Authorization"] = "Bearer " + os.environ["TOKEN"]
+checks = ("validate_swagger_spec", "validate_requests", "validate_responses")
+found = {}
+for name in ("backend", "leaderboard", "artifacts"):
+    client = SwaggerClient.from_url(
+        f"{os.environ['URL']}/api/{name}/swagger.json", http_client=http,
+        config={**dict.fromkeys(checks, False), "also_return_response": True},
+    )
+    for operation in dir(client.api):
+        try:
+            getattr(client.api, operation)().response()
+            found[operation] = "answered"
+        except HTTPError as error:
+            found[operation] = error.message or str(error.swagger_result.title)
+tell(found=found)
+try:
+    management.clear_trash(os.environ["NEPTUNE_PROJECT"])
+except HTTPError as error:
+    tell(trash=[type(error).__name__, str(error)])
+"""
+MEMBERS = """
+from neptune import management
+from neptune.management.exceptions import (
+    ProjectPrivacyRestrictedException,
+    UserNotExistsOrWithoutAccess,
+)
+OWNER, MEMBER = {"api_token": os.environ["OWNER"]}, {"api_token": os.environ["MEMBER"]}
+found = {}
+for kind in ("priv", "workspace", "pub"):
+    at = management.create_project(f"house/{kind}", visibility=kind, **OWNER)
+    found[kind] = management.get_project_member_list(at, **OWNER)
+    found[kind + " accounts"] = management.get_project_service_account_list(at, **OWNER)
+try:
+    management.create_project("house/mine", visibility="pub", **MEMBER)
+except ProjectPrivacyRestrictedException as error:
+    tell(refused=str(error))
+try:
+    management.remove_project_member("house/workspace", "milo", **OWNER)
+except UserNotExistsOrWithoutAccess as error:
+    tell(stays=type(error).__name__)
+tell(found=found, projects=management.get_project_list(**MEMBER))
+"""
 UNASKED = """
 import contextlib, io, logging, subprocess, zipfile
 from neptune import management
@@ -446,6 +496,44 @@ def test_a_token_of_one_project_makes_no_other(server, tmp_path):
     assert "this token is for annex/one alone" in text
 
 
+def test_every_refusal_is_described(server, tmp_path):
+    """Whatever the server refuses, the client reads it, whichever operation it is."""
+    from seamark.neptune.server.documents import BY_NAME
+
+    env = server.environment("refusals/one", user=["carl"]) | {"URL": server.url}
+    given = json.loads(base64.b64decode(env["NEPTUNE_API_TOKEN"]))["api_key"]
+    for token, some in [(given, True), ("nobody", False)]:
+        told = server.run(tmp_path, DESCRIBED, env | {"TOKEN": token})
+        found = told["found"]
+        assert set(found) == set(BY_NAME)
+        assert {name: said for name, said in found.items() if "specification" in said} == {}
+        assert ("answered" in found.values()) == some
+    assert told["trash"][0] == "HTTPForbidden"
+    assert "this needs the role owner" in told["trash"][1]
+
+
+def test_a_workspace_sees_its_members(server, tmp_path):
+    """All of a workspace are members of what it may see; only its owners make projects public."""
+    on = ["--server", server.url]
+    for words in (["olga", "--role", "owner"], ["milo"], ["bot", "--service"]):
+        server.seamark("token", "create", *words, "--project", "house", *on)
+    server.seamark("token", "create", "vera", "--project", "house/else", "--role", "viewer", *on)
+    env = {
+        variable: server.environment(user=[user])["NEPTUNE_API_TOKEN"]
+        for variable, user in [("OWNER", "olga"), ("MEMBER", "milo")]
+    }
+    env = server.environment(user=["olga"]) | env
+    told = server.run(tmp_path, MEMBERS, env)
+    own = {"olga": "owner"}
+    assert told["found"]["priv"] == told["found"]["pub"] == own
+    assert told["found"]["workspace"] == own | {"milo": "contributor", "vera": "viewer"}
+    assert told["found"]["workspace accounts"] == {}
+    assert '"pub"' in told["refused"]
+    assert '"priv", "workspace"' in told["refused"]
+    assert told["stays"] == "UserNotExistsOrWithoutAccess"
+    assert "house/mine" not in told["projects"]
+
+
 def test_what_was_recorded_offline_is_sent(server, tmp_path):
     """``neptune sync`` sends what a script recorded without a server."""
     told = server.run(tmp_path, OFFLINE, server.environment("offline/all"))
@@ -534,6 +622,7 @@ def test_the_client_before_this_one(server, tmp_path):
     assert (told["id"], told["ids"]) == ("OLD-2", ["OLD-1", "OLD-2"])
     assert (told["params"], told["properties"]) == ({"lr": 0.1}, {"p": "v"})
     assert sorted(told["tags"]) == ["1", "more", "t"]
+    assert told["announced"] == {"loss": True, "said": True, "picture": True}
     assert told["loss"] == [[0.0, 1.0], [2.0, 0.5]]
     assert (told["back"], told["owner"]) == ("x", "admin")
     assert {"parameter_lr", "property_p", "channel_loss", "running_time"} <= set(told["columns"])

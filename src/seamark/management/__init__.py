@@ -103,6 +103,7 @@ def create_project(
         WorkspaceNotFound: If there is no such workspace for who asks.
         ProjectKeyInvalid: If the key can be none.
         UnsupportedValue: If there is no such visibility.
+        ProjectPrivacyRestrictedException: If who asks may not make it public.
         ManagementOperationFailure: If who asks may not.
         InvalidProjectName: If the path breaks the grammar.
         RemoteError: If the server cannot be asked.

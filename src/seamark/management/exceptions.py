@@ -109,7 +109,7 @@ class ProjectNotFound(ManagementOperationFailure):
 
 
 class ProjectPrivacyRestrictedException(ManagementOperationFailure):
-    """A name of Neptune's that nothing here raises."""
+    """Who asks may not make a project that is visible so."""
 
 
 class ProjectsLimitReached(ManagementOperationFailure):

@@ -15,6 +15,7 @@ from seamark.management.exceptions import (
     ProjectKeyInvalid,
     ProjectNameInvalid,
     ProjectNotFound,
+    ProjectPrivacyRestrictedException,
     ServiceAccountAlreadyHasAccess,
     ServiceAccountNotExistsOrWithoutAccess,
     ServiceAccountNotFound,
@@ -40,6 +41,7 @@ _WORKSPACE_ROLES: Final = {"owner": "admin", "member": "member"}
 _AT_ONCE: Final = 100
 _KINDS: Final[Mapping[str, type[ManagementOperationFailure]]] = {
     "PROJECT_KEY_INVALID": ProjectKeyInvalid,
+    "VISIBILITY_RESTRICTED": ProjectPrivacyRestrictedException,
     "ERR_NOT_UNIQUE": ProjectAlreadyExists,
     "ERR_INVALID_NAME": ProjectNameInvalid,
     "NO_USER": UserNotExistsOrWithoutAccess,

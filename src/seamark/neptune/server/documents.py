@@ -158,6 +158,7 @@ Artifact artifactHash receivedMetadata:boolean size:integer
 ArtifactFiles files:ArtifactFile*
 ArtifactFile filePath fileHash type size:integer metadata:ArtifactMetadata*
 ArtifactMetadata key value
+Refused code:integer errorType title
 """  # noqa: E501 - a table
 """What is answered. All that the client touches needs a name of its own and types."""
 
@@ -199,7 +200,9 @@ def _described(operation: Operation) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": "OK"}
     if operation.result:
         answer["schema"] = _schema(operation.result)
-    answers: dict[str, Any] = {"200": answer}
+    # Any operation may be refused, by the server, its gate or a proxy: no status is unexpected.
+    refused = {"description": "Refused", "schema": _schema("Refused")}
+    answers: dict[str, Any] = {"200": answer, "default": refused}
     if operation.name == "createProject":  # the client looks into this refusal
         answers["400"] = {"description": "Refused", "schema": _schema("NotMade")}
     return {

@@ -6,6 +6,7 @@ workspace is the first part of the path of a project.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from shutil import disk_usage
 from typing import Annotated, Any, Final
 
@@ -35,6 +36,7 @@ router: Final = Routes()
 _ROLES: Final = {"viewer": Role.VIEWER, "member": Role.CONTRIBUTOR, "manager": Role.OWNER}
 _WORDS: Final = {role: word for word, role in _ROLES.items()}
 _VISIBLE: Final = {"priv": "private", "pub": "public", "workspace": "workspace"}
+_NOT_PUBLIC: Final = _VISIBLE.keys() - {"pub"}
 _MOST_KEY: Final = 10
 
 Of = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
@@ -53,10 +55,15 @@ def create(request: Request, given: NewProject) -> Response:
         check_project(project)
     except PathError as error:
         return _not_valid("ERR_INVALID_NAME", str(error))
+    if project.count("/") != 1:
+        return _not_valid("ERR_INVALID_NAME", "the client knows projects as workspace/name only")
     visibility = given.visibility or "priv"
-    if visibility not in _VISIBLE or "/" in name:
-        more = {"requestedValue": visibility, "allowedValues": sorted(_VISIBLE)}
-        return _refusal(422, "VISIBILITY_RESTRICTED", "there is no such visibility", **more)
+    allowed = sorted(_VISIBLE if server.accounts.may_publish(who, project) else _NOT_PUBLIC)
+    if visibility not in allowed:
+        reason = f"expected one of {', '.join(allowed)}, got {visibility!r:.60}"
+        reason += "; only owners of a workspace make a project public"
+        more = {"requestedValue": visibility, "allowedValues": allowed}
+        return _refusal(422, "VISIBILITY_RESTRICTED", reason, **more)
     if is_project(server, project):
         return _not_valid("ERR_NOT_UNIQUE", "the project exists")
     key = given.key or key_of_project(project)
@@ -88,11 +95,14 @@ def delete(request: Request, project_id: Of) -> Response:
 # ---------------------------------------------------------------------- members
 
 
-def _members(request: Request, project: str, *, service: bool) -> list[tuple[str, Role | None]]:
-    accounts = server_of(request).accounts
-    services = {user["name"] for user in accounts.users() if user["service"]}
-    found = accounts.members(project)
-    return [(user, role) for user, role in found.items() if (user in services) == service]
+def _people(request: Request, given: Mapping[str, Role | None]) -> dict[str, Role]:
+    """Return the role of each person among users; who has none reads what is visible to them."""
+    services = _services(request)
+    return {user: role or Role.VIEWER for user, role in given.items() if user not in services}
+
+
+def _services(request: Request) -> set[str]:
+    return {user["name"] for user in server_of(request).accounts.users() if user["service"]}
 
 
 def _shown(user: str, role: Role | None, *, service: bool) -> dict[str, Any]:
@@ -104,18 +114,25 @@ def _shown(user: str, role: Role | None, *, service: bool) -> dict[str, Any]:
 
 @router.answers("listProjectMembers")
 def members(request: Request, project_id: Of) -> Response:
-    """Return who has a role in a project."""
+    """Return who has a role in a project; all of its workspace where that may see it.
+
+    Service accounts are not among them, as they were not with Neptune.
+    """
     project = project_of(request, project_id, Role.CONTRIBUTOR)
-    found = _members(request, project, service=False)
-    return answer([_shown(*each, service=False) for each in found])
+    accounts = server_of(request).accounts
+    found = _people(request, accounts.members(project))
+    if accounts.visibility().of(project) == "workspace":
+        for user, role in _people(request, accounts.belonging(project.partition("/")[0])).items():
+            found[user] = max(role, found.get(user, role))
+    return answer([_shown(*each, service=False) for each in sorted(found.items())])
 
 
 @router.answers("listProjectServiceAccounts")
 def accounts_of(request: Request, project_id: Of) -> Response:
     """Return which service accounts have a role in a project."""
     project = project_of(request, project_id, Role.CONTRIBUTOR)
-    found = _members(request, project, service=True)
-    return answer([_shown(*each, service=True) for each in found])
+    services, found = _services(request), server_of(request).accounts.members(project)
+    return answer([_shown(*each, service=True) for each in found.items() if each[0] in services])
 
 
 def _add(
@@ -180,14 +197,14 @@ def remove_account(request: Request, project_id: Of, user: Service) -> Response:
 def workspace_members(request: Request, workspace: Workspace) -> Response:
     """Return who belongs to a workspace: its owners are those of all projects in it."""
     _expect_member(request, workspace)
-    found = _members(request, workspace, service=False)
+    found = _people(request, server_of(request).accounts.belonging(workspace))
     return answer(
         [
             {
                 "role": "owner" if role == Role.OWNER else "member",
                 "registeredMemberInfo": {"username": user},
             }
-            for user, role in found
+            for user, role in found.items()
         ]
     )
 
@@ -244,7 +261,7 @@ def status(request: Request, workspace: Workspace) -> Response:
         {
             "storageBytesAvailable": max(0, available),
             "storageBytesLimit": used + max(0, available) if most is None else most,
-            "membersCount": len(server.accounts.members(workspace)),
+            "membersCount": len(server.accounts.belonging(workspace)),
         }
     )
 

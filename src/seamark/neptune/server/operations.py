@@ -43,6 +43,12 @@ _NOT_AS_EXPECTED: Final = (
 )
 _MS: Final = 1_000_000
 _I63: Final = 1 << 63
+_POINTS: Final[dict[str, tuple[str, Any]]] = {
+    "logFloats": ("float_series", 0.0),
+    "logStrings": ("string_series", ""),
+    "logImages": ("file_series", {}),
+}
+"""What adds points to a series: its family, and a value of no meaning."""
 _LIKE_STRINGS: Final = frozenset({"atom:string", "atom:text", "atom:null", "atom:json"})
 """What the client takes for strings."""
 
@@ -122,6 +128,9 @@ class Changes:
         checked = path if batch.may_write(path) else check_writable(path)
         for name, what in each.items():
             if name == "path":
+                continue
+            if name in _POINTS and what["entries"] == []:
+                self._announce(batch, checked, name, place)
                 continue
             if (assign := _ASSIGNED.get(name)) is not None:
                 self._assign(batch, checked, name, assign(what))
@@ -256,6 +265,20 @@ class Changes:
             known = {"name": f"image.{ext}", "ext": ext, "size": len(data), "sha256": digest}
             self._kept[place, number] = known
         return known
+
+    def _announce(self, batch: Batch, path: str, name: str, place: int) -> None:
+        """Make a series without points, as the client before 0.9 asks for before it sends any.
+
+        A journal says so only by a point that is taken away again.
+        """
+        family, value = _POINTS[name]
+        _expect(batch, path, family)
+        if batch.kind(path) is not None:
+            return
+        point = {"value": value, "timestampMilliseconds": self._server.now_ns() // _MS}
+        self._add(batch, place, path, {name: {"entries": [point]}})
+        self._flush(batch)
+        self._clear_series(batch, path, {}, place)
 
     def _clear_series(self, batch: Batch, path: str, _: Mapping[str, Any], __: int) -> None:
         there = batch.kind(path)

@@ -132,6 +132,10 @@ class Accounts:
             return Role.VIEWER
         return found
 
+    def may_publish(self, who: Identity, project: str) -> bool:
+        """Return whether somebody may make a project public: as owner of its workspace."""
+        return self.role(who, _workspace(project)) == Role.OWNER
+
     def readable(self, who: Identity) -> Readable:
         """Return which projects somebody may read."""
         if who.admin or "" in who.roles:
@@ -480,6 +484,21 @@ class Accounts:
         with self._database.reading() as connection:
             rows = connection.execute(statement.order_by(table.user)).all()
         return {user: Role(role) if role else None for user, role in rows}
+
+    def belonging(self, workspace: str) -> dict[str, Role | None]:
+        """Return who belongs to a workspace and their role in all of it, by name.
+
+        None for who has a role in some of its projects only, or reads what is visible in it.
+        """
+        table = tables.member.c
+        inside = sa.or_(
+            table.project == workspace,
+            sa.and_(table.project > f"{workspace}/", table.project < f"{workspace}0"),
+        )
+        asked = sa.select(table.user).where(inside).distinct().order_by(table.user)
+        with self._database.reading() as connection:
+            users = list(connection.execute(asked).scalars())
+        return {**dict.fromkeys(users), **self.members(workspace)}
 
     def workspaces(self) -> set[str]:
         """Return the workspaces to which somebody belongs, or in a project of which."""

@@ -235,9 +235,13 @@ def set_member(request: Request, body: MemberBody) -> dict[str, Any]:
 
 @router.put("/visibility")
 def set_visibility(request: Request, body: VisibilityBody) -> dict[str, Any]:
-    """Say who reads a project without a role in it; for its owners."""
+    """Say who reads a project without a role in it; for its owners, and of its workspace."""
     who = expect(request, body.project, Role.OWNER)
-    server_of(request).accounts.set_visibility(body.project, body.visibility, by=who.name)
+    accounts = server_of(request).accounts
+    if body.visibility == "public" and not accounts.may_publish(who, body.project):
+        hint = "only owners of its workspace make a project public: everybody reads it then"
+        raise Refusal(403, "role-too-small", hint)
+    accounts.set_visibility(body.project, body.visibility, by=who.name)
     _note(request, who, "visibility.set", body.project, visibility=body.visibility)
     return body.model_dump()
 

@@ -663,7 +663,7 @@ def test_nothing_on_disk_before_the_first_record(root: Path) -> None:
         lambda: run["a"].append(object()),
         lambda: run["a"].append(1, step="x"),
         lambda: run["a"].upload("not/there"),
-        lambda: run["a"].upload_files("not/there/*"),
+        lambda: run["a"].upload_files("not/there/x"),
     ):
         with pytest.raises((TypeError, ValueError, OSError)):
             act()
@@ -697,14 +697,17 @@ def test_a_run_pickled_before_its_start_tells_of_itself(root: Path) -> None:
     lazy = make_run(project="p", root=root, name="n", params={"lr": 1}, **QUIET)
     twin = pickle.loads(pickle.dumps(lazy))
     assert not root.exists()
+    assert lazy.state == "created"
     twin.log_metrics({"x": 1.0}, 0)
+    assert (lazy.state, lazy.written_state) == ("running", "created")
     third = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(twin))))
     third.log_metrics({"x": 1.0}, 0)
     assert reopened(twin)["parameters/lr"].fetch() == 1
     assert reopened(twin)["sys/name"].fetch() == "n"
     assert sum("sys/name" in op.get("atoms", {}) for op in ops(twin)) == 1
-    twin.stop()
     third.stop()
+    twin.stop()
+    assert (lazy.state, twin.state) == ("completed", "completed")
 
 
 def test_copies_are_the_run_itself(start: Any) -> None:

@@ -549,7 +549,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             self._note({self._path("status"): Atom("string", str(status))}, again=False)
         state, error = state_after(status, error)
         known = error is None or id(error) == self._failed_with
-        if state is not None and not (known and state == run.state):
+        if state is not None and not (known and state == run.written_state):
             run.rest(state, error=error)
         self._failed_with = id(error) if error is not None else None
         # A stage may fail after a configuration was saved and before `log_graph`.
@@ -645,7 +645,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
                 return None
             self._began_in = _host.forks
             self._note({_VERSION_PATH: Atom("string", _host.version())})
-            if again and self._run.state == "completed":
+            if again and self._run.written_state == "completed":
                 self._run.go_on()
         return self._run
 
@@ -661,10 +661,10 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         """Take the beginning of a stage as what revives a run that failed or was interrupted."""
         if trainer is not None and trainer.state.fn == "fit":
             self._run.own()
-            ended_badly = self._run.state in {"failed", "interrupted"}
+            ended_badly = self._run.written_state in {"failed", "interrupted"}
             if ended_badly and not trainer.global_step and not trainer.ckpt_path:
                 self._run.begin_again()  # the steps of this training overlap those of the last
-        if self._run.state in {"created", "completed", "failed", "interrupted"}:
+        if self._run.written_state in {"created", "completed", "failed", "interrupted"}:
             self._run.go_on()
         hide_in_files(self._run.folder.files_dir, self._api_key, self._run.secrets)
         if trainer is None or self._run.mode == "disabled":

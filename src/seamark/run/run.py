@@ -485,13 +485,8 @@ class Run(Container):
     def _standing(self) -> str:
         if self.mode == "disabled":
             return "disabled"
-        is_found = self.mode == "read-only" or (
-            self.state == "created"
-            and not self.recorder.positions()
-            and bool(self.folder.journals())
-        )
-        if not is_found:
-            return self.state
+        if self.mode != "read-only" and not self._is_recorded_by_others:
+            return self.written_state
         if self.recorded.was_read:
             with quietly():  # what was read last; nothing is looked up for it
                 view = self.recorded.index.view(self.folder.project, self.folder.run)
@@ -519,7 +514,8 @@ class Run(Container):
 
         What it is called after others renamed it is read with ``run["sys/name"].fetch()``.
         """
-        return self._as_recorded("sys/name") or self._options.name
+        recorded = self._as_recorded("sys/name") if self.mode == "read-only" else None
+        return recorded or self._options.name
 
     @property
     def writer(self) -> str | None:
@@ -529,15 +525,28 @@ class Run(Container):
 
     @property
     def state(self) -> str:
-        """State as this process last wrote it, and with ``mode="read-only"`` as recorded.
+        """State as this process last wrote it; as recorded, if only others wrote any.
 
         What other processes know is read with ``run["sys/state"].fetch()``.
         """
-        return self._as_recorded("sys/state") or self._state.word
+        if self.mode == "read-only" or self._is_recorded_by_others:
+            return self._as_recorded("sys/state") or self.written_state
+        return self.written_state
+
+    @property
+    def written_state(self) -> str:
+        """State as this process last wrote it; ``"created"`` if it wrote none."""
+        return self._state.word
+
+    @property
+    def _is_recorded_by_others(self) -> bool:
+        """Whether other processes recorded into this run, such as ranks, and this one did not."""
+        wrote = self.written_state != "created" or self.recorder.positions()
+        return not wrote and bool(self.folder.journals())
 
     def _as_recorded(self, path: str) -> str | None:
-        """Return a text as it is recorded, of a run that is only read; else None."""
-        found = self.recorded.attributes(path) if self.mode == "read-only" else []
+        """Return a text as it is recorded; None if there is none."""
+        found = self.recorded.attributes(path)
         return found[0].value if found else None
 
     @property
@@ -1462,7 +1471,7 @@ class Run(Container):
             self.lifecycle.call("rest")
             self._note_state(state, error=error)
             self.lifecycle.phase = RESTING
-            state, rank = self.state, self.recorder.rank
+            state, rank = self.written_state, self.recorder.rank
             if self._state.owner and not rank:
                 at_exit.say_at_exit(self, self._key, lambda: self._say_end(state, 0, []))
             else:
@@ -1550,11 +1559,11 @@ class Run(Container):
         at_exit.settle(self, self._key)
         timeout_s = CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S)
         self.recorder.store_files(seconds)
-        if self.state == "running":
+        if self.written_state == "running":
             self._note_state("completed")
         lost = self.recorder.close(reason, timeout_s)
         self.recorded.close()
-        in_haste = self.state in ("interrupted", "suspended")
+        in_haste = self.written_state in ("interrupted", "suspended")
         sent = self._shipping.finish(
             0 if quiet else seconds,
             in_haste=in_haste,
@@ -1564,7 +1573,7 @@ class Run(Container):
         if hold is not None:
             hold.release(self.recorder.positions())
         if writer is not None and self._state.owner and not self.recorder.rank and not quiet:
-            self._say_end(self.state, lost, sent)
+            self._say_end(self.written_state, lost, sent)
 
     def _say_end(self, state: str, lost: int, sent: list[str]) -> None:
         print_end(self.folder, self._introduction.called(self.resume.origin), state, lost, sent)

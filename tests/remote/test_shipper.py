@@ -125,6 +125,39 @@ def test_another_root_gets_the_same_files(begin: Begin, tmp_path: Path) -> None:
     assert len(found["train/loss"].fetch_points()) == 200
 
 
+def test_all_of_a_run_that_began_without_a_remote_is_sent(begin: Begin, tmp_path: Path) -> None:
+    """What a closed and a killed process recorded, files too; `transfers` says to where."""
+    there = (tmp_path / "there").as_uri()
+    first = begin(name="early", params={"lr": 0.5})
+    record(first)
+    first["note"].upload(seamark.types.File.from_content("early"))
+    first.stop()
+    script = (
+        "import os, sys, seamark; from recording import QUIET\n"
+        "run = seamark.init_run('p', with_id=sys.argv[1], root=sys.argv[2], **QUIET)\n"
+        "run['killed'] = 1; run.wait(); os.kill(os.getpid(), 9)\n"
+    )
+    command = [sys.executable, "-c", script, first.id, str(first.root)]
+    support = str(Path(__file__).parents[1] / "support")
+    env = {**os.environ, "PYTHONPATH": support}
+    assert subprocess.run(command, env=env, check=False).returncode == -signal.SIGKILL
+    later = begin(with_id=first.id, remote=there)
+    later["later"] = 1
+    later["train/loss"].append(0.5)
+    later.stop()
+    found = seamark.init_run("p", with_id="early", root=tmp_path / "there", mode="read-only")
+    assert found["parameters/lr"].fetch() == 0.5
+    assert (found["killed"].fetch(), found["later"].fetch()) == (1, 1)
+    assert len(found["train/loss"].fetch_points()) == 201
+    assert found["note"].fetch_bytes() == b"early"
+    (transfer,) = found.transfers
+    assert (transfer["to"], transfer["name"]) == (there, None)
+    assert (
+        found.transfers
+        == seamark.init_run("p", with_id=first.id, root=first.root, mode="read-only").transfers
+    )
+
+
 def test_the_environment_names_remotes(
     begin: Begin, keeper: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,14 +7,19 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from seamark.errors import JournalError
+from seamark.journal.format import Kind
 from seamark.journal.headers import header_of, writer_lives
+from seamark.journal.reader import JournalReader
 from seamark.journal.safe import names_in
 from seamark.process.interrupts import quietly
-from seamark.process.liveness import process_facts
+from seamark.process.liveness import process_alive, process_facts
 from seamark.remote.protocol import RunKey
 from seamark.remote.tail import Tail
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from seamark.journal.folder import RunFolder
 
 __all__ = ["Shipment", "Writing"]
@@ -32,7 +37,7 @@ class Writing(Protocol):
 
 
 class Shipment:
-    """The journals that this process writes of a run, on their way to a remote.
+    """The journals of a run that this process sends to a remote: its own, and those of the past.
 
     All but `add`, `rest` and `finish`, and what is asked by those who wait (`look_now`, `left`,
     `unseen`, `is_refused`), is called on the shipper's thread.
@@ -73,17 +78,27 @@ class Shipment:
         self._open: weakref.WeakSet[Any] = weakref.WeakSet()
         self._busy: weakref.WeakSet[Any] = weakref.WeakSet()
         self._ready: Callable[[], bool] | None = None
+        self._earlier = False
 
     # ---------------------------------------------------------------- on any thread
 
-    def add(self, writer: Writing, ready: Callable[[], bool] | None, by: object) -> None:
+    def add(
+        self,
+        writer: Writing,
+        ready: Callable[[], bool] | None,
+        by: object,
+        *,
+        earlier: bool = False,
+    ) -> None:
         """Send what somebody writes in this process; what its parent wrote is the parent's.
 
         Args:
             writer: Who writes.
             ready: Returns whether anything may be sent yet; None: yes.
             by: Whose `rest` and `finish` are waited for; is not kept alive by this.
+            earlier: Send the journals of processes that have ended too.
         """
+        self._earlier |= earlier
         self.given_up = False
         self._open.add(by)
         self._busy.add(by)
@@ -136,15 +151,22 @@ class Shipment:
         if self._ids - self.tails.keys():
             with quietly(only=OSError):
                 for name in names_in(self.folder.journal_dir):
-                    writer = name.rpartition(".")[0]
-                    if writer in self._ids and writer not in self.tails:
-                        tail = Tail(self.folder.journal_dir / name)
-                        self.tails = {**self.tails, writer: tail}
-                        self.placed = False
+                    self._take(name)
         found = any(tail.left for tail in self.tails.values())
         if not self._busy and not found:
             self._look_at = now + _REST_S
         return found
+
+    def _take(self, name: str) -> None:
+        """Send a journal, if this process writes it or it is one of an earlier process."""
+        writer, path = name.rpartition(".")[0], self.folder.journal_dir / name
+        mine = writer in self._ids
+        if writer in self.tails or not (mine or self._earlier):
+            return
+        with quietly(only=JournalError):  # not readable: `seamark fsck` tells
+            if mine or _has_ended(path):
+                self.tails = {**self.tails, writer: Tail(path, mine=mine)}
+                self.placed = False
 
     def compare(self, kept: Mapping[str, int]) -> list[tuple[str, int, int]]:
         """Look for journals that have lost their end here since they were sent.
@@ -202,3 +224,15 @@ class Shipment:
     def unseen(self) -> bool:
         """Whether a journal of this process was not looked at yet."""
         return not self.over and bool(self._ids - self.tails.keys())
+
+
+def _has_ended(path: Path) -> bool:
+    """Return whether nobody will write to a journal any more, as far as is known.
+
+    Raises:
+        JournalError: If it cannot be read.
+    """
+    with JournalReader(path) as reader:
+        last, alive = reader.last_frame(), process_alive(reader.header())
+        is_closed = last is not None and last.kind == Kind.CLOSE
+        return is_closed or alive is False or (alive is None and reader.settled())

@@ -114,6 +114,8 @@ class Shipper:
         writer: Writing,
         ready: Callable[[], bool] | None = None,
         by: object = None,
+        *,
+        earlier: bool = False,
     ) -> None:
         """Send the journals that somebody writes from now on. Never raises.
 
@@ -122,12 +124,13 @@ class Shipper:
             writer: Who writes; is not kept alive by this.
             ready: Returns whether anything may be sent yet; None: yes.
             by: Which object of the run this is for, as `rest` and `finish` name it; None: `writer`.
+            earlier: Send what ended processes have recorded of the run, too.
         """
         with self._lock:
             shipment = self._shipments.get(key := _key(folder))
             if shipment is None or shipment.folder != folder:
                 shipment = self._shipments[key] = Shipment(folder)
-            shipment.add(writer, ready, writer if by is None else by)
+            shipment.add(writer, ready, writer if by is None else by, earlier=earlier)
             self._start()
         self.wake()
 

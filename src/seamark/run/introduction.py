@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,7 @@ from seamark.process.quiet import is_quiet
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name
+from seamark.run.transfers import transfer_to
 from seamark.values import Atom, decode_atom, encode_atom, escape
 
 if TYPE_CHECKING:
@@ -156,12 +158,14 @@ class Introduction:
     def of_owner(self) -> dict[str, Any]:
         """Return by path where the process runs that trains the run, and a version of its code.
 
-        Also among how many ranks it runs; of the code only what a person said.
+        Also among how many ranks it runs, and to where it is sent; of the code only what a person
+        said.
         """
         facts = {"sys/hostname": host_name(), **_distributed(self.facts)}
         if (version := self._options.code_version) is not None:
             facts[_VERSION] = self._recorder.hide(_VERSION, version)
-        return facts
+        folder, name, now_ns = self._recorder.folder, self._options.name, time.time_ns()
+        return facts | dict(transfer_to(folder, uri, name, now_ns) for uri in self._options.remotes)
 
     def keep_sources(self) -> SourceFiles | None:
         """Begin to keep the files that were named as ``source_files``; None if there are none."""

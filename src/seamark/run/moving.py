@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import RunExistsError, SeamarkError
@@ -15,12 +12,11 @@ from seamark.journal.folder import iter_runs
 from seamark.journal.headers import begun_ns
 from seamark.paths import home_of, model_key
 from seamark.process.interrupts import let_pass
-from seamark.process.liveness import user_name
 from seamark.remote.arrival import ArrivalJournal, trashing
 from seamark.remote.protocol import Purged, RemoteError, RunKey, Settles
 from seamark.remote.sync import Patience, Synced, sync_run, what_is_left
 from seamark.run.edits import record_beside
-from seamark.run.transfers import TRANSFERS
+from seamark.run.transfers import transfer_to
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:
@@ -166,7 +162,8 @@ class Mover:
             return self._told(synced, skipped=True)
         for other in arrival.others:
             self._trash(RunKey(folder.project, other), max(time.time_ns(), end_ns + 2))
-        told = self._transfer(folder, arrival.name, end_ns)
+        path, transfer = transfer_to(folder, self._uri, arrival.name, end_ns)
+        told = {path: encode_atom(transfer)}
         atoms = {_TRASHED: encode_atom(known.trashed), **told}
         if arrival.name is not None and arrival.name != known.name:
             atoms[_NAME] = encode_atom(arrival.name)
@@ -214,19 +211,6 @@ class Mover:
     def _trash(self, other: RunKey, t_ns: int) -> None:
         name, data = trashing(other, t_ns)
         self._patience.ask(lambda: self._remote.send(other, name, 0, data))
-
-    def _transfer(self, folder: RunFolder, name: str | None, t_ns: int) -> dict[str, Any]:
-        """Return what both places record of the transfer."""
-        source = f"file://{socket.gethostname()}{folder.root.as_posix()}"
-        made = hashlib.sha256(f"{source}\0{self._uri}".encode("utf-8", "replace")).hexdigest()[:12]
-        told = {
-            "time": datetime.fromtimestamp(t_ns / 1e9, timezone.utc).isoformat(),
-            "from": source,
-            "to": self._uri,
-            "by": user_name(),
-            "name": name,
-        }
-        return {f"{TRANSFERS}/{made}": encode_atom(told)}
 
     def _note_here(self, folder: RunFolder, told: dict[str, Any]) -> None:
         """Record the transfer here too, and send that; a root may be one that is only read."""

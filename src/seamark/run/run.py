@@ -616,9 +616,10 @@ class Run(Container):
 
     @property
     def transfers(self) -> list[dict[str, Any]]:
-        """When the run was moved, from where, to where and by whom, the oldest first.
+        """When the run was moved or sent, from where, to where and by whom, the oldest first.
 
-        Both places know it. ``name`` is what it was called where it came to.
+        Both places know it; of what ``remote=`` sends, it is when that began. ``name`` is what the
+        run was called where it came to.
         """
         return transfers_of(self.recorded.attributes(TRANSFERS))
 

@@ -63,7 +63,11 @@ class Shipping:
             _hurried.discard(os.getpid())
             for uri in self._uris:
                 shipper_of(uri, self._token).add(
-                    self._recorder.folder, writer, self._may_send, by=self
+                    self._recorder.folder,
+                    writer,
+                    self._may_send,
+                    by=self,
+                    earlier=not self._recorder.rank,
                 )
             at_exit.afterwards(_send_last)
 

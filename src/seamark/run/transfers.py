@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import socket
 from collections.abc import Iterable
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.process.liveness import user_name
+
 if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
     from seamark.reading.attributes import Attribute
 
-__all__ = ["TRANSFERS", "transfers_of"]
+__all__ = ["TRANSFERS", "transfer_to", "transfers_of"]
 
 TRANSFERS: Final = "sys/transfers"
 """Below this, with a name of each place that it came to."""
@@ -18,3 +24,25 @@ def transfers_of(attributes: Iterable[Attribute]) -> list[dict[str, Any]]:
     """Return the transfers among attributes, the oldest first; anybody may have written them."""
     found = [one.value for one in attributes if isinstance(one.value, dict)]
     return sorted(found, key=lambda one: str(one.get("time")))
+
+
+def transfer_to(
+    folder: RunFolder, uri: str, name: str | None, t_ns: int
+) -> tuple[str, dict[str, Any]]:
+    """Return the path at which both places record that a run was moved or sent, and what they do.
+
+    Args:
+        folder: Of the run.
+        uri: Of the remote, as `seamark.remote.places.canonical` writes it.
+        name: What the run is called there; None if it has no name.
+        t_ns: When, in nanoseconds since the Unix epoch.
+    """
+    source = f"file://{socket.gethostname()}{folder.root.as_posix()}"
+    made = hashlib.sha256(f"{source}\0{uri}".encode("utf-8", "replace")).hexdigest()[:12]
+    return f"{TRANSFERS}/{made}", {
+        "time": datetime.fromtimestamp(t_ns / 1e9, timezone.utc).isoformat(),
+        "from": source,
+        "to": uri,
+        "by": user_name(),
+        "name": name,
+    }

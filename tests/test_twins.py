@@ -120,6 +120,43 @@ class TestHash:
         assert ran(script) == first
         assert ran(script + "# other\n") != first
 
+    @pytest.mark.once
+    @pytest.mark.parametrize("given", ["params={'a': 1}", "run['parameters/a'] = 1"])
+    def test_the_code_counts_from_the_first_read_on(self, captured, given):
+        """Of a run that is given parameters, or says them later; not once a thread has looked."""
+        at_start, later = (given, "") if given.startswith("params") else ("", given)
+        script = (
+            "import sys, threading, seamark\n"
+            "from seamark.capture.code.code import Code\n"
+            "wait, find = threading.Event(), Code.__init__\n"
+            "Code.__init__ = lambda *given: (wait.wait(), find(*given))[1]\n"
+            f"run = seamark.init_run(project='t', {at_start})\n"
+            f"{later}\n"
+            "with seamark.init_project('t') as project:\n"
+            "    (row,) = project.fetch_runs_table()\n"
+            "    first = row['sys/content_hash']\n"
+            "    print(project.find_run(content_hash=first).id == run.id, first)\n"
+            "wait.set()\n"
+            "run.stop()\n"
+            "print(run['sys/content_hash'].fetch(), run['source_code/version'].fetch())\n"
+        )
+        Path("train.py").write_text(script)
+        done = subprocess.run(
+            [sys.executable, "train.py"], check=True, capture_output=True, text=True
+        )
+        was_found, first, last, version = done.stdout.split()
+        assert (was_found, first) == ("True", last)
+        assert len(version) == 16
+
+    def test_a_version_that_is_given_counts(self, captured):
+        """In the place of the version of what was executed, and whether or not that is recorded."""
+        versions = [{"code_version": "1"}, {"code_version": "2"}]
+        found = [facts(begin(params=PARAMS, **given)) for given in versions]
+        assert [one["revision"] for one in found] == [1, 1]
+        assert all(one["start_hash"] == one["content_hash"] for one in found)
+        again = facts(begin(params=PARAMS, code_version="1"))
+        assert again == {**found[0], "revision": 2}
+
 
 class TestOnDuplicate:
     def test_new(self):

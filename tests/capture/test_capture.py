@@ -244,6 +244,25 @@ def test_a_disk_that_hangs_holds_up_nothing(scripts, where):
     assert scripts.recorded().atoms["a"] == 1
 
 
+@pytest.mark.once
+def test_a_disk_that_hangs_when_a_run_begins_holds_it_up_for_a_moment(scripts):
+    """The version of the code is waited for, and left out where it does not come."""
+    code = """
+        import os, site, threading, seamark, seamark.capture, seamark.run.code_version
+        seamark.capture._END_S = seamark.run.code_version._PATIENCE_S = 0.2
+        site.getusersitepackages = lambda: threading.Event().wait()
+        run = seamark.init_run(params={"a": 1}, capture_hardware_metrics=False)
+        run.stop()
+        print("stopped", flush=True)
+        os._exit(0)
+    """
+    ended = scripts.run(code)
+    assert (ended.code, ended.stdout) == (0, "stopped\n")
+    atoms = scripts.recorded().atoms
+    assert atoms["parameters/a"] == 1
+    assert "source_code/version" not in atoms
+
+
 def test_what_is_imported_meanwhile_counts_at_the_exit_of_the_interpreter(scripts):
     """Where no thread can be started any more."""
     code = """

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seamark.capture.output.limit import Limit
 from seamark.capture.secrets import Secrets
+
+if TYPE_CHECKING:
+    from seamark.capture.code.executed import CodeVersion
 
 __all__ = ["Switches", "is_switched_off"]
 
@@ -19,6 +23,7 @@ class Switches:
         git: Commit, branch, dirty state and remote of the repository, and what has changed in it.
         script: The script or the notebook, its arguments, and the version of the code.
         version: Whether a version of the code is made; not where a person gave one.
+        version_at_start: Returns the version that was recorded at the start, if there is one.
         script_file: Whether the script itself is kept; not where a person names the files.
         packages: Versions of Python and of what is installed.
         dependencies: ``"infer"``: keep these as a requirements file, too; or the path of one.
@@ -39,6 +44,7 @@ class Switches:
     git: bool = True
     script: bool = True
     version: bool = True
+    version_at_start: Callable[[], CodeVersion | None] = lambda: None
     script_file: bool = True
     packages: bool = True
     dependencies: str | None = None

@@ -18,12 +18,14 @@ from seamark.process.quiet import is_quiet
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name
+from seamark.run.code_version import StartVersion
 from seamark.run.transfers import transfer_to
 from seamark.values import Atom, decode_atom, encode_atom, escape
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from seamark.capture.code.executed import CodeVersion
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
     from seamark.run.options import RunOptions
@@ -62,6 +64,7 @@ class Introduction:
         recorder.parameters.take(self.facts)
         self.told = told
         self.revision: dict[str, Any] = {}
+        self._version: StartVersion | None = None
 
     def known(self) -> list[Attribute]:
         """Return what is known of the run before its first record."""
@@ -158,14 +161,23 @@ class Introduction:
     def of_owner(self) -> dict[str, Any]:
         """Return by path where the process runs that trains the run, and a version of its code.
 
-        Also among how many ranks it runs, and to where it is sent; of the code only what a person
-        said.
+        Also among how many ranks it runs, and to where it is sent.
         """
         facts = {"sys/hostname": host_name(), **_distributed(self.facts)}
-        if (version := self._options.code_version) is not None:
+        if version := self.find_version().text:
             facts[_VERSION] = self._recorder.hide(_VERSION, version)
         folder, name, now_ns = self._recorder.folder, self._options.name, time.time_ns()
         return facts | dict(transfer_to(folder, uri, name, now_ns) for uri in self._options.remotes)
+
+    def find_version(self) -> StartVersion:
+        """Return the version of the code as it was when first asked for. Never raises."""
+        if self._version is None:
+            self._version = StartVersion.of(self._options)
+        return self._version
+
+    def executed_code(self) -> CodeVersion | None:
+        """Return what the recorded version was found in, if it was found and not given."""
+        return self._version.executed if self._version else None
 
     def keep_sources(self) -> SourceFiles | None:
         """Begin to keep the files that were named as ``source_files``; None if there are none."""

@@ -958,7 +958,8 @@ class Run(Container):
         """Record what the run was given, and which of the runs it is that were given the same."""
         revision = self._introduction.revision
         if not existed and not revision:
-            revision.update(Revisions(self._options, self.folder).take())
+            version = self._introduction.find_version()
+            revision.update(Revisions(self._options, self.folder).take(version))
         self._introduction.record(writer, owner=bool(self._state.owner))
 
     def _what_was_there(self) -> tuple[bool, bool]:
@@ -1010,6 +1011,7 @@ class Run(Container):
         return Switches(
             **captures,
             version=options.code_version is None,
+            version_at_start=self._introduction.executed_code,
             script_file=options.source_files is None,
             dependencies=None if rank else options.dependencies,
             git_ref=options.git_ref,

@@ -24,6 +24,7 @@ from seamark.reading.twins import COMING_S
 from seamark.remote.protocol import RunKey
 from seamark.run.asking import settling
 from seamark.run.catalogs import first_remote, open_catalog
+from seamark.run.code_version import StartVersion
 from seamark.values.content import VERSION, content_hash, is_parameter
 
 if TYPE_CHECKING:
@@ -45,19 +46,21 @@ _AGAIN_S: Final = 0.2
 _HASH: Final = re.compile("[0-9a-f]{32}")
 
 
-def start_hash(options: RunOptions) -> str | None:
-    """Return the hash of what a run is given at its start; None without parameters."""
+def start_hash(options: RunOptions, version: StartVersion) -> str | None:
+    """Return the hash of what a run is given at its start; None without parameters.
+
+    Args:
+        options: Of the run.
+        version: Of its code.
+    """
     from seamark.run.writes import is_long
 
+    secrets = options.hidden()
     atoms: dict[str, tuple[str, Any]] = {}
-    for path, (kind, value) in options.hidden().atoms(options.params).items():
+    for path, (kind, value) in secrets.atoms(options.params).items():
         atoms[path] = _as_kept(value) if kind == "string" and is_long(value) else (kind, value)
-    if options.captures["script"]:
-        from seamark.capture.code.executed import version_now
-
-        with quietly():
-            if version := version_now():
-                atoms[VERSION] = ("string", version)
+    if version.text:
+        atoms[VERSION] = ("string", secrets.text(version.text))
     return content_hash(atoms)
 
 
@@ -104,7 +107,7 @@ class Revisions:
         options, folder = self._options, self._folder
         if options.on_duplicate == "new" or not self.applies or restart_count():
             return options, folder, {}
-        text = start_hash(options)
+        text = start_hash(options, StartVersion.of(options))
         assert text is not None  # noqa: S101 - there are parameters
         until = time.monotonic() + 2 * COMING_S
         while time.monotonic() < until:
@@ -188,15 +191,19 @@ class Revisions:
             )
         return found
 
-    def take(self) -> dict[str, Any]:
-        """Take the next revision; nothing where that cannot be known. Never raises."""
+    def take(self, version: StartVersion) -> dict[str, Any]:
+        """Take the next revision; nothing where that cannot be known. Never raises.
+
+        Args:
+            version: Of the code.
+        """
         found: dict[str, Any] = {}
 
         def lost(error: Exception) -> None:
             log.warning("seamark: which revision this run is could not be recorded: %s", error)
 
         with quietly(lost):
-            if self.applies and (text := start_hash(self._options)) is not None:
+            if self.applies and (text := start_hash(self._options, version)) is not None:
                 known = _known(self._folder, text)
                 number = max((one.number for one in known), default=0) + 1
                 while not make_twin(self._folder.path.parent, text, number, self._folder.run):

@@ -47,7 +47,12 @@ class Code:
         if switches.script:
             kept, secrets = switches.script_file, switches.secrets
             self._executed = executed = ExecutedCode(
-                run, script, secrets, keeps_script=kept, tells_version=switches.version
+                run,
+                script,
+                secrets,
+                keeps_script=kept,
+                tells_version=switches.version,
+                version=switches.version_at_start(),
             )
             self.tasks += [lambda: self._tell_script(script), executed.find]
         if switches.dependencies is not None:

@@ -7,6 +7,7 @@ goes on count too: everything is looked at again before the run rests or stops.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -18,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture.code.hiding import hide_in_code
 from seamark.capture.code.origin import is_installed
-from seamark.capture.code.script import Script
 from seamark.capture.code.small_file import beginning_of
 from seamark.process.interrupts import let_pass, quietly
 from seamark.types import File
 
 if TYPE_CHECKING:
+    from seamark.capture.code.script import Script
     from seamark.capture.part import Recorder
     from seamark.capture.secrets import Secrets
 
-__all__ = ["ExecutedCode", "cells_of_session", "version_now"]
+__all__ = ["CodeVersion", "ExecutedCode", "cells_of_session"]
 
 _FILES: Final = "source_code/files"
 _VERSION: Final = "source_code/version"
@@ -41,34 +42,35 @@ _SUFFIXES: Final = (".py", ".pyw")
 _MAIN: Final = ("__main__", "__mp_main__")
 
 
-def version_now() -> str:
-    """Return the version of what was executed so far; empty if that is nothing, or too much.
-
-    Raises:
-        OSError: If the disk does not say.
-    """
-    script = Script.running()
-    found = _Versions(script, _roots(script, script.here))
-    try:
-        return found.version(cells_of_session())
-    except _TooMuchError:
-        return ""
-
-
-class _Versions:
+class CodeVersion:
     """The version of what was executed, which is told several times while it grows.
 
     Args:
         script: What was started.
-        roots: Folders below which code is the person's.
+
+    Attributes:
+        first: The version at the start of the run; empty if it is not known.
     """
 
-    def __init__(self, script: Script, roots: tuple[str, ...]) -> None:
-        self._script, self._roots = script, roots
+    def __init__(self, script: Script) -> None:
+        self._script, self._roots = script, _roots(script, script.here)
         self._seen: dict[str, tuple[str, str]] = {}
         self._bytes = 0
+        self.first = ""
 
-    def version(self, cells: Mapping[int, str]) -> str:
+    @classmethod
+    def at_start(cls, script: Script) -> CodeVersion:
+        """Return the version with what was executed so far; for a thread, as a disk may hang.
+
+        Raises:
+            OSError: If the disk does not say.
+        """
+        found = cls(script)
+        with contextlib.suppress(_TooMuchError):  # which the capture records
+            found.first = found.now(cells_of_session())
+        return found
+
+    def now(self, cells: Mapping[int, str]) -> str:
         """Return the version of what was executed so far; empty if that is nothing.
 
         Raises:
@@ -116,6 +118,7 @@ class ExecutedCode:
         secrets: What is hidden.
         keeps_script: Whether the script itself is kept.
         tells_version: Whether the version is recorded.
+        version: The version that was recorded at the start; None to find it out.
     """
 
     def __init__(
@@ -126,26 +129,28 @@ class ExecutedCode:
         *,
         keeps_script: bool,
         tells_version: bool = True,
+        version: CodeVersion | None = None,
     ) -> None:
         self._run = run
         self._script = script
         self._secrets = secrets
         self._keeps_script, self._tells_version = keeps_script, tells_version
         self._here = script.here
-        self._versions: _Versions | None = None
+        self._version = version
         self._known: dict[str, str] = {}
-        self._told: object = None
+        self._told: object = version.first if version else ""
 
     def find(self) -> None:
         """Record what there is now; on a thread, for a disk may hang."""
-        self._versions = _Versions(self._script, _roots(self._script, self._here))
+        self._version = self._version or CodeVersion(self._script)
         if self._keeps_script:
             self._keep_script()
-        self._tell()
+        # A version that was recorded at the start stays until the run rests or stops.
+        self._tell(tells_version=not self._told)
 
     def look_again(self) -> None:
         """Record what has been imported and executed meanwhile; after `find`, on a thread too."""
-        if self._versions is not None:
+        if self._version is not None:
             self._tell()
 
     # ---------------------------------------------------------------- the script
@@ -172,12 +177,12 @@ class ExecutedCode:
 
     # ---------------------------------------------------------------- what changes meanwhile
 
-    def _tell(self) -> None:
+    def _tell(self, *, tells_version: bool = True) -> None:
         cells = cells_of_session()
         if cells:
             self._tell_cells(cells)
             self._tell_notebook()
-        if self._tells_version:
+        if self._tells_version and tells_version:
             self._tell_version(cells)
 
     def _tell_cells(self, cells: Mapping[int, str]) -> None:
@@ -214,7 +219,7 @@ class ExecutedCode:
 
     def _tell_version(self, cells: Mapping[int, str]) -> None:
         try:
-            version: object = self._versions.version(cells) if self._versions else ""
+            version: object = self._version.now(cells) if self._version else ""
         except _TooMuchError as error:
             version = error
         if version == self._told or isinstance(self._told, _TooMuchError):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recording import QUIET
 
+import seamark
 from seamark import Run, init_project, init_run
+from seamark.types import File
 
 Record = Callable[..., Run]
 
@@ -27,9 +31,8 @@ def record(tmp_path: Path) -> Record:
             description="of two layers",
             tags=["baseline"],
             groups=["sweep"],
-            params={"lr": 0.1, "net": {"depth": 3}},
             code_version="2024.3",
-            **{**QUIET, **given},
+            **{"params": {"lr": 0.1, "net": {"depth": 3}}, **QUIET, **given},
         )
         run["tags/team"] = "vision"
         run["metadata/seed"] = 7
@@ -83,6 +86,43 @@ def test_a_report_says_what_a_run_comes_to(record: Record) -> None:
     page = report._repr_html_()
     assert "<b>word" not in page
     assert "&lt;b&gt;word" in page
+
+
+def test_a_report_has_what_is_kept_instead_of_points(tmp_path: Path) -> None:
+    """Metrics and metadata: the last value, a list, or statistics; and metadata of any kind."""
+    keep = {"*/ring": seamark.Ring(2), "*/best": seamark.Last(), "*/power": seamark.Statistics()}
+    with init_run("p", root=tmp_path / "root", keep=keep, **QUIET) as run:
+        for value in (1.0, 2.0, 3.0):
+            for name in ("ring", "best", "power", "all"):
+                run[f"val/{name}"].append(value)
+                run[f"metadata/{name}"].append(value)
+        run["metadata/note"].append("warm")
+        run["metadata/words"].add(["b", "a"])
+        run["metadata/file"].upload(File.from_content("x"))
+        run["monitoring/x/kept"].keep(seamark.Last()).append(1.0)
+    report = run.report()
+    power = run["val/power"].fetch().to_dict()
+    assert power["mean"] == 2.0
+    found = {"ring": [2.0, 3.0], "best": 3.0, "power": power, "all": 3.0}
+    assert report["metrics"] == {f"val/{name}": value for name, value in found.items()}
+    assert report["metadata"] == {**found, "note": "warm", "words": ["a", "b"]}
+
+
+def test_a_report_is_json(record: Record) -> None:
+    """Times are text, of a project too; and printed to the second as before."""
+    when = datetime(2026, 1, 2, tzinfo=timezone.utc)
+    run = record(params={"when": when, "rate": float("nan")})
+    report = run.report()
+    assert math.isnan(report["parameters"]["rate"])
+    assert report["parameters"]["when"] == "2026-01-02T00:00:00+00:00"
+    assert datetime.fromisoformat(report["start_time"]) == run["sys/start_time"].fetch()
+    assert datetime.fromisoformat(report["errors"][0]["time"]) == run.errors[0].time
+    assert json.dumps(json.loads(json.dumps(report))) == json.dumps(report)
+    started = run["sys/start_time"].fetch().isoformat(sep=" ", timespec="seconds")
+    assert f"start time      {started}\n" in str(report)
+    project = init_project("team/p", root=run.root, mode="read-only")
+    project_report = project.report()
+    assert json.loads(json.dumps(project_report)) == project_report
 
 
 def test_a_report_of_what_is_not_recorded_is_empty(tmp_path: Path) -> None:

@@ -18,15 +18,17 @@ from seamark.reading.facts import (
 )
 from seamark.reading.html import block, harmless, table, text
 from seamark.reading.interest import aside, holds_parameters, is_counter, metric_order
+from seamark.reading.plain import plain
 from seamark.reading.progress import PROGRESS, loops_of, progress_words
 from seamark.reading.recorded_errors import recorded_errors
+from seamark.values.keeping import Last, Ring
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.reading.reader import Reader
     from seamark.reading.recorded_errors import RecordedError
 
-__all__ = ["Report", "report_of_project", "report_of_run"]
+__all__ = ["Report", "report_of_project", "report_of_run", "with_plain_values"]
 
 _DETAIL: Final = "sys/state_detail"
 _FACTS: Final = {
@@ -53,6 +55,11 @@ _INTERNAL: Final = {
 _OF_VERSIONS: Final = {"number": "sys/version", "stage": "sys/stage", "aliases": "sys/aliases"}
 """What only versions of models and artifacts have."""
 _SETS: Final = {"tags": "sys/tags", "groups": "sys/group_tags"}
+_METADATA: Final = "metadata/"
+_CHRONOS: Final = "chronos/"
+_FAMILIES: Final = frozenset({"atom", "statistic", "float_series", "string_series", "string_set"})
+"""What metadata may be; files are no part of a report."""
+_TIMES: Final = frozenset({"start_time", "end_time", "creation_time", "last_record", "edited"})
 _HEAD: Final = frozenset({"name", "state", "detail"})
 _SHOWN: Final = frozenset({"mean", "std", "min", "max", "count"})
 """What is printed of a statistic; the report itself has the rest."""
@@ -90,7 +97,7 @@ class Report(dict[str, Any]):
 
     def _facts(self) -> list[tuple[str, str]]:
         return [
-            (name.replace("_", " "), _words(value))
+            (name.replace("_", " "), _time_words(value) if name in _TIMES else _words(value))
             for name, value in self.items()
             if name not in _HEAD and not _is_section(value) and value not in (None, [], "")
         ]
@@ -158,14 +165,12 @@ def report_of_run(
     }
     if not short:
         found["changes"] = _mapping(atoms.get(CHANGES))
-    found["metadata"] = _below("metadata", atoms)
-    series = [one for one in attributes if one.family == "float_series" and not aside(one.path)]
-    series.sort(key=lambda one: (is_counter(one.path), metric_order(one.path)))
-    found["metrics"] = {one.path: one.value.last for one in series}
+    found["metadata"] = _metadata(attributes)
+    found["metrics"] = _metrics(attributes)
     found["chronos"] = {
-        one.path.removeprefix("chronos/"): one.value.to_dict()
+        one.path.removeprefix(_CHRONOS): one.value.to_dict()
         for one in attributes
-        if one.family == "statistic" and one.path.startswith("chronos/")
+        if one.family == "statistic" and one.path.startswith(_CHRONOS)
     }
     if not short:
         loops = loops_of(atoms.get(PROGRESS)) if found["state"] == "running" else []
@@ -212,7 +217,7 @@ def report_of_project(
         found |= {name: atoms.get(_INTERNAL[name]) for name in ("owner", "creation_time")}
     found["tags"] = sorted(sets.get("sys/tags", ()))
     found["keyed_tags"] = _below("tags", atoms)
-    found["metadata"] = _below("metadata", atoms)
+    found["metadata"] = _metadata(attributes)
     groups = {one.path.split("/")[1] for one in attributes if one.path.startswith("groups/")}
     found["groups"] = sorted(groups)
     counts: dict[str, int] = {}
@@ -220,6 +225,52 @@ def report_of_project(
         counts[state] = counts.get(state, 0) + 1
     found["runs"] = dict(sorted(counts.items()))
     return found
+
+
+def _metadata(attributes: Iterable[Attribute]) -> dict[str, Any]:
+    return {
+        one.path.removeprefix(_METADATA): _come_to(one)
+        for one in attributes
+        if one.path.startswith(_METADATA) and one.family in _FAMILIES
+    }
+
+
+def _metrics(attributes: Iterable[Attribute]) -> dict[str, Any]:
+    """Return what the numbers of a run come to, in the order of interest."""
+    found = [
+        one
+        for one in attributes
+        if one.family in ("float_series", "statistic")
+        and not one.path.startswith((_METADATA, _CHRONOS))
+        and not aside(one.path)
+    ]
+    found.sort(key=lambda one: (is_counter(one.path), metric_order(one.path)))
+    return {one.path: _come_to(one) for one in found}
+
+
+def _come_to(one: Attribute) -> Any:
+    """Return a value; of a series the last one, of a statistic what it keeps."""
+    value = one.value
+    if one.family == "statistic":
+        if isinstance(value, Last):
+            return value.last
+        return value.values if isinstance(value, Ring) else value.to_dict()
+    if one.family == "string_set":
+        return sorted(value)
+    return value if one.family == "atom" else value.last
+
+
+def with_plain_values(report: Report) -> Report:
+    """Return a report that ``json.dumps`` takes: times become text; numbers stay what they are."""
+    return Report(_plain_value(dict(report)))
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain_value(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_value(each) for each in value]
+    return value if isinstance(value, float) else plain(value)
 
 
 def _below(namespace: str, atoms: Mapping[str, Any]) -> dict[str, Any]:
@@ -240,7 +291,15 @@ def _is_section(value: Any) -> bool:
 
 def _error_words(one: Mapping[str, Any]) -> str:
     rank = f", rank {one['rank']}" if one.get("rank") else ""
-    return f"{_words(one['message'])} ({_words(one['time'])}{rank})"
+    return f"{_words(one['message'])} ({_time_words(one['time'])}{rank})"
+
+
+def _time_words(value: Any) -> str:
+    """Return a time to the second; what a report holds may be text already."""
+    try:
+        return _words(datetime.fromisoformat(value))
+    except (TypeError, ValueError):
+        return _words(value)
 
 
 def _words(value: Any) -> str:
@@ -255,7 +314,7 @@ def _words(value: Any) -> str:
         kept = {key: each for key, each in known.items() if each not in (None, 0)}
         return ", ".join(f"{_plain(str(key))} {_words(each)}" for key, each in kept.items())
     if isinstance(value, list):
-        return ", ".join(map(_words, value))
+        return _plain(", ".join(map(_words, value)))
     return _plain(str(value))
 
 

@@ -134,15 +134,18 @@ class Project(Logbook):
         """Return what the project comes to, as far as it is recorded: a dict that prints itself.
 
         Its keys: ``name``, ``description``, ``tags``, ``keyed_tags``, ``metadata``, ``groups`` (of
-        which it says something) and ``runs`` (how many there are in it and below, by state).
+        which it says something) and ``runs`` (how many there are in it and below, by state). Times
+        are text, so that ``json.dumps`` takes it.
 
         Args:
             short: Leave out ``project``, ``owner`` and ``creation_time``.
         """
-        from seamark.reading.report import report_of_project
+        from seamark.reading.report import report_of_project, with_plain_values
 
         states = self.fetch_runs_table(columns=["sys/state"])["sys/state"]
-        return report_of_project(self.path, self.recorded.attributes(), states, short=short)
+        return with_plain_values(
+            report_of_project(self.path, self.recorded.attributes(), states, short=short)
+        )
 
     def up_to_date(self) -> Catalog:
         """Return what has the runs of the project and of those below, as recorded up to now."""

@@ -566,8 +566,9 @@ class Run(Container):
 
         Its keys: ``name``, ``state``, ``detail``, ``description``, ``revision``, ``version`` (of
         the code), ``start_time``, ``end_time``, ``running_time_s``, ``tags``, ``groups``,
-        ``keyed_tags``, ``parameters``, ``metadata``, ``metrics`` (the last values), ``chronos``
-        (times in seconds) and ``errors``. What is not recorded is None or empty.
+        ``keyed_tags``, ``parameters``, ``metadata``, ``metrics`` (of a series the last value, of
+        what is kept instead of points what is kept), ``chronos`` (times in seconds) and ``errors``.
+        What is not recorded is None or empty. Times are text, so that ``json.dumps`` takes it.
 
         Args:
             short: Leave out ids (``project``, ``id``, ``custom_id``, ``parent``), whose it is and
@@ -577,11 +578,11 @@ class Run(Container):
                 changed (``inherited_tags``, ``changes``, ``masked``), what is not well
                 (``health``), and the tracebacks of errors.
         """
-        from seamark.reading.report import report_of_run
+        from seamark.reading.report import report_of_run, with_plain_values
 
         view = self.recorded.reader()
         attributes = self.recorded.attributes(reader=view)
-        return report_of_run(view, attributes, project=self.project, short=short)
+        return with_plain_values(report_of_run(view, attributes, project=self.project, short=short))
 
     @property
     def checkpoints(self) -> str:

@@ -15,6 +15,7 @@ import sys
 import weakref
 
 import pytest
+from ignite import handlers as ignites
 from ignite.engine import Engine, EventEnum, Events
 from ignite.handlers import Checkpoint
 from torch.utils.data import DataLoader, IterableDataset
@@ -539,6 +540,8 @@ def test_results_at_any_moment(profiler, event, tmp_path):
         profiler.stats()
         profiler.table()
         profiler.write_results(tmp_path / "wide.csv")
+        cells = [cell for row in csv_rows(tmp_path / "wide.csv") for cell in row.values()]
+        assert all(float(cell) >= 0 for cell in cells)  # 0 where there is no time yet
         profiler.write_results(tmp_path / "long.csv", layout="long")
 
     engine.run(range(3), max_epochs=2)
@@ -783,10 +786,88 @@ def test_handlers_results_have_ignites_shape(capsys, tmp_path):
     rows = csv_rows(tmp_path / "wide.csv")
     assert list(rows[0]) == ["#", "processing_stats", "dataflow_stats", "quick (EPOCH_STARTED)"]
     assert [row["#"] for row in rows] == [str(number) for number in range(1, 9)]
-    assert [bool(row["quick (EPOCH_STARTED)"]) for row in rows] == [True] * 2 + [False] * 6
+    quick_times = [float(row["quick (EPOCH_STARTED)"]) for row in rows]
+    assert all(quick_times[:2])
+    assert quick_times[2:] == [0.0] * 6
     assert len(profiler.processing_times) == len(profiler.dataflow_times) == 8
     assert len(profiler.event_handlers_times[Events.EPOCH_STARTED]["quick"]) == 2
     assert profiler.EVENT_FILTER_THESHOLD_TIME == 0.0001
+
+
+def profiled(profiler, iterations):
+    """Run an engine whose events happen never, once and often, with handlers and without."""
+    engine = Engine(
+        lambda engine, batch: engine.state.iteration > 1 or engine.fire_event(Custom.HAPPENED)
+    )
+    engine.register_events(*Custom)
+    engine.add_event_handler(Events.TERMINATE, never)
+    for event in (Events.STARTED, Events.ITERATION_COMPLETED, Custom.HAPPENED):
+        engine.add_event_handler(event, quick)
+    profiler.attach(engine)
+    engine.run(range(iterations))
+    return profiler
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_basic_results_have_all_that_ignites_have(iterations, tmp_path):
+    """A script that reads those reads ours; what there is more is listed in the documents."""
+    theirs, ours = (
+        profiled(kind(), iterations) for kind in (ignites.BasicTimeProfiler, BasicTimeProfiler)
+    )
+    expected, found = theirs.get_results(), ours.get_results()
+    for name in ("processing_stats", "dataflow_stats"):
+        assert set(found[name]) >= set(expected[name])
+    stats = found["event_handlers_stats"]
+    for name, given in expected["event_handlers_stats"].items():
+        if name == "total_time":
+            assert stats[name].item() >= 0
+        else:
+            assert set(stats[name]) >= set(given)
+            assert type(stats[name]["total"]) is type(given["total"])
+    assert set(stats) - set(expected["event_handlers_stats"]) == {"HAPPENED"}
+    names = found["event_handlers_names"]
+    assert names == {**expected["event_handlers_names"], "HAPPENED_names": ["quick"]}
+    assert "['quick']" in ignites.BasicTimeProfiler.print_results(found)
+    assert "['quick']" in BasicTimeProfiler.print_results(expected)
+    check_files(theirs, ours, tmp_path)
+    for name in ("processing_times", "dataflow_times"):
+        assert getattr(ours, name).shape == getattr(theirs, name).shape
+        assert getattr(ours, name).dtype == getattr(theirs, name).dtype
+    assert (ours.max_epochs, ours.total_num_iters) == (theirs.max_epochs, theirs.total_num_iters)
+    assert set(ours.events_to_ignore) == set(theirs.events_to_ignore)
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_handlers_results_are_those_of_ignites(iterations, tmp_path):
+    """Rows, their order and what each cell is, for handlers that were never called too."""
+    theirs, ours = (
+        profiled(kind(), iterations)
+        for kind in (ignites.HandlersTimeProfiler, HandlersTimeProfiler)
+    )
+    expected, found = theirs.get_results(), ours.get_results()
+    shapes = [
+        [[*row[:2], *(type(cell) for cell in row[2:])] for row in rows]
+        for rows in (expected, found)
+    ]
+    assert shapes[0] == shapes[1]
+    assert ["never", "TERMINATE", "not triggered"] in [row[:3] for row in found]
+    assert ours.event_handlers_names == theirs.event_handlers_names
+    assert {event: list(each) for event, each in ours.event_handlers_times.items()} == {
+        event: list(each) for event, each in theirs.event_handlers_times.items()
+    }
+    check_files(theirs, ours, tmp_path)
+    HandlersTimeProfiler.print_results(expected)
+    ignites.HandlersTimeProfiler.print_results(found)
+
+
+def check_files(theirs, ours, folder):
+    """Check that two files have the same columns and as many rows, and numbers in all cells."""
+    theirs.write_results(folder / "theirs.csv")
+    ours.write_results(folder / "ours.csv")
+    expected, found = csv_rows(folder / "theirs.csv"), csv_rows(folder / "ours.csv")
+    assert list(found[0]) == list(expected[0])
+    assert len(found) == len(expected)
+    assert all(float(cell) >= 0 for row in found for cell in row.values())
 
 
 @pytest.mark.parametrize(

@@ -242,10 +242,10 @@ def _basic_line(stats: Mapping[str, Any]) -> str:
 
 
 def _wide_rows(times: RunTimes) -> list[list[Any]]:
-    """Return one row for each iteration that ran; None where there is no time."""
+    """Return one row for each iteration that ran; 0 where there is no time, as Ignite's have."""
     by_name = {one.name: one.source() for one in list(times.events.values())}
     rows = times.rows.rows().T.tolist()
-    whole = {name: next(iter(seconds_of(by_name[name])), None) for name in ("STARTED", "COMPLETED")}
+    whole = {name: next(iter(seconds_of(by_name[name])), 0.0) for name in ("STARTED", "COMPLETED")}
     by_epoch: dict[str, dict[int, float]] = {}
     for name in ("EPOCH_STARTED", "EPOCH_COMPLETED"):
         positions, durations = by_name[name].durations()
@@ -258,9 +258,8 @@ def _wide_rows(times: RunTimes) -> list[list[Any]]:
             continue
         last = at
         epoch, iteration = position_parts(at)
-        timed = [ns / 1e9 if ns >= 0 else None for ns in (processing, dataflow)]
-        events = [ns / 1e9 if ns >= 0 else None for ns in (step, stepped, fetch, fetched)]
-        whole_run = [whole["STARTED"], whole["COMPLETED"]]
-        whole_epoch = [by_epoch[name].get(epoch) for name in ("EPOCH_STARTED", "EPOCH_COMPLETED")]
-        found.append([epoch, iteration, *timed, *whole_run, *whole_epoch, *events])
+        timed = [max(0, ns) / 1e9 for ns in (processing, dataflow)]
+        events = [max(0, ns) / 1e9 for ns in (step, stepped, fetch, fetched)]
+        whole_epoch = [times_of.get(epoch, 0.0) for times_of in by_epoch.values()]
+        found.append([epoch, iteration, *timed, *whole.values(), *whole_epoch, *events])
     return found

@@ -110,7 +110,7 @@ class HandlersTimeProfiler(EngineProfiler):
         size = max(map(len, found.values()))
         numbers: Iterable[Any] = list(range(1, size + 1))
         return {"#": numbers} | {
-            name: values + [None] * (size - len(values)) for name, values in found.items()
+            name: values + [0.0] * (size - len(values)) for name, values in found.items()
         }
 
     # ------------------------------------------------------------ attributes that Ignite's has

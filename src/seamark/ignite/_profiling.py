@@ -354,8 +354,9 @@ class EngineProfiler:
 
         Args:
             output_path: The file.
-            layout: ``"wide"`` has Ignite's columns; ``"long"`` has a row for each duration, with
-                its epoch and iteration, and needs no pandas.
+            layout: ``"wide"`` has Ignite's columns, and as in Ignite's files 0 where there is no
+                time; ``"long"`` has a row for each duration, with its epoch and iteration, and
+                needs no pandas.
 
         Raises:
             ArgumentError: If the layout is another one.

@@ -438,6 +438,42 @@ def test_a_run_settles_its_name_as_it_begins(root_place: Place) -> None:
         begin(conflict="ask")
 
 
+@pytest.mark.parametrize("by", ["command", "python", "remote"])
+def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place: Place, by: str) -> None:
+    """Of its own project and of another, before the run; others stay."""
+    made = {}
+    for name, project in (("read", "team/p"), ("made", "team/other"), ("other", "team/p")):
+        with seamark.init_artifact(name=name, project=project, root=ROOT) as artifact:
+            artifact.add_reference(f"s3://lab/{name}.tar")
+        made[name] = artifact
+    remote = place.uri if by == "remote" else None
+    with seamark.init_run("team/p", root=ROOT, name="one", remote=remote, **QUIET) as run:
+        run["loss"].append(1.0)
+        run.mark_input(made["read"])
+        run.mark_output(made["made"])
+        strange = {"kind": "artifact", "project": "..", "name": "../../x", "id": "../y"}
+        op = {"op": "artifact", "path": "artifacts/inputs/strange", "kind": "artifact"}
+        run.record_op({**op, "files": [], "references": [], "hash": "0", "of": strange})
+    if by == "command":
+        done = command("sync", "one", "--to", place.uri)
+        assert done.exit_code == 0, done.output
+    elif by == "python":
+        sent = seamark.sync(run, place.uri)
+        assert [one.folder.kind for one in sent] == ["artifact", "artifact", "run"]
+    for name, project in (("read", "team/p"), ("made", "team/other")):
+        there = {"project": project, "mode": "read-only", **place.read}
+        until(lambda name=name, there=there: _digest(name, there) == made[name].digest)
+    with pytest.raises(RunNotFoundError):
+        seamark.init_artifact("other:1", project="team/p", mode="read-only", **place.read)
+
+
+def _digest(name: str, there: dict[str, Any]) -> str | None:
+    try:
+        return seamark.init_artifact(f"{name}:latest", **there).digest
+    except RunNotFoundError:
+        return None
+
+
 def test_a_folder_takes_along_what_else_a_project_has(tmp_path: Path) -> None:
     """Artifacts, models and versions, also of a folder that is named without a slash."""
     with seamark.init_artifact(name="digits", project="team/p", root=ROOT) as digits:

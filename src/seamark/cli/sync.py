@@ -83,8 +83,9 @@ def sync(
 
     A training that has a remote sends by itself. What it could not, because it was killed or had no
     network, is sent from its folder here, whether its process lives or not; what is kept there
-    already is not sent again. Files that a dead process had queued are stored first. Without RUN or
-    --query, everything below the root.
+    already is not sent again. Files that a dead process had queued are stored first, and artifacts
+    that a run has as inputs or outputs go with it. Without RUN or --query, everything below the
+    root.
 
     It may be interrupted at any time and goes on where it was; a run that comes for the first time
     is seen there once it is whole. The exit code is 1 if something could not be sent.
@@ -132,8 +133,9 @@ def _chosen(
     chosen = bool(names) or query is not None
     runs = open_runs(context, project, refresh=chosen, local="sync")
     if chosen:
-        refs = _refs(runs, names, project, query)
-        folders: Iterable[RunFolder] = refs
+        from seamark.run.syncing import with_artifacts
+
+        folders: Iterable[RunFolder] = with_artifacts(_refs(runs, names, project, query))
     else:
         folders = [
             *iter_runs(runs.local.root, project, models=True, unread=_note_unread),

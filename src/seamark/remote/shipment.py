@@ -148,20 +148,21 @@ class Shipment:
             return False
         with quietly(only=RuntimeError):  # a journal more while they are listed: next time
             self._note()
-        if self._ids - self.tails.keys():
+        earlier, self._earlier = self._earlier, False
+        if earlier or self._ids - self.tails.keys():
             with quietly(only=OSError):
                 for name in names_in(self.folder.journal_dir):
-                    self._take(name)
+                    self._take(name, earlier=earlier)
         found = any(tail.left for tail in self.tails.values())
         if not self._busy and not found:
             self._look_at = now + _REST_S
         return found
 
-    def _take(self, name: str) -> None:
-        """Send a journal, if this process writes it or it is one of an earlier process."""
+    def _take(self, name: str, *, earlier: bool) -> None:
+        """Send a journal that this process writes, or one of an earlier process if asked to."""
         writer, path = name.rpartition(".")[0], self.folder.journal_dir / name
         mine = writer in self._ids
-        if writer in self.tails or not (mine or self._earlier):
+        if writer in self.tails or not (mine or earlier):
             return
         with quietly(only=JournalError):  # not readable: `seamark fsck` tells
             if mine or _has_ended(path):
@@ -222,8 +223,8 @@ class Shipment:
 
     @property
     def unseen(self) -> bool:
-        """Whether a journal of this process was not looked at yet."""
-        return not self.over and bool(self._ids - self.tails.keys())
+        """Whether a journal that is to be sent was not looked at yet."""
+        return not self.over and (self._earlier or bool(self._ids - self.tails.keys()))
 
 
 def _has_ended(path: Path) -> bool:

@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, FileMissingError, RunNotFoundError
-from seamark.paths import check_path, home_of, kind_of, model_key
+from seamark.errors import ArgumentError, FileMissingError, PathError, RunNotFoundError
+from seamark.journal.folder import RunFolder
+from seamark.paths import ARTIFACTS, check_path, check_place, home_of, kind_of, model_key
 from seamark.reading.artifacts import ArtifactName
 from seamark.run.artifact import artifact_op
 from seamark.run.artifact_names import find_artifact, rows_of
@@ -22,12 +23,11 @@ from seamark.run.objects import uri_of
 from seamark.run.place import artifact_root
 
 if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
     from seamark.reading.catalog import Ref
     from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
 
-__all__ = ["SPACES", "Associations", "Reference", "hash_of"]
+__all__ = ["SPACES", "Associations", "Reference", "artifact_folder", "hash_of"]
 
 SPACES: Final = {"input": "artifacts/inputs", "output": "artifacts/outputs"}
 """Where a run has them."""
@@ -65,6 +65,25 @@ def hash_of(kind: str, name: str) -> str:
     return name if kind == "artifact" else hashlib.sha256(f"{kind}:{name}".encode()).hexdigest()
 
 
+def artifact_folder(of: object, root: Path) -> RunFolder | None:
+    """Return the folder of the artifact that an input or output is; None if it is not on this disk.
+
+    Args:
+        of: What is recorded of it, by anybody.
+        root: Of the run; SEAMARK_ARTIFACT_DIR comes first.
+    """
+    if not isinstance(of, dict) or of.get("kind") != "artifact":
+        return None
+    place = f"{of.get('project')}/{ARTIFACTS}/{of.get('name')}"
+    try:
+        check_place(place, of.get("id"))
+    except PathError:
+        return None
+    roots = (artifact_root(), root)
+    known = (RunFolder(one, place, str(of["id"])) for one in roots if one is not None)
+    return next((one for one in known if one.is_there()), None)
+
+
 class Associations:
     """The part of a run that records what it reads and makes.
 
@@ -77,8 +96,11 @@ class Associations:
         self._recorder, self._options = recorder, options
         self._marked: dict[str, str] = {}
 
-    def mark(self, kind: str, what: Any, name: str | None) -> None:
+    def mark(self, kind: str, what: Any, name: str | None) -> RunFolder | None:
         """Record an input or output, if it is this rank's to say; `op` says what else is raised.
+
+        Returns:
+            The folder of an artifact that lies on this disk.
 
         Raises:
             ArgumentError: If this process called something else so.
@@ -88,7 +110,7 @@ class Associations:
         """
         writer = self._recorder.to_share(SPACES[kind])
         if writer is None:
-            return
+            return None
         op = self.op(kind, what, name)
         path, digest = op["path"], op["hash"]
         if self._marked.setdefault(path, digest) != digest:
@@ -96,6 +118,7 @@ class Associations:
             raise ArgumentError(msg)
         writer.claim(path, "artifact")
         writer.append_op(op)
+        return artifact_folder(op.get("of"), self._recorder.folder.root)
 
     def op(self, kind: str, what: Any, name: str | None) -> dict[str, Any]:
         """Return the op that records an input or output.

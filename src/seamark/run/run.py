@@ -672,7 +672,7 @@ class Run(Container):
             ReadOnlyError: If the run was opened for reading.
             OSError: If a file cannot be read.
         """
-        self._associations.mark("input", what, name)
+        self._shipping.send_along(self._associations.mark("input", what, name))
 
     def mark_output(self, what: Any, *, name: str | None = None) -> None:
         """Record that the run made something, under ``artifacts/outputs/<name>``.
@@ -681,7 +681,7 @@ class Run(Container):
             what: As in `mark_input`, which also says what is raised.
             name: What it is called in this run; None for its own name.
         """
-        self._associations.mark("output", what, name)
+        self._shipping.send_along(self._associations.mark("output", what, name))
 
     def lineage(self) -> Lineage:
         """Return what led to this run and what came of it, over all generations.

@@ -16,6 +16,7 @@ from seamark.process.interrupts import quietly
 from seamark.run import at_exit
 
 if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
     from seamark.run.recorder import Recorder
 
@@ -28,6 +29,15 @@ _UNSETTLED_S: Final = 30.0
 
 _hurried: set[int] = set()
 """Pids of processes that a signal ends, or that somebody wants out of."""
+
+
+class _Nobody:
+    """Writes no journals."""
+
+    writers = ()
+
+
+_NOBODY: Final = _Nobody()
 
 
 class Shipping:
@@ -44,6 +54,7 @@ class Shipping:
         self._token = token
         self._recorder = recorder
         self._since = 0.0
+        self._along: set[RunFolder] = set()
 
     def begin(self, writer: JournalWriter | None = None) -> None:
         """Have what is written in this process sent; called whenever a journal is opened.
@@ -69,6 +80,16 @@ class Shipping:
                     by=self,
                     earlier=not self._recorder.rank,
                 )
+            at_exit.afterwards(_send_last)
+
+    def send_along(self, folder: RunFolder | None) -> None:
+        """Have an artifact sent that the run read or made, if it lies on this disk."""
+        if not self._uris or folder is None:
+            return
+        with quietly(_failed):
+            self._along.add(folder)
+            for shipper in self._shippers():
+                shipper.add(folder, _NOBODY, self._may_send, by=self, earlier=True)
             at_exit.afterwards(_send_last)
 
     def _may_send(self) -> bool:
@@ -122,7 +143,8 @@ class Shipping:
 
             shippers = self._shippers()
             for shipper in shippers:
-                shipper.finish(self._recorder.folder, self)
+                for folder in (self._recorder.folder, *self._along):
+                    shipper.finish(folder, self)
             if quiet or later or not shippers:
                 return []
             longest = SIGNAL_S if in_haste else EXIT_S

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.errors import ArgumentError, RunNotFoundError, SeamarkError
 from seamark.journal.folder import RunFolder, iter_runs, root_dir
 from seamark.journal.safe import is_folder
+from seamark.process.interrupts import quietly
 from seamark.reading.arriving import check_conflict
 from seamark.remote.protocol import RemoteError
+from seamark.run.associated import SPACES, artifact_folder
 from seamark.run.container import Container
 from seamark.run.moving import Mover
 from seamark.run.named import folder_at, path_of
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from seamark.remote.protocol import Remote
     from seamark.run.moving import Moved
 
-__all__ = ["expect_other_place", "sync"]
+__all__ = ["expect_other_place", "sync", "with_artifacts"]
 
 
 def sync(
@@ -39,9 +41,9 @@ def sync(
 ) -> list[Moved]:
     """Send runs, models and artifacts to a server or to another root, as ``seamark sync`` does.
 
-    A run of which something is there goes on there, and nothing is sent twice. One that comes for
-    the first time is seen there once it is whole. It may be cut short at any time and be called
-    again.
+    Artifacts on this disk that a run has as inputs or outputs are sent before it. A run of which
+    something is there goes on there, and nothing is sent twice. One that comes for the first time
+    is seen there once it is whole. It may be cut short at any time and be called again.
 
     Args:
         what: A run, an artifact or a model: the object, its id, its name, ``PROJECT/NAME``,
@@ -74,7 +76,7 @@ def sync(
 
     check_conflict(conflict)
     uri = _place(to)
-    folders = list(dict.fromkeys(_folders(what, root, project)))
+    folders = with_artifacts(dict.fromkeys(_folders(what, root, project)))
     if not folders:
         msg = f"what: expected runs, got nothing in {what!r:.200}"
         raise RunNotFoundError(msg)
@@ -93,6 +95,39 @@ def sync(
         msg = f"not everything was sent to {place}: {'; '.join(dict.fromkeys(problems))}"
         raise RemoteError(msg[:2000])
     return done
+
+
+def with_artifacts(folders: Iterable[RunFolder]) -> list[RunFolder]:
+    """Return folders, and before each run those of the artifacts that it read and made.
+
+    Args:
+        folders: Of runs and others.
+
+    Returns:
+        Each once; artifacts that are not on this disk are left out.
+    """
+    from seamark.local.index import Index
+
+    found: dict[RunFolder, None] = {}
+    with contextlib.ExitStack() as opened:
+        indexes: dict[Path, Index] = {}
+        for folder in folders:
+            if folder.kind == "run" and folder.is_there():
+                if folder.root not in indexes:
+                    indexes[folder.root] = opened.enter_context(Index.open(folder.root))
+                index = indexes[folder.root]
+                found |= dict.fromkeys(_artifacts_of(index, folder))
+            found[folder] = None
+    return list(found)
+
+
+def _artifacts_of(index: Index, folder: RunFolder) -> list[RunFolder]:
+    with quietly(only=SeamarkError):  # what is wrong with the run is told when it is sent
+        view = index.fresh_view(folder.project, folder.run)
+        held = [one for space in SPACES.values() for one in view.attributes(space)]
+        given = [one.value.get("of") for one in held if one.family == "artifact"]
+        return [found for of in given if (found := artifact_folder(of, folder.root)) is not None]
+    return []
 
 
 def expect_other_place(remote: Remote, folders: Iterable[RunFolder]) -> None:

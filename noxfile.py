@@ -42,6 +42,8 @@ HOSTS = ["ignite", "lightning", "neptune", "neptune-client"]
 OPTIONAL_TOOLS = ("apt", "chrom", "fish", "google-chrome", "rsync", "strace", "zsh")
 # The tests that everybody runs: `nox -s tests`.
 QUICK = "not slow and not thorough and not browser"
+# Of the tests of Lightning and Ignite, those that are part of it; the others start processes.
+QUICK_OF_HOSTS = "not launches and not slow and not thorough and not horovod"
 # What depends on no interpreter and no extra is proved once, in `tests`.
 CORE = f"{QUICK} and not once and not hypothesis"
 TYPESCRIPT = "5.9.3"
@@ -182,6 +184,15 @@ def run_pytest(session: nox.Session, *args: str, workers: int = 2, **env: str) -
         session.run("pytest", *again, *args, env=one | env)
 
 
+def run_quick_suite(session: nox.Session, *options: str, workers: int = 2, **env: str) -> None:
+    """Run the quick suite: all of it, or what stood after ``--``."""
+    options = (*options, "--durations=20")
+    run_pytest(session, "-m", QUICK, *options, workers=workers, SEAMARK_REQUIRE="extras", **env)
+    for host in [] if session.posargs else ["ignite", "lightning"]:
+        words = [f"integrations/{host}", "-m", QUICK_OF_HOSTS, *options]
+        run_pytest(session, *words, workers=workers, SEAMARK_REQUIRE=f"{host}:latest", **env)
+
+
 def can_hold_tests(folder: str) -> bool:
     """Return whether 4 GB are free in a folder and programs can be run from it."""
     needed_bytes = 4_000_000_000
@@ -222,8 +233,7 @@ class Surroundings:
     def run(self, session: nox.Session) -> None:
         """Run the quick suite under these conditions, with SIGHUP ignored as under ``nohup``."""
         session.log(f"{self}; again: CI=1 SEAMARK_TEST_SEED={self.seed} nox -s {session.name}")
-        options = ["-m", QUICK, "--durations=20", f"--randomly-seed={self.seed}"]
-        env = {"SEAMARK_REQUIRE": "extras"}
+        env = {}
         if not self.tools:
             env["PATH"] = os.pathsep.join([session.bin, str(self._links_without_tools(session))])
         memory = self.memory and can_hold_tests("/dev/shm")  # noqa: S108
@@ -231,7 +241,8 @@ class Surroundings:
         above = "/dev/shm" if memory else "/var/tmp"  # noqa: S108
         with tempfile.TemporaryDirectory(dir=above, ignore_cleanup_errors=True) as place:
             env["TMPDIR"] = place
-            run_pytest(session, *options, workers=self.workers, **env)
+            seed = f"--randomly-seed={self.seed}"
+            run_quick_suite(session, seed, workers=self.workers, **env)
 
     def _links_without_tools(self, session: nox.Session) -> Path:
         """Return a folder of links to the machine's programs except the optional ones."""
@@ -269,7 +280,7 @@ def tests(session: nox.Session) -> None:
         seed = int(given) if given else secrets.randbelow(1 << 31)
         Surroundings.drawn(seed).run(session)
     else:
-        run_pytest(session, "-m", QUICK, "--durations=20", SEAMARK_REQUIRE="extras")
+        run_quick_suite(session)
 
 
 @nox.session

@@ -357,6 +357,7 @@ def other_ignite(folder, change):
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
 
 
+@pytest.mark.launches
 @pytest.mark.parametrize(
     ("what", "expected"), [("order", "2 1 0"), ("filters", "0 1 2 0 1 2")], ids=str
 )
@@ -390,6 +391,7 @@ for cls in (BasicTimeProfiler, HandlersTimeProfiler):
 """
 
 
+@pytest.mark.launches
 @pytest.mark.parametrize("gone", PRIVATE)
 def test_nothing_needs_what_ignite_calls_private(gone, tmp_path):
     """A release that renames it has loggers all the same, and trains under a profiler."""

@@ -26,6 +26,8 @@ COMMANDS = {
 RESUMED = [sys.executable, str(Path(__file__).with_name("resumed_ranks.py"))]
 FLOAT, TEXT = "float_series", "string_series"
 
+pytestmark = pytest.mark.launches
+
 
 def launch(command):
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)

@@ -260,6 +260,7 @@ def script(body):
     return process
 
 
+@pytest.mark.launches
 def test_ctrl_c_interrupts_as_ever():
     """KeyboardInterrupt reaches the script, and the numbers up to then are there."""
     process = script("""
@@ -277,6 +278,7 @@ def test_ctrl_c_interrupts_as_ever():
     assert out == f"{sorted(BETWEEN_RUNS)} True True 1\n", err
 
 
+@pytest.mark.launches
 @pytest.mark.parametrize("recorded", [True, False])
 def test_sigterm_ends_the_process_as_ever(recorded, tmp_path):
     """Also with times recorded in a run, which knows the signal."""

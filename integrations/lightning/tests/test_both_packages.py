@@ -73,6 +73,8 @@ CASES = [
     if all(name in HERE or name.startswith("seamark") for name in order.split(","))
 ]
 
+pytestmark = pytest.mark.launches
+
 
 @pytest.mark.parametrize(("order", "host"), CASES)
 def test_command_lines_of_either_take_all_of_ours(order, host):

@@ -121,6 +121,7 @@ def test_saved_configuration_can_be_used_again(fit, cli_arguments):
     assert len(list(Path(".seamark/default").glob("*/journal"))) == 2
 
 
+@pytest.mark.launches
 def test_secret_in_the_configuration_is_nowhere_in_the_root(program, cli_arguments):
     """Neither in what the callback above logs, nor in the file that LightningCLI saves."""
     program("fit", *cli_arguments, "--trainer.logger.api_key=tok-5e1f")
@@ -133,6 +134,7 @@ def test_secret_in_the_configuration_is_nowhere_in_the_root(program, cli_argumen
 
 
 @pytest.mark.thorough
+@pytest.mark.launches
 def test_a_parameter_named_like_a_secret_is_nowhere_in_the_root(program, cli_arguments):
     """It is an argument, and stands in what is logged and in the file that LightningCLI saves.
 
@@ -322,6 +324,7 @@ def test_the_configuration_of_each_stage_is_kept_once(fit, cli_arguments):
     assert len(list(blobs.iterdir())) == 1
 
 
+@pytest.mark.launches
 def test_going_on_in_a_new_process(program, cli_arguments, monkeypatch):
     """A given run and its last checkpoint: the configuration of the first start gives way."""
     monkeypatch.setenv("SEAMARK_CUSTOM_RUN_ID", "one")

@@ -26,6 +26,8 @@ enable_model_summary=False,
              num_sanity_val_steps=0, max_epochs=1)
 """
 
+pytestmark = pytest.mark.launches
+
 
 @pytest.fixture
 def run_program(helpers):

@@ -124,6 +124,7 @@ def states(folder):
     return [op["state"] for _, op in found if op["op"] == "state"]
 
 
+@pytest.mark.launches
 @pytest.mark.parametrize(
     ("what", "ways", "state"),
     [
@@ -139,6 +140,7 @@ def test_a_training_that_is_struck_ends_as_without_us(tmp_path, ways, what, stat
     assert {states(tmp_path / way)[-1] for way in ways} == {state}
 
 
+@pytest.mark.launches
 @pytest.mark.parametrize(
     ("what", "ways"),
     [

@@ -55,6 +55,8 @@ MARKS = {"ddp_notebook": pytest.mark.thorough, "two_nodes": pytest.mark.thorough
 HOROVODRUN = (str(Path(sys.executable).with_name("horovodrun")), "-np", "2", "--gloo")
 HOROVOD = Launch("horovod", "HorovodStrategy", (*HOROVODRUN, sys.executable), scenarios=SCRIPTED)
 
+pytestmark = pytest.mark.launches
+
 
 def each(scenario):
     """Parametrize over the launches that train this scenario."""

@@ -10,6 +10,8 @@ import pytest
 from launching import MODERN, Launch, Started
 from reading import Recorded, headers, plain, states, told_rows
 
+pytestmark = pytest.mark.launches
+
 TORCHRUN = (
     sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
     "--shutdown-timeout=3",

@@ -93,6 +93,7 @@ def train(one_host):
     return start
 
 
+@pytest.mark.launches
 @pytest.mark.parametrize(
     ("checkpoint", "die"),
     [

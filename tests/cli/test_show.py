@@ -443,6 +443,18 @@ def test_losses_are_told_in_words(start: Callable[..., Run], cli: Callable[..., 
     assert "! lost while recording: 2 values that are no numbers\n" in cli("show", run.id).stdout
 
 
+def test_the_devices_of_a_training_are_shown(
+    start: Callable[..., Run], cli: Callable[..., Result]
+) -> None:
+    """Processes, nodes, strategy and precision, as far as they are out of the ordinary."""
+    run = start()
+    facts = {"world_size": 4, "nodes": 2, "accelerator": "cuda", "strategy": "DDP"}
+    run["distributed"] = {**facts, "precision": "16-mixed"}
+    run.stop()
+    words = r"4 processes on 2 nodes, cuda, DDP, precision 16-mixed"
+    assert re.search(rf"^host +\S+ \({words}\)$", cli("show", run.id).stdout, re.MULTILINE)
+
+
 def test_foreign_values_in_known_places_raise_nothing(
     start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
 ) -> None:

@@ -581,7 +581,7 @@ class GitRef(Value):
 
 
 class ValueCopy(Value):
-    """What another path holds: ``run["b"] = ValueCopy(run["a"])`` does what ``run["a"]`` would.
+    """The value of another path: ``run["b"] = ValueCopy(run["a"])`` is ``run["b"] = run["a"]``.
 
     Attributes:
         source_handler: The handler of the path that is copied.

@@ -109,7 +109,7 @@ class ProjectNotFound(ManagementOperationFailure):
 
 
 class ProjectPrivacyRestrictedException(ManagementOperationFailure):
-    """Who asks may not make a project that is visible so."""
+    """The caller may not make a project with this visibility."""
 
 
 class ProjectsLimitReached(ManagementOperationFailure):

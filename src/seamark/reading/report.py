@@ -229,7 +229,7 @@ def report_of_project(
 
 def _metadata(attributes: Iterable[Attribute]) -> dict[str, Any]:
     return {
-        one.path.removeprefix(_METADATA): _come_to(one)
+        one.path.removeprefix(_METADATA): _summary_of(one)
         for one in attributes
         if one.path.startswith(_METADATA) and one.family in _FAMILIES
     }
@@ -245,11 +245,11 @@ def _metrics(attributes: Iterable[Attribute]) -> dict[str, Any]:
         and not aside(one.path)
     ]
     found.sort(key=lambda one: (is_counter(one.path), metric_order(one.path)))
-    return {one.path: _come_to(one) for one in found}
+    return {one.path: _summary_of(one) for one in found}
 
 
-def _come_to(one: Attribute) -> Any:
-    """Return a value; of a series the last one, of a statistic what it keeps."""
+def _summary_of(one: Attribute) -> Any:
+    """Return a value: of a series the last one, of a statistic what it keeps."""
     value = one.value
     if one.family == "statistic":
         if isinstance(value, Last):

@@ -83,7 +83,7 @@ class Shipping:
             at_exit.afterwards(_send_last)
 
     def send_along(self, folder: RunFolder | None) -> None:
-        """Have an artifact sent that the run read or made, if it lies on this disk."""
+        """Send an artifact that the run read or made, if it lies on this disk."""
         if not self._uris or folder is None:
             return
         with quietly(_failed):

@@ -89,7 +89,8 @@ class Shipping:
         with quietly(_failed):
             self._along.add(folder)
             for shipper in self._shippers():
-                shipper.add(folder, _NOBODY, self._may_send, by=self, earlier=True)
+                if not shipper.uri.startswith("neptune://"):  # where artifacts are lists of files
+                    shipper.add(folder, _NOBODY, self._may_send, by=self, earlier=True)
             at_exit.afterwards(_send_last)
 
     def _may_send(self) -> bool:

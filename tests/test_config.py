@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 import seamark
 from seamark.errors import ArgumentError
+from seamark.run.options import RunOptions
 
 WHOLE = """
 name: digits
@@ -79,7 +83,15 @@ def test_the_words_of_t9k_are_read_with_one_hint(caplog):
 @pytest.mark.parametrize(
     ("text", "where", "why"),
     [
-        ("name: x\nparms: {}\n", "2:1", "expected one of name, .*'parms'; did you mean 'params'"),
+        ("parms: {}\n", "1:1", "expected .* argument of init_run, got 'parms'.* mean 'params'"),
+        ("run_id: x\n", "1:1", "expected .* argument of init_run, got 'run_id'.* mean 'with_id'"),
+        ("api_token: x\n", "1:1", "'api_token' cannot be given here: .* SEAMARK_API_TOKEN"),
+        ("auto_upload: true\n", "1:1", "'auto_upload' cannot be given here: remote: names"),
+        ("keep: {a: last}\n", "1:1", "'keep' cannot be given here: it takes objects"),
+        ("config_path: x\n", "1:1", "'config_path' cannot be given here"),
+        ("\nmode: of\n", "2:7", "mode: expected one of 'online', .* got 'of'"),
+        ("capture_git: 3\n", "1:14", "capture_git: expected True or False, got 3"),
+        ("conflict_strategy: old\n", "1:20", "conflict_strategy: expected .* got 'old'"),
         ("name: 2024\n", "1:7", r"name: expected a text, got int: 2024 \(in quotes it is a text\)"),
         ("name: [a]\n", "1:7", "name: expected a text, got list"),
         ("params: [1]\n", "1:9", "params: expected keys and values, got list"),
@@ -116,3 +128,79 @@ def test_what_is_no_file_is_named():
         seamark.init_run(config_path=".")
     with seamark.init_run(config_path=write("")) as run:
         assert run.params == {}
+
+
+KEPT_OUT = ("api_token", "config_path", "keep")
+EVERY = """
+with_id: null
+custom_run_id: fold-1
+mode: offline
+parent: other
+root: elsewhere
+owner: true
+start: true
+ranks: zero
+resume: auto
+on_duplicate: new
+checkpoints: keep
+remote: [file:///mnt/a, file:///mnt/b]
+conflict: new
+make_project: false
+git_ref: false
+code_version: "2"
+source_files: [run.yaml]
+dependencies: infer
+capture_stdout: false
+capture_stderr: fd
+capture_limit: 2MiB/min
+capture_hardware_metrics: false
+capture_traceback: false
+capture_script: false
+capture_packages: false
+capture_host: false
+capture_git: false
+capture_signals: false
+monitoring_namespace: watched
+fail_on_exception: false
+mask_secrets: false
+secrets: [patient_id]
+"""
+
+
+def test_every_argument_can_stand_in_a_file():
+    """It has the same effect as where it is given to the function."""
+    file = RunOptions.of(config_path=write(WHOLE.replace("data: data.csv", "") + EVERY))
+    said = yaml.safe_load(EVERY)
+    alone = RunOptions.of(**said)
+    names = {each.name for each in dataclasses.fields(RunOptions)}
+    assert names - said.keys() - yaml.safe_load(WHOLE).keys() == {*KEPT_OUT}
+    assert {name: getattr(file, name) for name in said} == {
+        name: getattr(alone, name) for name in said
+    }
+
+
+def test_the_page_names_every_key():
+    """No more, and no less."""
+    page = (Path(__file__).parents[1] / "docs" / "howto" / "parameters.md").read_text("utf-8")
+    listed = page.partition("<!-- keys -->")[2].partition("<!-- end of keys -->")[0]
+    names = {each.name for each in dataclasses.fields(RunOptions)}
+    assert sorted(re.findall("`([a-z_]+)`", listed)) == sorted({*names, "inputs"} - {*KEPT_OUT})
+
+
+def test_upload_options_may_have_the_words_of_t9k(tmp_path):
+    """A remote, whether its project is made, and what a name does that is there already."""
+    to = tmp_path.as_uri()
+    text = f"name: a\nmake_folder: true\nconflict_strategy: new\nremote: {to}\n"
+    for name in ("a", "a-2"):
+        with seamark.init_run(config_path=write(text)) as run:
+            assert run.name == name
+        assert (tmp_path / "default" / run.id).is_dir()
+
+
+def test_an_existing_run_can_be_opened_by_a_file():
+    """By its name or its folder; JSON is read as well as YAML."""
+    with seamark.init_run("cv/x", name="first") as run:
+        run["a"] = 1
+    for where in ("cv/x/first", str(run.folder.path)):
+        text = json.dumps({"with_id": where, "mode": "read-only"})
+        assert seamark.init_run(config_path=write(text, "run.json"))["a"].fetch() == 1

@@ -91,7 +91,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             there is no run to go on with. See `ResumeCallback`.
         on_duplicate: What is done if the project has a run with the same ``params`` and the same
             code: ``"new"`` begins another, ``"reuse"`` goes on with it, ``"error"`` refuses.
-        config_path: A YAML file that says some of these; see ``seamark.init_run``.
+        config_path: A YAML or JSON file that says some of these; see ``seamark.init_run``.
         tags: Tags of the run: one string or several, or a mapping of keys to values.
         groups: Names of the groups that the run is in.
         parent: The run that this one is a part of, its id, or ``PROJECT/ID``.
@@ -254,7 +254,8 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             raise ArgumentError(msg)
         self._save_dir = None if save_dir is None else os.fspath(save_dir)
         self._log_model_checkpoints = bool(log_model_checkpoints)
-        self._keep = (checkpoints or of_it.checkpoints) == "keep"
+        said = checkpoints if run is not None else None  # else the run was told, also by a file
+        self._keep = (said or of_it.checkpoints) == "keep"
         self._log_graph = log_graph
         self._noted: dict[str, Atom] = {}
         self._checkpoints: Checkpoints | None = None

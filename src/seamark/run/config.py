@@ -16,13 +16,25 @@ from seamark.blobs.names import local_path
 from seamark.errors import ArgumentError, FileMissingError, SeamarkError
 from seamark.paths import check_name, check_path, check_project
 from seamark.reading.artifacts import ArtifactName
+from seamark.run.foreign import ARGUMENTS
 
 __all__ = ["Config", "read_config"]
 
 log = logging.getLogger("seamark")
 
-_OLD: Final = {"labels": "tags", "hparams": "params", "folder": "project"}
+_OLD: Final = {
+    name: ARGUMENTS[name]
+    for name in ("labels", "hparams", "folder", "make_folder", "conflict_strategy")
+}
 """What t9k.em calls them."""
+_NOT_IN_FILES: Final = {
+    "api_token": "a token is no part of a file that others read: keep it with `seamark login`, or "
+    "in SEAMARK_API_TOKEN",
+    "auto_upload": "remote: names the place that a run is sent to, such as https://seamark.lab",
+    "config_path": "a file names no other one",
+    "keep": "it takes objects, such as seamark.Last(): give it as an argument",
+}
+"""Why a key is refused."""
 _MOST_BYTES: Final = 16 << 20
 _FLOAT: Final = re.compile(
     r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9]+)|"
@@ -46,20 +58,24 @@ class Config:
     inputs: Mapping[str, str]
 
 
-def read_config(what: str, given: Any) -> Config | None:
+def read_config(
+    what: str, given: Any, checks: Mapping[str, Callable[[str, Any], Any]]
+) -> Config | None:
     """Read and check a file.
 
     Args:
         what: How the argument is called, for messages.
         given: Path of the file; None for none.
+        checks: The check of each argument of ``init_run``, by its name: takes the name and what was
+            given, and raises if that is not legal.
 
     Raises:
         ArgumentError: If it is no path, or the file says what it cannot say; file, line and column
             (1-based) are named.
         FileMissingError: If there is no such file.
     """
-    if given is None or isinstance(given, Config):
-        return given
+    if given is None:
+        return None
     if isinstance(given, Mapping):
         msg = f"{what}: expected the path of a YAML file, got a mapping: give it as params="
         raise ArgumentError(msg)
@@ -79,15 +95,23 @@ def read_config(what: str, given: Any) -> Config | None:
     if len(data) > _MOST_BYTES:
         msg = f"{what}: expected at most {_MOST_BYTES} bytes, got more in {os.fspath(given)!r:.300}"
         raise ArgumentError(msg)
-    return _File(what, os.fspath(given), path, data).read()
+    return _File(what, os.fspath(given), path, data, checks).read()
 
 
 class _File:
     """One file while it is read."""
 
-    def __init__(self, what: str, called: str, path: Path, data: bytes) -> None:
+    def __init__(
+        self,
+        what: str,
+        called: str,
+        path: Path,
+        data: bytes,
+        checks: Mapping[str, Callable[[str, Any], Any]],
+    ) -> None:
         yaml: Any = import_module("yaml")  # for those who have such a file
         self._what, self._called, self._path = what, called, path
+        self._checks = {name: checks[name] for name in checks if name not in _NOT_IN_FILES}
 
         class Loader(yaml.SafeLoader):  # type: ignore[misc]
             """Reads numbers as YAML 1.2 has them."""
@@ -154,11 +178,8 @@ class _File:
         for key, node in root.value:
             given = str(key.value)
             name = _OLD.get(given, given)
-            if name not in _TAKE:
-                near = difflib.get_close_matches(given, [*_TAKE, *_OLD], 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                msg = f"expected one of {', '.join(_TAKE)}, got {given!r:.80}{hint}"
-                raise self._wrong(key.start_mark, msg)
+            if name not in _TAKE and name not in self._checks:
+                raise self._wrong(key.start_mark, self._unknown(given))
             if name in values:
                 msg = f"expected one of {name!r} and {given!r}, got both"
                 if given == name:
@@ -166,12 +187,25 @@ class _File:
                 raise self._wrong(key.start_mark, msg)
             if given != name:
                 old[name] = given
-            if (found := _TAKE[name](self, given, node)) is not None:
+            take = _TAKE.get(name)
+            found = take(self, given, node) if take else self.option(name, given, node)
+            if found is not None:
                 values[name] = found
         if old:
             words = ", ".join(f"{ours!r} for {theirs!r}" for ours, theirs in old.items())
             log.warning("seamark: %s: the names here are %s", self._called, words)
         return Config(str(self._path), values, values.pop("inputs", {}))
+
+    def _unknown(self, given: str) -> str:
+        """Return the message about a key that there is not."""
+        if why := _NOT_IN_FILES.get(given):
+            return f"{given!r} cannot be given here: {why}"
+        known = {*_TAKE, *self._checks}
+        meant = ARGUMENTS.get(given)
+        near = difflib.get_close_matches(given, [*known, *_OLD], 1)
+        hint = meant if meant in known else near[0] if near else None
+        tail = f"; did you mean {hint!r}?" if hint else ""
+        return f"expected 'inputs' or an argument of init_run, got {given!r:.80}{tail}"
 
     # ---------------------------------------------------------------- values
 
@@ -189,6 +223,23 @@ class _File:
             return check(value)
         except SeamarkError as error:
             raise self._wrong(node.start_mark, f"{key}: {error}") from None
+
+    def option(self, name: str, key: str, node: Any) -> Any:
+        """Return an argument that is given as anywhere else.
+
+        Args:
+            name: Of the argument.
+            key: What the file calls it.
+            node: Where its value stands.
+        """
+        value = self._value(node)
+        if value is None:
+            return None
+        try:
+            self._checks[name](key, value)
+        except SeamarkError as error:
+            raise self._wrong(node.start_mark, str(error)) from None
+        return value
 
     def text(self, key: str, node: Any) -> str | None:
         """Return a text."""
@@ -283,7 +334,7 @@ class _File:
         yield from node.value
 
 
-_TAKE: Final[Mapping[str, Callable[[_File, str, Any], Any]]] = {
+_TAKE: Final[Mapping[str, Callable[[_File, str, Any], Any]]] = {  # others: `_File.option`
     "name": _File.text,
     "description": _File.text,
     "tags": _File.tags,

@@ -412,6 +412,13 @@ def _version_of(given: Any) -> str | None:
     return _version("code_version", found)  # type: ignore[no-any-return]  # a text by now
 
 
+def _config(what: str, given: Any) -> Config | None:
+    if isinstance(given, Config):
+        return given
+    checks = {each.name: each.metadata["check"] for each in dataclasses.fields(RunOptions)}
+    return read_config(what, given, checks)
+
+
 def _dependencies(what: str, given: Any) -> str | None:
     if given is None or given == "infer":
         return None if given is None else "infer"
@@ -468,7 +475,7 @@ class RunOptions:
     custom_run_id: str | None = _argument(_text)
     mode: str = _argument(_one_of(*MODES), variable="MODE", otherwise="online")
     description: str | None = _argument(_text)
-    config_path: Config | None = _argument(read_config)
+    config_path: Config | None = _argument(_config)
     tags: Tags = _argument(given_tags)
     groups: tuple[str, ...] = _argument(_groups)
     parent: str | None = _argument(_parent)
@@ -515,12 +522,12 @@ class RunOptions:
             PathError: If the project's path breaks the grammar.
         """
         _warn_of_unknown_variables()
-        given = placed(given)
-        config = read_config("config_path", given.get("config_path"))
-        told = {**given, **config.values, "config_path": config} if config else given
+        config = _config("config_path", given.get("config_path"))
+        said = config.values if config else {}
+        told = placed({**given, **said, "config_path": config})
         kept = {each.name: _checked(each, told.get(each.name)) for each in dataclasses.fields(cls)}
         for name in ("tags", "groups", "params") if config else ():
-            if given.get(name) is not None and told[name] is not given[name]:
+            if given.get(name) is not None and name in said:
                 check = cls.__dataclass_fields__[name]
                 kept[name] = _over(kept[name], _checked(check, given[name]))
         if kept["with_id"] and kept["custom_run_id"]:

@@ -157,10 +157,10 @@ def init_run(
         params: Hyperparameters, kept under ``parameters/``; see `Run.params`.
         keep: What is kept of fast series in place of their points, by path or pattern, such as
             ``{"gpu/*": seamark.Statistics(skip=10)}``; see `Handler.keep`.
-        config_path: A YAML file that says some of what a run is given: ``name``, ``description``,
-            ``project``, ``tags``, ``groups``, ``params``, and ``inputs`` (paths and URLs, by name
-            or in a list). What it says wins over arguments, and these over the environment;
-            parameters, tags and groups of both are taken together.
+        config_path: A YAML or JSON file that says some of what a run is given: these arguments but
+            ``keep`` and ``api_token``, and ``inputs`` (paths and URLs, by name or in a list). What
+            it says wins over arguments, and these over the environment; parameters, tags and
+            groups of both are taken together.
         owner: Whether this process decides the run's state. None: a process that creates a run
             does; one that opens a run does so only once it adds points to a series that the run
             had, or begins a training in it. False for scripts that only add something.

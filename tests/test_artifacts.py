@@ -96,6 +96,42 @@ def test_what_is_no_artifact_is_refused(given: dict[str, Any], data: Path) -> No
         opened(given, "Data:7")
 
 
+def test_a_version_can_be_opened_by_its_folder(given: dict[str, Any]) -> None:
+    """From anywhere, as a path or as a URI; what is another folder is refused."""
+    folder = saved(given, "data", "1").folder.path
+    for where in (folder, str(folder), folder.as_uri()):
+        found = seamark.init_artifact(where, mode="read-only")
+        assert (found.project, found.name, found.version) == ("team/p", "data", 1)
+        assert [one.path for one in found.objects] == ["content.txt"]
+    seamark.init_artifact(folder).alias("best")
+    assert opened(given, "data:best").digest == folder.name
+    draft = seamark.init_artifact(name="data", **given)
+    run = seamark.init_run(project="team/p", root=given["root"])
+    for other in (folder.parent, draft.folder.path, run.folder.path, Path("nowhere")):
+        with pytest.raises(RunNotFoundError, match="expected the folder of a version of an art"):
+            seamark.init_artifact(other)
+    with pytest.raises(RunNotFoundError, match="expected the folder of a run"):
+        seamark.init_run(with_id=folder)
+    with pytest.raises(ArgumentError, match="with_id and root: expected one place"):
+        seamark.init_artifact(folder, root="other")
+
+
+def test_other_names_of_arguments_are_answered_with_the_line_to_write(
+    given: dict[str, Any],
+) -> None:
+    """As they are called in t9k.em; nothing is added."""
+    draft = seamark.init_artifact(name="data", **given)
+    with pytest.raises(UnknownArgumentError, match=r"Write add_file\(path='a', destination='b/'\)"):
+        draft.add_file(file_path="a", obj_path="b/")  # type: ignore[call-arg]
+    with pytest.raises(UnknownArgumentError, match=r"Write add_dir\(path='a'\)"):
+        draft.add_dir(dir_path="a")  # type: ignore[call-arg]
+    with pytest.raises(UnknownArgumentError, match=r"Write add_reference\(uri='s3://a/b', dest"):
+        draft.add_reference(uri="s3://a/b", obj_path="b")  # type: ignore[call-arg]
+    with pytest.raises(UnknownArgumentError, match=r"argument 'nothing'$"):
+        draft.add_file("a", nothing=1)  # type: ignore[call-arg]
+    assert not draft.objects
+
+
 @pytest.mark.parametrize(
     ("destination", "why"),
     [

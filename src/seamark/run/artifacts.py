@@ -33,6 +33,7 @@ from seamark.run.artifact_names import find_artifact, rows_of
 from seamark.run.draft import Draft, UnreadDraft
 from seamark.run.lifecycle import RECORDING
 from seamark.run.logbook import Logbook, Progress
+from seamark.run.named import folder_named
 from seamark.run.objects import (
     OBJECTS,
     ArtifactObject,
@@ -41,7 +42,7 @@ from seamark.run.objects import (
     objects_in,
     uri_of,
 )
-from seamark.run.options import WITHOUT_MEANING, given_tags, refuse_unknown
+from seamark.run.options import WITHOUT_MEANING, given_tags, names_arguments, refuse_unknown
 from seamark.run.place import artifact_root, expect_writable
 from seamark.run.registry import Place, check_texts, expect_writing, made_at, names_there
 
@@ -57,7 +58,7 @@ _TAKEN: Final = WITHOUT_MEANING - {"enable_remote_signals"}
 
 
 def init_artifact(
-    with_id: str | None = None,
+    with_id: str | os.PathLike[str] | None = None,
     *,
     name: str | None = None,
     project: str | None = None,
@@ -76,7 +77,8 @@ def init_artifact(
 
     Args:
         with_id: A version to open: ``NAME:3``, ``NAME:latest``, ``NAME:best`` (an alias),
-            ``NAME@sha256:...``, or ``NAME`` for the latest, perhaps behind ``PROJECT/``.
+            ``NAME@sha256:...``, or ``NAME`` for the latest, perhaps behind ``PROJECT/``. Or its
+            folder, as a path or a ``file://`` URI.
         name: Of the artifact that a new version is of: letters, digits, ``.``, ``_`` and ``-``.
         project: Path of the project; SEAMARK_PROJECT, NEPTUNE_PROJECT or ``"default"``.
         tags: Words, kept in ``sys/tags``; of a mapping, keyed tags under ``tags/``.
@@ -98,16 +100,19 @@ def init_artifact(
     """
     own = {"with_id", "name", "project", "tags", "description", "mode", "root", "remote"}
     refuse_unknown("init_artifact", others, own | {"api_token"} | _TAKEN)
-    check_texts(with_id=with_id, name=name, description=description)
+    folder = folder_named(with_id, root, "artifact", "a version of an artifact")
+    check_texts(with_id=None if folder else with_id, name=name, description=description)
     words = given_tags("tags", tags)
-    place = Place.of(
-        project, mode, root, remote, api_token, named=with_id, otherwise=artifact_root()
-    )
-    if with_id is not None:
+    if folder is not None:
+        project, root = home_of(folder.project), folder.root
+    word = None if with_id is None else os.fspath(with_id)
+    place = Place.of(project, mode, root, remote, api_token, named=word, otherwise=artifact_root())
+    if word is not None:
         if name is not None:
             msg = "init_artifact: expected with_id of a version or the name of a new one, got both"
             raise ArgumentError(msg)
-        ref, elsewhere = _found(place, with_id)
+        here = None if folder is None else ((folder.project, folder.run), False)
+        ref, elsewhere = here or _found(place, word)
         made = made_at(Artifact, place, ref, elsewhere=elsewhere)
     elif name is None:
         msg = "init_artifact: expected name='...' of a new version, or with_id='...', got neither"
@@ -230,6 +235,7 @@ class Artifact(Logbook):
             raise FileMissingError(msg)
         return objects
 
+    @names_arguments
     def add_file(self, path: str | os.PathLike[str], destination: str | None = None) -> None:
         """Add a copy of a file.
 
@@ -252,6 +258,7 @@ class Artifact(Logbook):
             raise FileMissingError(msg)
         draft.add({destination_of(Path(source).name, destination): source})
 
+    @names_arguments
     def add_dir(self, path: str | os.PathLike[str], destination: str | None = None) -> None:
         """Add copies of all files below a folder.
 
@@ -274,6 +281,7 @@ class Artifact(Logbook):
         below = destination_of(Path(source).name, destination and destination.removesuffix("./"))
         draft.add({f"{below}/{name}": file for name, file in files_below(source).items()})
 
+    @names_arguments
     def add_reference(self, uri: str, destination: str | None = None) -> None:
         """Add an object that stays where it is; nothing is read of it.
 

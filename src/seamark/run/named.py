@@ -1,4 +1,4 @@
-"""A run that is named by where it lies: by its folder, or by a URI."""
+"""A run or an artifact that is named by where it lies: by its folder, or by a URI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.paths import check_name, check_place
 
-__all__ = ["folder_at", "path_of", "placed"]
+__all__ = ["folder_at", "folder_named", "path_of", "placed"]
 
 _SERVER: Final = re.compile(r"(https?://[^/?#\s]+)/([^?#\s]+)", re.IGNORECASE)
 
@@ -34,17 +34,35 @@ def placed(given: Mapping[str, Any]) -> dict[str, Any]:
             msg = f"with_id and remote: expected one place, got {word!r:.200} and a remote"
             raise ArgumentError(msg)
         return {**given, "remote": found[1], "with_id": found[2].strip("/")}
-    if not isinstance(word, str | os.PathLike) or (path := path_of(word)) is None:
+    folder = folder_named(word, given.get("root"), "run", "a run")
+    if folder is None:
         return dict(given)
+    return {**given, "root": folder.root, "project": folder.project, "with_id": folder.run}
+
+
+def folder_named(word: Any, root: Any, kind: str, words: str) -> RunFolder | None:
+    """Return the folder that ``with_id`` names by its place; None if it is a name or an id.
+
+    Args:
+        word: As ``with_id`` was given.
+        root: As the argument of that name was given.
+        kind: As `seamark.paths.kind_of` calls what should lie there.
+        words: The same, for messages.
+
+    Raises:
+        ArgumentError: If it lies below another root.
+        RunNotFoundError: If nothing of the kind lies there.
+    """
+    if not isinstance(word, str | os.PathLike) or (path := path_of(word)) is None:
+        return None
     folder = folder_at(path)
-    if folder is None or folder.kind != "run":
-        msg = f"with_id: expected the folder of a run, got {os.fspath(word)!r:.200}"
+    if folder is None or folder.kind != kind:
+        msg = f"with_id: expected the folder of {words}, got {os.fspath(word)!r:.200}"
         raise RunNotFoundError(msg)
-    root = given.get("root")
     if root is not None and os.path.abspath(root) != str(folder.root):  # noqa: PTH100 - keep links
         msg = f"with_id and root: expected one place, got {str(folder.root)!r} and {root!r:.200}"
         raise ArgumentError(msg)
-    return {**given, "root": folder.root, "project": folder.project, "with_id": folder.run}
+    return folder
 
 
 def path_of(word: str | os.PathLike[str]) -> Path | None:

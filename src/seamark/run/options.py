@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
+import inspect
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from seamark.capture.output.limit import Limit
 from seamark.capture.secrets import Secrets, more_of
@@ -56,6 +58,7 @@ __all__ = [
     "hidden_by_environment",
     "keyed_tags",
     "known_variables",
+    "names_arguments",
     "project_and_mode",
     "refuse_unknown",
     "remotes_of",
@@ -63,6 +66,9 @@ __all__ = [
 ]
 
 log = logging.getLogger("seamark")
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 MODES: Final = ("online", "async", "sync", "offline", "read-only", "disabled", "debug")
 _SENDING: Final = frozenset({"online", "async", "sync"})
@@ -794,14 +800,40 @@ def refuse_unknown(verb: str, given: Iterable[str], known: Iterable[str]) -> Non
     Raises:
         UnknownArgumentError: Naming all of them, each with the nearest argument that exists.
     """
-    known = sorted(known)
+    if msg := _unknown(verb, given, sorted(known)):
+        raise UnknownArgumentError(msg)
+
+
+def _unknown(verb: str, given: Iterable[str], known: list[str]) -> str | None:
+    """Return the message about arguments that there are not; None if there are none."""
     unknown = []
     for key in given:
         if key not in known:
             meant = ARGUMENTS.get(key)
             near = [meant] if meant in known else difflib.get_close_matches(key, known, 1, 0.5)
             unknown.append(f"{key!r}; did you mean {near[0]!r}?" if near else repr(key))
-    if unknown:
-        what = "an unknown argument" if len(unknown) == 1 else "unknown arguments"
-        msg = f"{verb}() got {what} {', '.join(unknown)}"
-        raise UnknownArgumentError(msg)
+    if not unknown:
+        return None
+    what = "an unknown argument" if len(unknown) == 1 else "unknown arguments"
+    return f"{verb}() got {what} {', '.join(unknown)}"
+
+
+def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Have a function answer arguments of other programs with the line to write.
+
+    Raises:
+        UnknownArgumentError: By the function, if it is called with an argument that it lacks.
+    """
+    verb = function.__name__
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @functools.wraps(function)
+    def call(*given: P.args, **named: P.kwargs) -> R:
+        if msg := _unknown(verb, named, known):
+            ours = {name if name in known else ARGUMENTS.get(name): named[name] for name in named}
+            line = ", ".join(f"{name}={value!r:.80}" for name, value in ours.items())
+            tail = f" Write {verb}({line})" if ours.keys() <= set(known) else ""
+            raise UnknownArgumentError(msg + tail)
+        return function(*given, **named)
+
+    return call

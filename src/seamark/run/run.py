@@ -36,7 +36,7 @@ from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import RECORDING, RESTING, STOPPED, WAITING, Lifecycle
 from seamark.run.opened import was_made
-from seamark.run.options import RunOptions, check_arguments
+from seamark.run.options import RunOptions, check_arguments, names_arguments
 from seamark.run.params import Held, Params
 from seamark.run.partly import is_whole
 from seamark.run.place import expect_place, expect_writable, reading_place, run_folder
@@ -654,6 +654,7 @@ class Run(Container):
         self.recorder.record_atoms(atoms)
         return facts
 
+    @names_arguments
     def mark_input(self, what: Any, *, name: str | None = None) -> None:
         """Record that the run reads something, under ``artifacts/inputs/<name>``.
 
@@ -674,6 +675,7 @@ class Run(Container):
         """
         self._shipping.send_along(self._associations.mark("input", what, name))
 
+    @names_arguments
     def mark_output(self, what: Any, *, name: str | None = None) -> None:
         """Record that the run made something, under ``artifacts/outputs/<name>``.
 

@@ -18,6 +18,7 @@ from seamark.run.associated import SPACES, artifact_folder
 from seamark.run.container import Container
 from seamark.run.moving import Mover
 from seamark.run.named import folder_at, path_of
+from seamark.run.options import names_arguments
 
 if TYPE_CHECKING:
     from seamark.local.index import Index
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["expect_other_place", "sync", "with_artifacts"]
 
 
+@names_arguments
 def sync(
     what: Any,
     to: str | None = None,

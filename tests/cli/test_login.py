@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import os
+import pty
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -190,3 +194,55 @@ def test_login_from_python(one) -> None:
         with pytest.raises(ArgumentError):
             seamark.login(one.url, bad)
     assert kept() == {}
+
+
+def log_in(one, typed: str) -> tuple[str, int]:
+    """Call ``seamark.login()`` in a terminal, and return what was shown and the exit code."""
+    outer, inner = pty.openpty()
+    words = [sys.executable, "-c", "import seamark; print(seamark.login().name)"]
+    env = {**os.environ, "SEAMARK_REMOTE": f"file:///nowhere,{one.url}"}
+    streams = {"stdin": inner, "stdout": inner, "stderr": inner}
+    with subprocess.Popen(words, env=env, start_new_session=True, **streams) as process:
+        os.close(inner)
+        shown = b""
+        try:
+            while b": " not in shown:
+                shown += os.read(outer, 1 << 16)
+            os.write(outer, typed.encode())
+            with contextlib.suppress(OSError):  # how Linux tells that the last writer has gone
+                while block := os.read(outer, 1 << 16):
+                    shown += block
+        finally:
+            os.close(outer)
+    return shown.decode(), process.returncode
+
+
+def test_login_asks_for_the_token_at_a_terminal(one) -> None:
+    """Of the server that is configured; it is not shown, and what is no token is an error."""
+    shown, code = log_in(one, f"{one.token}\n")
+    assert (code, f"Token for {one.url}: " in shown, "admin" in shown) == (0, True, True), shown
+    assert one.token not in shown
+    assert kept() == {one.url: {"token": one.token}}
+    for typed in ("\n", "\x04"):
+        shown, code = log_in(one, typed)
+        assert (code, "ArgumentError: token: expected one word" in shown) == (1, True), shown
+
+
+def test_login_without_a_terminal_raises(one, monkeypatch) -> None:
+    """No job waits for somebody to type; a server that is not known is named at once."""
+    with Path(os.devnull).open() as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        with pytest.raises(ArgumentError, match=r"expected url=, or one server .*, got none"):
+            seamark.login()
+        seamark.login(one.url, one.token)
+        with pytest.raises(
+            ArgumentError, match=f"expected token= for {one.url}, got none.*no term"
+        ):
+            seamark.login()
+        monkeypatch.setattr(sys, "stdin", None)
+        with pytest.raises(ArgumentError, match=f"expected token= for {one.url}, got none"):
+            seamark.login()
+        monkeypatch.setenv("SEAMARK_REMOTE", "https://a.lab, https://b.lab")
+        with pytest.raises(ArgumentError, match=r"got several: https://a\.lab, https://b\.lab"):
+            seamark.login()
+    assert seamark.login(one.url, one.token).server == one.url

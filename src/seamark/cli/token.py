@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import time
 from datetime import datetime, timezone
@@ -287,10 +286,9 @@ def _opened(folder: Path | None, store: str | None) -> Place:
 
 def _known_server() -> str:
     """Return the server that is meant when none is named."""
-    from seamark.remote.credentials import kept_servers
+    from seamark.remote.credentials import known_servers
 
-    given = [each.strip() for each in os.environ.get("SEAMARK_REMOTE", "").split(",")]
-    found = [each for each in given if each.startswith(("https://", "http://"))] or kept_servers()
+    found = known_servers()
     if len(found) != 1:
         what = "several servers are known" if found else "no server is known"
         misuse(f"{what}: name one with --server URL (on its own machine: --folder DIR)")

@@ -16,7 +16,14 @@ from typing import Any
 
 from seamark.process.interrupts import quietly
 
-__all__ = ["credentials_file", "forget_token", "keep_token", "kept_servers", "token_of"]
+__all__ = [
+    "credentials_file",
+    "forget_token",
+    "keep_token",
+    "kept_servers",
+    "known_servers",
+    "token_of",
+]
 
 
 def credentials_file() -> Path:
@@ -47,6 +54,12 @@ def kept_servers() -> list[str]:
     with quietly(only=OSError):
         return sorted(_servers(_read()))
     return []
+
+
+def known_servers() -> list[str]:
+    """Return the addresses of servers that ``SEAMARK_REMOTE`` names, else those with a token."""
+    given = [each.strip() for each in os.environ.get("SEAMARK_REMOTE", "").split(",")]
+    return [one for one in given if one.startswith(("https://", "http://"))] or kept_servers()
 
 
 def keep_token(address: str, token: str) -> None:

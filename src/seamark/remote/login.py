@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.errors import ArgumentError
-from seamark.remote.credentials import forget_token, keep_token, kept_servers
+from seamark.remote.credentials import forget_token, keep_token, kept_servers, known_servers
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 
@@ -30,26 +32,30 @@ class Who:
     roles: dict[str, str] = field(default_factory=dict)
 
 
-def login(url: str, token: str, timeout: float = 30.0) -> Who:
+def login(url: str | None = None, token: str | None = None, timeout: float = 30.0) -> Who:
     """Try a token at a server, and keep it for this user of this machine if it is good.
 
     It is kept in ``~/.config/seamark/credentials.json``, which nobody else can read, and is shown
     to this one address only.
 
     Args:
-        url: Address of the server, such as ``"https://seamark.lab"``.
-        token: Of ``seamark token create``.
+        url: Address of the server, such as ``"https://seamark.lab"``; by default the one that
+            SEAMARK_REMOTE names, else the one that a token was kept for.
+        token: Of ``seamark token create``; without it, it is asked for at the terminal, and not
+            shown.
         timeout: How long the server may take to answer, seconds.
 
     Returns:
         Who the server takes the token for.
 
     Raises:
-        ArgumentError: If the address cannot be used, or the token is none.
+        ArgumentError: If the address cannot be used, or the token is none; also if one of them is
+            left out, and no or several servers are known, or there is no terminal.
         RemoteError: If the server cannot be reached or does not know the token.
         OSError: If the token cannot be kept.
     """
-    token = token.strip()
+    url = _known_server() if url is None else url
+    token = (_asked(url) if token is None else token).strip()
     if not token.isascii() or not token.isprintable() or " " in token or not token:
         msg = "token: expected one word, as `seamark token create` prints it"
         raise ArgumentError(msg)
@@ -65,6 +71,29 @@ def login(url: str, token: str, timeout: float = 30.0) -> Who:
     address = str(connection.address)
     keep_token(address, token)
     return Who(address, name, told.get("admin") is True, {str(k): str(v) for k, v in roles.items()})
+
+
+def _known_server() -> str:
+    found = known_servers()
+    if len(found) != 1:
+        got = f"got several: {', '.join(found)}" if found else "got none"
+        msg = f"login: expected url=, or one server in SEAMARK_REMOTE, {got}"
+        raise ArgumentError(msg)
+    return found[0]
+
+
+def _asked(url: str) -> str:
+    """Return the token that a person types, where one can: no batch job is to wait for it."""
+    if sys.stdin is None or not sys.stdin.isatty():  # of a notebook and of a job, too
+        msg = (
+            f"login: expected token= for {url}, got none, and there is no terminal to ask at: "
+            "where SEAMARK_API_TOKEN is set, nobody has to log in"
+        )
+        raise ArgumentError(msg)
+    try:
+        return getpass.getpass(f"Token for {url}: ")
+    except EOFError:
+        return ""
 
 
 def logout(url: str | None = None) -> list[str]:

@@ -122,7 +122,11 @@ def test_every_makes_some_calls_and_the_last(monkeypatch):
     assert made[3:] == [10, 12, 14]
     timed.flush()
     assert made[-1] == 15
-    for given in ({}, {"calls": 1, "seconds": 1}, {"calls": 0}, {"calls": 1.5}, {"seconds": -1}):
+    often = every()(made.append)
+    for at in range(21):
+        often(at)
+    assert made[-3:] == [0, 10, 20]
+    for given in ({"calls": 1, "seconds": 1}, {"calls": 0}, {"calls": 1.5}, {"seconds": -1}):
         with pytest.raises(ArgumentError, match="every: "):
             every(**given)
     with pytest.raises(ArgumentError, match="every: expected a function"):

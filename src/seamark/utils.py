@@ -36,6 +36,8 @@ R = TypeVar("R")
 
 _SERIES_OF = (list, tuple)
 _STOP_S: Final = 60.0
+_CALLS: Final = 10
+"""One of so many calls is made by `every`, unless it is told otherwise."""
 
 
 class _Stops(Protocol):
@@ -101,15 +103,17 @@ def every(
     A call that is left out returns None. ``f.flush()`` makes the last call if it was left out.
 
     Args:
-        calls: Make one of so many calls.
+        calls: Make one of so many calls; 10 if ``seconds`` is not given either.
         seconds: Make a call if so much time has passed since the last that was made.
 
     Raises:
-        ArgumentError: If not exactly one of them is given, or it is no number above 0.
+        ArgumentError: If both are given, or one is no number above 0.
     """
-    if (calls is None) == (seconds is None):
+    if calls is not None and seconds is not None:
         msg = f"every: expected either calls= or seconds=, got calls={calls!r}, seconds={seconds!r}"
         raise ArgumentError(msg)
+    if calls is None and seconds is None:
+        calls = _CALLS
     if calls is not None and (type(calls) is not int or calls < 1):
         msg = f"every: calls: expected a whole number from 1 on, got {calls!r:.80}"
         raise ArgumentError(msg)

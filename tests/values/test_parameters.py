@@ -102,7 +102,7 @@ def test_nothing_is_called_and_callables_are_their_names():
         }
     )
     assert found["p/function"] == f"{here}.train"
-    assert found["p/class"] == f"{here}.Model"
+    assert found["p/class"] == "Model"
     assert found["p/object"] == f"{here}.Called"
     assert found["p/builtin"] == "len"
     assert found["p/module"] == "math"

@@ -344,7 +344,7 @@ def test_hyperparameters_of_every_kind(logger, read):
     assert found["space/a"].value == 1
     assert found["options/lr"].value == 0.1
     assert "never" in found["callable"].value
-    assert "ReLU" in found["activation"].value
+    assert found["activation"].value == "ReLU"
     assert "Linear" in found["model"].value
     assert found["config"].value.startswith("trainer:")
 

@@ -188,6 +188,8 @@ def _prints_itself(value: Any) -> bool:
 def _name(value: Any) -> str | None:
     """Return the name of what is known by one; None for what has to be printed."""
     kind = type(value)
+    if issubclass(kind, type):
+        return str(value.__name__)  # alone, as NeptuneLogger recorded it
     if issubclass(kind, _NAMED):
         return _qualified(value)
     if issubclass(kind, types.ModuleType):

@@ -14,9 +14,21 @@ import psutil
 import pytest
 import zstandard
 
+from seamark.remote.file import FileRemote
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.sender import open_remote
-from seamark.remote.protocol import RemoteError, RunKey
+from seamark.remote.protocol import (
+    Busy,
+    Diverged,
+    Gap,
+    Missing,
+    Purged,
+    Refused,
+    RemoteError,
+    RunKey,
+    Unfit,
+    Unreachable,
+)
 
 RUN = RunKey("p", "r")
 LONG = 1 << 28
@@ -176,3 +188,21 @@ def test_a_connection_is_used_again_after_answers_of_each_kind() -> None:
         connection.close()
     assert [one.body for one in asked] == [body, b"", body, body]
     assert len(seen) == len(answers)
+
+
+def test_every_error_of_a_remote_is_an_oserror() -> None:
+    """As a caller expects of what goes wrong on a network."""
+    for kind in (RemoteError, Unreachable, Busy, Refused, Unfit, Missing, Purged, Gap, Diverged):
+        given = ("why", 3) if kind in {Busy, Diverged, Gap} else ("why",)
+        error = kind(*given)
+        assert isinstance(error, OSError)
+        assert (str(error), error.args, error.errno) == ("why", ("why",), None)
+
+
+def test_a_root_says_itself_what_is_wrong_with_a_batch(tmp_path) -> None:
+    """Its own errors are not taken for those of its disk."""
+    remote = FileRemote(tmp_path)
+    with pytest.raises(Refused):
+        remote.journals(RunKey("a//b", "x"))
+    with pytest.raises(Gap):
+        remote.send_gap(RunKey("a", "x"), f"w.{'0' * 32}", 7, 7)

@@ -39,6 +39,7 @@ from seamark.process.crashes import (
 from seamark.reading.artifacts import label_of, source_label
 from seamark.reading.facts import health_of
 from seamark.reading.names import generated_name
+from seamark.remote.protocol import RemoteError
 from seamark.values.keeping import Keep
 from seamark.values.statistics import Statistics
 
@@ -177,6 +178,8 @@ def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> An
     """Return a text in full; where it is not there, what stands for it, and say so."""
     try:
         return whole_text(view, text)
+    except RemoteError:
+        raise
     except OSError as error:
         note(f"{view.name}: {path}: {error}; its record is used instead", style="warning")
         return dict(text) if isinstance(text, Mapping) else text

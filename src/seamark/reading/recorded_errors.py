@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.errors import FileMissingError, SeamarkError
 from seamark.reading.points import time_of
 
 if TYPE_CHECKING:
@@ -107,7 +108,9 @@ def _told(view: Reader, text: str | Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         text = text if isinstance(text, str) else view.contents.text(text)
         found = json.loads(text)
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, SeamarkError) and not isinstance(error, FileMissingError):
+            raise  # a server that cannot be asked says nothing about the text
         found = None
     return found if isinstance(found, dict) else {"message": text}
 

@@ -22,7 +22,7 @@ from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.safe import locked, make_folder, names_in, open_folder
 from seamark.paths import check_name, check_place
 from seamark.process.interrupts import quietly
-from seamark.remote.protocol import Diverged, Gap, Purged, Refused, Sent, Unreachable
+from seamark.remote.protocol import Diverged, Gap, Purged, Refused, RemoteError, Sent, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -255,6 +255,8 @@ class FileRemote:
         """
         try:
             yield
+        except RemoteError:
+            raise
         except OSError as error:
             why = error.strerror or str(error)
             msg = f"{self.root} cannot be written: {why}"

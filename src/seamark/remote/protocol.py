@@ -61,7 +61,7 @@ class Sent(NamedTuple):
     wait_s: float = 0.0
 
 
-class RemoteError(SeamarkError):
+class RemoteError(SeamarkError, OSError):
     """A remote did not take what it was sent, or does not tell what it was asked.
 
     Attributes:

@@ -432,6 +432,8 @@ class Shipper:
         except Unfit as error:
             tail.aside = True
             self._say_aside(tail, str(error))
+        except RemoteError:
+            raise
         except OSError as error:  # it will be looked at again
             tail.pass_over()
             log.debug("seamark: %s cannot be read: %s", tail.path, error)

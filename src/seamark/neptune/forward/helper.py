@@ -75,6 +75,8 @@ class Helper:
                     msg = "no answer within five minutes"
                     raise Unreachable(self._end(process, msg))
                 answer = json.loads(connection.recv_bytes())
+            except RemoteError:
+                raise
             except (EOFError, OSError) as error:
                 raise Unreachable(self._end(process, "it ended")) from error
         if "error" in answer:

@@ -346,6 +346,8 @@ class Connection:
 
         try:
             yield
+        except RemoteError:
+            raise
         except (HTTPError, OSError) as error:
             msg = f"{self.address} cannot be reached: {_why(error)}"
             raise Unreachable(msg) from error

@@ -140,7 +140,27 @@ SummaryWriter.add_scalar SummaryWriter.add_scalars SummaryWriter.add_image Summa
 SummaryWriter.add_text SummaryWriter.add_histogram SummaryWriter.add_hparams SummaryWriter.flush
 SummaryWriter.close
 """
-KNOWN = {"from-track": TRACK, "from-t9k": T9K, "from-wandb-mlflow": WANDB_MLFLOW}
+NEPTUNE_LOGGER = """
+NeptuneLogger(api_key,project,name,run,log_model_checkpoints,prefix,agg_key_funcs,agg_default_func)
+NeptuneLogger(neptune_run_kwargs) NeptuneLogger.experiment NeptuneLogger.run NeptuneLogger.name
+NeptuneLogger.version NeptuneLogger.save_dir NeptuneLogger.log_hyperparams(params)
+NeptuneLogger.log_metrics(metrics,step) NeptuneLogger.log_model_summary(model,max_depth)
+NeptuneLogger.after_save_checkpoint(checkpoint_callback) NeptuneLogger.finalize(status)
+NeptuneLogger.log_metric(metric_name,metric_value,step) NeptuneLogger.log_text(log_name,text,step)
+NeptuneLogger.log_image(log_name,image,step) NeptuneLogger.log_artifact(artifact,destination)
+NeptuneLogger.set_property NeptuneLogger.append_tags NeptuneLogger.LOGGER_JOIN_CHAR
+NeptuneLogger.PARAMETERS_KEY NeptuneLogger.ARTIFACTS_KEY
+project_name offline_mode experiment_name experiment_id params properties upload_source_files
+abort_callback logger upload_stdout upload_stderr send_hardware_metrics run_monitoring_thread
+handle_uncaught_exceptions git_info hostname notebook_id notebook_path base_namespace
+close_after_fit
+"""
+KNOWN = {
+    "from-track": TRACK,
+    "from-t9k": T9K,
+    "from-wandb-mlflow": WANDB_MLFLOW,
+    "neptune-logger": NEPTUNE_LOGGER,
+}
 
 
 def rows_of(page: str) -> Iterator[tuple[str, str]]:

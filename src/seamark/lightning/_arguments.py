@@ -20,7 +20,7 @@ _LEGACY: Final[Mapping[str, str]] = {
     "properties": "logger.experiment['properties'] = ...",
     "upload_source_files": "source_files=[...]",
     "abort_callback": "nothing: a run is never stopped from outside",
-    "logger": "nothing: hand the Seamark logger to Trainer(logger=...)",
+    "logger": "seamark.integrations.python_logger.NeptuneHandler(run=logger.experiment), a handler",
     "upload_stdout": "capture_stdout=...",
     "upload_stderr": "capture_stderr=...",
     "send_hardware_metrics": "capture_hardware_metrics=...",

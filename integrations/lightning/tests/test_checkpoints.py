@@ -166,6 +166,18 @@ def test_best_score_of_zero(host, trainer, helpers, logger, check, read):
     assert check(logger, callback.dirpath) == ["best"]
 
 
+def test_what_is_best_is_recorded_when_it_changes(host, trainer, helpers, logger):
+    """Not again at each save."""
+    last = host.callbacks.ModelCheckpoint(monitor="val/loss", save_last=True, every_n_epochs=1)
+    trainer(logger=logger, max_epochs=4, callbacks=[last]).fit(helpers.module_class()(score=0.0))
+    run = logger.experiment.get_root_object()
+    run.wait()
+    (journal,) = run.folder.journals()
+    written = journal.path.read_bytes()
+    assert written.count(b'"training/model/best_model_path"') == 1
+    assert written.count(b'"training/model/best_model_score"') == 1
+
+
 def test_score_of_an_earlier_callback(host, trainer, tiny, logger, read):
     """The score of a checkpoint is not shown as that of another, saved when the run was resumed."""
     trainer(logger=logger, callbacks=[saver(host, monitor="val/loss", filename="best")]).fit(tiny)

@@ -10,7 +10,7 @@ from seamark.types import File
 def test_files_are_written_under_their_name_or_a_given_one(run, tmp_path):
     """An existing folder is filled, anything else is the name."""
     file = run.files.put(File.from_content("x", extension="txt"))
-    assert write_file(run.folder, file, tmp_path, "a").name == "content.txt"
+    assert write_file(run.folder, file, tmp_path, "some/a").name == "a.txt"
     target = tmp_path / "new" / "b.txt"
     assert write_file(run.folder, file, target, "a") == target
     assert target.read_text() == "x"
@@ -72,6 +72,7 @@ def test_a_forged_record_writes_nothing_outside(run, tmp_path):
     for name in ("../x", "/x", "a/../../x"):
         with pytest.raises(ArgumentError, match="inside"):
             write_file(run.folder, {"dir": True, "members": {name: [1, digest]}}, inside / "d", "a")
-    target = write_file(run.folder, {"name": "../../evil", "sha256": digest}, inside, "a")
-    assert target == inside / "evil"
-    assert write_file(run.folder, {"name": "..", "sha256": digest}, inside, "a") == inside / "file"
+    for ext, name in (("../../evil", "evil"), ("/..", "file"), ("/", "file"), (".", "a..")):
+        target = write_file(run.folder, {"ext": ext, "sha256": digest}, inside, "a")
+        assert target == inside / name
+    assert write_file(run.folder, {"sha256": digest}, inside, "..") == inside / "file"

@@ -199,7 +199,7 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-@pytest.mark.parametrize("kind", ["set", "member", "series", "name"])
+@pytest.mark.parametrize("kind", ["set", "member", "series", "ext"])
 def test_no_name_leads_out_of_the_target(
     folder: RunFolder, victim: Path, tmp_path: Path, name: str, kind: str
 ) -> None:
@@ -214,12 +214,12 @@ def test_no_name_leads_out_of_the_target(
     elif kind == "series":
         journal.op("file_point", path="f", step=1, file=BLOB | {"ext": f"/{name}"})
     else:
-        journal.op("file", path="f", file=BLOB | {"name": name})
+        journal.op("file", path="f", file=BLOB | {"ext": name})
     journal.close().save(folder)
     target, before = tmp_path / "home" / "out", contents(victim)
     target.mkdir()
     expected = pytest.raises(ArgumentError, match="f")
-    harmless = {"name": len(name) < 300 or "/" in name, "series": False}
+    harmless = {"ext": len(name) < 300 or "/" in name, "series": False}
     with contextlib.nullcontext() if harmless.get(kind) else expected:
         read(folder)["f"].download(str(target))
     inside = contents(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from seamark.reading.points import number_of
 from seamark.reading.tables import RunsTable
 

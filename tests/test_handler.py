@@ -934,6 +934,32 @@ def test_fetch_values(run: Run) -> None:
         run["a"].fetch_values(limit=0)
 
 
+def test_a_loop_that_appends_once_too_often_goes_on(run: Run, again: Any, caplog: Any) -> None:
+    """To a series that is there and to a new one, of any kind; one warning says so."""
+    run["a"].append(1)
+    run.stop()
+    for path in ("a", "new"):
+        run[path].append(2)
+        run[path].extend([3, 4])
+        run[f"{path}/text"].append("x")
+        run[f"{path}/file"].append(File.from_content("x"))
+        run[path].append({"b": 1})
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert "was stopped" in said
+    assert again()["a"].fetch_points().value.tolist() == [1]
+    assert not again().exists("new")
+
+
+def test_a_namespace_without_values_is_empty(run: Run, again: Any) -> None:
+    """As in Neptune: series and files are not shown in it."""
+    run["checkpoints/epoch_0"].upload(File.from_content("x"), wait=True)
+    run["fold/loss"].append(1)
+    for where in (run, again()):
+        assert where["checkpoints"].fetch() == where["fold"].fetch() == {}
+        with pytest.raises(MissingFieldError):
+            where["nothing"].fetch()
+
+
 def test_stopped_and_read_only_handlers(run: Run, again: Any) -> None:
     """Every writing verb says why it cannot write."""
     run["a"] = 1
@@ -942,9 +968,6 @@ def test_stopped_and_read_only_handlers(run: Run, again: Any) -> None:
     for target, error in ((run, InactiveRunError), (reader, ReadOnlyError)):
         for act in (
             lambda at: at.assign(1),
-            lambda at: at.append(1),
-            lambda at: at.append("x"),
-            lambda at: at.extend([1]),
             lambda at: at.add("x"),
             lambda at: at.remove("x"),
             lambda at: at.clear(),
@@ -955,6 +978,9 @@ def test_stopped_and_read_only_handlers(run: Run, again: Any) -> None:
                 act(target["a"])
         with pytest.raises(error):
             target["long"] = "x" * (5 << 20)
+    for act in (lambda at: at.append(1), lambda at: at.append("x"), lambda at: at.extend([1])):
+        with pytest.raises(ReadOnlyError, match=run.id):
+            act(reader["a"])
     assert not run.folder.blobs_dir.exists()
     assert reader["a"].fetch() == 1
 

@@ -279,14 +279,27 @@ assert neptune.init_run is seamark.init_run and neptune.Run is seamark.Run
 assert (File, ValueCopy) == (seamark.types.File, seamark.types.ValueCopy)
 assert NeptuneException is seamark.exceptions.NeptuneException
 assert "neptune" not in sys.modules
-try:
-    import seamark.new.nothing
-except ModuleNotFoundError as error:
-    print(error)
+from seamark.metadata_containers import Run
+from seamark.types.mode import Mode
+from seamark.types.atoms.file import File as same
+from seamark.types.series.float_series import FloatSeries
+import seamark.types.series
+assert (Run, same, FloatSeries) == (seamark.Run, File, seamark.types.FloatSeries)
+for name in ("new.nothing", "nothing", "types.nothing", "integrations.optuna",
+             "integrations.pytorch_lightning"):
+    try:
+        __import__(f"seamark.{name}")
+    except ModuleNotFoundError as error:
+        print(error)
 """
     command = [sys.executable, "-c", script]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert ran.stdout == "No module named 'seamark.new.nothing'\n", ran.stderr
+    said = ran.stdout.splitlines()
+    assert said[:3] == [
+        f"No module named 'seamark.{name}'" for name in ("new.nothing", "nothing", "types.nothing")
+    ], ran.stderr
+    assert "python -m seamark.neptune" in said[3]
+    assert "from seamark.lightning import NeptuneLogger" in said[4]
 
 
 def test_a_table_says_of_every_run_whether_it_failed(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import math
 import os
 import pickle
 import re
-import sys
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -43,6 +42,8 @@ __all__ = [
     "ValueCopy",
 ]
 
+__path__: list[str] = []
+"""In the client this is a package; see `seamark.neptune.finder`."""
 _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 
@@ -181,13 +182,15 @@ class File:
         Args:
             image: A PIL image, a Matplotlib figure or axes, or an array or tensor of shape (H, W),
                 (H, W, 1), (H, W, 3) or (H, W, 4); (C, H, W) is turned round if it can be nothing
-                else. Integers are 0 to 255; NaN is drawn as 0.
+                else. Integers are 0 to 255; NaN is drawn as 0. An array with other values is drawn
+                between its smallest and its greatest one, with one warning.
             autoscale: Take floats that all lie in 0 to 1 times 255. Without it floats, too, are 0
-                to 255.
+                to 255, and other values are refused.
 
         Raises:
             ValueKindError: If it is not an image.
-            ArgumentError: If the shape or the range of an array is not that of an image.
+            ArgumentError: If the shape of an array is not that of an image, or the range of one
+                that is not to be scaled.
         """
         return cls(content=image_of(image, autoscale=autoscale), extension="png")
 
@@ -722,7 +725,3 @@ class FileSeries(Series):
     ) -> None:
         files = [File.create_from(each) for each in _several("FileSeries", values)]
         super().__init__(files, steps, timestamps, name=name, description=description)
-
-
-# A module of its own in the client, ``neptune.types.value_copy``.
-value_copy = sys.modules[f"{__name__}.value_copy"] = sys.modules[__name__]

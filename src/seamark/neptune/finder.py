@@ -16,7 +16,7 @@ from seamark.errors import LoadedAlreadyError
 from seamark.neptune.packaged import Packaged
 from seamark.neptune.stub import LOGGERS, replace_stub
 
-__all__ = ["Finder", "install"]
+__all__ = ["Finder", "find_substitute", "install"]
 
 _OURS: Final = "seamark"
 _STANDING_IN: Final = {
@@ -32,9 +32,11 @@ _STANDING_IN: Final = {
     "types.namespace": "seamark.types",
     "types.series": "seamark.types",
     "types.sets": "seamark.types",
+    "types.value_copy": "seamark.types",
 }
 """Modules of the client that Seamark has not, with everything below them: where their names are."""
 _INTEGRATIONS: Final = "integrations."
+_LIGHTNING: Final = ("pytorch_lightning", "lightning")
 _NAMED_OTHERWISE: Final = {"neptune_kedro": "kedro_neptune"}
 """Integrations are packages ``neptune_<name>``, but for this one."""
 
@@ -102,6 +104,31 @@ class Finder(MetaPathFinder):
         if (names := _stood_in(rest)) is not None:
             return ModuleSpec(fullname, _StandIn(names), origin=names, is_package=True)
         return None
+
+
+def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
+    """Return what makes a module of the client that is none of this package; None for others.
+
+    Args:
+        rest: Its name below ``neptune``.
+        fullname: The name that it is imported by.
+
+    Raises:
+        ModuleNotFoundError: If it is an integration, of which the message says what to do.
+    """
+    space, _, name = rest.rpartition(".")
+    if space == "integrations" and name.isidentifier():
+        ours = "`from seamark.lightning import NeptuneLogger` is the one of Lightning"
+        others = (
+            f"import neptune_{name}, or neptune.integrations.{name}, as before, and start the script "
+            "with `python -m seamark.neptune`"
+        )
+        msg = f"No module named {fullname!r}: {ours if name in _LIGHTNING else others}"
+        raise ModuleNotFoundError(msg, name=fullname)
+    names = _stood_in(rest)
+    if names is None or rest.startswith(_INTEGRATIONS):
+        return None
+    return ModuleSpec(fullname, _StandIn(names), origin=names, is_package=True)
 
 
 class _Client(Finder):

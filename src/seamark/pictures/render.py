@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, ValueKindError
@@ -25,6 +26,11 @@ _CHARTS: Final = frozenset({"pandas", "plotly", "bokeh", "altair"})
 _PNG_MODES: Final = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"})
 _CHANNELS: Final = (1, 3, 4)
 _WHITE: Final = 255
+
+log = logging.getLogger("seamark")
+
+_warned: Final[list[str]] = []
+"""The message about the first image whose values are out of range."""
 
 
 def _made_by(value: Any) -> set[str]:
@@ -154,10 +160,35 @@ def _to_bytes(array: NDArray[Any], *, autoscale: bool) -> NDArray[np.uint8]:
     if not scale and (lowest < 0 or highest > _WHITE):
         wanted = "0 to 255, or 0 to 1 for floats" if autoscale else "0 to 255"
         msg = f"File.as_image: expected values of {wanted}, got {lowest:g} to {highest:g}"
-        raise ArgumentError(msg)
+        if not autoscale:
+            raise ArgumentError(msg)
+        _warn_of_range(msg)
+        array, scale = _stretched(array), True
     if array.dtype.kind == "f":
         array = np.rint(np.nan_to_num(array, nan=0.0) * (_WHITE if scale else 1))
     return array.astype(np.uint8)
+
+
+def _stretched(array: NDArray[Any]) -> NDArray[Any]:
+    """Return finite floats whose smallest is 0 and whose greatest is 1."""
+    import numpy as np
+
+    floats = array.astype(np.float64)
+    finite = floats[np.isfinite(floats)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
+    floats = np.clip(np.nan_to_num(floats, nan=low, posinf=high, neginf=low), low, high)
+    return (floats - low) / (high - low) if high > low else np.zeros_like(floats)
+
+
+def _warn_of_range(message: str) -> None:
+    """Warn once in a process: an image of a training is not worth the training."""
+    if not _warned:
+        _warned.append(message)
+        log.warning(
+            "seamark: %s: such images are drawn between their smallest and their greatest value; "
+            "File.as_image(np.clip(image, 0, 1)) cuts off instead",
+            message,
+        )
 
 
 def html_of(value: Any, include_plotlyjs: bool | str | None) -> str:  # noqa: FBT001

@@ -95,6 +95,8 @@ def value_of(recorded: Recorded, path: str) -> Any:
         if path in _SAME:
             known = value_of(recorded, _SAME[path])
             return int(known) if isinstance(known, float) else known  # whole seconds, or a time
+        if recorded.families(path):  # series, files and the like, which a namespace does not show
+            return {}
         raise recorded.missing(path, reader)
     if found.family in ("file", "file_set"):
         msg = f"{path!r} holds {spoken(found.family)}: read it with download()"

@@ -42,6 +42,7 @@ VERBS: Final[Mapping[str, str]] = {
     "dir": "run.folder is the folder of the run, run.folder.files_dir the one for your files",
     "end": _STOP,
     "finish": _STOP,
+    "get_run_url": "run.get_url() returns the address of its page",
     "hparams": _PARAMS,
     "labels": 'run["sys/tags"] holds tags',
     "log": _METRICS,
@@ -85,10 +86,13 @@ VERBS: Final[Mapping[str, str]] = {
 """By the name of what others do with a run."""
 
 FUNCTIONS: Final[Mapping[str, str]] = {
+    "ANONYMOUS": "seamark.ANONYMOUS_API_TOKEN is this token",
     "TrackClient": _INIT,
     "create_artifact": "seamark.init_artifact(name=...) makes one",
     "create_run": _INIT,
     "finish": _STOP,
+    "get_last_run": "keep what seamark.init_run(...) returned; with_id= opens a run again",
+    "get_project": "seamark.init_project(project) opens one",
     "load_artifact": "seamark.init_artifact(NAME:VERSION) opens one, or its folder in that place",
     "load_run": _INIT,
     "log": _METRICS,
@@ -112,6 +116,7 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "id": "with_id",
     "labels": "tags",
     "make_folder": "make_project",
+    "name": "project",
     "notes": "description",
     "obj_path": "destination",
     "offline_mode": "mode",
@@ -121,6 +126,7 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "resource": "what",
     "run_id": "with_id",
     "root_dir": "root",
+    "run": "with_id",
     "run_name": "name",
     "save_dir": "root",
     "tracking_uri": "remote",

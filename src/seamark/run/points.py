@@ -45,7 +45,6 @@ def append_point(recorder: Recorder, path: str, point: Point, described: Mapping
     Raises:
         ValueKindError: If there is no series for such a value.
         FamilyError: If a path holds another family; nothing is written then.
-        InactiveRunError: If the run was stopped.
         ReadOnlyError: If it was opened for reading.
     """
     value, step, time_ns = point
@@ -58,7 +57,7 @@ def append_point(recorder: Recorder, path: str, point: Point, described: Mapping
             leaf = as_file(leaf)
             _ = leaf.size  # raises where there is no file, before anything is begun
         parts.setdefault(family, {})[at] = to_float(leaf) if family == "float_series" else leaf
-    writer = recorder.to_write() if leaves else None
+    writer = recorder.to_append() if leaves else None
     if writer is None:
         return
     recorder.begin_points()
@@ -140,7 +139,6 @@ def extend_series(
         ArgumentError: If the lengths differ, or a step is not a finite number.
         ValueKindError: If there is no series for a value; nothing is written then.
         FamilyError: If a path holds another family; nothing is written then.
-        InactiveRunError: If the run was stopped.
         ReadOnlyError: If it was opened for reading.
     """
     steps = None if steps is None else list(steps)  # an iterator serves only once
@@ -152,7 +150,7 @@ def extend_series(
     series = [each for each in series if each.points]
     files = [each for each in series if each.family == "file_series"]
     told = {each.path: list(_of_each(described, len(each.points))) for each in files}
-    if series and (writer := recorder.to_write()):
+    if series and (writer := recorder.to_append()):
         recorder.begin_points()
         series = [each for each in series if not _is_observed(recorder, each)]
         writer.expect({recorder.series_path(each.path): each.family for each in series})

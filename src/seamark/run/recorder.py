@@ -207,6 +207,25 @@ class Recorder:
             return None
         return self.writer
 
+    def to_append(self) -> JournalWriter | None:
+        """Return the writer for points; None, with one warning, where the run was stopped.
+
+        A loop that logs once too often goes on.
+
+        Raises:
+            ReadOnlyError: If it was opened for reading.
+        """
+        try:
+            return self.to_write()
+        except InactiveRunError as error:
+            self._warn_of_silence(error)
+            return None
+
+    def _warn_of_silence(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            log.warning("seamark: nothing is recorded: %s", error)
+
     def open(self) -> JournalWriter:
         """Begin to record, as the rank that this process is now."""
         self.rank = self._policy.apart
@@ -367,9 +386,7 @@ class Recorder:
                 return self.row(metrics, step, time_ns)
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
-            if not self._warned:
-                self._warned = True
-                log.warning("seamark: nothing is recorded: %s", error)
+            self._warn_of_silence(error)
         return False
 
     def _row_of_silent_rank(

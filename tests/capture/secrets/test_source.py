@@ -21,6 +21,7 @@ from seamark.capture.secrets.source import mask_code
     "code",
     [
         'print("token:", x, "done")',
+        'init(api_token="ANONYMOUS", api_key="YOUR_API_TOKEN", token="your-token-here")',
         'x = "password: " + name + " ok"',
         'raise ValueError("Unknown token:"+t+"!")',
         'name=input("Password: ") if 0 else "x"',

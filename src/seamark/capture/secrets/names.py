@@ -95,8 +95,11 @@ _SECRET_KEYS: Final = _set("access api auth encryption private secret signing ")
 _SECRET_TOKENS: Final = _set("access api auth bearer bot csrf deploy hf oauth refresh session user")
 _PARAMETER_CARRIERS: Final = frozenset({"hash", "header", "hex", "plain", "plaintext", "string"})
 _EMPTY: Final = re.compile(
-    r"true|false|none|null|yes|no|on|off|auto||\*+|\$\{[^{}]*\}|\{\{[^{}]*\}\}", re.IGNORECASE
+    r"true|false|none|null|yes|no|on|off|auto||\*+|\$\{[^{}]*\}|\{\{[^{}]*\}\}|anonymous|"
+    r"(?:my|your)[_ -](?:[a-z]{1,20}[_ -]){0,3}(?:key|password|secret|token)(?:[_ -]here)?",
+    re.IGNORECASE,
 )
+"""What stands for no secret, as the examples of Neptune have it, too: ``YOUR_API_TOKEN``."""
 _FILLERS: Final = _set(
     "anonymous changeit changeme default dummy dummy-key empty example fake-key localhost "
     "minioadmin no-key not-needed not-required not-used notneeded none ollama password placeholder "

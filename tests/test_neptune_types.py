@@ -110,6 +110,8 @@ def test_a_file_in_a_folder_is_called_by_its_path(run: Run, tmp_path: Path) -> N
     run["bare"].upload(types.File.from_content(b"b", extension=""))
     for path in ("checkpoints/epoch_0", "made", "bare"):
         run[path].download(str(tmp_path / "out"))
+    run["made"].download(f"{tmp_path}/new/folder/")
+    assert (tmp_path / "new" / "folder" / "made.bin").read_bytes() == b"m"
     assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
         "bare",
         "epoch_0.ckpt",

@@ -124,7 +124,7 @@ class _NeptuneModules:
     """Finds modules of Neptune's client that this package has under another name."""
 
     @staticmethod
-    def find_spec(fullname: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(fullname: str, *_: Any) -> Any:
         """Return what makes a module below this package that no file is, or None."""
         if not fullname.startswith(f"{__name__}."):
             return None

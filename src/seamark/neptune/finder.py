@@ -120,8 +120,8 @@ def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
     if space == "integrations" and name.isidentifier():
         ours = "`from seamark.lightning import NeptuneLogger` is the one of Lightning"
         others = (
-            f"import neptune_{name}, or neptune.integrations.{name}, as before, and start the script "
-            "with `python -m seamark.neptune`"
+            f"import neptune_{name} or neptune.integrations.{name} as before, and start the "
+            "script with `python -m seamark.neptune`"
         )
         msg = f"No module named {fullname!r}: {ours if name in _LIGHTNING else others}"
         raise ModuleNotFoundError(msg, name=fullname)

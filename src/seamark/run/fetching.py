@@ -267,7 +267,7 @@ def download(
     files, contents = _files(recorded, path), recorded.contents()
     if contents.finish([file for _, file in files]):
         files = _files(recorded, path)
-    target = Path(destination) if destination is not None else Path.cwd()
+    target = _target(destination)
 
     def write(target: Path) -> None:
         for name, file in files:
@@ -327,8 +327,18 @@ def download_last(
         msg = f"{path!r}: the file series has no points"
         raise MissingFieldError(msg)
     name, file = files[-1]
-    target = Path(destination) if destination is not None else Path.cwd()
+    target = _target(destination)
     recorded.contents().write(file, target, path, name=name)
+
+
+def _target(destination: str | os.PathLike[str] | None) -> Path:
+    """Return where a download goes; a name that ends with a slash is a folder, which is made."""
+    if destination is None:
+        return Path.cwd()
+    target = Path(destination)
+    if os.fspath(destination).endswith(("/", os.sep)):
+        target.mkdir(parents=True, exist_ok=True)
+    return target
 
 
 def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, Any]]]:

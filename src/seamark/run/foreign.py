@@ -81,6 +81,7 @@ VERBS: Final[Mapping[str, str]] = {
     "update": _PARAMS,
     "upload": _SYNC,
     "use_artifact": "run.mark_input(...) records what the run reads",
+    "url": "run.get_url() returns the address of its page",
     "watch": 'run["path"].append(seamark.types.Histogram(tensor)) records weights and gradients',
 }
 """By the name of what others do with a run."""

@@ -626,9 +626,10 @@ class Handler(Browsable):
         files. So are the files of an artifact; what it has at addresses elsewhere is not fetched.
 
         Args:
-            destination: A file name or an existing folder; the working directory if left out. A
-                file in a folder is called by the last part of this path, with its own extension.
-                Several files become one archive if the name ends with ``.zip``.
+            destination: A file name, or a folder: one that exists, or whose name ends with a slash;
+                the working directory if left out. A file in a folder is called by the last part of
+                this path, with its own extension. Several files become one archive if the name ends
+                with ``.zip``.
             progress_bar: Accepted for Neptune's sake; has no effect.
             references: Open whatever the records refer to, wherever it is.
 

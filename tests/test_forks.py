@@ -194,6 +194,17 @@ def test_a_parent_that_is_gone_leaves_the_points_of_the_fork(
     assert "not here" not in cli("show", child.id, "--root", str(there)).stdout
 
 
+def test_a_fork_may_be_said_in_two_parts(parent: seamark.Run) -> None:
+    """What was read before the second counts with it, for another reader too."""
+    with record() as run:
+        run["sys/forking/parent"] = "first"
+        run.log_metrics({"loss": 1.0}, 20)
+        run.wait()
+        assert values(opened(run), "loss") == [(20.0, 1.0)]
+        run["sys/forking/step"] = 1
+    assert values(opened(run), "loss") == [(0.0, 10.0), (1.0, 9.0), (20.0, 1.0)]
+
+
 @pytest.mark.parametrize("step", [0.0, "5", None, True, float("nan"), 10**400])
 def test_a_step_that_is_none_forks_nothing(parent: seamark.Run, step: Any) -> None:
     """Whatever a stranger wrote there."""

@@ -321,6 +321,17 @@ def test_a_new_run_is_waited_for(many, project, record):
     assert drawn[0][1] is True
 
 
+def test_a_run_is_drawn_again_until_it_ends(record, monkeypatch):
+    """And once it has ended no more."""
+    run, drawn = record([1.0]), []
+    monkeypatch.setattr("seamark.run.plotting.follow", lambda draw, *_: drawn.append(draw()))
+    monkeypatch.setattr("seamark.run.plotting._display", lambda: None)
+    run.plot("val/loss", refresh=2)
+    run.stop()
+    run.plot("val/loss", refresh=2)
+    assert [goes_on for _, goes_on in drawn] == [True, False]
+
+
 def test_a_silent_run_draws_nothing(tmp_path):
     """Code that runs on all ranks does not fail on some of them."""
     run = init_run(root=tmp_path, mode="disabled", **QUIET)

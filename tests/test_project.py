@@ -96,6 +96,8 @@ class TestRunsTable:
             limit=2,
         )
         assert table.columns == ["sys/id", "parameters/lr", "train/loss:min"]
+        one = project.fetch_runs_table(columns="parameters/lr")
+        assert one.columns == ["sys/id", "parameters/lr"]
         assert [row["sys/id"] for row in table] == ids[:2]
         assert table.rows[0]["train/loss:min"] == 0.1 / 5
         assert table.total == 3

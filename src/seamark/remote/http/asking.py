@@ -109,7 +109,8 @@ class Asking:
         }
         key = f"{path}?{urlencode(given, doseq=True)}"
         with self._lock:
-            known = self._kept.get(key)
+            if known := self._kept.get(key):
+                self._kept.move_to_end(key)
         headers = {"If-None-Match": known[0]} if known else {}
         answer = self._patient(
             lambda: self.connection.ask("GET", path, query=given, headers=self._with(headers)), path
@@ -122,7 +123,6 @@ class Asking:
         if tag and len(answer.body) < _KEPT_BYTES:
             with self._lock:
                 self._kept[key] = tag, found
-                self._kept.move_to_end(key)
                 while len(self._kept) > _KEPT:
                     self._kept.popitem(last=False)
         return found

@@ -1,0 +1,42 @@
+"""Answers of a server that are kept: what did not change is not sent again."""
+
+from __future__ import annotations
+
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+from seamark.remote.http import asking
+from seamark.remote.http.connection import Connection
+
+
+def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch) -> None:
+    """Of more than can be kept, the one that was asked for longest ago goes."""
+    monkeypatch.setattr(asking, "_KEPT", 2)
+    asked = []
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.headers.get("If-None-Match") == '"x"'
+            asked.append((self.path.rpartition("/")[2], known))
+            body = b"" if known else b'{"a": 1}'
+            self.send_response(304 if known else 200)
+            self.send_header("ETag", '"x"')
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        questions = asking.Asking(Connection(f"http://127.0.0.1:{server.server_port}", "t"))
+        for path in ("one", "two", "one", "three", "one", "three", "two"):
+            assert questions.get(path) == {"a": 1}
+        questions.connection.close()
+        server.shutdown()
+    assert asked == [
+        *[("one", False), ("two", False), ("one", True), ("three", False)],
+        *[("one", True), ("three", True), ("two", False)],
+    ]

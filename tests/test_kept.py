@@ -19,7 +19,7 @@ from recording import QUIET
 import seamark
 from seamark import Last, Ring, Statistics
 from seamark.cli import app
-from seamark.errors import ArgumentError, FamilyError, InactiveRunError
+from seamark.errors import ArgumentError, FamilyError
 from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader, decode_json
 from seamark.run.run import make_run
@@ -131,10 +131,9 @@ def test_a_run_that_was_stopped_takes_nothing(caplog):
     """It says so, as of a series."""
     with seamark.init_run(**QUIET) as run:
         run["a"].keep(Statistics()).append(1.0)
-    with pytest.raises(InactiveRunError):
-        run["a"].append(2.0)
+    run["a"].append(2.0)
     run.log_metrics({"a": 2.0})
-    assert "nothing is recorded" in caplog.text
+    assert caplog.text.count("nothing is recorded") == 1
     assert run["a"].fetch().count == 1
 
 

@@ -35,7 +35,7 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"values"}),
     frozenset({"process"}),
     frozenset({"paths"}),
-    frozenset({"constants", "envs", "exceptions", "version"}),
+    frozenset({"constants", "envs", "exceptions", "substitutes", "version"}),
     frozenset({"errors"}),
 )
 ADAPTERS = frozenset({"ignite", "lightning", "neptune"})
@@ -141,6 +141,7 @@ def test_the_root_holds_the_public_face_only() -> None:
         "handler",
         "new",
         "paths",
+        "substitutes",
         "types",
         "typing",
         "utils",

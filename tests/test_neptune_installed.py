@@ -202,5 +202,5 @@ def test_installing_loads_little() -> None:
     loaded = set(python("-c", code).stdout.split())
     assert loaded == {
         *("seamark", "seamark.errors", "seamark.neptune", "seamark.neptune.finder"),
-        *("seamark.neptune.packaged", "seamark.neptune.stub"),
+        *("seamark.neptune.packaged", "seamark.neptune.stub", "seamark.substitutes"),
     }

@@ -5,10 +5,13 @@ A Lightning logger, and one Run model that is kept on your own disk.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
+from seamark import substitutes as _substitutes
+
 __version__ = "0.1.0"
+
+_substitutes.install()
 
 if TYPE_CHECKING:
     from seamark import constants as constants
@@ -118,20 +121,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """List the public names."""
     return sorted(__all__)
-
-
-class _NeptuneModules:
-    """Finds modules of Neptune's client that this package has under another name."""
-
-    @staticmethod
-    def find_spec(fullname: str, *_: Any) -> Any:
-        """Return what makes a module below this package that no file is, or None."""
-        if not fullname.startswith(f"{__name__}."):
-            return None
-        from importlib import import_module
-
-        finder = import_module(f"{__name__}.neptune.finder")
-        return finder.find_substitute(fullname.removeprefix(f"{__name__}."), fullname)
-
-
-sys.meta_path.append(_NeptuneModules)  # the last to be asked

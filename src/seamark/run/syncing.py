@@ -65,7 +65,7 @@ def sync(
         api_token: For the server; SEAMARK_API_TOKEN, or what ``seamark login`` has kept.
 
     Returns:
-        What became of each run.
+        What became of each, in the order in which they were sent: artifacts before their run.
 
     Raises:
         ArgumentError: If an argument cannot be used, or a name may mean several runs.

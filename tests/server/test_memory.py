@@ -70,6 +70,7 @@ def log_as_neptune(url: str, token: str, always: dict[str, Any], number: int) ->
         assert client.do(run, deletes, {"path": more, "deleteAttribute": {}}) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rest", [bytes(60 << 20), b""], ids=["refused", "kept"])
 def test_what_bodies_came_to_is_given_back(tmp_path, rest) -> None:
     """Each of them is some kilobytes, and 60 MiB when it is unpacked."""

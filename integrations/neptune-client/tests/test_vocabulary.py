@@ -21,7 +21,6 @@ DECIDED = {
     "series fetch": "`fetch()` of a series",
     "series text to floats": '`run["loss"] = 1.0` where a series is',
     "series value last": "`fetch_last()` of a value",
-    "files into": "`download()` into a folder",
     "files list": "`fetch_files_list()`, `list_fileset_files()`",
     "files below": "`fetch_files_list()`, `list_fileset_files()`",
     "artifacts whole files": "`fetch_files_list()`, `list_fileset_files()`",

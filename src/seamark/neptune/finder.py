@@ -101,9 +101,7 @@ class Finder(MetaPathFinder):
             rest = rest[4:]
         if (ours := _same(rest)) is not None:
             return ModuleSpec(fullname, _Same(ours), origin=ours)
-        if (names := _stood_in(rest)) is not None:
-            return ModuleSpec(fullname, _StandIn(names), origin=names, is_package=True)
-        return None
+        return _stand_in_spec(rest, fullname)
 
 
 def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
@@ -125,10 +123,7 @@ def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
         )
         msg = f"No module named {fullname!r}: {ours if name in _LIGHTNING else others}"
         raise ModuleNotFoundError(msg, name=fullname)
-    names = _stood_in(rest)
-    if names is None or rest.startswith(_INTEGRATIONS):
-        return None
-    return ModuleSpec(fullname, _StandIn(names), origin=names, is_package=True)
+    return None if rest.startswith(_INTEGRATIONS) else _stand_in_spec(rest, fullname)
 
 
 class _Client(Finder):
@@ -175,6 +170,13 @@ def _same(rest: str) -> str | None:
         return name if find_spec(name) is not None else None
     except ModuleNotFoundError:  # what is above it is no module of ours
         return None
+
+
+def _stand_in_spec(rest: str, fullname: str) -> ModuleSpec | None:
+    names = _stood_in(rest)
+    if names is None:
+        return None
+    return ModuleSpec(fullname, _StandIn(names), origin=names, is_package=True)
 
 
 def _stood_in(rest: str) -> str | None:

@@ -55,7 +55,7 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
         OSError: If the token cannot be kept.
     """
     url = _known_server() if url is None else url
-    token = (_asked(url) if token is None else token).strip()
+    token = (_ask_for_token(url) if token is None else token).strip()
     if not token.isascii() or not token.isprintable() or " " in token or not token:
         msg = "token: expected one word, as `seamark token create` prints it"
         raise ArgumentError(msg)
@@ -82,7 +82,7 @@ def _known_server() -> str:
     return found[0]
 
 
-def _asked(url: str) -> str:
+def _ask_for_token(url: str) -> str:
     """Return the token that a person types, where one can: no batch job is to wait for it."""
     if sys.stdin is None or not sys.stdin.isatty():  # of a notebook and of a job, too
         msg = (

@@ -819,7 +819,7 @@ def _unknown(verb: str, given: Iterable[str], known: list[str]) -> str | None:
 
 
 def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Have a function answer arguments of other programs with the line to write.
+    """Decorate a function to name the line to write for arguments of other programs.
 
     Raises:
         UnknownArgumentError: By the function, if it is called with an argument that it lacks.

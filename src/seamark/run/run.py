@@ -485,7 +485,7 @@ class Run(Container):
     def _standing(self) -> str:
         if self.mode == "disabled":
             return "disabled"
-        if self.mode != "read-only" and not self._only_others_recorded:
+        if self.mode != "read-only" and not self._is_recorded_by_other_processes:
             return self.written_state
         if self.recorded.was_read:
             with quietly():  # what was read last; nothing is looked up for it
@@ -529,7 +529,7 @@ class Run(Container):
 
         What other processes know is read with ``run["sys/state"].fetch()``.
         """
-        if self.mode == "read-only" or self._only_others_recorded:
+        if self.mode == "read-only" or self._is_recorded_by_other_processes:
             return self._as_recorded("sys/state") or self.written_state
         return self.written_state
 
@@ -539,8 +539,8 @@ class Run(Container):
         return self._state.word
 
     @property
-    def _only_others_recorded(self) -> bool:
-        """Whether other processes recorded into this run, such as ranks, and this one did not."""
+    def _is_recorded_by_other_processes(self) -> bool:
+        """Whether other processes, such as ranks, recorded into this run, and this one did not."""
         wrote = self.written_state != "created" or self.recorder.positions()
         return not wrote and bool(self.folder.journals())
 

@@ -19,7 +19,7 @@ from server_waits import until
 
 import seamark
 from seamark.cli import app
-from seamark.errors import ArgumentError, RunExistsError, RunNotFoundError
+from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder
 from seamark.reading.arriving import CONFLICTS, settle
 from seamark.reading.names import RunName
@@ -465,6 +465,55 @@ def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place: Place, by:
         until(lambda name=name, there=there: _digest(name, there) == made[name].digest)
     with pytest.raises(RunNotFoundError):
         seamark.init_artifact("other:1", project="team/p", mode="read-only", **place.read)
+
+
+@pytest.mark.parametrize("by", ["command", "python"])
+def test_all_comes_in_the_project_that_is_named(place: Place, by: str) -> None:
+    """With its artifacts, and what the run says of them; here all stays where it is."""
+    with seamark.init_artifact(name="read", project="team/other", root=ROOT) as read:
+        read.add_reference("s3://lab/read.tar")
+    strange = {"kind": "artifact", "project": "..", "name": "../../x", "id": "../y"}
+    with seamark.init_run("team/p", root=ROOT, name="one", **QUIET) as run:
+        run["loss"].extend([3.0, 2.0])
+        run["file"].upload(seamark.types.File.from_content("content"))
+        run.mark_input(read)
+        run.mark_input("s3://lab/reference")
+        op = {"op": "artifact", "path": "artifacts/inputs/strange", "kind": "artifact"}
+        run.record_op({**op, "files": [], "references": [], "hash": "0", "of": strange})
+
+    def send() -> list[tuple[str, int]]:
+        if by == "python":
+            sent = seamark.sync(run, place.uri, project="lab/q")
+            return [(one.project, one.journal_bytes) for one in sent]
+        done = command("sync", run.id, "--to", place.uri, "--to-project", "lab/q")
+        assert done.exit_code == 0, done.output
+        return []
+
+    for wrong in ("../q", "lab/files", ""):
+        with pytest.raises(PathError, match="project"):
+            seamark.sync(run, place.uri, project=wrong)
+        assert command("sync", run.id, "--to", place.uri, "--to-project", wrong).exit_code == 2
+    sent = send()
+    assert [project for project, _ in sent] in ([], ["lab/q/.artifacts/read", "lab/q"])
+    assert {size for _, size in send()} <= {0}
+    given: dict[str, Any] = {"project": "lab/q", "mode": "read-only", **place.read}
+    until(lambda: _digest("read", given) == read.digest)
+    there = seamark.init_run(with_id=run.id, **given)
+    until(lambda: len(there["loss"].fetch_points()) == 2)
+    assert there["file"].fetch_bytes() == b"content"
+    assert there["sys/name"].fetch() == "one"
+    assert there.lineage().nodes[read.digest].project.removesuffix("/.artifacts/read") == "lab/q"
+    (told,) = there.transfers
+    assert (told["to"], told["project"]) == (place.uri, "lab/q")
+    assert place.names() == {}
+    assert run.lineage().nodes[read.digest].project.startswith("team/other")
+    with seamark.init_run("team/p", with_id=run.id, root=ROOT, **QUIET) as again:
+        again["loss"].append(1.0)
+    send()
+    until(lambda: len(there["loss"].fetch_points()) == 3)
+    seamark.sync(run, place.uri)  # both are kept
+    place.shows({run.id: "one"})
+    assert len(run.transfers) == 2
 
 
 def _digest(name: str, there: dict[str, Any]) -> str | None:

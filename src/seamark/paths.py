@@ -319,6 +319,11 @@ def home_of(project: str) -> str:
     return project if found is None else project[: found.start()]
 
 
+def in_project(place: str, project: str) -> str:
+    """Return where a place in a project is in another: in it, or below it; see `kind_of`."""
+    return project + place[len(home_of(place)) :]
+
+
 def model_key(project: str, run: str) -> str:
     """Return the key of a model, or of what a version is of: a model or an artifact's name."""
     return run if project.endswith(f"/{MODELS}") else project.rpartition("/")[2]

@@ -57,15 +57,15 @@ def shipped(reader: JournalReader, limit: int = 300) -> list:
     return found
 
 
-def accepted(batches: list, name: str, project: str = "team/x", run: str = "run1") -> bytes:
+def accepted(batches: list, name: str, run: str = "run1") -> bytes:
     data = b""
     for batch in batches:
         if batch.is_gap:
             check_gap(name, batch.offset, batch.length)
             data += bytes(batch.length)
         else:
-            check_frames(project, run, name, batch.offset, batch.data)
-            check_frames(project, run, name, batch.offset, batch.data, walk)
+            check_frames(run, name, batch.offset, batch.data)
+            check_frames(run, name, batch.offset, batch.data, walk)
             data += batch.data
     return data
 
@@ -162,17 +162,21 @@ def test_whatever_is_damaged_both_sides_agree(seed: int, flips: int, limit: int)
             assert copy.gaps == original.gaps
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("project", "team/y"), ("run", "run2"), ("writer", "host-2-one")]
-)
+@pytest.mark.parametrize(("key", "value"), [("run", "run2"), ("writer", "host-2-one")])
 def test_a_header_for_something_else_is_refused(key: str, value: str) -> None:
     """Nobody puts a journal into another run than its own."""
     made = journal(**{key: value}) if key == "writer" else None
     if made is None:
         made = JournalBuilder("one", **{"project": "team/x", "run": "run1", key: value})
     with pytest.raises(BatchError, match=value) as raised:
-        check_frames("team/x", "run1", made.file, 0, made.data)
+        check_frames("run1", made.file, 0, made.data)
     assert raised.value.slug == "foreign-header"
+
+
+def test_a_run_may_come_in_another_project() -> None:
+    """A HEADER says in which it was recorded; `sync` may send the run to another one."""
+    made = JournalBuilder("one", project="team/y", run="run1").row({"a": 1.0}, 1)
+    assert check_frames("run1", made.file, 0, made.data)
 
 
 def test_a_second_header_is_looked_at_too() -> None:
@@ -181,7 +185,7 @@ def test_a_second_header_is_looked_at_too() -> None:
     start = made.offset
     made.frame(Kind.HEADER, dump_json({"run": "other"}))
     with pytest.raises(BatchError, match="other"):
-        check_frames("team/x", "run1", made.file, start, made.data[start:])
+        check_frames("run1", made.file, start, made.data[start:])
 
 
 def test_other_bytes_are_refused() -> None:
@@ -201,7 +205,7 @@ def test_other_bytes_are_refused() -> None:
         (-8, made.data[first:]),
     ):
         with pytest.raises(BatchError) as raised:
-            check_frames("team/x", "run1", made.file, offset, data)
+            check_frames("run1", made.file, offset, data)
         assert raised.value.slug == "not-a-journal"
 
 
@@ -235,7 +239,7 @@ def test_a_zlib_bomb_is_split_by_who_sends_and_refused_otherwise(monkeypatch) ->
     for _ in range(20):
         made.frame(Kind.TEXT, bomb, flags=ZLIB)
     with pytest.raises(TooLargeError) as raised:
-        check_frames("team/x", "run1", made.file, 0, made.data)
+        check_frames("run1", made.file, 0, made.data)
     assert (raised.value.limit, raised.value.allowed) == ("inflated_bytes", most)
     batches = shipped(reader_of(made), 4 << 20)
     assert len(batches) == 2

@@ -92,8 +92,8 @@ def test_a_run_that_is_only_there_is_found_by_its_name(team: Any, tmp_path: Path
         seamark.init_run(root=tmp_path / "two", with_id="baseline", **given)
 
 
-def test_a_moved_run_is_told_with_what_to_do(team: Any, tmp_path: Path) -> None:
-    """Its journals name the project that they were recorded in; a server keeps them only there."""
+def test_a_run_whose_folder_was_moved_is_sent_as_what_it_is_now(team: Any, tmp_path: Path) -> None:
+    """Its journals name the project in which they were recorded; another run id is refused."""
     run = seamark.init_run("lab/old", root=tmp_path, **QUIET)
     record(run, range(3))
     run.stop()
@@ -101,10 +101,17 @@ def test_a_moved_run_is_told_with_what_to_do(team: Any, tmp_path: Path) -> None:
     run.folder.path.rename(tmp_path / "lab" / "new" / run.id)
     moved = RunFolder(tmp_path, "lab/new", run.id)
     remote = open_remote(team.url, team.token)
-    (problem,) = sync_run(what_is_left(moved, remote), remote).problems
+    assert sync_run(what_is_left(moved, remote), remote).problems == []
+    assert remote.journals(RunKey("lab/new", run.id)) == {
+        each.path.name: each.path.stat().st_size for each in moved.journals()
+    }
+    assert remote.journals(RunKey("lab/old", run.id)) == {}
+    renamed = RunFolder(tmp_path, "lab/new", "other")
+    moved.path.rename(renamed.path)
+    (problem,) = sync_run(what_is_left(renamed, remote), remote).problems
     remote.close()
-    assert "recorded as project 'lab/old'" in problem
-    assert "move it back" in problem
+    assert f"recorded as run {run.id!r}" in problem
+    assert "give it its old name" in problem
 
 
 def test_a_wrong_token_is_told_with_what_to_do(

@@ -65,6 +65,11 @@ _AT_ONCE: Final = 4
     show_default=True,
     help="Whether projects that are not there are made.",
 )
+@click.option(
+    "--to-project",
+    metavar="PROJECT",
+    help="Project in which all of them come there.  [default: the one that each has here]",
+)
 @click.option("--dry-run", is_flag=True, help="Only tell what would be sent.")
 @root_only
 @click.pass_context
@@ -77,6 +82,7 @@ def sync(
     conflict: Conflict,
     *,
     make_project: bool,
+    to_project: str | None,
     dry_run: bool,
 ) -> None:
     """Send what is left of runs, and of the logs of their projects, to a server or another root.
@@ -93,7 +99,7 @@ def sync(
     \b
     Examples:
       seamark sync                                  everything, to SEAMARK_REMOTE
-      seamark sync quick-otter --to https://seamark.lab
+      seamark sync quick-otter --to https://seamark.lab --to-project team/digits
       seamark sync --project digits --dry-run
     """
     remotes = _targets(uris)
@@ -102,7 +108,7 @@ def sync(
         _finish(folders)
     failed = False
     for uri in remotes:
-        given = {"conflict": conflict, "make_project": make_project}
+        given = {"conflict": conflict, "make_project": make_project, "project": to_project}
         failed |= _sync_to(uri, folders, given, dry_run=dry_run)
     if failed:
         context.exit(EXIT_TROUBLE)

@@ -261,14 +261,13 @@ def check_journal_name(journal: str) -> tuple[str, bytes]:
 
 
 def check_frames(
-    project: str, run: str, journal: str, offset: int, data: bytes, walk: Walk = walk_plainly
+    run: str, journal: str, offset: int, data: bytes, walk: Walk = walk_plainly
 ) -> int:
     """Make sure that a batch is whole valid frames of this journal; return when the last was made.
 
     Frames of unknown kinds are accepted: an upgrade will read them.
 
     Args:
-        project: Project path that it was sent for.
         run: Run id that it was sent for.
         journal: File name that it was sent for.
         offset: Of its first byte in the file.
@@ -299,7 +298,7 @@ def check_frames(
         raise BatchError(msg)
     if not len(frames):
         return 0
-    _check_notable(data[start:] if start else data, frames, project, run, writer)
+    _check_notable(data[start:] if start else data, frames, run, writer)
     return int(frames.raw(len(frames) - 1)[4])
 
 
@@ -341,10 +340,10 @@ def _check_opening(data: bytes, uid: bytes) -> None:
         raise BatchError(msg)
 
 
-def _check_notable(data: bytes, frames: Any, project: str, run: str, writer: str) -> None:
+def _check_notable(data: bytes, frames: Any, run: str, writer: str) -> None:
     """Look at frames that say where they belong, and at those that are more than they seem."""
     inflated = len(data)
-    wanted = {"project": project, "run": run, "writer": writer}
+    wanted = {"run": run, "writer": writer}
     for frame in frames.some(Kind.HEADER, ZLIB):
         if frame[2] & ZLIB:
             inflated += _inflated(data, frame)
@@ -355,8 +354,8 @@ def _check_notable(data: bytes, frames: Any, project: str, run: str, writer: str
             if key in wanted and stated is not None and stated != wanted[key]:
                 msg = (
                     f"the journal was recorded as {key} {stated!r:.200}, but is sent as "
-                    f"{wanted[key]!r}: a folder that was moved or renamed is kept only as what it "
-                    "was; move it back and send it then"
+                    f"{wanted[key]!r}: a folder that was renamed is kept only as what it was; "
+                    "give it its old name and send it then"
                 )
                 raise ForeignHeaderError(msg)
 

@@ -64,15 +64,24 @@ def files_of(folder: RunFolder) -> dict[str, int]:
     return found
 
 
-def send_file(remote: Remote, folder: RunFolder, digest: str, size: int) -> bool:
+def send_file(
+    remote: Remote, folder: RunFolder, digest: str, size: int, key: RunKey | None = None
+) -> bool:
     """Send one content; False if the run no longer holds it, or not as it should be.
+
+    Args:
+        remote: Where to.
+        folder: The run.
+        digest: SHA-256 of the content, hex.
+        size: In bytes.
+        key: What the run is there; by default what it is here.
 
     Raises:
         RemoteError: If the remote does not take it.
     """
     try:
         with open_blob(folder, digest, size) as file:
-            remote.put_blob(RunKey(folder.project, folder.run), digest, size, file)
+            remote.put_blob(key or _key(folder), digest, size, file)
     except (FileMissingError, ValueError) as error:
         let_pass(error)
         return False

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from seamark.errors import JournalError
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import next_batch
+from seamark.paths import home_of, in_project
 from seamark.process.interrupts import let_pass, quietly
 from seamark.remote.files import files_of, send_file
 from seamark.remote.protocol import (
@@ -52,6 +53,7 @@ class Left:
 
     Attributes:
         folder: The run.
+        key: What it is there.
         known: How many bytes of each journal are kept there, by file name.
         journals: How many bytes of each are to be sent, by file name; those that are whole there
             are not in it.
@@ -62,6 +64,7 @@ class Left:
     """
 
     folder: RunFolder
+    key: RunKey
     known: dict[str, int] = field(default_factory=dict)
     journals: dict[str, int] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
@@ -130,7 +133,12 @@ class Patience:
         raise AssertionError  # the last try returns or raises
 
 
-def what_is_left(folder: RunFolder, remote: Remote, patience: Patience | None = None) -> Left:
+def what_is_left(
+    folder: RunFolder,
+    remote: Remote,
+    patience: Patience | None = None,
+    project: str | None = None,
+) -> Left:
     """Find out what of a run is not kept elsewhere; nothing is sent.
 
     Never raises for what is wrong with the run or with the remote: that is among the problems.
@@ -139,20 +147,22 @@ def what_is_left(folder: RunFolder, remote: Remote, patience: Patience | None = 
         folder: The run.
         remote: Where to; may be used by several threads.
         patience: With a remote that does not answer; shared by those who ask the same one.
+        project: Project in which the remote keeps it; by default the one that it has here.
     """
-    found, patience = Left(folder), patience or Patience()
+    key = RunKey(in_project(folder.project, project or home_of(folder.project)), folder.run)
+    found, patience = Left(folder, key), patience or Patience()
     if isinstance(remote, KeepsByName):
-        remote.meet(_key(folder), folder)
+        remote.meet(key, folder)
     try:
-        found.known = dict(patience.ask(lambda: remote.journals(_key(folder))))
+        found.known = dict(patience.ask(lambda: remote.journals(key)))
         for file in folder.journals():
             _look_at(found, file)
         if isinstance(remote, KeepsByName):
-            found.files = dict(patience.ask(lambda: remote.files_left(_key(folder))))
+            found.files = dict(patience.ask(lambda: remote.files_left(key)))
             return found
         sizes = files_of(folder)
         if sizes:
-            missing = set(patience.ask(lambda: remote.missing_blobs(_key(folder), sorted(sizes))))
+            missing = set(patience.ask(lambda: remote.missing_blobs(key, sorted(sizes))))
             found.files = {digest: sizes[digest] for digest in sorted(missing & sizes.keys())}
         found.there = len(sizes) - len(found.files)
     except Purged:
@@ -215,13 +225,13 @@ def sync_run(
         for file in sorted(folder.journals(), key=_begun):  # a later one may take it back
             if file.path.name in left.journals:
                 known = left.known.get(file.path.name, 0)
-                _send_journal(done, file, known, remote, progress, patience)
+                _send_journal(done, left.key, file, known, remote, progress, patience)
         if isinstance(remote, KeepsByName):
             sent = functools.partial(_count, done, progress)
-            patience.ask(lambda: remote.send_files(_key(folder), sent))
+            patience.ask(lambda: remote.send_files(left.key, sent))
             return done
         for digest, size in sorted(left.files.items(), key=lambda each: each[1]):
-            _send_content(done, digest, size, remote, progress, patience)
+            _send_content(done, left.key, digest, size, remote, progress, patience)
     except Purged:
         done.purged = True
     except (RemoteError, OSError) as error:
@@ -247,6 +257,7 @@ def _count(done: Synced, progress: Callable[[int], None], size: int) -> None:
 
 def _send_journal(
     done: Synced,
+    key: RunKey,
     file: JournalFile,
     offset: int,
     remote: Remote,
@@ -262,7 +273,7 @@ def _send_journal(
     tail.place(offset)
     while True:
         try:
-            sent = patience.ask(lambda: tail.step(remote, _key(done.folder)))
+            sent = patience.ask(lambda: tail.step(remote, key))
         except Gap as error:  # it keeps less than it said, or somebody else was faster
             if tail.gaps <= _TRIES:
                 continue
@@ -284,6 +295,7 @@ def _send_journal(
 
 def _send_content(
     done: Synced,
+    key: RunKey,
     digest: str,
     size: int,
     remote: Remote,
@@ -291,7 +303,7 @@ def _send_content(
     patience: Patience,
 ) -> None:
     try:
-        sent = patience.ask(lambda: send_file(remote, done.folder, digest, size))
+        sent = patience.ask(lambda: send_file(remote, done.folder, digest, size, key))
     except (Unreachable, Purged):
         raise
     except RemoteError as error:
@@ -302,7 +314,3 @@ def _send_content(
         done.problems.append(f"the file {digest} {said}: see seamark fsck")
         return
     _count(done, progress, size)
-
-
-def _key(folder: RunFolder) -> RunKey:
-    return RunKey(folder.project, folder.run)

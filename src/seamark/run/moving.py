@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import RunExistsError, SeamarkError
+from seamark.errors import ArgumentError, RunExistsError, SeamarkError
 from seamark.journal.folder import iter_runs
 from seamark.journal.headers import begun_ns
-from seamark.paths import home_of, model_key
+from seamark.paths import check_project, home_of, model_key
 from seamark.process.interrupts import let_pass
 from seamark.remote.arrival import ArrivalJournal, trashing
-from seamark.remote.protocol import Purged, RemoteError, RunKey, Settles
+from seamark.remote.protocol import KeepsByName, Purged, RemoteError, RunKey, Settles
 from seamark.remote.sync import Patience, Synced, sync_run, what_is_left
+from seamark.run.associated import SPACES
 from seamark.run.edits import record_beside
 from seamark.run.transfers import transfer_to
 from seamark.values import encode_atom
@@ -41,6 +42,7 @@ class Moved:
         to: Where to.
         name: Its name there; None if it has none, or if it was there before.
         called: Its name here, if that was asked for.
+        project: Project path there, with a place below it where it is no run.
         skipped: Whether nothing was sent, because another run there has its name.
         purged: Whether it was purged there, so that nothing of it is taken.
         journal_bytes: How much of its journals was sent.
@@ -53,17 +55,13 @@ class Moved:
     to: str
     name: str | None
     called: str | None
+    project: str
     skipped: bool
     purged: bool
     journal_bytes: int
     files: int
     file_bytes: int
     problems: list[str]
-
-    @property
-    def project(self) -> str:
-        """Project path, here and there."""
-        return self.folder.project
 
     @property
     def run(self) -> str:
@@ -78,6 +76,7 @@ class _Known:
     name: str | None
     trashed: bool
     last_ns: int
+    artifacts: list[tuple[str, Mapping[str, Any]]]
 
 
 class Mover:
@@ -89,6 +88,10 @@ class Mover:
         conflict: What to do where another run of the project has the name of one that comes.
         make_project: Whether projects that are not there are made.
         patience: With a place that does not answer.
+        project: Project in which all of them come there; by default the one that each has here.
+
+    Raises:
+        ArgumentError: If it is no project, or the address of the place names one.
     """
 
     def __init__(
@@ -99,14 +102,19 @@ class Mover:
         conflict: Conflict = "new",
         make_project: bool = True,
         patience: Patience | None = None,
+        project: str | None = None,
     ) -> None:
         self._remote, self._uri = remote, uri
         self._conflict, self._make_project = conflict, make_project
+        self._project = None if project is None else check_project(project)
+        if project is not None and isinstance(remote, KeepsByName):
+            msg = f"project: {uri} names the project in which runs come there; got {project!r}"
+            raise ArgumentError(msg)
         self._patience = patience or Patience()
 
     def look(self, folder: RunFolder) -> Left:
         """Return what of a run is not there; see `what_is_left`."""
-        return what_is_left(folder, self._remote, self._patience)
+        return what_is_left(folder, self._remote, self._patience, self._project)
 
     def move(self, left: Left, progress: Callable[[int], None] = lambda _: None) -> Moved:
         """Send what is left of a run.
@@ -124,56 +132,57 @@ class Mover:
         """
         folder = left.folder
         if folder.kind not in ("run", "artifact") or left.problems or left.purged:
-            return self._told(sync_run(left, self._remote, progress, self._patience))
-        journal = ArrivalJournal(RunKey(folder.project, folder.run), begun_ns(folder))
+            return self._told(left, sync_run(left, self._remote, progress, self._patience))
+        journal = ArrivalJournal(left.key, begun_ns(folder))
         arrived = left.known.get(journal.name, 0)
         is_on_its_way = (not left.known) or 0 < arrived <= len(journal.begin)
         if not is_on_its_way or not folder.journals():
-            return self._told(sync_run(left, self._remote, progress, self._patience))
+            return self._told(left, sync_run(left, self._remote, progress, self._patience))
         try:
             return self._bring(left, journal, progress)
         except Purged:
-            return self._told(Synced(folder, purged=True))
+            return self._told(left, Synced(folder, purged=True))
         except RunExistsError:
             raise
         except (SeamarkError, OSError) as error:
             let_pass(error)
-            return self._told(Synced(folder, problems=[str(error)]))
+            return self._told(left, Synced(folder, problems=[str(error)]))
 
     # ---------------------------------------------------------------- one that comes
 
     def _bring(self, left: Left, journal: ArrivalJournal, progress: Callable[[int], None]) -> Moved:
-        folder, key = left.folder, RunKey(left.folder.project, left.folder.run)
+        folder, key = left.folder, left.key
         known = _known(folder)
-        arrival = self._ask(folder, known)
+        arrival = self._ask(left, known)
         if arrival is None:  # a place that knows no names
-            return self._told(sync_run(left, self._remote, progress, self._patience))
+            return self._told(left, sync_run(left, self._remote, progress, self._patience))
         if arrival.outcome == "skip":
-            return self._told(Synced(folder), skipped=True)
+            return self._told(left, Synced(folder), skipped=True)
         if journal.name not in left.known:
             self._patience.ask(lambda: self._remote.send(key, journal.name, 0, journal.begin))
         synced = sync_run(left, self._remote, progress, self._patience)
         if synced.problems or synced.purged:
-            return self._told(synced)
+            return self._told(left, synced)
         # Before it is asked: who replaces this one is told of it after that, and is later then.
         end_ns = max(time.time_ns(), known.last_ns + 1000)
-        arrival = self._ask(folder, known) or arrival  # it may have taken hours
+        arrival = self._ask(left, known) or arrival  # it may have taken hours
         if arrival.outcome == "skip":
-            return self._told(synced, skipped=True)
+            return self._told(left, synced, skipped=True)
         for other in arrival.others:
-            self._trash(RunKey(folder.project, other), max(time.time_ns(), end_ns + 2))
-        path, transfer = transfer_to(folder, self._uri, arrival.name, end_ns)
+            self._trash(RunKey(key.project, other), max(time.time_ns(), end_ns + 2))
+        path, transfer = transfer_to(folder, self._uri, arrival.name, end_ns, self._project)
         told = {path: encode_atom(transfer)}
         atoms = {_TRASHED: encode_atom(known.trashed), **told}
         if arrival.name is not None and arrival.name != known.name:
             atoms[_NAME] = encode_atom(arrival.name)
-        end = journal.end([{"op": "assign", "atoms": atoms}], end_ns + 1)
+        ops = [{"op": "assign", "atoms": atoms}, *self._artifacts_there(known)]
+        end = journal.end(ops, end_ns + 1)
         at = len(journal.begin)
         self._patience.ask(lambda: self._remote.send(key, journal.name, at, end))
         self._note_here(folder, told)
-        return self._told(synced, arrival.name, known.name)
+        return self._told(left, synced, arrival.name, known.name)
 
-    def _ask(self, folder: RunFolder, known: _Known) -> Arrival | None:
+    def _ask(self, left: Left, known: _Known) -> Arrival | None:
         """Return what becomes of the run there; None of a place that cannot be asked.
 
         Raises:
@@ -182,9 +191,10 @@ class Mover:
         """
         if not isinstance(remote := self._remote, Settles):
             return None
+        folder, home = left.folder, home_of(left.key.project)
         found = self._patience.ask(
             lambda: remote.arrive(
-                RunKey(folder.project, folder.run),
+                left.key,
                 known.name if not known.trashed else None,
                 "new" if known.trashed else self._conflict,
                 make_project=self._make_project,
@@ -196,13 +206,13 @@ class Mover:
             if folder.kind == "artifact":
                 there = "another artifact"
             msg = (
-                f"{folder.words}: {there} of project {home_of(folder.project)!r} at {self._uri} has"
+                f"{folder.words}: {there} of project {home!r} at {self._uri} has"
                 f" the name {found.name!r:.200} (conflict= says what to do then)"
             )
             raise RunExistsError(msg)
         if found is not None and found.outcome == "no project":
             msg = (
-                f"there is no project {home_of(folder.project)!r} at {self._uri} "
+                f"there is no project {home!r} at {self._uri} "
                 "(make_project=True, or without --no-make-project, makes it)"
             )
             raise RemoteError(msg)
@@ -216,13 +226,24 @@ class Mover:
         """Record the transfer here too, and send that; a root may be one that is only read."""
         try:
             record_beside(folder, [{"op": "assign", "atoms": told}])
-            left = what_is_left(folder, self._remote, self._patience)
+            left = what_is_left(folder, self._remote, self._patience, self._project)
             sync_run(left, self._remote, patience=self._patience)
         except (SeamarkError, OSError) as error:
             let_pass(error)
 
+    def _artifacts_there(self, known: _Known) -> list[dict[str, Any]]:
+        """Return ops that say of artifacts which a run names that they are in its project there."""
+        return [
+            {**value, "op": "artifact", "path": path, "of": {**of, "project": self._project}}
+            for path, value in known.artifacts
+            if self._project is not None
+            and isinstance(of := value.get("of"), dict)
+            and of.get("kind") == "artifact"
+        ]
+
     def _told(
         self,
+        left: Left,
         synced: Synced,
         name: str | None = None,
         called: str | None = None,
@@ -234,6 +255,7 @@ class Mover:
             self._uri,
             name,
             called,
+            left.key.project,
             skipped,
             synced.purged,
             synced.journal_bytes,
@@ -254,7 +276,9 @@ def _known(folder: RunFolder) -> _Known:
         name = _value(view, _NAME, str)
         if folder.kind == "artifact":
             name = model_key(folder.project, folder.run)
-        return _Known(name, bool(_value(view, _TRASHED, bool)), last)
+        held = [one for space in SPACES.values() for one in view.attributes(space)]
+        artifacts = [(one.path, one.value) for one in held if one.family == "artifact"]
+        return _Known(name, bool(_value(view, _TRASHED, bool)), last, artifacts)
 
 
 def _versions(folder: RunFolder) -> list[str]:

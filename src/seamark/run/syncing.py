@@ -59,7 +59,8 @@ def sync(
             ``"replace"`` puts the other one into the trash there. A version of an artifact is one
             more version there with ``"new"``; the others count where an artifact has its name of
             which no version is here, and ``"replace"`` puts all of its versions into the trash.
-        project: Where a name without ``PROJECT/`` is looked for; None for all projects.
+        project: Project in which all of them come there; by default the one that each has here.
+            Artifacts that a run has as inputs or outputs come there too.
         root: Folder of all runs, in which names are looked for; SEAMARK_DIR or the nearest
             ``.seamark``.
         api_token: For the server; SEAMARK_API_TOKEN, or what ``seamark login`` has kept.
@@ -78,7 +79,7 @@ def sync(
 
     check_conflict(conflict)
     uri = _place(to)
-    folders = with_artifacts(dict.fromkeys(_folders(what, root, project)))
+    folders = with_artifacts(dict.fromkeys(_folders(what, root)))
     if not folders:
         msg = f"what: expected runs, got nothing in {what!r:.200}"
         raise RunNotFoundError(msg)
@@ -86,7 +87,7 @@ def sync(
     try:
         expect_other_place(remote, folders)
         place = shown(canonical(uri))
-        mover = Mover(remote, place, conflict=conflict, make_project=make_project)
+        mover = Mover(remote, place, conflict=conflict, make_project=make_project, project=project)
         done = []
         for folder in folders:
             finish_staged(folder)
@@ -158,9 +159,7 @@ def _place(to: str | None) -> str:
     return check_uri(given[0])
 
 
-def _folders(
-    what: Any, root: str | os.PathLike[str] | None, project: str | None
-) -> Iterator[RunFolder]:
+def _folders(what: Any, root: str | os.PathLike[str] | None) -> Iterator[RunFolder]:
     """Yield the folders of what is to be moved.
 
     Raises:
@@ -170,17 +169,17 @@ def _folders(
     if isinstance(what, Container):
         yield what.folder
     elif isinstance(what, str | os.PathLike):
-        yield from _named(what, root, project)
+        yield from _named(what, root)
     elif isinstance(what, Iterable):
         for one in what:
-            yield from _folders(one, root, project)
+            yield from _folders(one, root)
     else:
         msg = f"what: expected a run, its name, a folder or several of these, got {what!r:.80}"
         raise ArgumentError(msg)
 
 
 def _named(
-    what: str | os.PathLike[str], root: str | os.PathLike[str] | None, project: str | None
+    what: str | os.PathLike[str], root: str | os.PathLike[str] | None
 ) -> Iterator[RunFolder]:
     if (place := path_of(what)) is not None:
         if not place.is_dir():
@@ -198,18 +197,18 @@ def _named(
     from seamark.local.index import Index
 
     with Index.open(root_dir(root)) as index:
-        index.refresh(project)
+        index.refresh()
         try:
-            ref = _found(index, str(what), project)
+            ref = _found(index, str(what))
         except RunNotFoundError:
             if not is_folder(Path(what)):
                 raise
-            yield from _named(Path(what).absolute(), root, project)  # such as ".seamark"
+            yield from _named(Path(what).absolute(), root)  # such as ".seamark"
             return
     yield RunFolder(root_dir(root), *ref)
 
 
-def _found(index: Index, word: str, project: str | None) -> Ref:
+def _found(index: Index, word: str) -> Ref:
     """Return what a word means: a run, else a model or a version of one, else an artifact's.
 
     Raises:
@@ -221,9 +220,9 @@ def _found(index: Index, word: str, project: str | None) -> Ref:
     from seamark.run.artifact_names import find_artifact
 
     try:
-        return Finder(index).find(word, project)
+        return Finder(index).find(word)
     except RunNotFoundError:
         for find in (find_registered, find_artifact):
             with contextlib.suppress(RunNotFoundError):
-                return find(index, word, project)
+                return find(index, word)
         raise

@@ -27,7 +27,7 @@ def transfers_of(attributes: Iterable[Attribute]) -> list[dict[str, Any]]:
 
 
 def transfer_to(
-    folder: RunFolder, uri: str, name: str | None, t_ns: int
+    folder: RunFolder, uri: str, name: str | None, t_ns: int, project: str | None = None
 ) -> tuple[str, dict[str, Any]]:
     """Return the path at which both places record that a run was moved or sent, and what they do.
 
@@ -36,13 +36,16 @@ def transfer_to(
         uri: Of the remote, as `seamark.remote.places.canonical` writes it.
         name: What the run is called there; None if it has no name.
         t_ns: When, in nanoseconds since the Unix epoch.
+        project: Project in which it is there, if that is not the one that it has here.
     """
     source = f"file://{socket.gethostname()}{folder.root.as_posix()}"
-    made = hashlib.sha256(f"{source}\0{uri}".encode("utf-8", "replace")).hexdigest()[:12]
+    told = f"{source}\0{uri}" if project is None else f"{source}\0{uri}\0{project}"
+    made = hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:12]
     return f"{TRANSFERS}/{made}", {
         "time": datetime.fromtimestamp(t_ns / 1e9, timezone.utc).isoformat(),
         "from": source,
         "to": uri,
         "by": user_name(),
         "name": name,
+        **({} if project is None else {"project": project}),
     }

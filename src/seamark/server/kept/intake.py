@@ -223,7 +223,7 @@ class Intake:
         if gap:
             check_gap(journal, offset, gap)
         else:
-            ahead = check_frames(project, run, journal, offset, data, walk) - now
+            ahead = check_frames(run, journal, offset, data, walk) - now
         ahead = ahead if ahead > AHEAD_NS else 0
         return Arrived(project, run, journal, offset, gap or len(data), data, now, ahead)
 

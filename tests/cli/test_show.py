@@ -421,6 +421,21 @@ def test_which_extreme_is_best_is_not_guessed(
     assert "BEST" in cli("show", run.id).stdout
 
 
+@pytest.mark.parametrize(("score", "best"), [(0.25, "min"), (3.0, "max")])
+def test_the_best_value_of_a_series_stands_out(
+    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]], score: float, best: str
+) -> None:
+    """It alone of the two extremes is bold and green."""
+    run = start()
+    for step, value in enumerate((3.0, 0.25, 2.0)):
+        run.log_metrics({"val/score": value}, step=step)
+    run["model/best_model_score"] = score
+    run.stop()
+    shown = terminal("show", run.id, columns=160)[1]
+    (line,) = (line for line in shown.splitlines() if "val/score" in line)
+    assert re.findall(r"\x1b\[1;32m *([^\x1b ]+) *\x1b", line) == [f"{score:g}", best]
+
+
 def test_a_series_without_a_finite_value_has_no_extremes(
     start: Callable[..., Run], cli: Callable[..., Result]
 ) -> None:

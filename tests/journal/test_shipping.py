@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from journal_builder import START, JournalBuilder
 
-from seamark.journal.format import FILE_HEADER_BYTES, ZLIB, Kind, dump_json, file_header
+from seamark.journal.format import (
+    FILE_HEADER_BYTES,
+    MAX_PAYLOAD_BYTES,
+    ZLIB,
+    Kind,
+    dump_json,
+    file_header,
+)
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.shipping import (
     GAP_BYTES,
@@ -263,6 +270,18 @@ def test_frames_as_columns_make_the_same_batches(limit, packed):
     )
     assert plain == columns
     assert b"".join(batch.data for batch in plain) == made.data
+
+
+def test_what_cannot_be_unpacked_counts_as_the_most_that_it_could_become(monkeypatch):
+    """Nobody gets more past a limit by damaging it."""
+    monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", 3 * MAX_PAYLOAD_BYTES)
+    made = journal(1)
+    for _ in range(2):
+        made.frame(Kind.TEXT, b"not packed at all", flags=ZLIB)
+    assert accepted(shipped(reader_of(made)), made.file) == made.data
+    made.frame(Kind.TEXT, b"not packed at all", flags=ZLIB)
+    with pytest.raises(TooLargeError):
+        check_frames("run1", made.file, 0, made.data)
 
 
 def test_what_is_packed_is_counted_as_what_it_becomes(monkeypatch):

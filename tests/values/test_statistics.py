@@ -164,6 +164,15 @@ def test_a_ring_keeps_the_last_and_counts_all():
     assert math.isnan(Last.from_dict(last.state_dict()).last)
 
 
+def test_no_observation_is_kept():
+    """However many come before somebody asks."""
+    found = Statistics()
+    for _ in range(100_000):
+        found.update(1.0)
+    assert len(found._waiting) < 10_000
+    assert found.count == 100_000
+
+
 def test_threads_lose_nothing():
     """Who reads takes in what waits, while others go on adding."""
     found = Statistics()

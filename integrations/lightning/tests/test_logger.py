@@ -679,6 +679,13 @@ def test_facts_of_one_process(trainer, tiny, read, space):
     assert found == first | batch
 
 
+def test_a_training_that_logs_nothing_tells_its_batch_size(trainer, tiny, read, logger):
+    """At its end, as no metric comes before."""
+    tiny.log = tiny.log_dict = lambda *_args, **_named: None
+    trainer(logger=logger).fit(tiny)
+    assert distributed(read(logger))["batch_size"] == 4
+
+
 def test_facts_of_data_that_do_not_say_their_size(trainer, tiny, read, logger):
     """Then nothing is guessed."""
     batches = torch.utils.data.TensorDataset(torch.randn(2, 1, 4))

@@ -286,7 +286,10 @@ def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
     here.put("run0", journal(), journal("two"))
     at, whole = f"runs/{FIRST}/run0", reader(here).points("loss")
     with here.client() as asks:
-        assert asks.refused(f"{at}/points", path="loss") == (413, "too-many-points")
+        for limit in ({}, {"limit": 201}):
+            answer = asks.refused(f"{at}/points", path="loss", **limit)
+            assert answer == (413, "too-many-points")
+        assert len(asks.read(f"{at}/points", path="loss", limit=60)["points"]["loss"]) == 60
         assert asks.refused(f"{at}/points-part", path="loss", after="1:2")[0] == 422
         assert asks.refused(f"{at}/points-part", path="loss", after="nan:1:1")[0] == 422
         first = asks.read(f"{at}/points-part", path="loss")

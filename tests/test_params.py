@@ -143,6 +143,13 @@ class TestUpdate:
             assert [line.split()[:2] for line in shown.splitlines()][:1] == [["lr", "0.01"]]
             assert "hf_abcdef" not in shown
 
+    def test_a_mapping_by_its_name_elsewhere(self):
+        """``new_params={...}`` is what is given; another value is a parameter of that name."""
+        with begin() as run:
+            run.params.update(new_params={"lr": 0.1}, override=False)
+            run.params.update(new_params=3)
+            assert run.params == {"lr": 0.1, "new_params": 3}
+
     def test_returns_what_was_given_as_it_was_given(self):
         """A class stays the class in the Namespace; what is kept is its name."""
         with begin() as run:

@@ -142,7 +142,7 @@ def test_neptunes_arguments_are_accepted(start: Any, caplog: pytest.LogCaptureFi
         ({"mode": "read-only"}, ArgumentError, "with_id"),
         ({"tags": [1]}, ValueKindError, "tags"),
         ({"project": "a//b"}, PathError, "project"),
-        ({"project": "a/blobs"}, PathError, "reserved"),
+        ({"project": "a/blobs"}, PathError, "such as 'blobs-project'"),
         ({"project": "Journal"}, PathError, "reserved"),
         ({"project": "../up"}, PathError, "project"),
         ({"project": "a\\b"}, PathError, "project"),
@@ -337,11 +337,13 @@ def test_debug_records_into_a_temporary_root() -> None:
         run["a"] = 1
         assert run["a"].fetch() == 1
         assert run.folder.journal_dir.is_dir()
+        run.stop()
         print(run.root)
         """,
         str(Path.cwd() / "root"),
     )
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count("(debug mode: deleted when this process ends)") == 2
     assert not Path(done.stdout.strip()).exists()
     assert not Path(".seamark").exists()
 

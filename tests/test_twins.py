@@ -38,6 +38,15 @@ def facts(run: seamark.Run) -> dict[str, object]:
 
 
 class TestHash:
+    def test_integers_of_more_digits_than_python_writes(self):
+        """A run with one is listed, told from another one, and a revision, like any other."""
+        runs = [begin(params={"n": 10**5000 + add}) for add in (0, 0, 1)]
+        found = [facts(run) for run in runs]
+        assert [one["revision"] for one in found] == [1, 2, 1]
+        assert found[0]["content_hash"] == found[1]["content_hash"] != found[2]["content_hash"]
+        with seamark.init_project("t", mode="read-only") as project:
+            assert set(project.fetch_runs_table().to_pandas()["sys/id"]) == {run.id for run in runs}
+
     def test_what_counts(self):
         """Parameters with their types, adapters' included, and nothing else; null without any."""
         one = facts(begin(params=PARAMS))

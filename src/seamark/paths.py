@@ -205,7 +205,10 @@ def check_project(project: object) -> str:
     for part in project.split("/"):
         check_name(part, f"project {project!r:.120}")
         if part.casefold() in _RESERVED_SEGMENTS:
-            msg = f"project: the part {part!r} in {project!r} is reserved for run folders"
+            msg = (
+                f"project: the part {part!r} in {project!r} is reserved for the folders of runs; "
+                f"write it another way, such as {part + '-project'!r}"
+            )
             raise PathError(msg)
     return project
 

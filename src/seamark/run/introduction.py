@@ -19,6 +19,7 @@ from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name
 from seamark.run.code_version import StartVersion
+from seamark.run.place import is_deleted_at_exit
 from seamark.run.transfers import transfer_to
 from seamark.values import Atom, decode_atom, encode_atom, escape
 
@@ -270,8 +271,10 @@ def _print_line(
     try:
         where = os.path.relpath(folder.path)
         root = "" if _is_found(folder, remotes) else f" --root {os.path.relpath(folder.root)}"
-        line = f"seamark: {what} {where}{there} (see it with: seamark show {called}{root})"
-        print(line, file=sys.stderr, flush=True)  # noqa: T201
+        hint = f"see it with: seamark show {called}{root}"
+        if is_deleted_at_exit(folder.root):
+            hint = "debug mode: deleted when this process ends"
+        print(f"seamark: {what} {where}{there} ({hint})", file=sys.stderr, flush=True)  # noqa: T201
     except Exception:  # noqa: BLE001, S110 - a closed stderr must not end a training
         pass
 

@@ -275,6 +275,8 @@ class Params(MutableMapping[str, Any]):
             InactiveRunError: If the run was stopped.
             ReadOnlyError: If it was opened for reading.
         """
+        if new is None and isinstance(more.get("new_params"), Mapping):  # its name in t9k.em
+            new = more.pop("new_params")
         given = {**_pairs(new), **more}
         flat = _flat(given)
         known = self._known()

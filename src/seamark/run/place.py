@@ -34,6 +34,7 @@ __all__ = [
     "expect_place",
     "expect_run",
     "expect_writable",
+    "is_deleted_at_exit",
     "own_root",
     "reading_place",
     "run_folder",
@@ -51,6 +52,7 @@ _NO_PLACE = frozenset(
         errno.EROFS,
     }
 )
+_deleted_at_exit: set[Path] = set()
 
 
 def artifact_root() -> Path | None:
@@ -109,6 +111,7 @@ def own_root(mode: str, root: str | os.PathLike[str] | None, *, named: bool) -> 
     if mode != "debug" or root is not None:
         return root_dir(root, used=mode != "disabled" or named)
     made = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
+    _deleted_at_exit.add(made)
     atexit.register(_remove_debug_root, made, os.getpid())
     return made
 
@@ -178,6 +181,11 @@ def _find(root: Path, options: RunOptions) -> RunFolder:
     reading = options.mode == "read-only"
     word, project = str(options.with_id), options.project
     return RunFolder(root, *find_below(root, word, project, beginnings=reading))
+
+
+def is_deleted_at_exit(root: Path) -> bool:
+    """Return whether a root is a temporary one of this process."""
+    return root in _deleted_at_exit
 
 
 def _remove_debug_root(root: Path, pid: int) -> None:

@@ -17,6 +17,8 @@ VERSION: Final = "source_code/version"
 
 _OWN: Final = "parameters/"
 _DIGITS: Final = 32
+_DECIMAL_BITS: Final = 2048
+"""Larger integers are written in hexadecimal: Python writes at most 4,300 decimal digits."""
 _NO_NUMBER: Final = re.compile("NaN|Infinity")
 
 
@@ -52,7 +54,8 @@ def _plain(kind: str, value: Any) -> Any:
     if kind == "float":
         return repr(float(value))
     if kind == "int":
-        return int(value, 0) if isinstance(value, str) else int(value)
+        number = int(value, 0) if isinstance(value, str) else int(value)
+        return number if number.bit_length() <= _DECIMAL_BITS else hex(number)
     if kind == "text":
         return [value.get("sha256"), value.get("size")] if isinstance(value, dict) else None
     if kind == "json" and isinstance(value, str) and _NO_NUMBER.search(value):

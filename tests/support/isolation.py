@@ -28,7 +28,7 @@ __all__ = [
     "tmp_path",
 ]
 FAILED = pytest.StashKey[bool]()
-KEPT = ("PATH", "LANG", "PYTHONDONTWRITEBYTECODE")
+KEPT = ("PATH", "PYTHONPATH", "LANG", "PYTHONDONTWRITEBYTECODE")
 KEPT_PREFIXES = ("PYTEST_", "COV_", "COVERAGE_", "OMP_", "OPENBLAS_", "NVPL_", "SSL_CERT_")
 SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 PYTHON_IGNORES = {signal.SIGPIPE, signal.SIGXFSZ}

@@ -145,14 +145,12 @@ OF_MANY: dict[tuple[str, str], list[tuple[str, Any]]] = {
     ("POST", "/runs/select"): [("", {}), ("", {"query": f"`{WORTH}/lrr` > 0", "unknown": "tell"})],
     ("POST", "/runs/series"): [("", {**_REFS, "paths": ["*"], "unknown": "tell"})],
     ("POST", "/runs/series-paths"): [("", _REFS)],
-    ("POST", "/twins"): [("", {"project": SECRET, "run": "another", "hash": "0" * 32})],
 }
 WITHOUT = "/linked/{signed}/{name}"
 """Answers without a token what was signed for it; see `tests/page/test_page_edits.py`."""
 CHANGING = {
     ("PATCH", "/runs"),
     ("POST", "/arrivals"),
-    ("POST", "/twins"),
     *(("POST", f"/runs/claims{what}") for what in ("", "/held", "/release")),
 }
 """What a viewer may not do."""

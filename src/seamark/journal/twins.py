@@ -1,4 +1,4 @@
-"""Runs that are the same experiment, numbered by files of which only one process can make each.
+"""Revisions of runs that are the same experiment, numbered by files that are created only once.
 
 Revision n of a hash is the file ``<project>/.twins/<hash>.<n>``, which names the run that was begun
 so. A number that was given once is not given again. What lies there may be a stranger's.
@@ -10,44 +10,24 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from seamark.errors import PathError
-from seamark.journal.claims import has_lapsed
-from seamark.journal.safe import folder_below, make_once, open_file, open_folder
-from seamark.paths import check_name
-from seamark.process.interrupts import let_pass
+from seamark.journal.safe import folder_below, make_once, open_folder
 from seamark.process.liveness import process_facts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["TWINS", "Twin", "make_twin", "twins_of"]
+__all__ = ["TWINS", "make_twin", "newest_revision"]
 
 TWINS: Final = ".twins"
 """The folder, in that of a project, in which runs are numbered that are the same."""
 
 _NAME: Final = re.compile(r"([0-9a-f]{32})\.([1-9][0-9]{0,8})")
-_MOST_BYTES: Final = 64 << 10
 
 
-class Twin(NamedTuple):
-    """A revision that was given.
-
-    Attributes:
-        number: 1-based.
-        run: Id of the run; empty where the file does not say, as while it is being written.
-        is_coming: Whether who took it may still be about to make the run.
-    """
-
-    number: int
-    run: str
-    is_coming: bool
-
-
-def twins_of(project: Path, text: str) -> list[Twin]:
-    """Return the revisions of a hash, the first one first.
+def newest_revision(project: Path, text: str) -> int:
+    """Return the largest revision of a hash that was given; 0 if there is none.
 
     Args:
         project: Folder of the project.
@@ -59,18 +39,17 @@ def twins_of(project: Path, text: str) -> list[Twin]:
     try:
         fd = open_folder(project / TWINS, above=1)
     except FileNotFoundError:
-        return []
+        return 0
     try:
         names = os.listdir(fd)  # noqa: PTH208 - of a descriptor
     finally:
         os.close(fd)
     found = (_NAME.fullmatch(name) for name in names)
-    numbers = sorted(int(one[2]) for one in found if one and one[1] == text)
-    return [_read(project, text, number) for number in numbers]
+    return max((int(one[2]) for one in found if one and one[1] == text), default=0)
 
 
 def make_twin(project: Path, text: str, number: int, run: str) -> bool:
-    """Take a number; return whether nobody else had.
+    """Take a revision; return whether nobody else had.
 
     Raises:
         OSError: If nothing can be written there, or a link is in the place of the folder.
@@ -78,25 +57,3 @@ def make_twin(project: Path, text: str, number: int, run: str) -> bool:
     told = {"run": run, **process_facts(), "t": time.time_ns()}
     with folder_below(project, (TWINS,)) as fd:
         return make_once(f"{text}.{number}", json.dumps(told), fd)
-
-
-def _read(project: Path, text: str, number: int) -> Twin:
-    facts: Mapping[str, Any] = {}
-    made_ns = 0
-    try:
-        fd = open_file(project / TWINS / f"{text}.{number}")
-        try:
-            made_ns = os.fstat(fd).st_mtime_ns
-            found = json.loads(os.read(fd, _MOST_BYTES))
-        finally:
-            os.close(fd)
-        facts = found if isinstance(found, dict) else {}
-    except (OSError, ValueError, RecursionError) as error:
-        let_pass(error)
-    run, told = facts.get("run"), facts.get("t")
-    try:
-        run = check_name(run, "run")
-    except PathError:
-        run = ""
-    begun = told if isinstance(told, int) else made_ns
-    return Twin(number, run, not has_lapsed(facts, begun, time.time_ns()))

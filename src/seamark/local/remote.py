@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from seamark.local.arriving import arrive, arrive_artifact
-from seamark.local.index import Index
 from seamark.remote.file import FileRemote, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seamark.journal.folder import RunFolder
     from seamark.reading.arriving import Arrival, Conflict
-    from seamark.reading.twins import Same
     from seamark.remote.protocol import RunKey
 
-__all__ = ["RootRemote", "is_trashed", "open_remote"]
+__all__ = ["RootRemote", "open_remote"]
 
 
 def open_remote(uri: str, token: str | None = None) -> RootRemote:
@@ -51,15 +48,3 @@ class RootRemote(FileRemote):
             return arrive(
                 self.root, run.project, run.run, name, conflict, make_project=make_project
             )
-
-    def twin(self, run: RunKey, text: str, *, take: bool) -> Same | None:
-        """See `seamark.remote.protocol.Settles.twin`; a root cannot say how a run goes on."""
-        del run, text, take
-        return None
-
-
-def is_trashed(folder: RunFolder) -> bool:
-    """Return whether a run is in the trash."""
-    with Index.open(folder.root) as index:
-        found = index.fresh_view(folder.project, folder.run).attribute("sys/trashed")
-    return found is not None and found.value is True

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
     from seamark.reading.arriving import Arrival, Conflict
-    from seamark.reading.twins import Same
 
 __all__ = [
     "Busy",
@@ -239,15 +238,5 @@ class Settles(Remote, Protocol):
             conflict: What to do if another run of the project has it.
             make_project: Whether a project that is not there is made.
             versions: Of an artifact: the digests of all its versions here.
-        """
-        ...
-
-    def twin(self, run: RunKey, text: str, *, take: bool) -> Same | None:
-        """Return the run with a hash: another one, or the one that asks, which takes a number.
-
-        Args:
-            run: The run that is to begin.
-            text: The hash of what it is given.
-            take: Whether it begins now; else it is only looked whether there is another one.
         """
         ...

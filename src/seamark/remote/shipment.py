@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.errors import JournalError
@@ -77,24 +77,15 @@ class Shipment:
         # One process may have several objects of one run, each of which begins, rests and ends.
         self._open: weakref.WeakSet[Any] = weakref.WeakSet()
         self._busy: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._ready: Callable[[], bool] | None = None
         self._earlier = False
 
     # ---------------------------------------------------------------- on any thread
 
-    def add(
-        self,
-        writer: Writing,
-        ready: Callable[[], bool] | None,
-        by: object,
-        *,
-        earlier: bool = False,
-    ) -> None:
+    def add(self, writer: Writing, by: object, *, earlier: bool = False) -> None:
         """Send what somebody writes in this process; what its parent wrote is the parent's.
 
         Args:
             writer: Who writes.
-            ready: Returns whether anything may be sent yet; None: yes.
             by: Whose `rest` and `finish` are waited for; is not kept alive by this.
             earlier: Send the journals of processes that have ended too.
         """
@@ -102,7 +93,7 @@ class Shipment:
         self.given_up = False
         self._open.add(by)
         self._busy.add(by)
-        self._ready, self._look_at = ready, 0.0
+        self._look_at = 0.0
         if all(ref() is not writer for ref in self._sources):
             self._sources = [*self._sources, weakref.ref(writer)]
         with quietly(only=RuntimeError):  # a journal more while they are listed: the thread looks
@@ -112,14 +103,14 @@ class Shipment:
         """Look less often once nobody trains."""
         self._note()
         self._busy.discard(by)
-        self._look_at, self._ready = 0.0, None
+        self._look_at = 0.0
 
     def finish(self, by: object) -> None:
         """Expect no further journals of one object of the run; of the last one: of none."""
         self._note()
         self._busy.discard(by)
         self._open.discard(by)
-        self._look_at, self._ready = 0.0, None
+        self._look_at = 0.0
         if self.finished:
             self._sources = []
 
@@ -143,8 +134,6 @@ class Shipment:
             now: Seconds of the shipper's clock.
         """
         if self.over or now < self.later or now < self._look_at:
-            return False
-        if self._ready is not None and not self._ready():
             return False
         with quietly(only=RuntimeError):  # a journal more while they are listed: next time
             self._note()
@@ -202,7 +191,7 @@ class Shipment:
         """Have everything looked at again, whatever was to be waited for, but a refusal."""
         with quietly(only=RuntimeError):
             self._note()
-        self._look_at, self._ready = 0.0, None
+        self._look_at = 0.0
         if not self.refused_until:
             self.later = 0.0
 

@@ -112,7 +112,6 @@ class Shipper:
         self,
         folder: RunFolder,
         writer: Writing,
-        ready: Callable[[], bool] | None = None,
         by: object = None,
         *,
         earlier: bool = False,
@@ -122,7 +121,6 @@ class Shipper:
         Args:
             folder: The run.
             writer: Who writes; is not kept alive by this.
-            ready: Returns whether anything may be sent yet; None: yes.
             by: Which object of the run this is for, as `rest` and `finish` name it; None: `writer`.
             earlier: Send what ended processes have recorded of the run, too.
         """
@@ -130,7 +128,7 @@ class Shipper:
             shipment = self._shipments.get(key := _key(folder))
             if shipment is None or shipment.folder != folder:
                 shipment = self._shipments[key] = Shipment(folder)
-            shipment.add(writer, ready, writer if by is None else by, earlier=earlier)
+            shipment.add(writer, writer if by is None else by, earlier=earlier)
             self._start()
         self.wake()
 

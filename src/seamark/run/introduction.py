@@ -53,7 +53,6 @@ class Introduction:
 
     Attributes:
         facts: Encoded values by path that are recorded with the first record.
-        revision: Which of the runs that are the same this is, by path; see `seamark.run.twins`.
         told: Whether name, tags and parameters have been recorded.
     """
 
@@ -64,7 +63,6 @@ class Introduction:
         self.facts: dict[str, Atom] = {**options.params, **options.tags.keyed}
         recorder.parameters.take(self.facts)
         self.told = told
-        self.revision: dict[str, Any] = {}
         self._version: StartVersion | None = None
 
     def known(self) -> list[Attribute]:
@@ -113,12 +111,13 @@ class Introduction:
         ):
             recorder.record_atoms(atoms)
 
-    def record(self, writer: JournalWriter, *, owner: bool) -> None:
+    def record(self, writer: JournalWriter, *, owner: bool, revision: Mapping[str, Any]) -> None:
         """Write what `init_run` was given, and what was told.
 
         Args:
             writer: The journal.
             owner: Whether this process trains the run.
+            revision: Number of the run among those that are the same, by path.
         """
         options, recorder = self._options, self._recorder
         values: dict[str, Any] = {}
@@ -131,7 +130,7 @@ class Introduction:
             log.warning("seamark: the name %r finds the newest run, whatever it is called", LATEST)
         if owner:
             values.update(self.of_owner())
-        values.update(self.revision)
+        values.update(revision)
         recorder.assign_quietly(values)
         for path, words in self._sets().items():
             if words:

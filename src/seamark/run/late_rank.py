@@ -1,8 +1,7 @@
-"""A process that began to record before the ranks of its training were connected.
+"""Detect processes that began to record before the ranks of their training were connected.
 
 Workers of ``mp.spawn`` have nothing that names their rank until ``init_process_group``. Each of
-them that calls `seamark.init_run` before takes itself for rank 0. This looks, until the process has
-recorded points, whether it still is; and at the end whether the tasks of a SLURM step ever met.
+them that calls `seamark.init_run` before takes itself for rank 0 and records a run of its own.
 """
 
 from __future__ import annotations
@@ -23,59 +22,60 @@ log = logging.getLogger("seamark")
 _HOW: Final = (
     "call init_run() after init_process_group() or hvd.init(), or set RANK and WORLD_SIZE before it"
 )
+_STOPS: Final = (
+    "seamark: this process began run %s and turned out to be rank %d of a training, which rank 0 "
+    "records: it records nothing more. To record one run, %s"
+)
+_MIXED: Final = (
+    "seamark: this process began run %s as rank 0 and turned out to be rank %d; what it records is "
+    "mixed with what rank 0 does. With ranks='all' %s"
+)
 
 
 class LateRank:
-    """Looks whether a process that records as rank 0 turns out to be another rank.
+    """Look at heartbeats and at the end whether a process that records as rank 0 still is rank 0.
 
     Args:
         run: Id of the run.
         ranks: ``"zero"`` or ``"all"``: which ranks record.
-        withdraw: Takes this process out of the run; not called with ``"all"``, where other ranks
-            record too, and nothing can be put right any more.
+        leave: Called once where this is another rank; not with ``"all"``, where all ranks record.
+        stop: Ends the run, after a heartbeat at which that was found out.
     """
 
-    def __init__(self, run: str, ranks: str, withdraw: Callable[[], object]) -> None:
+    def __init__(
+        self, run: str, ranks: str, leave: Callable[[], object], stop: Callable[[], object]
+    ) -> None:
         self._run = run
         self._ranks = ranks
-        self._withdraw = withdraw
+        self._leave, self._stop = leave, stop
         self._pid = os.getpid()
         self._met = connected()
-        self.settled = self._met
-
-    def may_record(self) -> bool:
-        """Return whether this process still records; costs next to nothing until ranks meet."""
-        return self.settled or alone() or self.look()
+        self._settled = self._met
 
     def look(self) -> bool:
-        """Ask for the rank; return whether this process still records."""
-        if self.settled or self._pid != os.getpid():
-            return True
+        """Ask for the rank; warn and leave the run, and return True, if it is not 0."""
+        if self._settled or alone() or self._pid != os.getpid():
+            return False
         rank = current_rank().rank
         self._met = connected()
-        self.settled = self._met or bool(rank)
+        self._settled = self._met or bool(rank)
         if not rank:
-            return True
-        if self._ranks == "all":
-            log.warning(
-                "seamark: this process began run %s as rank 0 and turned out to be rank %d; what "
-                "it records is mixed with what rank 0 does. With ranks='all' %s",
-                *(self._run, rank, _HOW),
-            )
-            return True
-        log.warning(
-            "seamark: this process began run %s and turned out to be rank %d of a training, which "
-            "rank 0 records: what it began is taken back, and it records nothing more. Better %s",
-            *(self._run, rank, _HOW),
-        )
-        self._withdraw()
-        return False
+            return False
+        leaves = self._ranks != "all"
+        log.warning(_STOPS if leaves else _MIXED, self._run, rank, _HOW)
+        if leaves:
+            self._leave()
+        return leaves
 
     def beat(self) -> None:
-        """Look at a heartbeat: a rank may have nothing to record, and a group may be left again."""
-        self._met = self._met or connected()
-        if not (self.settled or alone()):  # not on the thread that the end waits for
-            threading.Thread(target=self.look, name="seamark-late", daemon=True).start()
+        """Look at a heartbeat, on another thread than the one that the end of a run waits for."""
+        self._met = self._met or connected()  # a group may be left again
+        if not (self._settled or alone()):
+            threading.Thread(target=self._stop_if_late, name="seamark-late", daemon=True).start()
+
+    def _stop_if_late(self) -> None:
+        if self.look():
+            self._stop()
 
     def tell_of_tasks(self) -> None:
         """Say, once in a process, if nothing connected the SLURM tasks of which one recorded."""

@@ -105,10 +105,8 @@ class Recorder:
         unasked: Paths of texts that were captured: nobody is warned of what is hidden in them.
         rank: 0, or the rank that records its own series beside those of rank 0.
         after_t: Time of the last record of a run that lies elsewhere, ns since the Unix epoch.
-        watch_series: Called with the paths of float series before points are added to them, where
-            somebody has to know; returns whether they are to be recorded. None takes them all.
-        watch_rank: Called before anything else that is recorded on purpose, as long as this process
-            may turn out to be another rank; returns whether it is to be recorded. None takes it.
+        watch_series: Called with the paths of float series before points are added to them; None
+            where nobody has to know.
         before_point: Called once before the first point of any series, with which a run begins that
             was not started; None where it has begun.
     """
@@ -133,8 +131,7 @@ class Recorder:
             lambda: self.writer, keep or {}, lambda: self.number_after(None), self.begin_points
         )
         self.rank = 0
-        self.watch_series: Callable[[Iterable[str]], bool] | None = None
-        self.watch_rank: Callable[[], bool] | None = None
+        self.watch_series: Callable[[Iterable[str]], object] | None = None
         self.before_point: Callable[[], object] | None = None
         self.row: Callable[..., bool | None] = self._first_row
         self._lifecycle = lifecycle
@@ -203,8 +200,6 @@ class Recorder:
             with self._lock:
                 if self.writer is None:
                     self._start()
-        if self.watch_rank is not None and not self.watch_rank():
-            return None
         return self.writer
 
     def to_append(self) -> JournalWriter | None:
@@ -413,8 +408,8 @@ class Recorder:
                     return False
             if ranked is not None:
                 metrics = {ranked[path]: value for path, value in metrics.items()}
-            if self.watch_series is not None and not self.watch_series(metrics):
-                return False
+            if self.watch_series is not None:
+                self.watch_series(metrics)
         except Exception as error:  # noqa: BLE001 - no mapping, or no key: the writer says so
             let_pass(error)
         return writer.append_row(metrics, step, time_ns)
@@ -432,8 +427,8 @@ class Recorder:
             FamilyError: If the path holds another family.
         """
         at = self.series_path(path)
-        if self.watch_series is not None and not self.watch_series((at,)):
-            return False
+        if self.watch_series is not None:
+            self.watch_series((at,))
         return self.writer is not None and self.writer.append_column(at, values, steps, times_ns)
 
     # ---------------------------------------------------------------- what a run held before

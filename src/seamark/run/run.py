@@ -76,7 +76,7 @@ log = logging.getLogger("seamark")
 T = TypeVar("T")
 
 _WITHDRAWN_S: Final = 5.0
-"""How long to wait for the disk where what was begun is taken back."""
+"""Seconds to wait for the disk where a run is left that goes on elsewhere."""
 
 
 def init_run(
@@ -178,8 +178,8 @@ def init_run(
         on_duplicate: What is done if the project has a run with the same parameters and the same
             code, as they are at the start: ``"new"`` begins another, ``"reuse"`` goes on with the
             newest of them, ``"error"`` refuses. The latter two need ``params`` or a ``config_path``
-            with some, and ask the server that the run is sent to; without an answer within 30 s
-            this disk decides alone.
+            with some, and look at this disk and then at the remote; if that does not answer within
+            5 s, this disk decides alone.
         checkpoints: ``"reference"`` or ``"keep"``; None means keep with a remote, else reference.
         remote: Where the run is sent while it is recorded: the address of a Seamark server such as
             ``"https://seamark.lab"``, another root such as ``"file:///mnt/runs"``, or several.
@@ -237,7 +237,7 @@ def init_run(
     """
     check_arguments(others)
     given = {key: value for key, value in locals().items() if key not in ("first", "others")}
-    run = _made(meant(first, given), at_once=True)
+    run = _made(meant(first, given))
     run.begin_at_once()
     return run
 
@@ -253,16 +253,18 @@ def make_run(**given: Any) -> Run:
         PathError: If a name cannot be a folder.
         RunNotFoundError: If ``with_id`` names no run; on a rank above 0 that is rank 0's to say.
     """
-    run = _made(given, at_once=False)
+    run = _made(given)
     if not run.follows_zero:
         run.expect_place()
     return run
 
 
-def _made(given: Mapping[str, Any], *, at_once: bool) -> Run:
+def _made(given: Mapping[str, Any]) -> Run:
     options = RunOptions.of(**given)
     folder = run_folder(options)
-    options, folder, revision = Revisions(options, folder).settled(take=at_once)
+    if (same := Revisions(options, folder).find_duplicate()) is not None:
+        folder, named = same, f"{same.project}/{same.run}"
+        options = replace(options, with_id=named, on_duplicate="new")
     elsewhere = find_elsewhere(options, folder)
     folder, origin = origin_of(options, elsewhere.folder)
     if folder != elsewhere.folder:  # which its job recorded before it was restarted
@@ -270,7 +272,7 @@ def _made(given: Mapping[str, Any], *, at_once: bool) -> Run:
     if elsewhere.opening is None:
         options = settled(options, folder)
     run = Run(options, folder, origin, made_in=os.getpid())
-    run.go_on_from(elsewhere, revision)
+    run.go_on_from(elsewhere)
     return run
 
 
@@ -419,15 +421,9 @@ class Run(Container):
     def _opened(cls, *given: Any, **named: Any) -> Run:
         return init_run(*given, **named)
 
-    def go_on_from(self, elsewhere: Elsewhere, revision: Mapping[str, Any] | None = None) -> None:
-        """Take note of what is known of the run before it begins.
-
-        Args:
-            elsewhere: What a remote knows of it, of which not all is on this disk.
-            revision: Which it is of the runs that are the same, by path.
-        """
+    def go_on_from(self, elsewhere: Elsewhere) -> None:
+        """Take note of what a remote knows of the run, of which not all is on this disk."""
         self._elsewhere = elsewhere
-        self._introduction.revision.update(revision or {})
         self.resume.unanswered = elsewhere.unanswered
         if (opening := elsewhere.opening) is not None:
             self._state.opening = opening
@@ -900,8 +896,9 @@ class Run(Container):
         if self._state.owner is None and (rank or self.resume.origin.begun or not made):
             self._state.owner = True
         if not rank and self._options.owner is not False:
-            self._watch_rank()
-        if waits or self._state.owner is None or self.recorder.watch_rank is not None:
+            self._late = LateRank(self.id, self.ranks, self._leave_to_zero, self.stop)
+            self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.look)
+        if waits or self._state.owner is None:
             self.recorder.watch_series = self._before_points
         if existed and (not rank or was_here(self.folder, rank)):
             self.recorder.learn(self._state.learn)
@@ -959,11 +956,11 @@ class Run(Container):
 
     def _introduce(self, writer: JournalWriter, *, existed: bool) -> None:
         """Record what the run was given, and which of the runs it is that were given the same."""
-        revision = self._introduction.revision
-        if not existed and not revision:
+        revision: dict[str, Any] = {}
+        if not existed:
             version = self._introduction.find_version()
-            revision.update(Revisions(self._options, self.folder).take(version))
-        self._introduction.record(writer, owner=bool(self._state.owner))
+            revision = Revisions(self._options, self.folder).take(version)
+        self._introduction.record(writer, owner=bool(self._state.owner), revision=revision)
 
     def _what_was_there(self) -> tuple[bool, bool]:
         """Return whether the run exists, here or elsewhere, and whether somebody else made it."""
@@ -971,13 +968,6 @@ class Run(Container):
         if (opening := self._elsewhere.opening) is not None:
             return True, made or opening.was_made(self._lineage)
         return bool(self.folder.journals()), made
-
-    def _watch_rank(self) -> None:
-        """Look from time to time whether this process is rank 0, as it seems to be now."""
-        self._late = LateRank(self.id, self.ranks, self._leave_to_zero)
-        self.lifecycle.on(heartbeat=self._late.beat)
-        if not self._late.settled:
-            self.recorder.watch_rank = self._late.may_record
 
     @property
     def _lineage(self) -> str:
@@ -1046,23 +1036,13 @@ class Run(Container):
 
     # ---------------------------------------------------------------- opening a run that was there
 
-    def _before_points(self, paths: Iterable[str]) -> bool:
-        """Look at the first points of series; return whether they may be recorded.
-
-        A process that adds to a series that the run had trains it. And one that began before the
-        ranks of a training were connected may turn out to be none that records.
-        """
-        if self.recorder.watch_rank is not None and self._late is not None:
-            if not self._late.look():
-                return False
-            self.recorder.watch_rank = None
-            self._late.settled = True  # what has points is not taken back
+    def _before_points(self, paths: Iterable[str]) -> None:
+        """Own the run if these points are of a series that it had, which is training it."""
         self.recorder.begin_points()
         if self._state.trains(paths):
             self.own()
         if self._state.owner is not None:
             self.recorder.unwatch_series()
-        return True
 
     def own(self) -> None:
         """Note that this process trains the run, so that this process sets the run's state.
@@ -1143,9 +1123,12 @@ class Run(Container):
         self.recorder.folder = self.recorded.folder = folder
 
     def _leave_to_zero(self) -> None:
-        """Fall silent: this process turned out to be a rank that does not record."""
+        """Record nothing more: this process turned out to be a rank that does not record."""
+        if self._options.names_a_run:  # which rank 0 records, too, and tells the state of
+            self._disown()
+        else:
+            self._note_state("interrupted")
         self.policy.withdraw()
-        self._withdraw()
 
     def stragglers(self) -> list[RankTiming]:
         """Return how each rank is doing and how long its steps take, the slowest rank first.
@@ -1551,8 +1534,6 @@ class Run(Container):
                 self._shipping.finish(seconds, in_haste=True)
             return
         if self.lifecycle.phase == STOPPED:
-            return
-        if self._late is not None and not self._late.may_record():
             return
         if writer is not None:
             if not quiet:

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,8 +23,6 @@ __all__ = ["Shipping"]
 
 log = logging.getLogger("seamark")
 
-_UNSETTLED_S: Final = 30.0
-"""How long a worker that may turn out to be another rank sends nothing, in seconds."""
 
 _hurried: set[int] = set()
 """Pids of processes that a signal ends, or that somebody wants out of."""
@@ -53,7 +50,6 @@ class Shipping:
         self._uris = uris
         self._token = token
         self._recorder = recorder
-        self._since = 0.0
         self._along: set[RunFolder] = set()
 
     def begin(self, writer: JournalWriter | None = None) -> None:
@@ -70,16 +66,10 @@ class Shipping:
             writer = writer or self._recorder.writer
             if writer is None:
                 return
-            self._since = time.monotonic()
             _hurried.discard(os.getpid())
             for uri in self._uris:
-                shipper_of(uri, self._token).add(
-                    self._recorder.folder,
-                    writer,
-                    self._may_send,
-                    by=self,
-                    earlier=not self._recorder.rank,
-                )
+                shipper = shipper_of(uri, self._token)
+                shipper.add(self._recorder.folder, writer, by=self, earlier=not self._recorder.rank)
             at_exit.afterwards(_send_last)
 
     def send_along(self, folder: RunFolder | None) -> None:
@@ -90,16 +80,8 @@ class Shipping:
             self._along.add(folder)
             for shipper in self._shippers():
                 if not shipper.uri.startswith("neptune://"):  # where artifacts are lists of files
-                    shipper.add(folder, _NOBODY, self._may_send, by=self, earlier=True)
+                    shipper.add(folder, _NOBODY, by=self, earlier=True)
             at_exit.afterwards(_send_last)
-
-    def _may_send(self) -> bool:
-        """Return whether what is recorded stays: a worker may turn out to be a silent rank."""
-        if self._recorder.watch_rank is None:
-            return True
-        processes: Any = sys.modules.get("multiprocessing.process")
-        is_worker = processes is not None and processes.parent_process() is not None
-        return not is_worker or time.monotonic() > self._since + _UNSETTLED_S
 
     def ahead(self) -> dict[str, int]:
         """Return what remotes keep more of than this disk: {writer id: bytes}."""

@@ -14,25 +14,12 @@ from seamark.store.database import Conflict
 if TYPE_CHECKING:
     from seamark.store.database import Database
 
-__all__ = ["held_now", "settled"]
+__all__ = ["settled"]
 
 T = TypeVar("T")
 
 _TRIES: Final = 20
 _fact: Final = tables.fact
-
-
-def held_now(account: Database, key: str) -> dict[str, Any]:
-    """Return what is held at this moment, which may be another thing in the next.
-
-    Args:
-        account: The set of tables that hold it.
-        key: What is held.
-    """
-    with account.reading() as connection:
-        row = connection.execute(sa.select(_fact.c.value).where(_fact.c.key == key)).first()
-    found: dict[str, Any] = json.loads(row[0]) if row else {}
-    return found
 
 
 def settled(account: Database, key: str, settle: Callable[[dict[str, Any]], T]) -> T:

@@ -450,14 +450,6 @@ MODELS: Final[dict[str, Any]] = {
         name=str | None,
         others=list[str],
     ),
-    "twin": _envelope(
-        "Twin",
-        "The run that goes on of those that are the same, which it is of them, and whether it is "
-        "there or about to be made; null: there is none.",
-        run=str | None,
-        number=int | None,
-        is_there=bool,
-    ),
 }
 """Answers by name."""
 

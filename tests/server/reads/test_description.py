@@ -119,7 +119,6 @@ def test_answers_are_as_described(here, arrays) -> None:
     posts["claimed"] = ("runs/claims", {"refs": refs, "claimant": claimant})
     claim = {"project": "team/x", "name": "run0", "number": 1, "key": "0" * 16}
     posts["held"] = ("runs/claims/held", claim)
-    posts["twin"] = ("twins", {"project": "team/x", "run": "run8", "hash": "0" * 32})
     with here.client() as asks:
         for name, address in gets.items():
             answer = asks.get(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
 from seamark.reading.arriving import Arrival
-from seamark.reading.twins import Same
 from seamark.reading.wire import WireError, loads
 from seamark.remote.http.connection import Answer, Connection, run_path
 from seamark.remote.opening import Opening
@@ -190,11 +189,6 @@ class HttpRemote:
             told["name"] if isinstance(told.get("name"), str) else None,
             tuple(map(str, others)) if isinstance(others, list) else (),
         )
-
-    def twin(self, run: RunKey, text: str, *, take: bool) -> Same | None:
-        """See `seamark.remote.protocol.Settles.twin`."""
-        told = self._settled("twins", {**run._asdict(), "hash": text, "take": take})
-        return None if told is None else Same.of(told)
 
     def _settled(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return what a server answers; None if it is of an earlier version."""

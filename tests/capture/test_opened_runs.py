@@ -23,6 +23,14 @@ import sys, seamark
 run = seamark.init_run(custom_run_id="cub", capture_packages=False)
 """
 
+LEFT = """
+import seamark
+names = ("stdout", "stderr", "hardware_metrics", "script", "packages", "host", "git", "signals")
+quiet = {f"capture_{name}": False for name in names}
+run = seamark.init_run(custom_run_id="cub", owner=True, **quiet)
+run.set_state("interrupted")
+"""
+
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
@@ -94,13 +102,11 @@ def test_what_raises_while_loading_leaves_output_and_traceback(scripts, look):
 @pytest.mark.once
 def test_what_is_printed_before_the_first_point_is_there(scripts, look):
     """Below the same writer as what is printed once the process owns the run."""
+    assert scripts.run(LEFT).code == 0
     code = """
-        import time
         print("before")
-        while run.state != "running":
-            step = int(time.monotonic() * 1e6)
-            run.log_metrics({"loss": 0.5}, step=step)
-            time.sleep(0.001)
+        run.log_metrics({"loss": 0.5}, step=10)
+        assert run.state == "running"
         print("after")
     """
     assert scripts.run(AGAIN + dedent(code)).code == 0
@@ -129,19 +135,13 @@ def test_who_only_adds_captures_nothing(scripts, look):
     assert values(look(), "monitoring") == before
 
 
-def test_an_exception_fails_a_run_that_turns_out_to_be_trained(scripts, look):
-    """Whoever adds to its series owns it, though that is settled only at the end."""
-    code = """
-        import time
-        from seamark.run.state import OwnState
-        OwnState.trains = lambda *_: False  # as long as what the run held is not known
-        run.log_metrics({"loss": 0.5}, step=10)
-        while run._state._held is None:
-            time.sleep(0.001)
-        assert run._state._held.touched and run._state.owner is None
-        raise ValueError("diverged")
-    """
-    assert scripts.run(AGAIN + dedent(code)).code == 1
+def test_an_exception_fails_a_run_that_was_reopened(scripts, look):
+    """From its first number on; before that it is as it was left."""
+    assert scripts.run(LEFT).code == 0
+    assert scripts.run(AGAIN + 'raise ValueError("no data")\n').code == 1
+    assert str(look().state) == "interrupted"
+    code = 'run.log_metrics({"loss": 0.5}, step=10)\nraise ValueError("diverged")\n'
+    assert scripts.run(AGAIN + code).code == 1
     assert str(look().state) == "failed"
 
 
@@ -160,14 +160,9 @@ def test_signals_mark_only_what_is_owned(scripts, look):
 @pytest.mark.once
 def test_show_tells_of_the_process_that_trains(scripts, look):
     """The traceback that belongs to a failed run is not that of a later script."""
-    code = """
-        import time
-        while run.state != "running":
-            run.log_metrics({"loss": 0.5}, step=int(time.monotonic() * 1e6))
-            time.sleep(0.001)
-        raise ValueError("diverged")
-    """
-    assert scripts.run(AGAIN + dedent(code)).code == 1
+    assert scripts.run(LEFT).code == 0
+    code = 'run.log_metrics({"loss": 0.5}, step=10)\nraise ValueError("diverged")\n'
+    assert scripts.run(AGAIN + code).code == 1
     assert scripts.run(AGAIN + 'raise TypeError("evaluation")\n').code == 1
     view = look()
     assert str(view.state) == "failed"

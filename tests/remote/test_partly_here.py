@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,6 @@ from server_waits import until
 import seamark
 from seamark.journal.reader import JournalReader
 from seamark.remote import shipper as shippers
-from seamark.run import state as state_module
-from seamark.run.opened import learn_from
 
 if TYPE_CHECKING:
     from server_process import Running
@@ -232,13 +229,17 @@ def test_what_a_disk_lost_to_a_power_cut_stays_there(
 
 
 def test_an_evaluation_there_is_no_training_here(first: Any, tmp_path: Path) -> None:
-    """Who adds to a series of an evaluation owns nothing, though nothing of the run lies here."""
+    """Who adds to a run that has ended owns nothing; who goes on with another one does."""
     before, given = first
 
     def last(path: str) -> Any:
         given_to_read = {**given, "root": tmp_path / "read", "mode": "read-only"}
         there = seamark.init_run(with_id=before.id, **given_to_read)
         return there.exists(path) and there[path].fetch_points().step[-1]
+
+    def state() -> Any:
+        given_to_read = {**given, "root": tmp_path / "read", "mode": "read-only"}
+        return seamark.init_run(with_id=before.id, **given_to_read)["sys/state"].fetch()
 
     until(lambda: last("loss") == 9)
     for name in ("b", "c"):
@@ -248,30 +249,12 @@ def test_an_evaluation_there_is_no_training_here(first: Any, tmp_path: Path) -> 
         assert shippers.flush(given["remote"], 60)
         until(lambda: last("eval/acc") == ord(name))  # noqa: B023 - called here
         assert not any(one["owner"] for one in headers(run))
-    run = seamark.init_run(root=tmp_path / "d", with_id=before.id, **given)
-    record(run, range(10, 12))
+    run = seamark.init_run(root=tmp_path / "d", with_id=before.id, owner=True, **given)
+    run.set_state("interrupted")
     run.stop()
-    assert any(one["owner"] for one in headers(run))
-
-
-def test_who_trains_before_it_is_known_what_there_was_owns_it(
-    first: Any, tmp_path: Path, monkeypatch: Any
-) -> None:
-    """Points that come between the look at what was held and its end are its own all the same."""
-    before, given = first
-    looked, recorded = threading.Event(), threading.Event()
-
-    def slowly(*asked: Any) -> Any:
-        found = learn_from(*asked)
-        looked.set()
-        recorded.wait(60)
-        return found
-
-    monkeypatch.setattr(state_module, "learn_from", slowly)
-    run = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
-    run["note"] = "begins"
-    assert looked.wait(60)
+    assert shippers.flush(given["remote"], 60)
+    until(lambda: state() == "interrupted")
+    run = seamark.init_run(root=tmp_path / "e", with_id=before.id, **given)
     record(run, range(10, 12))
-    recorded.set()
     run.stop()
     assert any(one["owner"] for one in headers(run))

@@ -21,7 +21,7 @@ def test_a_new_journal_does_not_disturb_who_waits(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, "p", "run1")
     folder.journal_dir.mkdir(parents=True)
     shipment, writing = Shipment(folder), Writing()
-    shipment.add(writing, None, writing)
+    shipment.add(writing, writing)
 
     def begin(number: int) -> None:
         writer = f"host-{os.getpid()}-{number:08x}"

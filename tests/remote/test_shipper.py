@@ -141,7 +141,7 @@ def test_all_of_a_run_that_began_without_a_remote_is_sent(begin: Begin, tmp_path
     support = str(Path(__file__).parents[1] / "support")
     env = {**os.environ, "PYTHONPATH": support}
     assert subprocess.run(command, env=env, check=False).returncode == -signal.SIGKILL
-    later = begin(with_id=first.id, remote=there)
+    later = begin(with_id=first.id, remote=there, owner=True)
     later["later"] = 1
     later["train/loss"].append(0.5)
     later.stop()

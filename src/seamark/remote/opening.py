@@ -27,6 +27,7 @@ class Opening:
         trained: Paths of the series of numbers that processes wrote which trained the run; None if
             that was not said: it may be any of them.
         failed: Whether the run ever failed.
+        resumable: Whether it was begun but not ended for good, and no owner of it lives.
         ends: How far its journals belong to the checkpoint that was asked for, by writer id: see
             `seamark.journal.marks.ends_of`; empty if none was.
     """
@@ -37,6 +38,7 @@ class Opening:
     last_steps: Mapping[str, float] = field(default_factory=dict)
     trained: frozenset[str] | None = None
     failed: bool = False
+    resumable: bool = False
     ends: Mapping[str, int | None] = field(default_factory=dict)
 
     @classmethod
@@ -61,6 +63,7 @@ class Opening:
             if isinstance(trained := told.get("trained"), list)
             else None,
             told.get("failed") is True,
+            told.get("resumable") is True,
             {key: end for key, end in ends.items() if end is None or _is_length(end)},
         )
 

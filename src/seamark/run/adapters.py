@@ -1,4 +1,4 @@
-"""What the loggers of every framework share: the run they record into, and how.
+"""The part that the loggers of all frameworks share: opening and holding the run.
 
 An adapter translates what its framework says into these calls, and into those of `seamark.Run`.
 """

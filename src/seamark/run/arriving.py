@@ -1,4 +1,4 @@
-"""What a run that begins is called at its remotes, where another may have its name."""
+"""Names of new runs at their remotes, where another run may have the same name."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class Artifact(Logbook):
 
     @property
     def name(self) -> str:
-        """What all its versions are called."""
+        """Name of the artifact, shared by all its versions."""
         return model_key(self.folder.project, self.folder.run)
 
     @property

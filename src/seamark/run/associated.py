@@ -1,4 +1,4 @@
-"""What a run read and made: its inputs and outputs, each by what tells it from all others."""
+"""Inputs and outputs of a run, each identified by its digest, id or address."""
 
 from __future__ import annotations
 

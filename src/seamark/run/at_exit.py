@@ -13,7 +13,7 @@ __all__ = ["Finishing", "afterwards", "finish_at_exit", "say_at_exit", "settle"]
 
 
 class Finishing(Protocol):
-    """What has to be finished."""
+    """An object that has to be finished at exit."""
 
     def finish_at_exit(self, error: BaseException | None) -> None:
         """Finish; the error is what ended the process, if anything did."""
@@ -26,7 +26,7 @@ _last: dict[Callable[[BaseException | None], None], int] = {}
 
 
 def finish_at_exit(run: Finishing, key: str) -> None:
-    """Have a run finished when the process ends; `settle` takes that back.
+    """Finish a run when the process ends, unless `settle` is called for it.
 
     Args:
         run: What is finished.
@@ -38,7 +38,7 @@ def finish_at_exit(run: Finishing, key: str) -> None:
 
 
 def afterwards(call: Callable[[BaseException | None], None]) -> None:
-    """Have something called at the end of this process, once, after all runs were finished.
+    """Call a function once at the end of this process, after all runs were finished.
 
     Args:
         call: Takes what ended the process, if anything did; must not raise.
@@ -56,7 +56,7 @@ def _register() -> None:
 
 
 def say_at_exit(run: Finishing, key: str, say: Callable[[], None]) -> None:
-    """Have something said about a run that has nothing left to finish, once for each run."""
+    """Print a line at exit about a run that has nothing left to finish, once for each run."""
     _running.pop(id(run), None)
     _last_lines[key] = say
 

@@ -1,4 +1,4 @@
-"""Where captures record: what is captured unasked becomes records of a run. Nothing here raises."""
+"""The target of captures: turns captured facts into records of a run. Nothing here raises."""
 
 from __future__ import annotations
 
@@ -60,16 +60,13 @@ class Captured:
         with quietly(self._lost):
             if (writer := self._open) is not None:
                 self._recorder.unasked.add(path)
-                self._recorder.number_after(None)
                 append_text(self._recorder, writer, path, text)
 
     def append_numbers(self, numbers: Mapping[str, float]) -> None:
         """Add one point to each of several float series; count what cannot be kept."""
         with quietly(self._lost):
             if (writer := self._open) is not None:
-                self._recorder.number_after(None)
-                # Not by the recorder's row: such points settle neither who trains the run nor
-                # which rank this is.
+                # Not by the recorder's row: such points reopen no run.
                 writer.append_row(numbers)
 
     def keep(self, path: str, file: File) -> None:
@@ -101,7 +98,7 @@ class Captured:
 
     @property
     def _open(self) -> JournalWriter | None:
-        """What records, or None if nothing does; what is captured late begins no journal."""
+        """The open journal, or None; late captures begin no journal."""
         writer = self._recorder.writer
         return None if writer is None or writer.closed else writer
 

@@ -1,4 +1,4 @@
-"""Which place is read, and what reads it: the index of a root, or what asks a server."""
+"""The place that is read, and its catalog: the index of a root, or a client of a server."""
 
 from __future__ import annotations
 

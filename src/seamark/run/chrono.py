@@ -1,4 +1,4 @@
-"""How long pieces of code take: what ``with run.chrono("batch_time"):`` times."""
+"""Timers of blocks of code: ``with run.chrono("batch_time"):``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `seamark.Project.claim` and `claim_group` do."""
+"""Implementation of `seamark.Project.claim` and `claim_group`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FEW: Final = 200
 
 
 class Workplace(Home, Protocol):
-    """What a worker claims from: a `seamark.Project`."""
+    """The project that a worker claims runs of."""
 
     @property
     def mode(self) -> str:

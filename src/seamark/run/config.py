@@ -45,7 +45,7 @@ _FLOAT: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What a file says, each key that it has.
+    """Checked content of a configuration file, by key.
 
     Attributes:
         path: The file, absolute.
@@ -99,7 +99,7 @@ def read_config(
 
 
 class _File:
-    """One file while it is read."""
+    """Reader of one configuration file."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a run and a project have in common: a tree of attributes, its recorder and its reader."""
+"""Base of runs and projects: a tree of attributes with its recorder and its reader."""
 
 from __future__ import annotations
 
@@ -184,7 +184,6 @@ class Container(Browsable, metaclass=_Opening):
         if (writer := recorder.to_share(at)) is None:
             recorder.parameters.drop(at)
             return
-        recorder.number_after(None)  # what an opened run held must not be learned after this
         if not any(is_inside(known, at) for known in writer.families) and not self.exists(at):
             raise self.recorded.missing(at)
         recorder.delete(at)

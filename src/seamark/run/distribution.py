@@ -1,4 +1,4 @@
-"""How a training is distributed, told by what distributes it; nothing is imported for it."""
+"""Facts about a distributed training, read from the object that distributes it without imports."""
 
 from __future__ import annotations
 

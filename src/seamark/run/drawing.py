@@ -53,7 +53,7 @@ log = logging.getLogger("seamark")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How curves are to be drawn, as a person asked for it.
+    """Options of a plot, as they were given.
 
     Attributes:
         x: ``"step"``, ``"order"`` (of recording), ``"time"``, ``"relative"`` or the path of a
@@ -95,7 +95,7 @@ class Asked:
 
     @property
     def look(self) -> Look:
-        """How each curve is read."""
+        """Query for the points of each curve."""
         return Look(
             points=self.points,
             x=self.x,
@@ -122,7 +122,7 @@ class Asked:
 
     @property
     def words(self) -> str:
-        """How the lines are smoothed, for the picture; empty if they are not."""
+        """Description of the smoothing for the picture; empty without smoothing."""
         units = _UNITS.get(self.x, f"units of {self.x}")
         if self.half_life is not None:
             return f"average, half-life of {self.half_life:,.10g} {units}"

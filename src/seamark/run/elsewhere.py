@@ -35,7 +35,7 @@ _AS_NEW: Final = (
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What remotes know of a run.
+    """Facts that a remote knows about a run.
 
     Attributes:
         folder: Where it is recorded on this disk.

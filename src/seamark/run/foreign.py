@@ -1,4 +1,4 @@
-"""What names of other programs are called here: for the messages of errors, and nothing else."""
+"""Names of other trackers and their counterparts here, for error messages only."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ CLAIMED: Final = "claimed_by"
 
 
 class Home(Protocol):
-    """What a group belongs to: a `seamark.Project`."""
+    """The project of a group."""
 
     @property
     def path(self) -> str:
@@ -38,15 +38,15 @@ class Home(Protocol):
 
     @property
     def recorded(self) -> Recorded:
-        """What reads its log."""
+        """Reader of the project's log."""
 
     @property
     def recorder(self) -> Recorder:
-        """What writes its log."""
+        """Writer of the project's log."""
 
     @property
     def lifecycle(self) -> Lifecycle:
-        """What calls those who follow it to its end."""
+        """Lifecycle of the project."""
 
     def __delitem__(self, path: str) -> None:
         """Delete what its log has at and below a path."""
@@ -103,7 +103,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        """What stands in ``sys/group_tags`` of its runs."""
+        """Name of the group, as in ``sys/group_tags`` of its runs."""
         return self._name
 
     @property

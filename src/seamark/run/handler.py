@@ -59,15 +59,15 @@ _ARGUMENTS: Final = {
 
 
 class Root(Protocol):
-    """What a handler belongs to: a run or a project."""
+    """The run or project that a handler belongs to."""
 
     @property
     def recorder(self) -> Recorder:
-        """What writes."""
+        """Its recorder."""
 
     @property
     def recorded(self) -> Recorded:
-        """What reads."""
+        """Its reader."""
 
     def pop(self, path: str) -> None:
         """Delete a path and everything below it."""
@@ -280,7 +280,6 @@ class Handler(Browsable):
         at, checked = check_writable(self._path), check_keep("keep", what)
         recorder = self._root.recorder
         if (writer := recorder.to_write()) is not None:
-            recorder.number_after(None)  # what an opened run holds is learned first
             recorder.kept.keep(writer, at, checked)
         return self
 

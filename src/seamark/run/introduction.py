@@ -1,4 +1,4 @@
-"""What a run says of itself when it begins, and the lines that people see of it."""
+"""The first records of a run, and the lines that it prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``keep`` takes, checked."""
+"""Checks of the argument ``keep``."""
 
 from __future__ import annotations
 

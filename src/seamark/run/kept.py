@@ -1,4 +1,4 @@
-"""What a process keeps of fast series in place of their points."""
+"""Aggregation of fast series (mean, last value, ring) in place of their points."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLAIN_LIMIT: Final = 4096
 
 
 class Cell:
-    """What this process keeps of one path.
+    """Aggregate of one path in this process.
 
     Attributes:
         keep: What it has seen.
@@ -57,7 +57,6 @@ class Kept:
     Args:
         writer: Returns the journal; None before the first record.
         patterns: See below.
-        learned: Waits until it is known what an opened run holds.
         begin: Called before anything is written: a run that was not started begins with that.
 
     Attributes:
@@ -70,12 +69,11 @@ class Kept:
         self,
         writer: Callable[[], JournalWriter | None],
         patterns: Mapping[str, Keep],
-        learned: Callable[[], object],
         begin: Callable[[], object],
     ) -> None:
         self.cells: dict[str, Cell] = {}
         self.patterns = dict(patterns)
-        self._writer, self._learned, self._begin = writer, learned, begin
+        self._writer, self._begin = writer, begin
         self._plain: set[str] = set()
         self.after_fork()
 
@@ -120,7 +118,7 @@ class Kept:
             return cell
 
     def begin(self, writer: JournalWriter) -> None:
-        """Have a writer pass on what is kept, if that may be anything."""
+        """Take observations for a writer from now on."""
         if self.patterns or self.cells:
             writer.divert = self.divert
             for path in self.cells:
@@ -134,11 +132,10 @@ class Kept:
         if not self.patterns or path in self._plain or writer is None or writer.closed:
             return False
         matching = (keep for each, keep in self.patterns.items() if fnmatchcase(path, each))
-        if (what := self.patterns.get(path) or next(matching, None)) is not None:
-            self._learned()
-            if writer.families.get(path, _FAMILY) == _FAMILY:
-                self.keep(writer, check_path(path), what)
-                return True
+        what = self.patterns.get(path) or next(matching, None)
+        if what is not None and writer.families.get(path, _FAMILY) == _FAMILY:
+            self.keep(writer, check_path(path), what)
+            return True
         if len(self._plain) >= _PLAIN_LIMIT:
             self._plain.clear()
         self._plain.add(path)

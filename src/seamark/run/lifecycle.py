@@ -33,7 +33,7 @@ Hook = Callable[[], object]
 
 
 class Lifecycle:
-    """What one process does with a run, and the parts that follow it.
+    """Phase of a run in one process, and the hooks that follow it.
 
     A part registers with `on`. What a hook raises is logged and goes no further, unless a signal
     handler raised it.
@@ -55,7 +55,7 @@ class Lifecycle:
         rest: Hook | None = None,
         stop: Hook | None = None,
     ) -> None:
-        """Have a part called from now on.
+        """Register hooks of a part of the run.
 
         Args:
             start: When training is being recorded: at its first record, and again after a rest.
@@ -73,7 +73,7 @@ class Lifecycle:
                 self._hooks.setdefault(name, []).append(hook)
 
     def before_end(self, hook: Hook) -> None:
-        """Have something called once, before the run rests or stops next."""
+        """Register a hook that is called once, before the run rests or stops next."""
         self._once.append(hook)
 
     def call(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Where something comes from and what came of it: runs, and what they read and made."""
+"""Lineage: the runs and artifacts that something comes from and that were made from it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What a run read or made.
+    """An input or output of a run.
 
     Attributes:
         source: `Node.id` of what was there first: what was read, or the run that made it.
@@ -60,7 +60,7 @@ class Edge:
 
 
 class Lineage:
-    """What led to something and what came of it; made by `seamark.Run.lineage`.
+    """Ancestors and descendants of a run or artifact; made by `seamark.Run.lineage`.
 
     Printed, it is a tree.
 

@@ -1,4 +1,4 @@
-"""What a project, a model and a version of one have in common: a log, but no training."""
+"""Base of projects, models and model versions: a log without a training."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from seamark.errors import ArgumentError
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.pictures.printing import obeys_escapes
 from seamark.process import fork
+from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
 from seamark.run import at_exit
 from seamark.run.container import INTERNAL, Container
@@ -156,12 +157,14 @@ class Logbook(Container):
     def _start(self) -> None:
         was_there = self.folder.is_there()
         # Nobody asks whether the process lives: a day in a notebook is to leave no heartbeats.
-        self.recorder.open().beat_every(math.inf)
+        writer = self.recorder.open()
+        writer.beat_every(math.inf)
         self.lifecycle.phase = RECORDING
         self._pid = os.getpid()
         at_exit.finish_at_exit(self, self._key)
         if was_there:
-            self.recorder.learn(lambda writer: learn(self.folder, writer, "monitoring"))
+            with quietly():  # without it, the fold settles conflicts
+                learn(self.folder, writer, "monitoring")
 
     def after_fork(self) -> None:
         """Make the copy in a forked child whole again."""

@@ -160,7 +160,7 @@ class Model(Logbook):
 
     @property
     def key(self) -> str:
-        """What names it in its project."""
+        """Id within its project."""
         return self.folder.run
 
     @property
@@ -226,7 +226,7 @@ class ModelVersion(Logbook):
 
     @property
     def id(self) -> str:
-        """What names it everywhere and always, as a number may change when folders are merged."""
+        """Id that never changes, unlike the number, which may change when folders are merged."""
         return self.folder.run
 
     @property

@@ -35,7 +35,7 @@ _TRASHED: Final = "sys/trashed"
 
 @dataclass(slots=True)
 class Moved:
-    """What became of a run that was to be moved.
+    """Result of moving one run.
 
     Attributes:
         folder: The run, here.
@@ -71,7 +71,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a run says of itself here, as far as it matters where it comes to."""
+    """Facts of a local run that matter where it is moved to."""
 
     name: str | None
     trashed: bool

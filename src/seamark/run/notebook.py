@@ -1,4 +1,4 @@
-"""What a notebook shows of runs, projects and what lies in them.
+"""HTML of runs, projects and their attributes in notebooks.
 
 Only what is shown is read: of a run with thousands of attributes, the first few.
 """

@@ -1,4 +1,4 @@
-"""What an artifact consists of: files and references, by their names within it.
+"""Objects of an artifact: files and references, by their names within it.
 
 A name is where the object lies in a download, on whatever disk that is: it stays inside, no other
 name differs from it by case alone, and none of its parts is a device of Windows.
@@ -40,7 +40,7 @@ _STRANGE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 
 @dataclass(frozen=True, slots=True)
 class ArtifactObject:
-    """One object of an artifact.
+    """A file or reference in an artifact.
 
     Attributes:
         path: Its name within the artifact, with ``/``.

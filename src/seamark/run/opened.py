@@ -1,4 +1,4 @@
-"""What a run held before this process opened it."""
+"""State of a run before this process opened it."""
 
 from __future__ import annotations
 
@@ -17,30 +17,32 @@ __all__ = ["Held", "learn", "learn_from", "was_made"]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a run held.
+    """State of a run when it was opened.
 
     Attributes:
         series: Paths of the float series of its training: without those that are captured, and
             those that only processes wrote which did not own it, such as evaluations.
-        touched: Whether this process added points to one of them before that was known.
         failed: Whether it ever failed.
+        resumable: Whether it was begun but not ended for good, and no owner of it lives.
     """
 
-    series: frozenset[str]
-    touched: bool
-    failed: bool
+    series: frozenset[str] = frozenset()
+    failed: bool = False
+    resumable: bool = False
 
     def beside(self, other: Held) -> Held:
         """Return what a run held of which a part lay elsewhere."""
         return Held(
-            self.series | other.series, self.touched or other.touched, self.failed or other.failed
+            self.series | other.series,
+            self.failed or other.failed,
+            self.resumable and other.resumable,
         )
 
 
 def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
     """Tell a writer the families and last steps that a run has, as the index knows them.
 
-    Takes as long as folding the run; for a thread.
+    Takes as long as folding what the index has not folded of the run yet.
 
     Args:
         folder: The run.
@@ -53,13 +55,13 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
     """
     from seamark.local.index import Index
 
-    series, touched = set(), False
+    series = set()
     index = Index.open(folder.root)
     try:
         index.refresh(folder.project, folder.run)
         view = index.view(folder.project, folder.run)
         writers = view.series_writers()
-        training = view.training() - set(writer.writers)  # what is written here was not held before
+        training = view.training()
         for one in view.attributes():
             if one.path.startswith("sys/") and one.family == "atom":
                 continue
@@ -67,12 +69,11 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
             trained = not training.isdisjoint(writers.get(one.path, ()))
             if one.family == "float_series" and trained and not is_inside(one.path, namespace):
                 series.add(one.path)
-                touched = touched or writer.families.get(one.path) == "float_series"
             writer.families.setdefault(one.path, one.family)
             last = getattr(one.value, "last_step", None)
             if last is not None and one.family.endswith("_series"):
                 writer.remember_step(one.path, float(last))
-        return Held(frozenset(series), touched, view.has_failed())
+        return Held(frozenset(series), view.has_failed(), view.is_resumable())
     finally:
         index.close()
 
@@ -85,18 +86,17 @@ def learn_from(opening: Opening, writer: JournalWriter, namespace: str) -> Held:
         writer: The writer.
         namespace: As in `learn`.
     """
-    series, touched = set(), False
+    series = set()
     for path, family in opening.families.items():
         if path.startswith("sys/") and family == "atom":
             continue
         trained = opening.trained is None or path in opening.trained
         if family == "float_series" and trained and not is_inside(path, namespace):
             series.add(path)
-            touched = touched or writer.families.get(path) == "float_series"
         writer.families.setdefault(path, family)
         if path in opening.last_steps and family.endswith("_series"):
             writer.remember_step(path, opening.last_steps[path])
-    return Held(frozenset(series), touched, opening.failed)
+    return Held(frozenset(series), opening.failed, opening.resumable)
 
 
 def was_made(folder: RunFolder, lineage: str) -> bool:

@@ -470,7 +470,7 @@ def _capture(name: str, check: Check = _on_or_off) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What `seamark.init_run` was given, checked; its docstring says what each argument means.
+    """Checked arguments of `seamark.init_run`, whose docstring describes them.
 
     Made by `of`. Pickles without the token.
     """
@@ -603,7 +603,7 @@ class RunOptions:
 
     @property
     def captures(self) -> dict[str, Any]:
-        """What is captured, by name."""
+        """Switches of the captures, by name."""
         found = {key: getattr(self, f"capture_{key}") for key in _CAPTURES}
         if self.git_ref is False:
             found["git"] = False

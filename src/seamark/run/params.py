@@ -62,7 +62,7 @@ class Held:
 
     @property
     def secrets(self) -> Secrets:
-        """What is hidden where values are shown."""
+        """Secrets that are masked where values are shown."""
         return self._recorder.secrets
 
     def known(self) -> dict[str, Atom]:

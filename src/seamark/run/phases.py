@@ -1,4 +1,4 @@
-"""Where metrics belong that are given with a phase and an epoch."""
+"""Paths of metrics that are given with a phase and an epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run is to lie, and whether it can lie there."""
+"""The folder of a run, and checks that it can be used."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ Warn = Callable[..., None]
 
 
 class _Found(NamedTuple):
-    """What is drawn.
+    """The curves that are drawn.
 
     Attributes:
         sources: The runs.

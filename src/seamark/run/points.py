@@ -64,7 +64,6 @@ def append_point(recorder: Recorder, path: str, point: Point, described: Mapping
     seen = observed(recorder.kept, parts)
     # All or nothing: no point is written if another one has no place.
     writer.expect({recorder.series_path(at): kinds[at] for at in kinds.keys() - seen.keys()})
-    recorder.number_after(step)
     for at, number in seen.items():
         recorder.kept.observe(at, number)
     for family, values in parts.items():
@@ -154,7 +153,6 @@ def extend_series(
         recorder.begin_points()
         series = [each for each in series if not _is_observed(recorder, each)]
         writer.expect({recorder.series_path(each.path): each.family for each in series})
-        recorder.number_after(None if steps is None else 0)
         for each in series:
             _extend(recorder, writer, each, told.get(each.path, ()))
 

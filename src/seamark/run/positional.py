@@ -1,4 +1,4 @@
-"""What is meant by the argument without a name: Neptune's ``with_id``, or the project."""
+"""The positional argument of `init_run`: the project, or Neptune's ``with_id``."""
 
 from __future__ import annotations
 

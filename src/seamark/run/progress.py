@@ -1,4 +1,4 @@
-"""How far the loops of a training are: what ``for epoch in run.progress(...)`` tells."""
+"""Progress of the loops of a training: ``for epoch in run.progress(...)``."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class Progress(Generic[T]):
 
     @property
     def elapsed_s(self) -> float:
-        """How long it has gone on, in seconds; 0 before its first round."""
+        """Elapsed time in seconds; 0 before the first round."""
         if self._began is None:
             return 0.0
         return (perf_counter() if self._ended is None else self._ended) - self._began
 
     @property
     def remaining_s(self) -> float | None:
-        """What is left at this pace, loops inside counted, in seconds; None if not known.
+        """Estimated remaining time in seconds, inner loops included; None if unknown.
 
         What was done before a resume says nothing about the pace.
         """

@@ -1,4 +1,4 @@
-"""Which projects there are, and what they say of themselves."""
+"""Listing of projects and their facts."""
 
 from __future__ import annotations
 

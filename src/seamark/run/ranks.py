@@ -1,4 +1,4 @@
-"""What the rank of a process means for its run: whether it records, and at which paths.
+"""Ranks: the processes of a training that record, and the paths of each.
 
 With ``ranks="zero"`` rank 0 records and the others hold a silent run. With ``ranks="all"`` every
 rank writes a journal of its own: what all ranks say alike (values, tags, files, deletes) is rank
@@ -57,7 +57,7 @@ class EveryRank:
 
 
 class RankPolicy:
-    """Which processes of a training record into a run.
+    """Decide which processes of a training record into a run.
 
     Args:
         options: Of the run.

@@ -71,14 +71,14 @@ class Recorded:
 
     @property
     def index(self) -> Catalog:
-        """What has the runs: the local index of the root, or what asks the server."""
+        """Catalog of the runs: the local index of the root, or a client of the server."""
         if self._index is None:
             self._index = open_catalog(self.place, self._token)
         return self._index
 
     @property
     def place(self) -> Path | str:
-        """What is read: a root, or the address of a server."""
+        """The place that is read: a root, or the address of a server."""
         return self._place or self.folder.root
 
     @property
@@ -100,7 +100,7 @@ class Recorded:
 
     @property
     def words(self) -> str:
-        """What is read, for messages."""
+        """Name of the place that is read, for messages."""
         return self.folder.words + (f" on {self._place}" if self.remote else "")
 
     def other_projects(self, most: int) -> list[str]:

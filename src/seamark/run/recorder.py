@@ -37,10 +37,6 @@ log = logging.getLogger("seamark")
 _NUMBERS: Final = frozenset({float, int})
 _EXACT: Final = 2**53
 _KNOWN_LIMIT: Final = 4096
-_LEARNING_S: Final = 2.0
-"""How long the end of a run waits for what is still being learned of it, in seconds."""
-_LEARNING_WITH_POINTS_S: Final = 10.0
-"""The same where what is learned says whether the run was trained here."""
 _NO_SERIES: Final[Mapping[str, Any]] = {}
 _USUAL: Final = Secrets()
 _POINTS: Final[Mapping[str, Callable[[Any], Series]]] = {
@@ -56,7 +52,7 @@ _OF_EVERY_RANK: Final = frozenset({"state", "checkpoint", "file_point"})
 
 
 class Policy(Protocol):
-    """Who records; see `seamark.run.ranks`."""
+    """The decision which processes record; see `seamark.run.ranks`."""
 
     @property
     def silent(self) -> bool:
@@ -127,9 +123,7 @@ class Recorder:
         self.mode = mode
         self.writer: JournalWriter | None = None
         self.secrets = secrets
-        self.kept = Kept(
-            lambda: self.writer, keep or {}, lambda: self.number_after(None), self.begin_points
-        )
+        self.kept = Kept(lambda: self.writer, keep or {}, self.begin_points)
         self.rank = 0
         self.watch_series: Callable[[Iterable[str]], object] | None = None
         self.before_point: Callable[[], object] | None = None
@@ -140,7 +134,6 @@ class Recorder:
         self._start = start
         self._lock = threading.RLock()
         self._content: BlobWriter | None = None
-        self._learning: threading.Thread | None = None
         self._ranked: RankPaths | None = None
         self.after_t = 0
         self._warned = False
@@ -251,7 +244,6 @@ class Recorder:
     def after_fork(self) -> None:
         """Make the copy in a forked child whole again."""
         self._lock = threading.RLock()
-        self._learning = None
         self.kept.after_fork()
         self._policy.forget()
         self.row = self._first_row
@@ -276,7 +268,7 @@ class Recorder:
     def unwatch_series(self) -> None:
         """Take rows the quick way again."""
         self.watch_series = None
-        if self.writer is not None and self._learning is None:
+        if self.writer is not None:
             self.row = self._rows(self.writer)
 
     def begin_points(self) -> None:
@@ -430,53 +422,6 @@ class Recorder:
         if self.watch_series is not None:
             self.watch_series((at,))
         return self.writer is not None and self.writer.append_column(at, values, steps, times_ns)
-
-    # ---------------------------------------------------------------- what a run held before
-
-    def learn(self, task: Callable[[JournalWriter], object]) -> None:
-        """Find out on a thread what an opened run holds; steps are numbered after that."""
-        writer = self.writer
-        assert writer is not None  # noqa: S101 - it has begun
-
-        def work() -> None:
-            try:
-                task(writer)
-            except Exception as error:  # noqa: BLE001 - the fold settles conflicts without it
-                what = self.folder.words
-                log.debug("seamark: what %s holds could not be read: %r", what, error)
-            finally:
-                self._learning = None
-                self.row = self._rows(writer)
-
-        self.row = self._row_while_learning
-        self._learning = threading.Thread(target=work, name="seamark-open", daemon=True)
-        self._learning.start()
-
-    def await_learned(self, timeout_s: float) -> None:
-        """Wait until it is known what an opened run held, for as long as that at most, in seconds.
-
-        Longer where points were recorded, of which it decides whose the run is.
-        """
-        if (thread := self._learning) is None or thread is threading.current_thread():
-            return
-        families = {} if self.writer is None else self.writer.families
-        has_points = "float_series" in list(families.values())
-        thread.join(min(timeout_s, _LEARNING_WITH_POINTS_S if has_points else _LEARNING_S))
-
-    def number_after(self, step: float | None) -> None:
-        """Wait for the last steps of an opened run where a step is to be numbered."""
-        if step is None and (thread := self._learning) is not None:
-            thread.join(10)
-
-    def _row_while_learning(
-        self, metrics: Any, step: Any = None, time_ns: int | None = None
-    ) -> bool | None:
-        """Record while the thread still learns what the run holds.
-
-        Only a step left out has to wait for it.
-        """
-        self.number_after(step)
-        return self._watched_row(metrics, step, time_ns)
 
     # ---------------------------------------------------------------- values
 
@@ -780,7 +725,6 @@ class Recorder:
             raise FamilyError(msg)
         if own == path and not self.shares(path):
             return
-        self.number_after(None)  # steps must not be learned after this
         writer.append_op({"op": "clear", "path": own})
         self.kept.clear(own)
         writer.forget_steps([own])
@@ -791,7 +735,7 @@ class Recorder:
 
     @property
     def content(self) -> BlobWriter:
-        """What takes and stores files."""
+        """Writer that takes and stores files."""
         if self._content is None:
             self._content = BlobWriter(
                 self.folder, self.record_content, self._content_trouble, self.shares, self.hide
@@ -871,9 +815,6 @@ class Recorder:
         Returns:
             How many values or records were lost.
         """
-        # At the end of the process a daemon thread is torn out of what it is doing; in the middle
-        # of a module of C++ that it loads, that aborts the process.
-        self.await_learned(timeout_s)
         self.row = self._first_row
         if (writer := self.writer) is None:
             return 0

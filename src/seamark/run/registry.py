@@ -1,4 +1,4 @@
-"""What models, their versions and artifacts are made with: where they lie, and what is asked."""
+"""Places of models, model versions and artifacts, and the catalogs that find them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger("seamark")
 
 @dataclass(frozen=True)
 class Place:
-    """Where models or artifacts are recorded, and what they are read from.
+    """The place where models or artifacts are recorded, and the one they are read from.
 
     Attributes:
         project: Project path.
@@ -84,7 +84,7 @@ class Place:
 
     @property
     def asked(self) -> Path | str | None:
-        """What is to be asked beside the root; None for nothing."""
+        """Address of the remote that is asked beside the root; None if there is none."""
         if self.reads is not None or not self.remotes:
             return self.reads
         return place_to_read(None, first_remote(self.remotes))

@@ -1,4 +1,4 @@
-"""Which run a job recorded before its launcher restarted it, and as which attempt it continues.
+"""Restarted jobs: the run that the job recorded before, and the attempt that continues it.
 
 Found in the headers of the journals in the project's folder, with nothing remembered
 elsewhere: a header names the job (see `seamark.process.job.job_key`), how often it had been
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class JobRun(NamedTuple):
-    """Which of the runs of a job a run is, found again when a launcher restarts the job.
+    """Identity of a run within its job, found again when a launcher restarts the job.
 
     Attributes:
         argv: Digest of the command line, whose words may be secret.
@@ -98,7 +98,7 @@ def _attempt_of(header: Mapping[str, Any]) -> int | None:
 
 
 class EarlierRun(NamedTuple):
-    """What a job recorded before it was restarted.
+    """The run that a job recorded before it was restarted.
 
     Attributes:
         run: The run to go on with, or None.

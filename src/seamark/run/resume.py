@@ -55,7 +55,7 @@ class Begun(NamedTuple):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a run comes from. Travels with its copies.
+    """Origin of a run; travels with its copies.
 
     Attributes:
         lineage: The same for a run, its copies in other processes, and the run it switches to.
@@ -74,7 +74,7 @@ class Origin:
 
 
 class Saved(NamedTuple):
-    """What a checkpoint holds of a run.
+    """State of a run in a checkpoint.
 
     Attributes:
         run: Run id.
@@ -186,7 +186,7 @@ class Resume:
 
     @property
     def _there(self) -> dict[str, int]:
-        """What remotes said that they keep and may not lie here: bytes by writer id."""
+        """Sizes of the journals that remotes keep, in bytes by writer id."""
         return {**({} if self.opening is None else self.opening.sizes), **self.ahead()}
 
     def go_on_from(self, opening: Opening) -> None:
@@ -263,7 +263,7 @@ class Resume:
                 recorder.record_op(mark_op(number))
 
     def begin_attempt(self, saved: Saved) -> Begun | None:
-        """Have the next record open a journal of a new attempt, which names the positions.
+        """Begin a new attempt, whose journal names the positions of the checkpoint.
 
         Returns:
             The attempt; None on a rank that records nothing.
@@ -310,7 +310,7 @@ class Resume:
         return marked_positions(folder, noted, *saved.mark)
 
     def begin_again(self) -> None:
-        """Have the next record open a journal of a new attempt, which hides nothing of the others.
+        """Begin a new attempt that hides nothing of the earlier ones.
 
         For a training that begins from nothing in a run that has one already.
         """

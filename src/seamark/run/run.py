@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.context import get_spawning_popen
@@ -47,7 +48,6 @@ from seamark.run.ranks import RankPolicy, was_here
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.resume import Origin, Resume, Saved, origin_of
-from seamark.run.rivals import Rivals
 from seamark.run.shipping import Shipping
 from seamark.run.state import OwnState, check_state, expect_owned
 from seamark.run.tags import TagCheck, is_tag
@@ -74,6 +74,9 @@ __all__ = ["Run", "init_run", "make_run"]
 log = logging.getLogger("seamark")
 
 T = TypeVar("T")
+
+_STAGED_S: Final = 2.0
+"""Seconds that the end of a run waits for files that earlier processes left to be stored."""
 
 _WITHDRAWN_S: Final = 5.0
 """Seconds to wait for the disk where a run is left that goes on elsewhere."""
@@ -162,8 +165,9 @@ def init_run(
             it says wins over arguments, and these over the environment; parameters, tags and
             groups of both are taken together.
         owner: Whether this process decides the run's state. None: a process that creates a run
-            does; one that opens a run does so only once it adds points to a series that the run
-            had, or begins a training in it. False for scripts that only add something.
+            does, and so does one that opens a run that was not ended and has no living owner, from
+            its first number on, and one that begins a training in it. True goes on with a run that
+            completed or failed; False is for scripts that only add something.
         start: False records the run in state ``"created"``, with what it is given here and later,
             but without captures and heartbeat. It is running from `Run.start` on, from
             ``with run:``, or from its first point.
@@ -278,7 +282,7 @@ def _made(given: Mapping[str, Any]) -> Run:
 
 @dataclass(frozen=True)
 class RunCopy:
-    """What travels of a run to another process.
+    """State of a run that is pickled for another process.
 
     Attributes:
         options: Without the token.
@@ -310,7 +314,7 @@ class RunCopy:
 
 
 class Run(Container):
-    """One training (or evaluation) that is being recorded, or was.
+    """A training or evaluation that is or was recorded.
 
     Made by `init_run`; ``Run(...)`` with its arguments is the same. Use it as a context manager, or
     call `stop`; at the end of the process it stops by itself.
@@ -547,7 +551,7 @@ class Run(Container):
 
     @property
     def errors(self) -> list[RecordedError]:
-        """What went wrong, the oldest error first, of all ranks and attempts.
+        """Errors of all ranks and attempts, the oldest first.
 
         Exceptions that left a ``with`` block, a fit or the script, Ctrl-C included, and what was
         given to `set_state`; each with type, message, traceback, time and rank. What processes met
@@ -818,7 +822,7 @@ class Run(Container):
 
     @property
     def content(self) -> BlobWriter:
-        """What takes and stores files."""
+        """Writer that takes and stores files."""
         return self.recorder.content
 
     def begin(self) -> bool:
@@ -842,7 +846,7 @@ class Run(Container):
 
     @property
     def secrets(self) -> Secrets:
-        """What is hidden in what this run records."""
+        """Secrets that are masked in the records of this run."""
         return self.recorder.secrets
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
@@ -856,7 +860,7 @@ class Run(Container):
         self.recorder.drop(reason, count, warn)
 
     def before_end(self, call: Callable[[], None]) -> None:
-        """Have something called once when this process is about to end the run or have it rest.
+        """Register a call before this process ends the run or rests it, once.
 
         For records that are put together late; what it raises is logged and goes no further.
         """
@@ -898,16 +902,17 @@ class Run(Container):
         if not rank and self._options.owner is not False:
             self._late = LateRank(self.id, self.ranks, self._leave_to_zero, self.stop)
             self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.look)
+        if self._elsewhere.opening is not None or was_here(self.folder, rank):
+            self._state.learn(writer)
         if waits or self._state.owner is None:
             self.recorder.watch_series = self._before_points
-        if existed and (not rank or was_here(self.folder, rank)):
-            self.recorder.learn(self._state.learn)
-        elif self.recorder.watch_series is not None:
             self.recorder.use(writer)
         if self._state.owner and not (waits and (existed or rank)):
             self._state.set("created" if waits else "running")
         if not self._introduction.told and not rank:
             self._introduce(writer, existed=existed)
+        if existed:
+            self._take_over()
         if not waits:
             self._begun()
 
@@ -936,7 +941,7 @@ class Run(Container):
             self._begun()
 
     def start(self) -> None:
-        """Have a run be running that was recorded with ``start=False``.
+        """Start a run that was recorded with ``start=False``.
 
         A process that opened such a run owns its state from then on. Where it was running once, and
         on ranks that record nothing, nothing happens; a run that has ended is set to ``"running"``
@@ -979,8 +984,6 @@ class Run(Container):
         if self._state.owner and not capture.owner:
             capture.owner = True
             if not self.recorder.rank:
-                rivals = Rivals(self.folder, self._lineage)
-                self.lifecycle.on(start=rivals.look, heartbeat=rivals.look)
                 # First: what a run says of itself is no output of the training.
                 self._introduction.greet(self.resume.origin)
                 if (sources := self._introduction.keep_sources()) is not None:
@@ -1037,11 +1040,11 @@ class Run(Container):
     # ---------------------------------------------------------------- opening a run that was there
 
     def _before_points(self, paths: Iterable[str]) -> None:
-        """Own the run if these points are of a series that it had, which is training it."""
+        """Own a run that is reopened; else warn of points of the owner's series."""
         self.recorder.begin_points()
-        if self._state.trains(paths):
+        if self._state.is_reopened:
             self.own()
-        if self._state.owner is not None:
+        if self._state.owner is not None or self._state.warn_of_series(paths):
             self.recorder.unwatch_series()
 
     def own(self) -> None:
@@ -1065,14 +1068,14 @@ class Run(Container):
             if self.lifecycle.phase in (RESTING, WAITING):
                 self._record_again()
             self._watch()
-            self._state.take_over()
+            self._take_over()
 
-    def _settle_owner(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Decide whose state it is, where what the opened run held says so."""
-        if self._state.owner is None:
-            self.recorder.await_learned(timeout_s)
-            if self._state.is_mine_after_all(self._lineage):
-                self.own()
+    def _take_over(self) -> None:
+        """Go on with what earlier processes left; their files are stored on a thread."""
+        if (finish := self._state.take_over()) is not None and self.folder.staging_dir.is_dir():
+            thread = threading.Thread(target=finish, name="seamark-staged", daemon=True)
+            thread.start()
+            self.before_end(lambda: thread.join(_STAGED_S))
 
     # ---------------------------------------------------------------- ranks
 
@@ -1119,7 +1122,7 @@ class Run(Container):
         return found
 
     def _move_to(self, folder: RunFolder) -> None:
-        """Have a run recorded elsewhere of which nothing is recorded."""
+        """Move a run that has no records yet to another folder."""
         self.recorder.folder = self.recorded.folder = folder
 
     def _leave_to_zero(self) -> None:
@@ -1247,7 +1250,7 @@ class Run(Container):
         return self._resumed(saved, stay=stay, training=training)
 
     def _resumed_together(self, saved: Saved, *, training: bool) -> Run:
-        """Have rank 0 decide what all ranks go on with."""
+        """Resume the run that rank 0 decides on, on all ranks."""
         if not current_rank().rank:
             try:
                 found = self._resumed(saved, stay=False, training=training)
@@ -1386,7 +1389,6 @@ class Run(Container):
         check_state(state, detail, error)
         if self.recorder.to_write() is None:
             return
-        self._settle_owner()
         owned = bool(self._state.owner) and self._state.is_here
         expect_owned("set_state", self.folder.words, owned=owned)
         if state == "running":
@@ -1398,7 +1400,7 @@ class Run(Container):
         self._state.set(state, detail=detail, error=error)
 
     def go_on(self) -> None:
-        """Have a run be running again that has ended or not begun; for adapters. Never raises.
+        """Set a run that has ended or not begun to running; for adapters. Never raises.
 
         Does nothing where the state is not this process's to tell.
         """
@@ -1424,8 +1426,6 @@ class Run(Container):
         if state != "running":
             self.recorder.kept.write()
         with quietly(lost):
-            if error is not None:  # else the end, which settles it, would take it for completed
-                self._settle_owner()
             noted = self._state.note(state, error=error, signal=signal)
             if noted and state == "running":
                 self._revive()
@@ -1537,7 +1537,6 @@ class Run(Container):
             return
         if writer is not None:
             if not quiet:
-                self._settle_owner(CLOSE_TIMEOUT_S if seconds is None else seconds)
                 self.recorder.kept.write()  # with which a run that waited begins, so that it ends
             writer.retry_now()
         hold = self._take_leave()

@@ -53,7 +53,7 @@ class Shipping:
         self._along: set[RunFolder] = set()
 
     def begin(self, writer: JournalWriter | None = None) -> None:
-        """Have what is written in this process sent; called whenever a journal is opened.
+        """Send the journals that this process writes; called whenever one is opened.
 
         Args:
             writer: Who writes it; None for the recorder's own.
@@ -192,7 +192,7 @@ def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
 
 @contextlib.contextmanager
 def _before_sigterm(tell: Callable[[], None]) -> Iterator[None]:
-    """Have something said before SIGTERM ends the process, which it does as ever.
+    """Print a line before SIGTERM ends the process.
 
     A handler of somebody else is left alone.
     """

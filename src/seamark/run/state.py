@@ -1,16 +1,19 @@
-"""Whose state a run's is, and what its owner says of it."""
+"""Ownership of a run's state, and the records that its owner writes."""
 
 from __future__ import annotations
 
 import difflib
+import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture import error_message
 from seamark.errors import ArgumentError
+from seamark.process.interrupts import quietly
 from seamark.reading.attributes import DETAIL
-from seamark.run.opened import Held, learn, learn_from, was_made
+from seamark.run.opened import Held, learn, learn_from
 from seamark.values import escape
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from seamark.run.recorder import Recorder
 
 __all__ = ["OwnState", "check_state", "expect_owned"]
+
+log = logging.getLogger("seamark")
 
 _SETTABLE: Final = ("running", "interrupted", "failed", "suspended", "completed")
 _NOT_SET: Final = {
@@ -91,7 +96,7 @@ class OwnState:
         self._options = options
         self._recorder = recorder
         self._pid = os.getpid()
-        self._held: Held | None = None
+        self._held = Held()
         self.owner = owner
         self.opening: Opening | None = None
         self.word = "created"
@@ -156,54 +161,46 @@ class OwnState:
     # ---------------------------------------------------------------- a run that was there
 
     def learn(self, writer: JournalWriter) -> None:
-        """Learn what the run held; on a thread."""
+        """Read the paths, the last steps and the state that the run had. Never raises."""
         namespace = self._options.monitoring_namespace or "monitoring"
         folder, opening = self._recorder.folder, self.opening
-        if opening is None:
-            self._held = learn(folder, writer, namespace)
-        elif all(each.writer in writer.writers for each in folder.journals()):
-            self._held = learn_from(opening, writer, namespace)
-        else:  # here is what was recorded last, and there what went before
-            here = learn(folder, writer, namespace)
-            self._held = here.beside(learn_from(opening, writer, namespace))
-        self.take_over()
 
-    def take_over(self) -> None:
-        """Do what an owner does with what earlier processes left, as soon as that is known."""
-        held, recorder = self._held, self._recorder
-        if held is None or not self.owner or recorder.rank:
-            return
-        if held.failed and self.word != "failed":
+        def lost(error: Exception) -> None:
+            log.warning("seamark: what run %s holds could not be read: %s", folder.run, error)
+
+        with quietly(lost):
+            if opening is None:
+                self._held = learn(folder, writer, namespace)
+            elif not folder.journals():
+                self._held = learn_from(opening, writer, namespace)
+            else:  # here is what was recorded last, and there what went before
+                here = learn(folder, writer, namespace)
+                self._held = here.beside(learn_from(opening, writer, namespace))
+
+    def take_over(self) -> Callable[[], object] | None:
+        """Note that a run that failed goes on; return what finishes files of dead processes."""
+        recorder = self._recorder
+        if not self.owner or recorder.rank:
+            return None
+        if self._held.failed and self.word != "failed":
             recorder.assign_quietly({"sys/failed": False})
         from seamark.blobs import finish_staged
 
-        finish_staged(recorder.folder, recorder.record_content)
+        return partial(finish_staged, recorder.folder, recorder.record_content)
 
-    def trains(self, paths: Iterable[str]) -> bool:
-        """Tell whether points of these series show that this process trains the run.
+    @property
+    def is_reopened(self) -> bool:
+        """Whether this process goes on with a run that had not ended, and has no point yet."""
+        return self.owner is None and self._held.resumable
 
-        Whoever adds to a series that the run had trains it. False where that is settled.
-        """
-        held = self._held
-        if self.owner is not None or held is None:
+    def warn_of_series(self, paths: Iterable[str]) -> bool:
+        """Warn that a process that owns no state adds to the training's series; tell whether so."""
+        path = next((path for path in paths if path in self._held.series), None)
+        if path is None:
             return False
-        return held.touched or not held.series or any(path in held.series for path in paths)
-
-    def is_mine_after_all(self, lineage: str) -> bool:
-        """Tell whether a run that was opened was trained here, or its maker was another rank.
-
-        False where that is settled.
-
-        Args:
-            lineage: What this process's journals name as ``lineage``.
-        """
-        if self.owner is not None:
-            return False
-        held, writer = self._held, self._recorder.writer
-        # Asked of the writer too: points may have come while it was being learned what was held.
-        touched = held is not None and (
-            held.touched or (writer is not None and writer.has_points(held.series))
+        log.warning(
+            "seamark: this process adds to %r, which the training of %s recorded, and does not own "
+            "the run: its state stays. To go on with the training, open it with owner=True",
+            *(path, self._recorder.folder.words),
         )
-        if self.opening is not None and self.opening.was_made(lineage):
-            return touched
-        return touched or not was_made(self._recorder.folder, lineage)
+        return True

@@ -1,4 +1,4 @@
-"""What all ranks of a training go on with: rank 0 decides, and says it to the others."""
+"""Agreement of all ranks on one run: rank 0 decides and broadcasts it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFUSED: Final = "!"
 
 
 class Agreed(NamedTuple):
-    """What rank 0 goes on with.
+    """The run and attempt that rank 0 decided on.
 
     Attributes:
         run: Run id.

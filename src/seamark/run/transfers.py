@@ -1,4 +1,4 @@
-"""What a run says of where it was moved, and from where."""
+"""Records of the transfers of a run between places."""
 
 from __future__ import annotations
 

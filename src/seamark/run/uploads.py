@@ -1,4 +1,4 @@
-"""Which files a person means who uploads files, a folder or a module."""
+"""Resolution of uploads: files, folders, patterns and modules."""
 
 # ruff: noqa: PTH100, PTH111, PTH113, PTH119, PTH120 - names of files are texts here, and may be anything
 

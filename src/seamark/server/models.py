@@ -263,6 +263,7 @@ MODELS: Final[dict[str, Any]] = {
         last_steps=dict[str, float],
         trained=list[str],
         failed=bool,
+        resumable=bool,
     ),
     "writers": _envelope("Writers", "Every journal.", journals=_list(JournalInfo)),
     "attributes": _envelope("Attributes", "By path.", attributes=_list(Attribute), **_page),

@@ -268,6 +268,19 @@ def is_open(state: str, owners: Collection[JournalState]) -> bool:
     return newest.header.get("silence") == "ended"
 
 
+def is_live(journal: JournalState, now_ns: int, *, here: bool = True) -> bool:
+    """Return whether the process that writes a journal lives, as far as is known.
+
+    Args:
+        journal: Of a run.
+        now_ns: Nanoseconds since the Unix epoch.
+        here: Whether its process may be on this machine.
+    """
+    alive = process_alive(journal.header) if here else None
+    is_fresh = journal.seen >= now_ns - SETTLE_NS
+    return not journal.closed and (is_fresh if alive is None else alive)
+
+
 def is_crashed(
     state: str, owners: Collection[JournalState], now_ns: int, *, here: bool = True
 ) -> bool:

@@ -66,6 +66,7 @@ def opening(
                 path for path, own in writers.items() if not training.isdisjoint(own)
             ),
             "failed": one.read.has_failed(),
+            "resumable": one.read.is_resumable(),
         }
 
     return one.answer(make)

@@ -44,6 +44,7 @@ from seamark.store.cells import (
     UNKNOWN_NS,
     decoded,
     is_crashed,
+    is_live,
     is_open,
     run_columns,
 )
@@ -99,6 +100,8 @@ _NAMED: Final = (
     .distinct()
     .where(schema.journal_path.c.run == sa.bindparam("run"))
 )
+_RESUMABLE: Final = frozenset({"created", CRASHED, "interrupted", "suspended"})
+"""States of a run that whoever opens it by its id may go on with."""
 _OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
 _HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
@@ -373,6 +376,17 @@ class RunReader:
             return state_of_row(OPEN, max(one.seen for one in owners), seen.now_ns)
         crashed = is_crashed(stated, owners, seen.now_ns, here=seen.store.here)
         return CRASHED if crashed else stated
+
+    def is_resumable(self) -> bool:
+        """Return whether the run was begun but not ended for good, and no owner of it lives."""
+
+        def answer(seen: Snapshot) -> bool:
+            is_here = seen.store.here
+            owners = [one for one in seen.state.journals.values() if one.owner]
+            lives = any(is_live(one, seen.now_ns, here=is_here) for one in owners)
+            return self._state_of(seen) in _RESUMABLE and not lives
+
+        return self._ask(answer)
 
     def crash(self) -> Crash | None:
         """Return how the process ended that trained the run; None unless the run crashed."""

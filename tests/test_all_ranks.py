@@ -547,7 +547,7 @@ def test_a_group_that_moves_no_text_is_left_alone(forks, tmp_path):
     code = """
         import torch.distributed as dist
         from torch._C._distributed_c10d import FakeProcessGroup
-        from seamark.process.rank import broadcast_from_zero
+        from seamark.process.rank import broadcast_from_rank_zero
         make = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
         dist.Backend.register_backend(
             "deaf", lambda store, rank, size, timeout: make(rank, size), devices=["cpu"])
@@ -555,7 +555,7 @@ def test_a_group_that_moves_no_text_is_left_alone(forks, tmp_path):
         dist.init_process_group(
             "deaf", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
         group = dist.group.WORLD
-        print(broadcast_from_zero(f"from {rank}"), broadcast_from_zero(f"again {rank}"))
+        print(broadcast_from_rank_zero(f"from {rank}"), broadcast_from_rank_zero(f"again {rank}"))
         assert dist.group.WORLD is group
         dist.destroy_process_group()
     """

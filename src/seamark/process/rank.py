@@ -52,7 +52,7 @@ from seamark.process.interrupts import let_pass
 __all__ = [
     "Rank",
     "alone",
-    "broadcast_from_zero",
+    "broadcast_from_rank_zero",
     "connected",
     "current_rank",
     "lasting",
@@ -252,7 +252,7 @@ def _while_alone(variable: str | None) -> Callable[[], bool]:
 _alone = _while_alone(None)
 
 
-def broadcast_from_zero(text: str) -> str | None:
+def broadcast_from_rank_zero(text: str) -> str | None:
     """Return rank 0's text on every rank; every rank has to call this.
 
     It goes over torch's process group if one is initialised, else over Horovod. A group that moves

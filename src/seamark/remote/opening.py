@@ -79,7 +79,7 @@ class Opening:
         numbers = [header.get("attempt") for header in self.journals.values()]
         return max((one for one in numbers if type(one) is int and one >= 0), default=0)
 
-    def was_made(self, lineage: str) -> bool:
+    def has_other_owner(self, lineage: str) -> bool:
         """Return whether somebody owned the run who is neither this process nor a copy of it.
 
         Args:

@@ -11,7 +11,7 @@ from seamark.errors import ArgumentError, RunExistsError
 from seamark.process.rank import current_rank
 from seamark.remote.arrival import trashing
 from seamark.remote.protocol import RunKey
-from seamark.run.asking import settling
+from seamark.run.asking import ask_remote
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from seamark.remote.protocol import Settles
     from seamark.run.options import RunOptions
 
-__all__ = ["settled"]
+__all__ = ["resolve_name_conflict"]
 
 log = logging.getLogger("seamark")
 
 
-def settled(options: RunOptions, folder: RunFolder) -> RunOptions:
+def resolve_name_conflict(options: RunOptions, folder: RunFolder) -> RunOptions:
     """Return the options of a run that begins, with the name that it has everywhere.
 
     Remotes are asked only where ``conflict`` or ``make_project=False`` was given, and for a few
@@ -84,6 +84,6 @@ def _asked(
         return found
 
     try:
-        return settling(uri, options.api_token, ask), ""
+        return ask_remote(uri, options.api_token, ask), ""
     except Exception as error:  # noqa: BLE001 - it may be somebody else's
         return None, str(error) or type(error).__name__

@@ -14,7 +14,7 @@ from seamark.remote.protocol import Settles, Unreachable
 if TYPE_CHECKING:
     from seamark.remote.protocol import Remote
 
-__all__ = ["PATIENCE_S", "answered", "settling"]
+__all__ = ["PATIENCE_S", "ask_remote", "call_within"]
 
 PATIENCE_S: Final = 5.0
 """How long the start of a run waits for what remotes know, in seconds."""
@@ -22,7 +22,7 @@ PATIENCE_S: Final = 5.0
 T = TypeVar("T")
 
 
-def answered(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) -> T:
+def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) -> T:
     """Return what ``ask`` returns, which is left to itself where that takes too long.
 
     Args:
@@ -54,7 +54,7 @@ def answered(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) -> T:
     raise Unreachable(msg)
 
 
-def settling(
+def ask_remote(
     uri: str, token: str | None, ask: Callable[[Settles], T], seconds: float = PATIENCE_S
 ) -> T | None:
     """Return what a remote answers that can be asked who goes on; None of one that cannot.
@@ -77,4 +77,4 @@ def settling(
 
     from seamark.remote.places import open_remote
 
-    return answered(opened, "seamark-settling", seconds)
+    return call_within(opened, "seamark-settling", seconds)

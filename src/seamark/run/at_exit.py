@@ -9,7 +9,7 @@ from typing import Protocol
 
 from seamark.capture.ending.worker_end import at_worker_end
 
-__all__ = ["Finishing", "afterwards", "finish_at_exit", "say_at_exit", "settle"]
+__all__ = ["Finishing", "afterwards", "finish_at_exit", "print_at_exit", "settle"]
 
 
 class Finishing(Protocol):
@@ -55,7 +55,7 @@ def _register() -> None:
     at_worker_end(_finish_all)
 
 
-def say_at_exit(run: Finishing, key: str, say: Callable[[], None]) -> None:
+def print_at_exit(run: Finishing, key: str, say: Callable[[], None]) -> None:
     """Print a line at exit about a run that has nothing left to finish, once for each run."""
     _running.pop(id(run), None)
     _last_lines[key] = say

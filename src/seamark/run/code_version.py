@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from seamark.process.interrupts import quietly
-from seamark.run.asking import answered
+from seamark.run.asking import call_within
 
 if TYPE_CHECKING:
     from seamark.capture.code.executed import CodeVersion
@@ -46,6 +46,8 @@ class StartVersion:
             from seamark.capture.code.script import Script
 
             script = Script.running()
-            found = answered(lambda: CodeVersion.at_start(script), "seamark-version", _PATIENCE_S)
+            found = call_within(
+                lambda: CodeVersion.at_start(script), "seamark-version", _PATIENCE_S
+            )
             return cls(found.first, found)
         return cls("")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.remote.opening import Opening
 
-__all__ = ["Held", "learn", "learn_from", "was_made"]
+__all__ = ["Held", "has_other_owner", "learn", "learn_from"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def learn_from(opening: Opening, writer: JournalWriter, namespace: str) -> Held:
     return Held(frozenset(series), opening.failed, opening.resumable)
 
 
-def was_made(folder: RunFolder, lineage: str) -> bool:
+def has_other_owner(folder: RunFolder, lineage: str) -> bool:
     """Return whether somebody owned a run already who is neither this process nor a copy of it.
 
     Args:

@@ -67,13 +67,13 @@ class Held:
 
     def known(self) -> dict[str, Atom]:
         """Return encoded values by name."""
-        if not self._was_read and self._was_there:
+        if not self._was_read and self._had_before:
             self._was_read = True
             self._read()
         return self._recorder.parameters.by_name()
 
     @property
-    def _was_there(self) -> bool:
+    def _had_before(self) -> bool:
         """Whether the run may hold what this process did not give it."""
         origin = self._resume.origin
         return self._options.names_a_run or bool(origin.begun) or origin.continues

@@ -11,7 +11,7 @@ from seamark.journal.headers import headers
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
-__all__ = ["is_whole", "known_lengths", "lengths", "missing"]
+__all__ = ["is_whole", "known_lengths", "lengths", "missing_journals"]
 
 
 def lengths(folder: RunFolder) -> dict[str, int]:
@@ -38,7 +38,7 @@ def known_lengths(folder: RunFolder, there: Mapping[str, int] | None = None) -> 
     return found
 
 
-def missing(folder: RunFolder, there: Mapping[str, int] | None = None) -> dict[str, int]:
+def missing_journals(folder: RunFolder, there: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return {writer id: bytes} of the journals that are known and are not, or not whole, here."""
     here = lengths(folder)
     known = known_lengths(folder, there)
@@ -47,4 +47,4 @@ def missing(folder: RunFolder, there: Mapping[str, int] | None = None) -> dict[s
 
 def is_whole(folder: RunFolder) -> bool:
     """Return whether all of a run lies here, as far as its journals say."""
-    return not missing(folder)
+    return not missing_journals(folder)

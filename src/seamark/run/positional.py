@@ -16,7 +16,7 @@ from seamark.run.elsewhere import find_elsewhere
 from seamark.run.options import RunOptions
 from seamark.run.place import expect_place, run_folder
 
-__all__ = ["meant"]
+__all__ = ["parse_positional_argument"]
 
 log = logging.getLogger("seamark")
 
@@ -24,7 +24,7 @@ _LIKE_NEPTUNES: Final = re.compile(r"[A-Z][A-Z0-9]*-[1-9][0-9]*")
 """Ids of runs as Neptune makes them: the project's key and a number."""
 
 
-def meant(first: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a run with the one that was given without a name under its own.
 
     Beside ``project=`` it is ``with_id``, as in Neptune. Alone it is ``with_id`` if it looks like

@@ -238,7 +238,7 @@ class Project(Logbook):
             selection = replace(selection, id=self._ids(index, words, trashed=trashed))
         table = index.table(selection, columns, self.warn, snapshot)
         if self.recorded.remote and not table.total:
-            self._expect_there()
+            self._check_exists()
         return table
 
     def fetch_fields(
@@ -865,7 +865,7 @@ class Project(Logbook):
         wanted = Selection(project=self.folder.project, query=runs, trashed=trashed)
         found = index.select(wanted, self.warn)
         if self.recorded.remote and not found:
-            self._expect_there()
+            self._check_exists()
         return found
 
     def _named(self, index: Catalog, runs: Any, *, trashed: bool = False) -> list[tuple[str, str]]:
@@ -903,10 +903,10 @@ class Project(Logbook):
     def _fresh_index(self, progress_bar: Progress) -> Catalog:
         index = self._refreshed(self.folder.project, progress_bar)
         if not self.recorded.remote:  # a server is asked only where it has no answer
-            self._expect_there()
+            self._check_exists()
         return index
 
-    def _expect_there(self) -> None:
+    def _check_exists(self) -> None:
         """Say once that there is no such project among those that there are."""
         if self._looked:
             return

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from seamark.errors import ArgumentError
 from seamark.journal.headers import headers
 from seamark.paths import check_writable
-from seamark.process.rank import broadcast_from_zero, current_rank, lasting
+from seamark.process.rank import broadcast_from_rank_zero, current_rank, lasting
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.run.options import RunOptions
 
-__all__ = ["EveryRank", "RankPaths", "RankPolicy", "was_here"]
+__all__ = ["EveryRank", "RankPaths", "RankPolicy", "rank_has_recorded"]
 
 
 class EveryRank:
@@ -137,13 +137,13 @@ class RankPolicy:
         """Record nothing from now on, whatever is known of the rank later."""
         self._withdrawn = True
 
-    def hear_from_zero(self, words: str) -> str | None:
+    def broadcast_from_rank_zero(self, words: str) -> str | None:
         """Return what rank 0 says; None if there is nobody to talk to. Every rank has to call this.
 
         Raises:
             ArgumentError: If ``ranks="all"`` and other ranks cannot learn the run's id.
         """
-        said = broadcast_from_zero(words)
+        said = broadcast_from_rank_zero(words)
         if said is None and self._options.ranks == "all" and not self.shared_id:
             refuse_alone()
         return said
@@ -167,7 +167,7 @@ def refuse_alone() -> None:
         raise ArgumentError(msg)
 
 
-def was_here(folder: RunFolder, rank: int) -> bool:
+def rank_has_recorded(folder: RunFolder, rank: int) -> bool:
     """Return whether an earlier process of a rank wrote to a run, whose series are continued."""
     return any(header.get("rank") == rank for header in headers(folder))
 

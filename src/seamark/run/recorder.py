@@ -738,7 +738,7 @@ class Recorder:
         """Writer that takes and stores files."""
         if self._content is None:
             self._content = BlobWriter(
-                self.folder, self.record_content, self._content_trouble, self.shares, self.hide
+                self.folder, self.record_content, self._report_content_error, self.shares, self.hide
             )
         return self._content
 
@@ -746,7 +746,7 @@ class Recorder:
         """Append a record about a file; files are still stored while the run is being stopped."""
         return (writer := self.writer) is not None and writer.append_op(op, kind)
 
-    def _content_trouble(self, kind: str, error: BaseException | None) -> None:
+    def _report_content_error(self, kind: str, error: BaseException | None) -> None:
         why = f" ({kind}): {error}" if error else f": {kind}"
         if (writer := self.writer) is not None:
             later = kind == "not stored yet"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from seamark.errors import ArgumentError, RunNotNamedError, SeamarkError
 from seamark.journal.folder import RunFolder
-from seamark.run.asking import answered
+from seamark.run.asking import call_within
 from seamark.run.catalogs import first_remote, open_catalog, place_to_read
 from seamark.run.logbook import Logbook
 from seamark.run.options import project_and_mode, remotes_of
@@ -165,7 +165,7 @@ def names_there(place: Place, at: Path | str | None, project: str, kind: str) ->
             return list(catalog.names(kind))
 
     try:
-        return answered(ask, "seamark-names") if isinstance(at, str) else ask()
+        return call_within(ask, "seamark-names") if isinstance(at, str) else ask()
     except (SeamarkError, OSError) as error:
         where = at or place.root
         log.warning("seamark: %s cannot be asked for what is there: %s", where, error)

@@ -20,7 +20,7 @@ from seamark.process.interrupts import quietly
 from seamark.process.job import restart_count
 from seamark.run.elsewhere import ask_again
 from seamark.run.marks import mark_op, marked_positions, with_ends
-from seamark.run.partly import known_lengths, lengths, missing
+from seamark.run.partly import known_lengths, lengths, missing_journals
 from seamark.run.restarts import (
     EarlierRun,
     JobRun,
@@ -182,7 +182,7 @@ class Resume:
     @property
     def is_partly_elsewhere(self) -> bool:
         """Whether a part of the run lies, or may lie, only elsewhere."""
-        return self.unanswered or bool(missing(self._folder, self._there))
+        return self.unanswered or bool(missing_journals(self._folder, self._there))
 
     @property
     def _there(self) -> dict[str, int]:
@@ -327,6 +327,6 @@ class Resume:
             "positions": positions if owner else None,
             "lineage": origin.lineage,
             "restarts": restart_count(),
-            "elsewhere": missing(self._folder, self._there) or None,
+            "elsewhere": missing_journals(self._folder, self._there) or None,
             **(job_run._asdict() if job_run else dict.fromkeys(JobRun._fields)),
         }

@@ -24,7 +24,7 @@ from seamark.process.job import job_key
 from seamark.process.liveness import process_facts
 from seamark.process.rank import connected, current_rank
 from seamark.run import at_exit
-from seamark.run.arriving import settled
+from seamark.run.arriving import resolve_name_conflict
 from seamark.run.associated import Associations
 from seamark.run.captured import Captured
 from seamark.run.chrono import Chrono, Chronos
@@ -36,15 +36,15 @@ from seamark.run.elsewhere import Elsewhere, find_elsewhere, look_elsewhere
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import RECORDING, RESTING, STOPPED, WAITING, Lifecycle
-from seamark.run.opened import was_made
+from seamark.run.opened import has_other_owner
 from seamark.run.options import RunOptions, check_arguments, names_arguments
 from seamark.run.params import Held, Params
 from seamark.run.partly import is_whole
 from seamark.run.place import expect_place, expect_writable, reading_place, run_folder
 from seamark.run.plotting import plot_run
-from seamark.run.positional import meant
+from seamark.run.positional import parse_positional_argument
 from seamark.run.progress import Loops, Progress
-from seamark.run.ranks import RankPolicy, was_here
+from seamark.run.ranks import RankPolicy, rank_has_recorded
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.resume import Origin, Resume, Saved, origin_of
@@ -241,7 +241,7 @@ def init_run(
     """
     check_arguments(others)
     given = {key: value for key, value in locals().items() if key not in ("first", "others")}
-    run = _made(meant(first, given))
+    run = _made(parse_positional_argument(first, given))
     run.begin_at_once()
     return run
 
@@ -274,7 +274,7 @@ def _made(given: Mapping[str, Any]) -> Run:
     if folder != elsewhere.folder:  # which its job recorded before it was restarted
         elsewhere = look_elsewhere(options, folder)
     if elsewhere.opening is None:
-        options = settled(options, folder)
+        options = resolve_name_conflict(options, folder)
     run = Run(options, folder, origin, made_in=os.getpid())
     run.go_on_from(elsewhere)
     return run
@@ -480,9 +480,9 @@ class Run(Container):
 
     def __repr__(self) -> str:
         """Return where the run is, and its state, or why this object does not know it."""
-        return f"<seamark.Run {self.folder.project}/{self.folder.run} {self._standing()}>"
+        return f"<seamark.Run {self.folder.project}/{self.folder.run} {self._state_text()}>"
 
-    def _standing(self) -> str:
+    def _state_text(self) -> str:
         if self.mode == "disabled":
             return "disabled"
         if self.mode != "read-only" and not self._is_recorded_by_other_processes:
@@ -889,10 +889,10 @@ class Run(Container):
     # ---------------------------------------------------------------- starting
 
     def _start(self) -> None:
-        if self._inherited is not None and self._goes_on_after_fork(self._inherited):
+        if self._inherited is not None and self._continue_after_fork(self._inherited):
             return
         self.resume.expect_found()
-        existed, made = self._what_was_there()
+        existed, made = self._existing_state()
         writer = self.recorder.open()
         rank = self.recorder.rank
         self._state.begin_here()
@@ -900,9 +900,9 @@ class Run(Container):
         if self._state.owner is None and (rank or self.resume.origin.begun or not made):
             self._state.owner = True
         if not rank and self._options.owner is not False:
-            self._late = LateRank(self.id, self.ranks, self._leave_to_zero, self.stop)
+            self._late = LateRank(self.id, self.ranks, self._stop_as_other_rank, self.stop)
             self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.look)
-        if self._elsewhere.opening is not None or was_here(self.folder, rank):
+        if self._elsewhere.opening is not None or rank_has_recorded(self.folder, rank):
             self._state.learn(writer)
         if waits or self._state.owner is None:
             self.recorder.watch_series = self._before_points
@@ -967,11 +967,11 @@ class Run(Container):
             revision = Revisions(self._options, self.folder).take(version)
         self._introduction.record(writer, owner=bool(self._state.owner), revision=revision)
 
-    def _what_was_there(self) -> tuple[bool, bool]:
+    def _existing_state(self) -> tuple[bool, bool]:
         """Return whether the run exists, here or elsewhere, and whether somebody else made it."""
-        made = was_made(self.folder, self._lineage)
+        made = has_other_owner(self.folder, self._lineage)
         if (opening := self._elsewhere.opening) is not None:
-            return True, made or opening.was_made(self._lineage)
+            return True, made or opening.has_other_owner(self._lineage)
         return bool(self.folder.journals()), made
 
     @property
@@ -1108,7 +1108,7 @@ class Run(Container):
             ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
             SeamarkError: What rank 0 was given as ``refusal``.
         """
-        agreed = self.together.hear(refusal)
+        agreed = self.together.receive_decision(refusal)
         if agreed is None:
             return self
         found = self
@@ -1125,7 +1125,7 @@ class Run(Container):
         """Move a run that has no records yet to another folder."""
         self.recorder.folder = self.recorded.folder = folder
 
-    def _leave_to_zero(self) -> None:
+    def _stop_as_other_rank(self) -> None:
         """Record nothing more: this process turned out to be a rank that does not record."""
         if self._options.names_a_run:  # which rank 0 records, too, and tells the state of
             self._disown()
@@ -1246,10 +1246,10 @@ class Run(Container):
         """
         saved = Saved.of(state)
         if self.together.connected_at_start and connected() and not stay:
-            return self._resumed_together(saved, training=training)
+            return self._resume_on_all_ranks(saved, training=training)
         return self._resumed(saved, stay=stay, training=training)
 
-    def _resumed_together(self, saved: Saved, *, training: bool) -> Run:
+    def _resume_on_all_ranks(self, saved: Saved, *, training: bool) -> Run:
         """Resume the run that rank 0 decides on, on all ranks."""
         if not current_rank().rank:
             try:
@@ -1288,9 +1288,9 @@ class Run(Container):
         if exists and (must or (training and not never)):
             if not (stay or options.names_a_run) and self._is_untouched:
                 return self._go_over(saved, elsewhere, training=training)
-            self._say("the checkpoint is of run %r; continuing with run %r", saved.run, here.run)
+            self._warn("the checkpoint is of run %r; continuing with run %r", saved.run, here.run)
         elif training and not never:
-            self._say("%s; recording a new run", saved.not_found(here))
+            self._warn("%s; recording a new run", saved.not_found(here))
         if training or self.recorder.writer is None:
             self.tell(
                 {
@@ -1359,7 +1359,7 @@ class Run(Container):
                 if journal.writer in own:
                     journal.path.unlink(missing_ok=True)
 
-    def _say(self, message: str, *args: object) -> None:
+    def _warn(self, message: str, *args: object) -> None:
         if not self.recorder.silent:
             log.warning(f"seamark: {message}", *args)  # noqa: G004 - the arguments are not in it
 
@@ -1462,7 +1462,7 @@ class Run(Container):
             self.lifecycle.phase = RESTING
             state, rank = self.written_state, self.recorder.rank
             if self._state.owner and not rank:
-                at_exit.say_at_exit(self, self._key, lambda: self._say_end(state, 0, []))
+                at_exit.print_at_exit(self, self._key, lambda: self._print_end(state, 0, []))
             else:
                 at_exit.settle(self, self._key)
             self.recorder.rest()
@@ -1486,11 +1486,11 @@ class Run(Container):
             Whether it was still this process's: somebody else may have it, if nothing was heard of
             this process for so long that it counted as crashed.
         """
-        if (hold := self._take_leave()) is None:
+        if (hold := self._end_claim()) is None:
             return False
         return hold.release(self.recorder.positions())
 
-    def _take_leave(self) -> Hold | None:
+    def _end_claim(self) -> Hold | None:
         """Record that this process has the run no more; return its claim if it had it."""
         hold = self._hold
         if hold is None or not hold.is_mine or hold.is_lost():
@@ -1539,7 +1539,7 @@ class Run(Container):
             if not quiet:
                 self.recorder.kept.write()  # with which a run that waited begins, so that it ends
             writer.retry_now()
-        hold = self._take_leave()
+        hold = self._end_claim()
         self.lifecycle.call("stop")
         self.lifecycle.phase = STOPPED
         at_exit.settle(self, self._key)
@@ -1559,9 +1559,9 @@ class Run(Container):
         if hold is not None:
             hold.release(self.recorder.positions())
         if writer is not None and self._state.owner and not self.recorder.rank and not quiet:
-            self._say_end(self.written_state, lost, sent)
+            self._print_end(self.written_state, lost, sent)
 
-    def _say_end(self, state: str, lost: int, sent: list[str]) -> None:
+    def _print_end(self, state: str, lost: int, sent: list[str]) -> None:
         print_end(self.folder, self._introduction.called(self.resume.origin), state, lost, sent)
         if self._late is not None:
             self._late.tell_of_tasks()
@@ -1603,7 +1603,7 @@ class Run(Container):
             self._inherited = self.recorder.let_go()
             self.recorder.ask_again()
 
-    def _goes_on_after_fork(self, inherited: JournalWriter) -> bool:
+    def _continue_after_fork(self, inherited: JournalWriter) -> bool:
         """Record in a forked child as a helper of its parent; False if it is another rank."""
         self._inherited = None
         if self.recorder.rank == current_rank().rank:

@@ -10,7 +10,7 @@ from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.paths import projects_above
 from seamark.process.interrupts import quietly
-from seamark.run.asking import answered
+from seamark.run.asking import call_within
 from seamark.run.catalogs import first_remote, open_catalog, readable
 from seamark.run.options import TAGS
 from seamark.values import Atom, decode_atom, encode_atom
@@ -100,7 +100,7 @@ class TagCheck:
                     with closing(open_catalog(place, self._token)) as catalog:
                         return _defined(above, lambda one: catalog.fresh_view(one, PROJECT_LOG))
 
-                there = answered(ask, "seamark-tags")
+                there = call_within(ask, "seamark-tags")
                 # Of one key the uppermost project counts, wherever that was said.
                 upper = {project: at for at, project in enumerate(above)}
                 for path, (project, atom) in there.items():

@@ -84,7 +84,7 @@ class Together:
             return error
         return None
 
-    def hear(self, refusal: SeamarkError | None) -> Agreed | None:
+    def receive_decision(self, refusal: SeamarkError | None) -> Agreed | None:
         """Return what rank 0 goes on with; None if there is nobody to talk to.
 
         Args:
@@ -98,7 +98,7 @@ class Together:
         words = f"{'' if begun is None else begun.number} {folder.project}/{folder.run}"
         if refusal is not None:
             words = f"{_REFUSED} {type(refusal).__name__} {refusal}"
-        said = self._policy.hear_from_zero(words)
+        said = self._policy.broadcast_from_rank_zero(words)
         if refusal is not None:
             raise refusal
         if said is None:

@@ -19,7 +19,7 @@ from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.job import restart_count
 from seamark.process.rank import current_rank
-from seamark.run.asking import answered
+from seamark.run.asking import call_within
 from seamark.run.catalogs import first_remote, open_catalog, readable
 from seamark.run.code_version import StartVersion
 from seamark.values.content import VERSION, content_hash, is_parameter
@@ -53,13 +53,13 @@ def start_hash(options: RunOptions, version: StartVersion) -> str | None:
     secrets = options.hidden()
     atoms: dict[str, tuple[str, Any]] = {}
     for path, (kind, value) in secrets.atoms(options.params).items():
-        atoms[path] = _as_kept(value) if kind == "string" and is_long(value) else (kind, value)
+        atoms[path] = _stored_form(value) if kind == "string" and is_long(value) else (kind, value)
     if version.text:
         atoms[VERSION] = ("string", secrets.text(version.text))
     return content_hash(atoms)
 
 
-def _as_kept(text: str) -> tuple[str, dict[str, Any]]:
+def _stored_form(text: str) -> tuple[str, dict[str, Any]]:
     data = text.encode()
     return "text", {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
 
@@ -125,7 +125,7 @@ class Revisions:
         found: list[str | None] = [None]
         with quietly(lost):
             is_here = not isinstance(place, str)
-            found = [ask() if is_here else answered(ask, "seamark-same-run")]
+            found = [ask() if is_here else call_within(ask, "seamark-same-run")]
         return found[0]
 
     def take(self, version: StartVersion) -> dict[str, Any]:

@@ -394,12 +394,6 @@ class JournalWriter:
             if series.last_t < 0 and not series.schemas:
                 series.last_t, series.last_step = 0, step
 
-    def has_points(self, paths: Iterable[str]) -> bool:
-        """Return whether this object recorded points of any of these series itself."""
-        with self._guard.lock:
-            known = [self._table.series[path] for path in paths if path in self._table.series]
-            return any(one.last_t > 0 or one.schemas for one in known)
-
     def claim(self, path: str, family: str) -> None:
         """Take ``path`` for ``family``.
 

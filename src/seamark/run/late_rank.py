@@ -38,16 +38,23 @@ class LateRank:
     Args:
         run: Id of the run.
         ranks: ``"zero"`` or ``"all"``: which ranks record.
+        lead: Called once where this turns out to be rank 0 of several.
         leave: Called once where this is another rank; not with ``"all"``, where all ranks record.
         stop: Ends the run, after a heartbeat at which that was found out.
     """
 
     def __init__(
-        self, run: str, ranks: str, leave: Callable[[], object], stop: Callable[[], object]
+        self,
+        run: str,
+        ranks: str,
+        *,
+        lead: Callable[[], object],
+        leave: Callable[[], object],
+        stop: Callable[[], object],
     ) -> None:
         self._run = run
         self._ranks = ranks
-        self._leave, self._stop = leave, stop
+        self._lead, self._leave, self._stop = lead, leave, stop
         self._pid = os.getpid()
         self._met = connected()
         self._settled = self._met
@@ -60,6 +67,8 @@ class LateRank:
         self._met = connected()
         self._settled = self._met or bool(rank)
         if not rank:
+            if self._met:
+                self._lead()
             return False
         leaves = self._ranks != "all"
         log.warning(_STOPS if leaves else _MIXED, self._run, rank, _HOW)
@@ -71,7 +80,8 @@ class LateRank:
         """Look at a heartbeat, on another thread than the one that the end of a run waits for."""
         self._met = self._met or connected()  # a group may be left again
         if not (self._settled or alone()):
-            threading.Thread(target=self._stop_if_late, name="seamark-late", daemon=True).start()
+            # No daemon: the process is not to end before the run has.
+            threading.Thread(target=self._stop_if_late, name="seamark-late", daemon=False).start()
 
     def _stop_if_late(self) -> None:
         if self.look():

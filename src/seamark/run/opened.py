@@ -24,18 +24,21 @@ class Held:
             those that only processes wrote which did not own it, such as evaluations.
         failed: Whether it ever failed.
         resumable: Whether it was begun but not ended for good, and no owner of it lives.
+        running: Whether an owner was recording it.
     """
 
     series: frozenset[str] = frozenset()
     failed: bool = False
     resumable: bool = False
+    running: bool = False
 
     def beside(self, other: Held) -> Held:
-        """Return what a run held of which a part lay elsewhere."""
+        """Return what a run held of which an earlier part lay elsewhere."""
         return Held(
             self.series | other.series,
             self.failed or other.failed,
-            self.resumable and other.resumable,
+            self.resumable,
+            self.running,
         )
 
 
@@ -73,7 +76,9 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
             last = getattr(one.value, "last_step", None)
             if last is not None and one.family.endswith("_series"):
                 writer.remember_step(one.path, float(last))
-        return Held(frozenset(series), view.has_failed(), view.is_resumable())
+        return Held(
+            frozenset(series), view.has_failed(), view.is_resumable(), view.state == "running"
+        )
     finally:
         index.close()
 

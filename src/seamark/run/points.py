@@ -99,9 +99,7 @@ def _leaves(recorder: Recorder, path: str, value: Any) -> dict[str, Any]:
 
 
 def append_text(recorder: Recorder, writer: JournalWriter, path: str, text: str) -> None:
-    """Add a text that was captured to a string series; that settles nothing about the run.
-
-    What a person or an adapter adds may show who trains the run, and that this is no rank 0.
+    """Add a captured text to a string series; unlike other points, it begins no run that waits.
 
     Args:
         recorder: Where to.

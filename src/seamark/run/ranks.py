@@ -169,7 +169,8 @@ def refuse_alone() -> None:
 
 def rank_has_recorded(folder: RunFolder, rank: int) -> bool:
     """Return whether an earlier process of a rank wrote to a run, whose series are continued."""
-    return any(header.get("rank") == rank for header in headers(folder))
+    # A journal of an import or an edit names no rank, and counts as one of rank 0.
+    return any((header.get("rank") or 0) == rank for header in headers(folder))
 
 
 class RankPaths(dict[Any, Any]):

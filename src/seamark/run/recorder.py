@@ -214,12 +214,18 @@ class Recorder:
             self._warned = True
             log.warning("seamark: nothing is recorded: %s", error)
 
-    def open(self) -> JournalWriter:
-        """Begin to record, as the rank that this process is now."""
+    def open(self, prepare: Callable[[JournalWriter], object] | None = None) -> JournalWriter:
+        """Begin to record, as the rank that this process is now.
+
+        Args:
+            prepare: Called with the writer before any thread can record with it.
+        """
         self.rank = self._policy.apart
         self._ranked = RankPaths(self.rank, self.shares) if self.rank else None
         writer = JournalWriter(self.folder, self._header, after_t=self.after_t, reserved=_RESERVED)
         writer.at_heartbeat = self._beat
+        if prepare is not None:
+            prepare(writer)
         self.use(writer)
         return writer
 
@@ -264,6 +270,13 @@ class Recorder:
     def _rows(self, writer: JournalWriter) -> Callable[..., bool | None]:
         watched = self.rank or self.watch_series is not None
         return self._watched_row if watched else writer.append_row
+
+    def _watch(self, paths: Iterable[str]) -> None:
+        """Announce points of float series; those of other threads wait until that is done."""
+        if self.watch_series is not None:
+            with self._lock:
+                if self.watch_series is not None:
+                    self.watch_series(paths)
 
     def unwatch_series(self) -> None:
         """Take rows the quick way again."""
@@ -400,8 +413,7 @@ class Recorder:
                     return False
             if ranked is not None:
                 metrics = {ranked[path]: value for path, value in metrics.items()}
-            if self.watch_series is not None:
-                self.watch_series(metrics)
+            self._watch(metrics)
         except Exception as error:  # noqa: BLE001 - no mapping, or no key: the writer says so
             let_pass(error)
         return writer.append_row(metrics, step, time_ns)
@@ -419,8 +431,7 @@ class Recorder:
             FamilyError: If the path holds another family.
         """
         at = self.series_path(path)
-        if self.watch_series is not None:
-            self.watch_series((at,))
+        self._watch((at,))
         return self.writer is not None and self.writer.append_column(at, values, steps, times_ns)
 
     # ---------------------------------------------------------------- values

@@ -268,7 +268,8 @@ def _made(given: Mapping[str, Any]) -> Run:
     folder = run_folder(options)
     if (same := Revisions(options, folder).find_duplicate()) is not None:
         folder, named = same, f"{same.project}/{same.run}"
-        options = replace(options, with_id=named, on_duplicate="new")
+        owner = options.owner is not False
+        options = replace(options, with_id=named, on_duplicate="new", owner=owner)
     elsewhere = find_elsewhere(options, folder)
     folder, origin = origin_of(options, elsewhere.folder)
     if folder != elsewhere.folder:  # which its job recorded before it was restarted
@@ -291,6 +292,7 @@ class RunCopy:
         facts: What its first record holds beside what it was given.
         told: Whether name, tags and parameters have been recorded.
         owner: Whether its processes decide its state; None if that is not settled.
+        helps: Whether its process opened it and has not gone on with it.
         keep: What it keeps of fast series, by path or pattern.
         params: The hyperparameters that its process set, by path.
     """
@@ -301,12 +303,14 @@ class RunCopy:
     facts: Mapping[str, Atom]
     told: bool
     owner: bool | None
+    helps: bool
     keep: Mapping[str, Keep]
     params: Mapping[str, Atom]
 
     def revive(self) -> Run:
         """Return the run in this process, where nothing is recorded yet."""
         run = Run(self.options, self.folder, self.origin, told=self.told, owner=self.owner)
+        run._state.may_reopen = not self.helps  # noqa: SLF001 - of its own class
         run.recorder.kept.patterns.update(self.keep)
         run.tell(self.facts)
         run.recorder.parameters.take(self.params)
@@ -893,20 +897,13 @@ class Run(Container):
             return
         self.resume.expect_found()
         existed, made = self._existing_state()
-        writer = self.recorder.open()
-        rank = self.recorder.rank
+        rank, waits = self.policy.apart, not self._options.start
         self._state.begin_here()
-        waits = self._begin_waiting()
         if self._state.owner is None and (rank or self.resume.origin.begun or not made):
             self._state.owner = True
-        if not rank and self._options.owner is not False:
-            self._late = LateRank(self.id, self.ranks, self._stop_as_other_rank, self.stop)
-            self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.look)
-        if self._elsewhere.opening is not None or rank_has_recorded(self.folder, rank):
-            self._state.learn(writer)
-        if waits or self._state.owner is None:
-            self.recorder.watch_series = self._before_points
-            self.recorder.use(writer)
+        writer = self._open_journal(rank, waits=waits)
+        if not rank:
+            self._watch_rank()
         if self._state.owner and not (waits and (existed or rank)):
             self._state.set("created" if waits else "running")
         if not self._introduction.told and not rank:
@@ -916,15 +913,27 @@ class Run(Container):
         if not waits:
             self._begun()
 
-    def _begin_waiting(self) -> bool:
-        """Begin to record without running, if that was asked for; return whether it was."""
-        waits = not self._options.start
+    def _open_journal(self, rank: int, *, waits: bool) -> JournalWriter:
+        """Begin to record once it is known what an earlier process of this rank recorded."""
         self.lifecycle.phase = WAITING if waits else RECORDING
         if waits:
             self.recorder.before_point = self._begin_to_run
+        if waits or self._state.owner is None:
+            self.recorder.watch_series = self._before_points
+        knows = self._elsewhere.opening is not None or rank_has_recorded(self.folder, rank)
+        writer = self.recorder.open(self._state.learn if knows else None)
+        if waits:
             self.recorder.rest_soon()
             at_exit.finish_at_exit(self, self._key)
-        return waits
+        return writer
+
+    def _watch_rank(self) -> None:
+        """Look at heartbeats and at the end whether this process is rank 0, as it seems to be."""
+        if self._options.owner is not False:
+            self._late = LateRank(
+                self.id, self.ranks, lead=self._lead, leave=self._stop_as_other_rank, stop=self.stop
+            )
+            self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.look)
 
     def _begun(self) -> None:
         at_exit.finish_at_exit(self, self._key)
@@ -1127,11 +1136,17 @@ class Run(Container):
 
     def _stop_as_other_rank(self) -> None:
         """Record nothing more: this process turned out to be a rank that does not record."""
-        if self._options.names_a_run:  # which rank 0 records, too, and tells the state of
-            self._disown()
-        else:
+        origin = self.resume.origin
+        if self._options.names_a_run or self.policy.common_id or origin.continues:
+            self._disown()  # rank 0 records it, too, and tells its state
+        elif self.written_state == "running":
             self._note_state("interrupted")
         self.policy.withdraw()
+
+    def _lead(self) -> None:
+        """Own a run that this process found running: rank 0 is told late that it is that."""
+        if self._state.was_running:
+            self.own()
 
     def stragglers(self) -> list[RankTiming]:
         """Return how each rank is doing and how long its steps take, the slowest rank first.
@@ -1628,7 +1643,8 @@ class Run(Container):
         place, origin = self.folder, self.resume.origin
         waits = self.lifecycle.phase == WAITING
         options = self._options if waits else replace(self._options, start=True)
-        copy = RunCopy(options, place, origin, facts, told, owner, keep, params)
+        helps = owner is None and self.recorder.writer is not None
+        copy = RunCopy(options, place, origin, facts, told, owner, helps, keep, params)
         return RunCopy.revive, (copy,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Run:

@@ -23,7 +23,6 @@ __all__ = ["Shipping"]
 
 log = logging.getLogger("seamark")
 
-
 _hurried: set[int] = set()
 """Pids of processes that a signal ends, or that somebody wants out of."""
 

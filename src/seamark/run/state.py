@@ -90,6 +90,7 @@ class OwnState:
         owner: The same.
         word: The state as this process last wrote it.
         opening: What is known of a run that exists only elsewhere.
+        may_reopen: Whether this process goes on with a run that it finds left.
     """
 
     def __init__(self, options: RunOptions, recorder: Recorder, *, owner: bool | None) -> None:
@@ -99,6 +100,7 @@ class OwnState:
         self._held = Held()
         self.owner = owner
         self.opening: Opening | None = None
+        self.may_reopen = True
         self.word = "created"
 
     @property
@@ -191,7 +193,13 @@ class OwnState:
     @property
     def is_reopened(self) -> bool:
         """Whether this process goes on with a run that had not ended, and has no point yet."""
-        return self.owner is None and self._held.resumable
+        undecided = self.owner is None and self.may_reopen and self.is_here
+        return undecided and self._held.resumable
+
+    @property
+    def was_running(self) -> bool:
+        """Whether an owner was recording the run when this process opened it."""
+        return self._held.running
 
     def warn_of_series(self, paths: Iterable[str]) -> bool:
         """Warn that a process that owns no state adds to the training's series; tell whether so."""

@@ -124,7 +124,7 @@ class Revisions:
 
         found: list[str | None] = [None]
         with quietly(lost):
-            is_here = not isinstance(place, str)
+            is_here = place == self._folder.root
             found = [ask() if is_here else call_within(ask, "seamark-same-run")]
         return found[0]
 

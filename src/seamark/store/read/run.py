@@ -100,7 +100,7 @@ _NAMED: Final = (
     .distinct()
     .where(schema.journal_path.c.run == sa.bindparam("run"))
 )
-_RESUMABLE: Final = frozenset({"created", CRASHED, "interrupted", "suspended"})
+_RESUMABLE: Final = frozenset({CRASHED, "interrupted", "suspended"})
 """States of a run that whoever opens it by its id may go on with."""
 _OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
 _HIDDEN: Final = (
@@ -378,13 +378,13 @@ class RunReader:
         return CRASHED if crashed else stated
 
     def is_resumable(self) -> bool:
-        """Return whether the run was begun but not ended for good, and no owner of it lives."""
+        """Return whether the run has not ended for good, and no owner that began it lives."""
 
         def answer(seen: Snapshot) -> bool:
-            is_here = seen.store.here
+            state, is_here = self._state_of(seen), seen.store.here
             owners = [one for one in seen.state.journals.values() if one.owner]
             lives = any(is_live(one, seen.now_ns, here=is_here) for one in owners)
-            return self._state_of(seen) in _RESUMABLE and not lives
+            return state == "created" or (state in _RESUMABLE and not lives)
 
         return self._ask(answer)
 

@@ -43,7 +43,7 @@ class TestHash:
         assert [one["revision"] for one in found] == [1, 2, 1]
         assert found[0]["content_hash"] == found[1]["content_hash"] != found[2]["content_hash"]
         with seamark.init_project("t", mode="read-only") as project:
-            assert set(project.fetch_runs_table().to_pandas()["sys/id"]) == {run.id for run in runs}
+            assert set(project.fetch_runs_table()["sys/id"]) == {run.id for run in runs}
 
     def test_what_counts(self):
         """Parameters with their types, adapters' included, and nothing else; null without any."""

@@ -423,25 +423,6 @@ def test_file_saved_on_exception(host, trainer, tiny, logger, check):
     check(logger, callback.dirpath)
 
 
-def test_on_exception_checkpoint(host, trainer, tiny, logger, read):
-    """This callback tells no logger at all; an old file of its name is not of this fit."""
-    if not hasattr(host.callbacks, "OnExceptionCheckpoint"):
-        return  # Lightning 1.9 has none
-    Path("odd").mkdir()
-    Path("odd/on_exception.ckpt").touch()
-    callback = host.callbacks.OnExceptionCheckpoint("odd")
-    fit = trainer(logger=logger, callbacks=[callback])
-    fit.test(tiny, verbose=False)
-    assert read(logger, "training/model") == {}
-    tiny.at_step = lambda module: module.seen == 3 and 1 / 0
-    with pytest.raises(ZeroDivisionError):
-        trainer(logger=logger, max_epochs=3, callbacks=[callback]).fit(tiny)
-    assert Path("odd/on_exception.ckpt").stat().st_size
-    assert [
-        path for path in read(logger, "training/model") if path.endswith("checkpoints/on_exception")
-    ]
-
-
 def test_nothing_is_recorded_when_switched_off(host, trainer, tiny, read):
     """``log_model_checkpoints=False`` wins over ``checkpoints``."""
     logger = SeamarkLogger(log_model_checkpoints=False, checkpoints="keep")

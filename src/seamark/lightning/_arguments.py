@@ -1,51 +1,16 @@
-"""Arguments of older loggers: which were renamed, and what is said about them."""
+"""Checks of the arguments of a logger."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-from seamark.errors import ArgumentError, PathError
+from seamark.errors import PathError
 from seamark.paths import check_path
 from seamark.run.options import RunOptions, check_argument, check_switch
 
-__all__ = ["check_legacy", "check_prefix", "check_values", "of_the_run"]
-
-_LEGACY: Final[Mapping[str, str]] = {
-    "project_name": "project=...",
-    "offline_mode": "mode='offline' (a run without a remote is offline anyway)",
-    "experiment_name": "name=...",
-    "experiment_id": "with_id=...",
-    "properties": "logger.experiment['properties'] = ...",
-    "upload_source_files": "source_files=[...]",
-    "abort_callback": "nothing: a run is never stopped from outside",
-    "logger": "seamark.integrations.python_logger.NeptuneHandler(run=logger.experiment), a handler",
-    "upload_stdout": "capture_stdout=...",
-    "upload_stderr": "capture_stderr=...",
-    "send_hardware_metrics": "capture_hardware_metrics=...",
-    "run_monitoring_thread": "capture_hardware_metrics=...",
-    "handle_uncaught_exceptions": "capture_traceback=...",
-    "git_info": "git_ref=...",
-    "hostname": "capture_host=...",
-    "notebook_id": "logger.experiment['notebook/id'] = ...",
-    "notebook_path": "logger.experiment['notebook/path'] = ...",
-    "base_namespace": "prefix=...",
-    "close_after_fit": "nothing: the run goes on until logger.experiment.stop() or the exit",
-}
-
-
-def check_legacy(given: Iterable[str]) -> None:
-    """Refuse keywords of loggers that came before the one whose signature this is.
-
-    Raises:
-        ArgumentError: If there are any; the message says what to write instead.
-    """
-    if found := [name for name in given if name in _LEGACY]:
-        advice = "\n".join(f"  {name}: use {_LEGACY[name]}" for name in found)
-        names = ", ".join(found)
-        msg = f"SeamarkLogger: expected today's keywords, got {names} of older loggers.\n{advice}"
-        raise ArgumentError(msg)
+__all__ = ["check_prefix", "check_values", "of_the_run"]
 
 
 def of_the_run(given: Mapping[str, Any]) -> dict[str, Any]:

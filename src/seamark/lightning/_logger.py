@@ -16,22 +16,26 @@ from typing import Any, Final, Literal, get_type_hints
 
 from seamark.errors import ArgumentError, InactiveRunError, ReadOnlyError
 from seamark.lightning import _host
-from seamark.lightning._arguments import check_legacy, check_prefix, check_values, of_the_run
+from seamark.lightning._arguments import check_prefix, check_values, of_the_run
 from seamark.lightning._base import RunLogger
+from seamark.lightning._callbacks import time_ranks
 from seamark.lightning._checkpoints import Checkpoints
-from seamark.lightning._deprecated import DeprecatedMethods
-from seamark.lightning._distributed import batch_facts, facts
+from seamark.lightning._deprecated import DeprecatedMethods, check_legacy
 from seamark.lightning._experiment import silent_experiment
-from seamark.lightning._rank_times import time_steps
 from seamark.lightning._resume import attach, attach_late
-from seamark.lightning._settings import configuration, settings
+from seamark.lightning._settings import (
+    batch_facts,
+    configuration,
+    facts,
+    hide_in_files,
+    set_aside,
+    settings,
+)
 from seamark.lightning._translate import (
     MetricPaths,
     can_hold,
     folder_name,
-    hide_in_files,
     masked,
-    set_aside,
     state_after,
 )
 from seamark.paths import join_path
@@ -376,7 +380,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         """Have configurations that earlier processes left in the run give way to a new one."""
         if self._save_dir is None and not (self._has_room or self._is_other_rank()):
             self._has_room = True
-            set_aside(self._run.folder.files_dir, self._run.restarted_as)
+            set_aside(self._run.folder.files_dir)
 
     def checkpoint_state(self, *, marked: bool = False) -> dict[str, Any]:
         """Return what a checkpoint keeps of the run; see ``Run.checkpoint_state``.
@@ -476,8 +480,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
 
         Args:
             model: The module.
-            input_array: Input for one forward pass; else the module's ``example_input_array``, else
-                none is made.
+            input_array: Without effect; a forward pass is made with ``example_input_array``.
         """
         trainer = getattr(model, "_trainer", None)  # the property raises without one
         if trainer is not None:
@@ -493,12 +496,12 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         path = self._path("model/graph")
         if not self._log_graph or path in self._noted:
             return
-        from seamark.lightning._graph import describe_model
-
-        example = (
-            getattr(model, "example_input_array", None) if input_array is None else input_array
-        )
-        self._keep_text(path, describe_model(model, example))
+        # A forward pass of a sharded model on one rank alone would wait for the others for ever.
+        alone = trainer is None or trainer.world_size == 1
+        if alone and getattr(model, "example_input_array", None) is not None:
+            self._keep_text(path, _host.model_summary(model, max_depth=-1))
+        else:
+            self._keep_text(path, str(model))
         self._noted[path] = Atom("file", None)
 
     @guarded
@@ -631,7 +634,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             rank = current_rank().rank
             below = join_path(self._paths.prefix, f"ranks/{rank}")
             self._series = MetricPaths(below) if rank else self._paths
-        time_steps(trainer)
+        time_ranks(trainer)
 
     def _recording(self, *, again: bool = True) -> Run | None:
         """Return the run if this process records; ask anew after a fork and after a stage.
@@ -736,7 +739,6 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             self._run.drop(f"lightning.{method}", warn=warn)
 
 
-_host.register(SeamarkLogger, "loggers.logger")
 # The jsonargparse that LightningCLI 1.9 uses does not evaluate annotations that are strings.
 SeamarkLogger.__init__.__annotations__.update(get_type_hints(SeamarkLogger.__init__))
 # Of an argument that may be anything, LightningCLI hands over its own halves of what it was given.

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import textwrap
+from collections.abc import Callable, Mapping
 from time import perf_counter, perf_counter_ns
 from types import TracebackType
 from typing import Any, Final
@@ -114,9 +115,6 @@ class TimeProfiler(_host.Profiler):
         self._at = 0
         self._left = FLUSH_AT
         self._due_ns = _NEVER
-        self._stage_ns = perf_counter_ns()
-        self._stage_end_ns: int | None = None
-        self._own_before: dict[str, int] = {}  # name: time of its own before this stage
         if run is not None:
             self._record_in([run])
 
@@ -223,8 +221,6 @@ class TimeProfiler(_host.Profiler):
         # What an exception left open may be started again.
         self._stale = set(self.current_actions)
         self._stack.clear()
-        self._stage_ns, self._stage_end_ns = perf_counter_ns(), None
-        self._own_before = {one.name: one.own_ns for one in self._sources()}
         if not self._given:
             try:
                 loggers = self._trainer().loggers
@@ -238,7 +234,6 @@ class TimeProfiler(_host.Profiler):
 
     def describe(self) -> None:
         """Write the report, and record the summary into the run."""
-        self._stage_end_ns = perf_counter_ns()
         if self.filename and self.dirpath:
             try:
                 super().describe()
@@ -253,8 +248,7 @@ class TimeProfiler(_host.Profiler):
             sources = self._sources()
             for record in self._records:
                 record.row(perf_counter_ns(), sources, self._batch)
-                if not _host.global_rank():  # others would draw a picture that nobody keeps
-                    record.summary(time_stats(sources), self._breakdown())
+                record.summary(time_stats(sources), self._breakdown())
 
     # ------------------------------------------------------------ results
 
@@ -281,32 +275,25 @@ class TimeProfiler(_host.Profiler):
     def largest_cost(self) -> str:
         """Return one line that names the largest cost in plain words.
 
-        It is that of a training epoch; where none was timed, that of the latest stage.
+        It is that of a training epoch; where none was timed, that of everything timed so far.
         """
         return largest_cost(self._breakdown())
 
     def _breakdown(self) -> Breakdown:
         epoch = self._actions.get(_EPOCH)
-        found = None if epoch is None else epoch.samples.running()
-        if found is None or not found.count:
-            return self._breakdown_of_stage()
-        parts = [
-            (_in_words(one.name), one.in_epochs_ns / 1e9 / found.count)
-            for one in list(self._actions.values())
-            if one.in_epochs_ns and one.name != _EPOCH
-        ]
-        return Breakdown(tuple(parts), found.total / 1e9 / found.count, found.count)
-
-    def _breakdown_of_stage(self) -> Breakdown:
-        before = self._own_before
-        spent = {one.name: one.own_ns - before.get(one.name, 0) for one in self._sources()}
-        parts = [(_in_words(name), own_ns / 1e9) for name, own_ns in spent.items() if own_ns > 0]
-        if not parts:
-            return Breakdown((), 0.0, 0)
-        end_ns = self._stage_end_ns or perf_counter_ns()
-        whole_s = (end_ns - self._stage_ns) / 1e9
-        named = f"the stage {self._stage.lower()}" if self._stage else "the time since the start"
-        return Breakdown(tuple(parts), whole_s, 1, named)
+        epochs = None if epoch is None else epoch.samples.running()
+        if epochs is not None and epochs.count:
+            spent = {
+                one.name: one.in_epochs_ns / 1e9 / epochs.count
+                for one in list(self._actions.values())
+                if one.name != _EPOCH
+            }
+            whole_s, count, named = epochs.total / 1e9 / epochs.count, epochs.count, "an epoch"
+        else:
+            spent = {one.name: one.own_ns / 1e9 for one in self._sources()}
+            whole_s, count, named = sum(spent.values()), 1, "the time of all actions"
+        parts = [(_describe(name), own_s) for name, own_s in spent.items() if own_s > 0]
+        return Breakdown(tuple(parts), whole_s, count, named) if parts else Breakdown((), 0.0, 0)
 
     def digest(self) -> str:
         """Return the report in short: the 15 largest totals, as wide as the terminal.
@@ -315,86 +302,82 @@ class TimeProfiler(_host.Profiler):
         stage where no file is named.
         """
         columns = columns_of(sys.stderr)
-        whole_s = max(perf_counter() - self.start_time, 1e-9)
-        stats = sorted((one for one in self.stats() if one.count), key=lambda one: -one.total_s)
-        rows = [["Calls", "Mean (s)", "Total (s)", "%", "p95 (s)", "Max (s)"]]
-        for one in stats[:_TOP]:
-            times = (one.mean_s, one.total_s, one.p95_s, one.max_s)
-            mean, total, p95, longest = (f"{time:.3g}" for time in times)
-            share = f"{100 * one.total_s / whole_s:.1f}"
-            rows.append([str(one.count), mean, total, share, p95, longest])
-        room = columns - len(_framed(rows, " ")[0]) - len("|  ")
-        names = ["Action", *(_short(one.name, room) for one in stats[:_TOP])]
-        table = [[name, *row] for name, row in zip(names, rows, strict=True)]
-        lines = ["", *_framed(table, " ")] if stats else [""]
+        stats = sorted(self._called(), key=lambda one: -one.total_s)
+        rows = self._rows(_SHORT_COLUMNS, stats[:_TOP])
+        room = columns - len(_frame(rows, " ")[0]) - len("|  ")
+        names = ["Action", *(_shorten(one.name, room) for one in stats[:_TOP])]
+        lines = _frame([[name, *row] for name, row in zip(names, rows, strict=True)], " ")
         if (left := len(stats) - _TOP) > 0:
             where = "in summary(), and in the file where one is named"
             if self._records:
                 where += "; recorded as profiling/actions/summary"
             lines += textwrap.wrap(f"and {left} more: {where}", columns)
-        cost = textwrap.wrap(self.largest_cost(), columns)
-        return os.linesep.join([self._title(), *lines, *cost, ""])
-
-    def _title(self) -> str:
-        return f"{self._stage.upper()} Profiler Report" if self._stage else "Profiler Report"
+        return self._report([*lines, *textwrap.wrap(self.largest_cost(), columns)] if stats else [])
 
     def summary(self) -> str:
         """Return the whole report, a row for each action; `digest` is shorter."""
+        by_total = self.extended
+        stats = self._called()
+        stats.sort(key=lambda one: -one.total_s if by_total else -one.mean_s)
+        columns = _COLUMNS if self.extended else {name: _COLUMNS[name] for name in _FEW_COLUMNS}
+        lines = _frame(self._rows(columns, stats), "  ")
+        return self._report([*lines, self.largest_cost()] if stats else [])
+
+    def _called(self) -> list[TimeStat]:
+        return [one for one in self.stats() if one.count]
+
+    def _rows(self, columns: Mapping[str, _Cell], stats: list[TimeStat]) -> list[list[str]]:
         whole_s = max(perf_counter() - self.start_time, 1e-9)
-        stats = [one for one in self.stats() if one.count]
-        stats.sort(key=lambda one: -one.total_s if self.extended else -one.mean_s)
-        head = ["Action", "Mean duration (s)"]
-        head += ["Num calls"] if self.extended else []
-        head += ["Total time (s)"]
-        head += (
-            ["Percentage %", "p50 (s)", "p95 (s)", "p99 (s)", "Max (s)"] if self.extended else []
-        )
-        rows = []
-        if self.extended:
-            calls = sum(one.count for one in stats)
-            rows.append(["Total", "-", str(calls), f"{whole_s:.5}", "100 %", "", "", "", ""])
-        for one in stats:
-            row = [_one_line(one.name), f"{one.mean_s:.5}", f"{one.total_s:.5}"]
-            if self.extended:
-                times = (one.p50_s, one.p95_s, one.p99_s, one.max_s)
-                row[2:2] = [str(one.count)]
-                row += [f"{100 * one.total_s / whole_s:.5}", *(f"{time:.5}" for time in times)]
-            rows.append(row)
-        lines = ["", *_framed([head, *rows]), self.largest_cost(), ""] if stats else [""]
-        return os.linesep.join([self._title(), *lines])
+        return [[*columns], *([cell(one, whole_s) for cell in columns.values()] for one in stats)]
+
+    def _report(self, lines: list[str]) -> str:
+        stage = f"{self._stage.upper()} " if self._stage else ""
+        return os.linesep.join([f"{stage}Profiler Report", "", *lines, ""])
 
 
-_host.register(TimeProfiler, "profilers.profiler")
+_Cell = Callable[[TimeStat, float], str]
+_COLUMNS: Final[Mapping[str, _Cell]] = {
+    "Action": lambda one, _: _one_line(one.name),
+    "Mean duration (s)": lambda one, _: f"{one.mean_s:.5}",
+    "Num calls": lambda one, _: str(one.count),
+    "Total time (s)": lambda one, _: f"{one.total_s:.5}",
+    "Percentage %": lambda one, whole_s: f"{100 * one.total_s / whole_s:.5}",
+    "p50 (s)": lambda one, _: f"{one.p50_s:.5}",
+    "p95 (s)": lambda one, _: f"{one.p95_s:.5}",
+    "p99 (s)": lambda one, _: f"{one.p99_s:.5}",
+    "Max (s)": lambda one, _: f"{one.max_s:.5}",
+}
+_FEW_COLUMNS: Final = ("Action", "Mean duration (s)", "Total time (s)")
+_SHORT_COLUMNS: Final[Mapping[str, _Cell]] = {
+    "Calls": lambda one, _: str(one.count),
+    "Mean (s)": lambda one, _: f"{one.mean_s:.3g}",
+    "Total (s)": lambda one, _: f"{one.total_s:.3g}",
+    "%": lambda one, whole_s: f"{100 * one.total_s / whole_s:.1f}",
+    "p95 (s)": lambda one, _: f"{one.p95_s:.3g}",
+    "Max (s)": lambda one, _: f"{one.max_s:.3g}",
+}
 
 
 def _one_line(name: str) -> str:
-    return (
-        name
-        if name.isprintable()
-        else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
-    )
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
-def _short(name: str, width: int) -> str:
+def _shorten(name: str, width: int) -> str:
     """Return the name of an action without a callback's settings, and without its middle."""
     return without_middle(re.sub(r"\{.*\}", "", _one_line(name)), width)
 
 
-def _framed(rows: list[list[str]], gap: str = "  ") -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    shown = [
-        f"|{gap}"
-        + f"{gap}|{gap}".join(c.ljust(w) for c, w in zip(row, widths, strict=True))
-        + f"{gap}|"
-        for row in rows
-    ]
-    rule = "-" * len(shown[0])
-    first = 2 if len(rows) > 1 and rows[1][0] == "Total" else 1
-    return [rule, shown[0], rule, *shown[1:first], *([rule] * (first - 1)), *shown[first:], rule]
-
-
-def _in_words(name: str) -> str:
+def _describe(name: str) -> str:
     name = _one_line(name)
-    if name.endswith("_next"):
-        return f"waiting for data ({name})"
-    return f"the action {name}"
+    return f"waiting for data ({name})" if name.endswith("_next") else f"the action {name}"
+
+
+def _frame(rows: list[list[str]], gap: str) -> list[str]:
+    """Return a table as lines; the first row holds the names of the columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append(f"|{gap}" + f"{gap}|{gap}".join(cells) + f"{gap}|")
+    rule = "-" * len(lines[0])
+    return [rule, lines[0], rule, *lines[1:], rule]

@@ -30,7 +30,6 @@ from seamark.blobs import moved_path
 from seamark.errors import RunNotFoundError
 from seamark.lightning import _host
 from seamark.lightning._base import RunLogger
-from seamark.lightning._settings import saves_configuration
 from seamark.process.interrupts import let_pass
 from seamark.run.adapters import guarded
 
@@ -307,9 +306,6 @@ class ResumeCallback(_host.Callback):
             )
 
 
-_host.register(ResumeCallback, "callbacks.callback")
-
-
 # --------------------------------------------------------------------- trainers
 
 
@@ -508,7 +504,8 @@ def _carry_files(old: RunFolder, new: RunFolder) -> None:
 
 def _refuses_to_replace(callback: Any) -> bool:
     """Tell whether a callback is that of LightningCLI, and refuses to replace a file."""
-    return saves_configuration(callback) and not callback.overwrite
+    is_saver = any(cls.__name__ == "SaveConfigCallback" for cls in type(callback).__mro__)
+    return is_saver and not callback.overwrite
 
 
 def _loads_late(trainer: Any) -> bool:

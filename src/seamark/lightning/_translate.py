@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from seamark.lightning._configuration import without_secrets
-from seamark.process.interrupts import let_pass
 from seamark.values import Atom
-
-if TYPE_CHECKING:
-    from seamark.capture import Secrets
 
 __all__ = [
     "MetricPaths",
     "can_hold",
     "folder_name",
-    "hide_in_files",
     "masked",
-    "set_aside",
     "state_after",
 ]
-
-log = logging.getLogger("seamark")
 
 _DEVICE: Final = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 _STOPPED_BY_SIGNAL: Final = frozenset({"SIGTERMException", "ExitGracefullyException"})
@@ -63,56 +53,6 @@ def masked(atom: Atom, secret: str | None) -> Atom:
     if secret and isinstance(atom.value, str) and secret in atom.value:
         return Atom(atom.type, atom.value.replace(secret, "***"))
     return atom
-
-
-def hide_in_files(folder: Path, secret: str | None, secrets: Secrets | None = None) -> None:
-    """Hide secrets in the configurations that LightningCLI saves.
-
-    Args:
-        folder: Where it saves them; files below are not looked at.
-        secret: As it was given to the logger; ``null`` is put in its place.
-        secrets: What else is hidden.
-    """
-    for path in folder.glob("*.yaml"):
-        if path.is_symlink():  # somebody's file elsewhere
-            continue
-        try:
-            text = path.read_text(encoding="utf-8", errors="surrogateescape")
-            hidden = text
-            if secret:
-                hidden = re.sub(rf"""(['"]?){re.escape(secret)}\1""", "null", hidden)
-            if secrets is not None:
-                hidden = without_secrets(hidden, secrets)
-            if hidden != text:
-                path.write_text(hidden, encoding="utf-8", errors="surrogateescape")
-        except OSError as error:
-            let_pass(error)
-            log.warning(
-                "seamark: a secret may stand in %s, which cannot be mended: %s", path, error
-            )
-
-
-def set_aside(folder: Path, attempt: int | None) -> None:
-    """Give the configurations of earlier starts other names: LightningCLI replaces none.
-
-    It would refuse to start instead.
-
-    Args:
-        folder: Where it saves them.
-        attempt: The attempt that a restart of the job begins, 0-based; else None.
-    """
-    for path in sorted(folder.glob("*.yaml")):
-        if "-before-" in path.name:
-            continue
-        name = f"{path.stem}-before-attempt-{attempt}.yaml"
-        if attempt is None:
-            earlier = len(list(folder.glob(f"{path.stem}-before-*.yaml")))
-            name = f"{path.stem}-before-start-{earlier + 1}.yaml"
-        try:
-            path.rename(path.with_name(name))
-        except OSError as error:
-            let_pass(error)
-            log.warning("seamark: %s already exists and could not be moved: %s", path, error)
 
 
 def can_hold(folder: Path) -> bool:

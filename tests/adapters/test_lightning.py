@@ -20,15 +20,10 @@ from seamark.capture import Secrets
 from seamark.capture.secrets.secrets import BY_NAME
 from seamark.lightning import NeptuneLogger, SeamarkLogger
 from seamark.lightning._checkpoints import Checkpoints
+from seamark.lightning._host import folder_name, state_after
+from seamark.lightning._logger import MetricPaths
 from seamark.lightning._settings import hide_in_files, without_secrets
-from seamark.lightning._translate import (
-    MetricPaths,
-    folder_name,
-    masked,
-    state_after,
-)
 from seamark.run.options import MODES, RunOptions
-from seamark.values import Atom
 
 
 class SIGTERMException(SystemExit):
@@ -83,21 +78,12 @@ def test_paths_of_metrics_are_made_once():
     assert MetricPaths("")["loss"] == "loss"
 
 
-def test_secret_is_masked_wherever_it_stands():
-    """In strings and in the JSON of containers; other values are the same object."""
-    assert masked(Atom("string", "key: tok-1"), "tok-1").value == "key: ***"
-    assert masked(Atom("json", '["tok-1"]'), "tok-1").value == '["***"]'
-    number = Atom("int", 1)
-    assert masked(number, "1") is number
-    assert masked(Atom("string", "x"), None).value == "x"
-
-
 @pytest.mark.parametrize("form", ["{}", "'{}'", '"{}"'])
 def test_secret_is_hidden_in_saved_configurations(tmp_path, form):
     """What stays is a configuration without it."""
     config = tmp_path / "config.yaml"
     config.write_text("api_key: " + form.format("tok-1") + "\nname: x\n")
-    hide_in_files(tmp_path, "tok-1", Secrets())
+    hide_in_files(tmp_path, Secrets(known=("tok-1",)))
     assert config.read_text() == "api_key: null\nname: x\n"
 
 

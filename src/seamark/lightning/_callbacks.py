@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Final
@@ -19,7 +20,6 @@ from torch.utils.hooks import unserializable_hook
 
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
-from seamark.lightning._base import RunLogger
 from seamark.process.interrupts import let_pass
 from seamark.reading.stragglers import OWN_TIME, STEP_TIME
 from seamark.run.adapters import guarded
@@ -44,7 +44,7 @@ def only_accumulates(trainer: Any) -> bool:
     return bool(ask and trainer.lightning_module.automatic_optimization and ask())
 
 
-class QuietCallback(_host.Callback):
+class QuietCallback(_host.Callback):  # type: ignore[misc] # of either package
     """A callback whose hooks are guarded (see `seamark.run.adapters.guarded`)."""
 
     _has_warned = False
@@ -52,9 +52,8 @@ class QuietCallback(_host.Callback):
     def is_logged(self, trainer: Any) -> bool:
         """Return whether Lightning logs this step."""
         every = trainer.log_every_n_steps
-        if not every or not trainer.loggers:
-            return False
-        return bool(trainer.should_stop or (step_of(trainer) + 1) % every == 0)
+        is_due = trainer.should_stop or (every and (step_of(trainer) + 1) % every == 0)
+        return bool(every and trainer.loggers and is_due)
 
     def record(
         self,
@@ -75,7 +74,7 @@ class QuietCallback(_host.Callback):
         step = step_of(trainer) if step is None else step
         for logger in trainer.loggers if metrics else ():
             try:
-                if isinstance(logger, RunLogger):
+                if isinstance(logger, _host.RunLogger):
                     target = logger.experiment if beside_prefix else logger
                     target.log_metrics(metrics, step)
                 else:
@@ -139,28 +138,23 @@ def _named_optimizers(trainer: Any) -> Iterator[tuple[str, Any]]:
     """
     scheduled = [(one.name, one.scheduler.optimizer) for one in trainer.lr_scheduler_configs]
     plain = [getattr(one, "optimizer", one) for one in trainer.optimizers]  # as DeepSpeed wraps it
-    have = {id(optimizer) for _, optimizer in scheduled}
-    seen: dict[type, int] = {}
-    for given, optimizer in [
-        *scheduled,
-        *((None, one) for one in plain if id(one) not in have),
-    ]:
-        kind = type(optimizer)
-        number = seen.get(kind, 0)
-        if given is None:
-            number = seen[kind] = number + 1
-        name = f"lr-{kind.__name__}" if given is None else given
-        yield f"{name}-{number - 1}" if number > 1 else name, optimizer
+    known = {id(optimizer) for _, optimizer in scheduled}
+    counts: Counter[str] = Counter()
+    for given, optimizer in (*scheduled, *((None, one) for one in plain if id(one) not in known)):
+        name = given or f"lr-{type(optimizer).__name__}"
+        kind = type(optimizer).__name__
+        counts[kind] += given is None
+        yield f"{name}-{counts[kind] - 1}" if counts[kind] > 1 else name, optimizer
 
 
 def _group_suffixes(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what stands for each parameter group behind the name of its optimizer."""
     if len(groups) == 1:
         return [f"/{groups[0]['name']}" if groups[0].get("name") else ""]
-    names = [str(group.get("name", f"pg{at}")) for at, group in enumerate(groups, start=1)]
-    if len(set(names)) < len(names):  # no two series share a path
-        names = [f"pg{at}" for at in range(1, len(groups) + 1)]
-    return [f"/{name}" for name in names]
+    numbers = [f"pg{number}" for number in range(1, len(groups) + 1)]
+    names = [group.get("name", number) for group, number in zip(groups, numbers, strict=True)]
+    # No two series share a path.
+    return [f"/{name}" for name in (names if len(set(names)) == len(names) else numbers)]
 
 
 @_host.configurable
@@ -205,9 +199,8 @@ class GradientNorms(QuietCallback):
         }
         if not norms:
             return {}
-        device = next(iter(norms.values())).device
-        wide = max((norm.dtype for norm in norms.values()), key=lambda kind: torch.finfo(kind).bits)
-        both = torch.stack([norm.to(device, wide) for norm in norms.values()])
+        widest = max(norms.values(), key=lambda norm: torch.finfo(norm.dtype).bits)
+        both = torch.stack([norm.to(widest) for norm in norms.values()])
         name = "grad_norm"
         optimizers = trainer.optimizers
         if len(optimizers) > 1:
@@ -243,8 +236,7 @@ class _StepClock(QuietCallback):
     def on_train_epoch_start(self, *_: Any, **__: Any) -> None:
         self._last = perf_counter()
 
-    def on_validation_end(self, *_: Any, **__: Any) -> None:
-        self._last = perf_counter()
+    on_validation_end = on_train_epoch_start
 
     @guarded
     def on_train_batch_end(
@@ -406,7 +398,7 @@ def _cuda_memory(device: torch.device) -> dict[str, int]:
 
 
 def time_ranks(trainer: Any) -> None:
-    """Have a trainer record the times of every rank's steps, for loggers with ``ranks="all"``."""
+    """Record the times of every rank's steps of a trainer, for loggers with ``ranks="all"``."""
     if not any(isinstance(one, _RankTimes) for one in trainer.callbacks):
         trainer.callbacks.append(_RankTimes())
 
@@ -429,7 +421,7 @@ class _RankTimes(_StepClock):
         """Begin to count, and note the time of each last gradient."""
         super().on_train_start(trainer)
         self._waited = 0.0
-        self._remove_hook()
+        self.on_train_end()
         self._add_hook(trainer)
 
     @guarded
@@ -452,11 +444,11 @@ class _RankTimes(_StepClock):
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
         """Leave the model as it was."""
-        self._remove_hook()
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
 
-    def on_exception(self, *_: Any, **__: Any) -> None:
-        """Leave the model as it was."""
-        self._remove_hook()
+    on_exception = on_train_end
 
     def _record_steps(self, trainer: Any) -> None:
         times = {OWN_TIME: (self._spent - self._waited) / self._steps}
@@ -464,10 +456,5 @@ class _RankTimes(_StepClock):
             times[STEP_TIME] = self._spent / self._steps
         self._waited = 0.0
         for logger in trainer.loggers:
-            if isinstance(logger, RunLogger) and logger.own_run.ranks == "all":
+            if isinstance(logger, _host.RunLogger) and logger.own_run.ranks == "all":
                 logger.experiment.log_metrics(times, step_of(trainer))
-
-    def _remove_hook(self) -> None:
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None

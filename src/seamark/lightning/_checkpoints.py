@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from seamark.paths import join_path
 from seamark.process.interrupts import let_pass
 from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url
-from seamark.values import encode_atom, to_float
+from seamark.values import Atom, encode_atom, to_float
 
 if TYPE_CHECKING:
     from seamark.run.run import Run
@@ -54,10 +54,8 @@ class Checkpoints:
         self._keep = keep
         self._savers: dict[_Key, _Saver] = {}
         self._callbacks: dict[_Key, Any] = {}
-        self._noted: dict[str, object] = {}
+        self._noted: dict[str, Atom] = {}
         self._first: _Key | None = None
-        self.unsettled = False
-        """Whether files may still be written or removed without a call of `saved`."""
 
     def watch(self, callbacks: Iterable[Any]) -> None:
         """Note the first checkpoint callback of a Trainer that begins a stage.
@@ -83,7 +81,6 @@ class Checkpoints:
             files = CheckpointSet(self._run, path, keep=self._keep, probe=_probe)
             self._savers[key] = _Saver(namespace, files)
         self._callbacks[key] = callback
-        self.unsettled = False
         saver = self._savers[key]
         saver.files.update(_locations(callback), key.folder)
         self._note_best(saver.namespace, callback)
@@ -106,7 +103,6 @@ class Checkpoints:
         for key, saver in self._savers.items():
             saver.files.adopt(key.folder)
             saver.files.settle()
-        self.unsettled = any(saver.files.pending for saver in self._savers.values())
 
     def _namespace_for(self, key: _Key) -> str:
         if self._first is None:
@@ -121,24 +117,16 @@ class Checkpoints:
         )
 
     def _note_best(self, namespace: str, callback: Any) -> None:
-        """Record the best checkpoint and its score, which belong together.
-
-        Where this callback knows no score, one of another callback or process is no longer true.
-        """
         path = getattr(callback, "best_model_path", None)
         if not isinstance(path, (str, os.PathLike)) or not str(path):
             return
+        found: dict[str, object] = {"best_model_path": str(path)}
         score = getattr(callback, "best_model_score", None)
-        path_at, score_at = (join_path(namespace, f"best_model_{one}") for one in ("path", "score"))
-        found: dict[str, object] = {path_at: str(path)}
         if score is not None:
-            found[score_at] = to_float(score)
-        elif self._noted.get(score_at, "") is not None:
-            if not self._run.record_op({"op": "delete", "paths": [score_at]}):
-                return  # the disk was full; the next save tries again
-            self._noted[score_at] = None
-        new = {name: value for name, value in found.items() if self._noted.get(name) != value}
-        if new and self._run.record_atoms({name: encode_atom(new[name]) for name in new}):
+            found["best_model_score"] = to_float(score)
+        atoms = {join_path(namespace, name): encode_atom(found[name]) for name in found}
+        new = {name: atom for name, atom in atoms.items() if self._noted.get(name) != atom}
+        if new and self._run.record_atoms(new):  # else the disk was full; the next save retries
             self._noted.update(new)
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from seamark.errors import ArgumentError
+from seamark.lightning import _host
 from seamark.run.adapters import guarded
 from seamark.run.foreign import VERBS
 from seamark.types import File
-
-if TYPE_CHECKING:
-    from seamark.run.handler import Handler
-    from seamark.run.run import Run
 
 __all__ = ["DeprecatedMethods", "check_legacy"]
 
@@ -54,18 +51,11 @@ def check_legacy(given: Iterable[str]) -> None:
         raise ArgumentError(msg)
 
 
-class DeprecatedMethods:
+class DeprecatedMethods(_host.RunLogger):
     """Four methods that warn and still work, and two that say what to write instead."""
 
     ARTIFACTS_KEY = "artifacts"
     PARAMETERS_KEY = "hyperparams"
-
-    if TYPE_CHECKING:
-
-        @property
-        def run(self) -> Run | Handler: ...
-
-        def _path(self, *parts: str) -> str: ...
 
     def __getattr__(self, name: str) -> Any:
         """Name the line that is meant by a method of another logger.
@@ -127,7 +117,7 @@ class DeprecatedMethods:
         msg = f"logger.append_tags() is no longer there; write {instead}"
         raise ArgumentError(msg)
 
-    def _append(self, method: str, example: str, name: str, value: Any, step: Any) -> None:
+    def _append(self, method: str, example: str, name: str, value: Any, step: float | None) -> None:
         path = self._path(name)
         _warn(method, f"logger.run[{path!r}].append({example})")
         self._append_value(path, value, step, is_image=method == "log_image")

@@ -8,31 +8,28 @@ package's classes, and nobody has to load the other package for our sake.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 from seamark.errors import MissingExtraError
-from seamark.process import fork
 
 __all__ = [
     "PACKAGES",
     "Callback",
-    "Logger",
     "Profiler",
+    "RunLogger",
     "configurable",
-    "dummy_experiments",
-    "global_rank",
+    "folder_name",
     "model_summary",
-    "places_checkpoints",
-    "trainer_that_asks",
+    "state_after",
     "version",
 ]
 
 _Class = TypeVar("_Class")
 _NAMES: Final = ("lightning.pytorch", "pytorch_lightning")
-_PLACING: Final = "__resolve_ckpt_dir"
-_ASKING: Final = frozenset({"_call_setup_hook", "log_dir"})
+_DEVICE: Final = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
+_STOPPED_BY_SIGNAL: Final = frozenset({"SIGTERMException", "ExitGracefullyException"})
 
 
 def _find_packages() -> list[str]:
@@ -64,36 +61,13 @@ def _base(module: str, name: str) -> Any:
     return found[0] if len(found) == 1 else type(name, tuple(found), {"__module__": __name__})
 
 
-if TYPE_CHECKING:
-    # The parts that the adapter relies on, so that types are checked without a host.
-    class Logger:
-        """The base class that all loggers of Lightning share."""
+# Of type Any, so that types are checked without a host.
+Callback = _base("callbacks.callback", "Callback")
+Profiler = _base("profilers.profiler", "Profiler")
 
-        def finalize(self, status: str) -> None: ...
 
-    class Callback:
-        """The base class that all callbacks of Lightning share."""
-
-    class Profiler:
-        """The base class that all profilers of Lightning share."""
-
-        dirpath: Any
-        filename: str | None
-        _stage: str | None
-        _local_rank: int | None
-
-        def __init__(self, dirpath: Any = None, filename: str | None = None) -> None: ...
-        def describe(self) -> None: ...
-        def setup(
-            self, stage: str, local_rank: int | None = None, log_dir: str | None = None
-        ) -> None: ...
-        def teardown(self, stage: str | None) -> None: ...
-        def _rank_zero_info(self, *args: object) -> None: ...
-
-else:
-    Logger = _base("loggers.logger", "Logger")
-    Callback = _base("callbacks.callback", "Callback")
-    Profiler = _base("profilers.profiler", "Profiler")
+class RunLogger(_base("loggers.logger", "Logger")):  # type: ignore[misc]
+    """A logger that records into a run: `SeamarkLogger`, for callbacks and the profiler."""
 
 
 def configurable(cls: type[_Class]) -> type[_Class]:
@@ -111,13 +85,11 @@ def version() -> str:
     return str(sys.modules[PACKAGES[0]].__version__)
 
 
-def model_summary(model: Any, max_depth: int) -> str:
+def model_summary(model: Any, max_depth: int = -1) -> str:
     """Return Lightning's table of layers, for a ``LightningModule`` of either package."""
-    modules = [f"{cls.__module__}." for cls in type(model).__mro__]
-    package = PACKAGES[0]
-    for name in PACKAGES:
-        if any(module.startswith(f"{name}.") for module in modules):
-            package = name
+    bases = [f"{cls.__module__}." for cls in type(model).__mro__]
+    owners = [one for one in PACKAGES if any(base.startswith(f"{one}.") for base in bases)]
+    package = (owners or PACKAGES)[0]
     summary: Any = importlib.import_module(f"{package}.utilities.model_summary")
     modes = [(module, module.training) for module in model.modules()]
     text = str(summary.ModelSummary(model, max_depth=max_depth))
@@ -126,62 +98,27 @@ def model_summary(model: Any, max_depth: int) -> str:
     return text
 
 
-def dummy_experiments() -> tuple[type, ...]:
-    """Return the class of each imported package that stands for the experiment on other ranks."""
-    modules = (importlib.import_module(f"{one}.loggers.logger") for one in PACKAGES)
-    return tuple(module.DummyExperiment for module in modules)
+def folder_name(name: str) -> str:
+    """Return free text as a name that every file system takes, at most 84 characters long."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:80].rstrip(".")
+    return f"run-{safe}".rstrip("-") if not safe or _DEVICE.fullmatch(safe) else safe
 
 
-def global_rank() -> int:
-    """Return the rank that Lightning gave this process, 0-based; 0 as long as it gave none."""
-    rank_zero: Any = sys.modules["lightning_utilities.core.rank_zero"]
-    return int(getattr(rank_zero.rank_zero_only, "rank", 0) or 0)
-
-
-def trainer_that_asks(frame: FrameType | None) -> Any:
-    """Return the trainer that reads a property of a logger, None where somebody else does.
+def state_after(
+    status: str, error: BaseException | None
+) -> tuple[str | None, BaseException | None]:
+    """Return the run's state after a stage, and the exception that it ended with.
 
     Args:
-        frame: Of a function that the getter calls.
+        status: As Lightning hands it to ``finalize``.
+        error: The exception in flight.
+
+    Returns:
+        The state is None for a status that Lightning itself does not use.
     """
-    for _ in range(4):  # that function, the getter, and perhaps one of a subclass
-        if frame is None:
-            break
-        if frame.f_code.co_name in _ASKING:
-            names = frame.f_locals
-            found = names.get("trainer", names.get("self"))
-            return found if hasattr(found, "loggers") and hasattr(found, "callbacks") else None
-        frame = frame.f_back
-    return None
-
-
-def places_checkpoints(frame: FrameType | None) -> bool:
-    """Return whether a ``ModelCheckpoint`` reads a property of a logger to find its folder.
-
-    It joins the logger's ``save_dir``, ``name`` and ``version``.
-
-    Args:
-        frame: Of a function that the getter calls.
-    """
-    for _ in range(4):  # as above
-        if frame is None:
-            break
-        if frame.f_code.co_name == _PLACING:
-            return True
-        frame = frame.f_back
-    return False
-
-
-forks = 0
-"""How many forks lie between the process that imported this and the present one.
-
-Tells a forked child from its parent at every step, without the system call that ``os.getpid`` is.
-"""
-
-
-def _count_fork() -> None:
-    global forks  # noqa: PLW0603 - a fact of the process
-    forks += 1
-
-
-fork.register(_count_fork)
+    if status == "failed":
+        names = {cls.__name__ for cls in type(error).__mro__}
+        stopped = isinstance(error, KeyboardInterrupt) or names & _STOPPED_BY_SIGNAL
+        return ("interrupted" if stopped else "failed"), error
+    # A job that was put back into SLURM's queue is "finished".
+    return {"success": "completed", "finished": "suspended"}.get(status), None

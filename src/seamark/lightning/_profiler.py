@@ -7,14 +7,12 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
 from time import perf_counter, perf_counter_ns
 from types import TracebackType
 from typing import Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
-from seamark.lightning._base import RunLogger
 from seamark.pictures.printing import columns_of, without_middle
 from seamark.process.interrupts import let_pass
 from seamark.profiling import (
@@ -37,7 +35,7 @@ log = logging.getLogger("seamark")
 _EPOCH: Final = "run_training_epoch"
 _BATCH: Final = "run_training_batch"
 _NEVER: Final = 1 << 62
-_FULL: Final = 4 * FLUSH_AT  # numbers; two are a row
+_FULL: Final = 2 * FLUSH_AT  # numbers; two are a row
 _KEPT: Final = FLUSH_AT
 """So many calls of an action are kept when it is thinned: Lightning has a hundred actions or so."""
 _TOP: Final = 15
@@ -68,7 +66,7 @@ class _Action:
 
 
 @_host.configurable
-class TimeProfiler(_host.Profiler):
+class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
     """Times every action of a Lightning trainer, and records the times into the run.
 
     The runs are those of the trainer's `SeamarkLogger`s, unless one is given: series of means under
@@ -113,7 +111,6 @@ class TimeProfiler(_host.Profiler):
         self._given = run is not None
         self._epoch = self._batch = 0
         self._at = 0
-        self._left = FLUSH_AT
         self._due_ns = _NEVER
         if run is not None:
             self._record_in([run])
@@ -172,22 +169,18 @@ class TimeProfiler(_host.Profiler):
         samples = action.samples
         waiting = samples.waiting
         waiting.extend((self._at, took))
-        if len(waiting) >= _FULL:  # there may be no training batch at whose end they are taken in
+        if len(waiting) >= _FULL:
             samples.thin(_KEPT)
         samples.nested_ns += inside
         stack = self._stack
-        if stack and stack[-1] == action_name:
-            stack.pop()
-        elif action_name in stack:
+        if action_name in stack:  # not if an exception left it open in an earlier stage
             stack.remove(action_name)
         if _EPOCH in self.current_actions or action_name == _EPOCH:
             action.in_epochs_ns += took - inside
         if stack and (parent := self.current_actions.get(stack[-1])) is not None:
             parent[1] += took
-        if action_name == _BATCH:
-            self._left -= 1
-            if self._left < 0 or now >= self._due_ns:
-                self._pause(now)
+        if action_name == _BATCH and now >= self._due_ns:
+            self._record_row(now)
 
     def _move(self, action: str) -> None:
         """Note where training is: epochs as the trainer counts them, batches as they ran."""
@@ -203,17 +196,11 @@ class TimeProfiler(_host.Profiler):
                 self._epoch += 1
         self._at = position(max(0, self._epoch), max(0, self._batch))
 
-    def _pause(self, now: int) -> None:
-        """Between two batches: take in what waits, and record a row if one is due."""
-        if self._left < 0:
-            self._left = FLUSH_AT
-            for action in list(self._actions.values()):
-                action.samples.thin(_KEPT)
-        if now >= self._due_ns:
-            sources = self._sources()
-            for record in self._records:
-                record.row(now, sources, self._batch)
-                self._due_ns = record.due_ns
+    def _record_row(self, now: int) -> None:
+        sources = self._sources()
+        for record in self._records:
+            record.row(now, sources, self._batch)
+            self._due_ns = record.due_ns
 
     def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
         """Prepare for a stage, and find the runs of the trainer."""
@@ -224,13 +211,13 @@ class TimeProfiler(_host.Profiler):
         if not self._given:
             try:
                 loggers = self._trainer().loggers
-                self._record_in([one for one in loggers if isinstance(one, RunLogger)])
+                self._record_in([one for one in loggers if isinstance(one, _host.RunLogger)])
             except Exception as error:  # noqa: BLE001 - then there is only the report
                 let_pass(error)
                 self._record_in([])
 
     def _trainer(self) -> Any:
-        return self._lightning_module.trainer  # type: ignore[attr-defined] # Lightning sets it
+        return self._lightning_module.trainer  # Lightning sets it
 
     def describe(self) -> None:
         """Write the report, and record the summary into the run."""
@@ -245,10 +232,9 @@ class TimeProfiler(_host.Profiler):
         else:
             self._rank_zero_info(self.digest())
         if self._records and self._actions:
-            sources = self._sources()
+            self._record_row(perf_counter_ns())
             for record in self._records:
-                record.row(perf_counter_ns(), sources, self._batch)
-                record.summary(time_stats(sources), self._breakdown())
+                record.summary(self.stats(), self._breakdown())
 
     # ------------------------------------------------------------ results
 
@@ -302,82 +288,44 @@ class TimeProfiler(_host.Profiler):
         stage where no file is named.
         """
         columns = columns_of(sys.stderr)
-        stats = sorted(self._called(), key=lambda one: -one.total_s)
-        rows = self._rows(_SHORT_COLUMNS, stats[:_TOP])
-        room = columns - len(_frame(rows, " ")[0]) - len("|  ")
-        names = ["Action", *(_shorten(one.name, room) for one in stats[:_TOP])]
-        lines = _frame([[name, *row] for name, row in zip(names, rows, strict=True)], " ")
-        if (left := len(stats) - _TOP) > 0:
+        lines = self._table(_TOP, columns)
+        if (left := len(self._actions) - _TOP) > 0:
             where = "in summary(), and in the file where one is named"
             if self._records:
                 where += "; recorded as profiling/actions/summary"
             lines += textwrap.wrap(f"and {left} more: {where}", columns)
-        return self._report([*lines, *textwrap.wrap(self.largest_cost(), columns)] if stats else [])
+        return os.linesep.join([*lines, *textwrap.wrap(self.largest_cost(), columns), ""])
 
     def summary(self) -> str:
         """Return the whole report, a row for each action; `digest` is shorter."""
-        by_total = self.extended
-        stats = self._called()
-        stats.sort(key=lambda one: -one.total_s if by_total else -one.mean_s)
-        columns = _COLUMNS if self.extended else {name: _COLUMNS[name] for name in _FEW_COLUMNS}
-        lines = _frame(self._rows(columns, stats), "  ")
-        return self._report([*lines, self.largest_cost()] if stats else [])
+        return os.linesep.join([*self._table(), self.largest_cost(), ""])
 
-    def _called(self) -> list[TimeStat]:
-        return [one for one in self.stats() if one.count]
-
-    def _rows(self, columns: Mapping[str, _Cell], stats: list[TimeStat]) -> list[list[str]]:
+    def _table(self, limit: int | None = None, width: int | None = None) -> list[str]:
         whole_s = max(perf_counter() - self.start_time, 1e-9)
-        return [[*columns], *([cell(one, whole_s) for cell in columns.values()] for one in stats)]
-
-    def _report(self, lines: list[str]) -> str:
         stage = f"{self._stage.upper()} " if self._stage else ""
-        return os.linesep.join([f"{stage}Profiler Report", "", *lines, ""])
-
-
-_Cell = Callable[[TimeStat, float], str]
-_COLUMNS: Final[Mapping[str, _Cell]] = {
-    "Action": lambda one, _: _one_line(one.name),
-    "Mean duration (s)": lambda one, _: f"{one.mean_s:.5}",
-    "Num calls": lambda one, _: str(one.count),
-    "Total time (s)": lambda one, _: f"{one.total_s:.5}",
-    "Percentage %": lambda one, whole_s: f"{100 * one.total_s / whole_s:.5}",
-    "p50 (s)": lambda one, _: f"{one.p50_s:.5}",
-    "p95 (s)": lambda one, _: f"{one.p95_s:.5}",
-    "p99 (s)": lambda one, _: f"{one.p99_s:.5}",
-    "Max (s)": lambda one, _: f"{one.max_s:.5}",
-}
-_FEW_COLUMNS: Final = ("Action", "Mean duration (s)", "Total time (s)")
-_SHORT_COLUMNS: Final[Mapping[str, _Cell]] = {
-    "Calls": lambda one, _: str(one.count),
-    "Mean (s)": lambda one, _: f"{one.mean_s:.3g}",
-    "Total (s)": lambda one, _: f"{one.total_s:.3g}",
-    "%": lambda one, whole_s: f"{100 * one.total_s / whole_s:.1f}",
-    "p95 (s)": lambda one, _: f"{one.p95_s:.3g}",
-    "Max (s)": lambda one, _: f"{one.max_s:.3g}",
-}
+        head = "Mean (s)    Calls Total (s)     %  p95 (s)  Max (s)  Action"
+        lines = [
+            f"{stage}Profiler Report",
+            "",
+            head if self.extended else "Mean (s) Total (s)  Action",
+        ]
+        for one in sorted(self.stats(), key=lambda one: -one.total_s)[:limit]:
+            row = f"{one.mean_s:8.3g} {one.total_s:9.3g}  "
+            if self.extended:
+                share = f"{100 * one.total_s / whole_s:5.1f}"
+                row = f"{one.mean_s:8.3g} {one.count:8} {one.total_s:9.3g} {share} "
+                row += f"{one.p95_s:8.3g} {one.max_s:8.3g}  "
+            name = _one_line(one.name)
+            if width is not None:  # a callback's settings are the first to go
+                name = without_middle(re.sub(r"\{.*\}", "", name), width - len(row))
+            lines.append(row + name)
+        return lines
 
 
 def _one_line(name: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
-def _shorten(name: str, width: int) -> str:
-    """Return the name of an action without a callback's settings, and without its middle."""
-    return without_middle(re.sub(r"\{.*\}", "", _one_line(name)), width)
-
-
 def _describe(name: str) -> str:
     name = _one_line(name)
     return f"waiting for data ({name})" if name.endswith("_next") else f"the action {name}"
-
-
-def _frame(rows: list[list[str]], gap: str) -> list[str]:
-    """Return a table as lines; the first row holds the names of the columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append(f"|{gap}" + f"{gap}|{gap}".join(cells) + f"{gap}|")
-    rule = "-" * len(lines[0])
-    return [rule, lines[0], rule, *lines[1:], rule]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from seamark.capture import Secrets
 
 __all__ = [
-    "Configuration",
     "batch_facts",
     "configuration",
     "facts",
@@ -55,18 +54,6 @@ below ``distributed/``."""
 
 _HYPERPARAMETERS: Final = "model"
 """The section of a configuration that is not recorded: its values are the hyperparameters."""
-
-
-class Configuration(NamedTuple):
-    """The configuration of LightningCLI, defaults included, without what looks like a secret.
-
-    Attributes:
-        text: As YAML.
-        values: Trainer, data, optimizer and scheduler: nested, by section.
-    """
-
-    text: str
-    values: dict[str, Any]
 
 
 def settings(trainer: Any) -> dict[str, Any]:
@@ -131,12 +118,16 @@ def batch_facts(trainer: Any) -> dict[str, int]:
 # ---------------------------------------------------------------- LightningCLI
 
 
-def configuration(trainer: Any, secrets: Secrets) -> Configuration | None:
-    """Return the configuration of LightningCLI; None if it made no trainer, or saves nothing.
+def configuration(trainer: Any, secrets: Secrets) -> tuple[str, dict[str, Any]]:
+    """Return the configuration of LightningCLI, defaults included, without secrets.
 
     Args:
         trainer: One that begins a stage.
         secrets: What of it is hidden.
+
+    Returns:
+        The YAML text, and by section the values of trainer, data, optimizer and scheduler. Both are
+        empty if LightningCLI did not make the trainer, or saves no configuration.
     """
     for callback in trainer.callbacks:
         if any(cls.__name__ == "SaveConfigCallback" for cls in type(callback).__mro__):
@@ -144,8 +135,8 @@ def configuration(trainer: Any, secrets: Secrets) -> Configuration | None:
 
             text = callback.parser.dump(callback.config, format="yaml", skip_none=False)
             text = without_secrets(text, secrets)
-            return Configuration(text, _sections(yaml.safe_load(text)))
-    return None
+            return text, _sections(yaml.safe_load(text))
+    return "", {}
 
 
 def _sections(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,13 +178,13 @@ def without_secrets(text: str, secrets: Secrets) -> str:
     return text if kept == plain else yaml.safe_dump(json.loads(kept), sort_keys=False)
 
 
-def hide_in_files(folder: Path, secret: str | None, secrets: Secrets) -> None:
+def hide_in_files(folder: Path, secrets: Secrets) -> None:
     """Hide secrets in the configurations that LightningCLI saves.
 
     Args:
         folder: Where it saves them; files below are not looked at.
-        secret: The API key; ``null`` is put in its place, so that the file can be used again.
-        secrets: What else is hidden.
+        secrets: What is hidden. In the place of the API key is ``null``, so that the file can be
+            used again.
     """
     for path in folder.glob("*.yaml"):
         if path.is_symlink():  # somebody's file elsewhere
@@ -201,8 +192,8 @@ def hide_in_files(folder: Path, secret: str | None, secrets: Secrets) -> None:
         try:
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
             hidden = text
-            if secret:
-                hidden = re.sub(rf"""(['"]?){re.escape(secret)}\1""", "null", hidden)
+            for key in secrets.known:
+                hidden = re.sub(rf"""(?m): (['"]?){re.escape(key)}\1$""", ": null", hidden)
             hidden = without_secrets(hidden, secrets)
             if hidden != text:
                 path.write_text(hidden, encoding="utf-8", errors="surrogateescape")
@@ -216,13 +207,12 @@ def set_aside(folder: Path) -> None:
 
     Args:
         folder: Where it saves them.
+
+    Raises:
+        OSError: If one cannot be renamed.
     """
     for path in sorted(folder.glob("*.yaml")):
         if "-before-start-" in path.name:
             continue
         number = 1 + len(list(folder.glob(f"{path.stem}-before-start-*.yaml")))
-        try:
-            path.rename(path.with_name(f"{path.stem}-before-start-{number}.yaml"))
-        except OSError as error:
-            let_pass(error)
-            log.warning("seamark: %s already exists and could not be moved: %s", path, error)
+        path.rename(path.with_name(f"{path.stem}-before-start-{number}.yaml"))

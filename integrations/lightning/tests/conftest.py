@@ -20,15 +20,20 @@ sys.path.append(str(Path(__file__).parents[3] / "tests" / "support"))
 from isolation import *  # noqa: F403 - its fixtures and hooks
 from isolation import reset_signals
 
-from seamark.lightning import SeamarkLogger
-from seamark.local.index import Index
-
 PACKAGES = {"lightning.pytorch": "lightning", "pytorch_lightning": "pytorch-lightning"}
 PROVEN = {
     "lightning:oldest": {"pytorch-lightning": "1.9.5"},
     "lightning:latest": {"pytorch-lightning": "2.6.6", "lightning": "2.6.6"},
 }
 INSTALLED = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
+# Seamark's classes derive from those of the packages that are imported already. Programs of tests
+# have imported theirs.
+if not any(name in sys.modules for name in PACKAGES):
+    for _name in INSTALLED:
+        importlib.import_module(_name)
+
+from seamark.lightning import SeamarkLogger  # noqa: E402 - see above
+from seamark.local.index import Index  # noqa: E402
 
 
 def pytest_configure() -> None:

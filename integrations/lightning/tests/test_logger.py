@@ -204,10 +204,9 @@ def test_two_loggers_share_no_folder():
 
 def test_inherited_properties(logger):
     assert logger.group_separator == "/"
-    assert logger.root_dir == logger.log_dir == logger.save_dir
+    assert logger.log_dir == str(Path(logger.save_dir, logger.name, logger.version))
     logger = SeamarkLogger(name="one", save_dir="logs")
-    assert logger.root_dir == str(Path("logs", "one"))
-    assert logger.log_dir == str(Path(logger.root_dir, logger.version))
+    assert logger.log_dir == str(Path("logs", "one", logger.version))
 
 
 # ---------------------------------------------------------------- an existing run
@@ -434,7 +433,9 @@ def test_graph_with_an_example_changes_nothing_in_the_model(helpers, read):
     assert not model.layer[1].training
     assert not any(module._forward_hooks for module in model.modules())
     logger.experiment["training/model/graph"].download("graph.txt")
-    assert "5x4 -> 5x3" in Path("graph.txt").read_text()
+    text = Path("graph.txt").read_text()
+    assert "[5, 4]" in text
+    assert "[5, 3]" in text
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -490,7 +491,7 @@ def test_methods_of_other_loggers_say_what_to_write_instead(logger):
         logger.experiment.add_scalar("loss", 1.0, 1)
     assert not hasattr(logger, "watch")
     assert not hasattr(logger.experiment, "add_image")
-    with pytest.raises(ArgumentError, match=r"log_image\(\): .*; write run = logger\.experiment"):
+    with pytest.raises(TypeError, match="log_image"):
         logger.log_image(key="x", images=[1])
 
 
@@ -579,13 +580,11 @@ def test_logger_of_a_given_run_pickles(read):
 # ---------------------------------------------------------------- other ranks
 
 
-def test_other_ranks_hold_a_dummy(host, logger):
-    """It is the host's own kind of dummy, and answers every verb of a Run."""
+def test_other_ranks_hold_a_silent_run(logger):
+    """Every verb of a Run does nothing there."""
     rank_of_lightning().rank = 1
-    dummy = importlib.import_module(f"{host.__name__}.loggers.logger").DummyExperiment
     experiment = logger.experiment
-    assert isinstance(experiment, dummy)
-    assert isinstance(logger.run, dummy)
+    assert logger.run is experiment
     experiment["a/b"] = 1
     experiment["a"]["b"].append(1.0, step=3)
     experiment["a"].extend([1.0, 2.0])
@@ -596,10 +595,9 @@ def test_other_ranks_hold_a_dummy(host, logger):
     assert experiment.exists("a") is False
     experiment.wait()
     experiment.sync()
-    assert experiment.something(foo="bar") is None
-    assert experiment[0].add_image("x") is None
     assert list(experiment["a"]) == []
     assert "a" not in experiment
+    assert experiment["a/b"].fetch() is None
     experiment.stop()
     assert list(Path.cwd().iterdir()) == []
 

@@ -7,23 +7,87 @@ metrics: batches that ended in an optimizer step, whatever the number of optimiz
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Final
 
 import torch
+from torch.utils.hooks import unserializable_hook
 
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
-from seamark.lightning._hooks import QuietCallback, only_accumulates, step_of
 from seamark.process.interrupts import let_pass
+from seamark.reading.stragglers import OWN_TIME, STEP_TIME
 from seamark.run.adapters import guarded
+from seamark.values import to_floats
 
-__all__ = ["DeviceMemory", "GradientNorms", "LearningRates", "StepTimes"]
+__all__ = ["DeviceMemory", "GradientNorms", "LearningRates", "StepTimes", "time_ranks"]
+
+log = logging.getLogger("seamark")
 
 _SHORT_FLOATS: Final = {torch.float16, torch.bfloat16}
+
+
+def step_of(trainer: Any) -> int:
+    """Return the step that Lightning gives to loggers; `global_step` counts each optimizer's."""
+    epoch_loop = trainer.fit_loop.epoch_loop
+    return int(getattr(epoch_loop, "_batches_that_stepped", trainer.global_step))
+
+
+def only_accumulates(trainer: Any) -> bool:
+    """Return whether the batch that ends only added to the gradients."""
+    ask = getattr(trainer.fit_loop, "_should_accumulate", None)
+    return bool(ask and trainer.lightning_module.automatic_optimization and ask())
+
+
+class QuietCallback(_host.Callback):  # type: ignore[misc] # of either package
+    """A callback whose hooks are guarded (see `seamark.run.adapters.guarded`)."""
+
+    _has_warned = False
+
+    def is_logged(self, trainer: Any) -> bool:
+        """Return whether Lightning logs this step."""
+        every = trainer.log_every_n_steps
+        is_due = trainer.should_stop or (every and (step_of(trainer) + 1) % every == 0)
+        return bool(every and trainer.loggers and is_due)
+
+    def record(
+        self,
+        trainer: Any,
+        metrics: Mapping[str, Any],
+        *,
+        step: int | None = None,
+        beside_prefix: bool = False,
+    ) -> None:
+        """Hand metrics to every logger.
+
+        Args:
+            trainer: The trainer.
+            metrics: Numbers or tensors by name.
+            step: At which step; that of the batch if left out.
+            beside_prefix: Whether a Seamark run gets them outside of the logger's prefix.
+        """
+        step = step_of(trainer) if step is None else step
+        for logger in trainer.loggers if metrics else ():
+            try:
+                if isinstance(logger, _host.RunLogger):
+                    target = logger.experiment if beside_prefix else logger
+                    target.log_metrics(metrics, step)
+                else:
+                    logger.log_metrics(to_floats(metrics)[0], step=step)
+            except Exception as error:  # noqa: BLE001 - the other loggers go on
+                self._lost(type(logger).__name__, error)
+
+    def _lost(self, where: str, error: Exception) -> None:
+        let_pass(error)
+        if not self._has_warned:
+            self._has_warned = True
+            name = type(self).__name__
+            log.warning("seamark: %s records nothing (%s): %r", name, where, error)
 
 
 @_host.configurable
@@ -51,7 +115,7 @@ class LearningRates(QuietCallback):
     ) -> None:
         """Record what the step will use."""
         if self.is_logged(trainer) and not batch_idx % max(1, trainer.accumulate_grad_batches):
-            self.tell(trainer, dict(self._values(trainer)))
+            self.record(trainer, dict(self._values(trainer)))
 
     def _values(self, trainer: Any) -> Iterator[tuple[str, Any]]:
         for name, optimizer in _named_optimizers(trainer):
@@ -74,28 +138,23 @@ def _named_optimizers(trainer: Any) -> Iterator[tuple[str, Any]]:
     """
     scheduled = [(one.name, one.scheduler.optimizer) for one in trainer.lr_scheduler_configs]
     plain = [getattr(one, "optimizer", one) for one in trainer.optimizers]  # as DeepSpeed wraps it
-    have = {id(optimizer) for _, optimizer in scheduled}
-    seen: dict[type, int] = {}
-    for given, optimizer in [
-        *scheduled,
-        *((None, one) for one in plain if id(one) not in have),
-    ]:
-        kind = type(optimizer)
-        number = seen.get(kind, 0)
-        if given is None:
-            number = seen[kind] = number + 1
-        name = f"lr-{kind.__name__}" if given is None else given
-        yield f"{name}-{number - 1}" if number > 1 else name, optimizer
+    known = {id(optimizer) for _, optimizer in scheduled}
+    counts: Counter[str] = Counter()
+    for given, optimizer in (*scheduled, *((None, one) for one in plain if id(one) not in known)):
+        name = given or f"lr-{type(optimizer).__name__}"
+        kind = type(optimizer).__name__
+        counts[kind] += given is None
+        yield f"{name}-{counts[kind] - 1}" if counts[kind] > 1 else name, optimizer
 
 
 def _group_suffixes(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what stands for each parameter group behind the name of its optimizer."""
     if len(groups) == 1:
         return [f"/{groups[0]['name']}" if groups[0].get("name") else ""]
-    names = [str(group.get("name", f"pg{at}")) for at, group in enumerate(groups, start=1)]
-    if len(set(names)) < len(names):  # no two series share a path
-        names = [f"pg{at}" for at in range(1, len(groups) + 1)]
-    return [f"/{name}" for name in names]
+    numbers = [f"pg{number}" for number in range(1, len(groups) + 1)]
+    names = [group.get("name", number) for group, number in zip(groups, numbers, strict=True)]
+    # No two series share a path.
+    return [f"/{name}" for name in (names if len(set(names)) == len(names) else numbers)]
 
 
 @_host.configurable
@@ -129,7 +188,7 @@ class GradientNorms(QuietCallback):
     ) -> None:
         """Record the norms, which go to the logger as tensors: in one transfer."""
         if self.is_logged(trainer):
-            self.tell(trainer, self._norms(trainer, pl_module, optimizer))
+            self.record(trainer, self._norms(trainer, pl_module, optimizer))
 
     def _norms(self, trainer: Any, module: Any, optimizer: Any) -> dict[str, torch.Tensor]:
         own = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
@@ -140,9 +199,8 @@ class GradientNorms(QuietCallback):
         }
         if not norms:
             return {}
-        device = next(iter(norms.values())).device
-        wide = max((norm.dtype for norm in norms.values()), key=lambda kind: torch.finfo(kind).bits)
-        both = torch.stack([norm.to(device, wide) for norm in norms.values()])
+        widest = max(norms.values(), key=lambda norm: torch.finfo(norm.dtype).bits)
+        both = torch.stack([norm.to(widest) for norm in norms.values()])
         name = "grad_norm"
         optimizers = trainer.optimizers
         if len(optimizers) > 1:
@@ -163,8 +221,45 @@ class GradientNorms(QuietCallback):
         return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
 
+class _StepClock(QuietCallback):
+    """Measures steps from the end of one batch to the end of the next, without validation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = self._spent = 0.0
+        self._steps = 0
+
+    def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
+        self._last = perf_counter()
+        self._spent, self._steps = 0.0, 0
+
+    def on_train_epoch_start(self, *_: Any, **__: Any) -> None:
+        self._last = perf_counter()
+
+    on_validation_end = on_train_epoch_start
+
+    @guarded
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, *_: Any, **__: Any
+    ) -> None:
+        now = perf_counter()
+        self._spent += now - self._last
+        self._last = now
+        self._steps += 1
+        self._count_batch(batch)
+        if self.is_logged(trainer) and not only_accumulates(trainer):
+            self._record_steps(trainer)
+            self._spent, self._steps = 0.0, 0
+
+    def _count_batch(self, batch: Any) -> None:
+        """Count what a subclass counts of a batch."""
+
+    def _record_steps(self, trainer: Any) -> None:
+        raise NotImplementedError
+
+
 @_host.configurable
-class StepTimes(QuietCallback):
+class StepTimes(_StepClock):
     """Records how long batches and epochs take, samples per second, and how long is left.
 
     ``profiling/step_time_s`` is the mean from batch to batch since the last record, waiting for
@@ -190,9 +285,8 @@ class StepTimes(QuietCallback):
             msg = f"StepTimes: batch_size: expected a whole number above 0, got {batch_size!r}"
             raise ArgumentError(msg)
         self._batch_size = batch_size
-        self._began = self._epoch_began = self._last = 0.0
-        self._done = self._steps = self._step_began = 0
-        self._spent = self._samples = 0.0
+        self._began = self._epoch_began = 0.0
+        self._done = self._first_step = self._samples = 0
 
     def setup(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Come last, so that what others save at the end of validation is over before a step."""
@@ -200,51 +294,37 @@ class StepTimes(QuietCallback):
 
     def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Start anew; also in the middle of an epoch, whose start no hook tells then."""
-        self._began = self._epoch_began = self._last = perf_counter()
-        self._done = self._steps = 0
-        self._spent = self._samples = 0.0
-        self._step_began = trainer.global_step
+        super().on_train_start(trainer)
+        self._began = self._epoch_began = self._last
+        self._done = self._samples = 0
+        self._first_step = trainer.global_step
 
     def on_train_epoch_start(self, *_: Any, **__: Any) -> None:
         """Begin an epoch."""
-        self._epoch_began = self._last = perf_counter()
+        super().on_train_epoch_start()
+        self._epoch_began = self._last
 
-    def on_validation_end(self, *_: Any, **__: Any) -> None:
-        """Leave validation out of the next step."""
-        self._last = perf_counter()
-
-    @guarded
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, *_: Any, **__: Any
-    ) -> None:
-        """Count a step, and record where steps are logged."""
-        now = perf_counter()
-        self._spent += now - self._last
-        self._last = now
-        self._steps += 1
+    def _count_batch(self, batch: Any) -> None:
         self._done += 1
         self._samples += self._batch_size or _length(batch)
-        if self.is_logged(trainer) and not only_accumulates(trainer):
-            self.tell(trainer, self._rates(trainer, now), beside_prefix=True)
-            self._spent = self._samples = 0.0
-            self._steps = 0
+
+    def _record_steps(self, trainer: Any) -> None:
+        found = {"profiling/step_time_s": self._spent / self._steps}
+        if self._samples and self._spent > 0:
+            found["profiling/samples_per_second"] = self._samples / self._spent
+        self._samples = 0
+        left = (self._last - self._began) / self._done * self._batches_left(trainer)
+        left = min([left, *_seconds_left(trainer)])
+        if math.isfinite(left):
+            found["profiling/eta_s"] = max(0.0, left)
+        self.record(trainer, found, beside_prefix=True)
 
     @guarded
     def on_train_epoch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Record how long the epoch took."""
         metrics = {"profiling/epoch_time_s": perf_counter() - self._epoch_began}
         # Where Lightning records what belongs to an epoch: at its last step.
-        self.tell(trainer, metrics, step=max(0, step_of(trainer) - 1), beside_prefix=True)
-
-    def _rates(self, trainer: Any, now: float) -> dict[str, float]:
-        found = {"profiling/step_time_s": self._spent / self._steps}
-        if self._samples and self._spent > 0:
-            found["profiling/samples_per_second"] = self._samples / self._spent
-        left = (now - self._began) / self._done * self._batches_left(trainer)
-        left = min([left, *_seconds_left(trainer)])
-        if math.isfinite(left):
-            found["profiling/eta_s"] = max(0.0, left)
-        return found
+        self.record(trainer, metrics, step=max(0, step_of(trainer) - 1), beside_prefix=True)
 
     def _batches_left(self, trainer: Any) -> float:
         """Return how many batches training has before it, infinity if that is not known."""
@@ -253,7 +333,7 @@ class StepTimes(QuietCallback):
             done = trainer.fit_loop.epoch_loop.batch_idx + 1
             left = (epochs - trainer.current_epoch) * trainer.num_training_batches - done
         if trainer.max_steps >= 0:
-            steps = trainer.global_step - self._step_began
+            steps = trainer.global_step - self._first_step
             # Accumulating makes fewer steps than batches, several optimizers make more.
             batches = self._done / steps if steps else trainer.accumulate_grad_batches
             left = min(left, (trainer.max_steps - trainer.global_step) * batches)
@@ -264,9 +344,10 @@ def _length(batch: Any) -> int:
     """Return the length of the first tensor in a batch, 0 if there is none."""
     if isinstance(batch, torch.Tensor):
         return len(batch) if batch.ndim else 1
-    inside = batch.values() if isinstance(batch, Mapping) else batch
-    if isinstance(batch, Mapping) or isinstance(batch, (list, tuple)):  # noqa: SIM101 - for mypy
-        return next((size for one in inside if (size := _length(one))), 0)
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    if isinstance(batch, (list, tuple)):
+        return next((size for one in batch if (size := _length(one))), 0)
     return 0
 
 
@@ -294,7 +375,7 @@ class DeviceMemory(QuietCallback):
         if self.is_logged(trainer) and not only_accumulates(trainer):
             found = _host_memory() | _cuda_memory(trainer.strategy.root_device)
             metrics = {f"profiling/memory/{name}": size for name, size in found.items()}
-            self.tell(trainer, metrics, beside_prefix=True)
+            self.record(trainer, metrics, beside_prefix=True)
 
 
 def _host_memory() -> dict[str, int]:
@@ -314,3 +395,66 @@ def _cuda_memory(device: torch.device) -> dict[str, int]:
         "reserved_bytes": torch.cuda.memory_reserved(device),
         "peak_allocated_bytes": torch.cuda.max_memory_allocated(device),
     }
+
+
+def time_ranks(trainer: Any) -> None:
+    """Record the times of every rank's steps of a trainer, for loggers with ``ranks="all"``."""
+    if not any(isinstance(one, _RankTimes) for one in trainer.callbacks):
+        trainer.callbacks.append(_RankTimes())
+
+
+class _RankTimes(_StepClock):
+    """Records how long the steps of this rank take, and how much of that is its own.
+
+    Ranks that exchange gradients wait for each other in the backward pass, so that a step takes as
+    long on all of them as on the slowest. A rank's own part leaves out the time from when it has
+    its last gradient, which is that of the first parameter, to the end of the backward pass; where
+    that cannot be told, the whole backward pass.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hook: Any = None
+        self._ready = self._waited = 0.0
+
+    def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
+        """Begin to count, and note the time of each last gradient."""
+        super().on_train_start(trainer)
+        self._waited = 0.0
+        self.on_train_end()
+        self._add_hook(trainer)
+
+    @guarded
+    def _add_hook(self, trainer: Any) -> None:
+        groups = (group for one in trainer.optimizers for group in one.param_groups)
+        weights = (weight for group in groups for weight in group["params"])
+        first = next((weight for weight in weights if weight.requires_grad), None)
+        if first is not None:
+            # So that pickling a model does not warn that this hook stays behind.
+            hook = unserializable_hook(self.on_before_backward)  # type: ignore[no-untyped-call]
+            self._hook = first.register_hook(hook)
+
+    def on_before_backward(self, *_: Any, **__: Any) -> None:
+        """Note the earliest time from which on other ranks may be waited for."""
+        self._ready = perf_counter()
+
+    def on_after_backward(self, *_: Any, **__: Any) -> None:
+        """Count the time spent waiting."""
+        self._waited += perf_counter() - self._ready
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """Leave the model as it was."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    on_exception = on_train_end
+
+    def _record_steps(self, trainer: Any) -> None:
+        times = {OWN_TIME: (self._spent - self._waited) / self._steps}
+        if not any(isinstance(one, StepTimes) for one in trainer.callbacks):
+            times[STEP_TIME] = self._spent / self._steps
+        self._waited = 0.0
+        for logger in trainer.loggers:
+            if isinstance(logger, _host.RunLogger) and logger.own_run.ranks == "all":
+                logger.experiment.log_metrics(times, step_of(trainer))

@@ -8,26 +8,24 @@ import re
 import sys
 import weakref
 from collections.abc import Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.paths import join_path
-from seamark.process.interrupts import raised_by_signal_handler
+from seamark.process.interrupts import let_pass
 from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url
-from seamark.values import encode_atom, to_float
+from seamark.values import Atom, encode_atom, to_float
 
 if TYPE_CHECKING:
     from seamark.run.run import Run
 
 __all__ = ["Checkpoints"]
 
-# What the callbacks of one version or another call the files that they keep.
-# ``_last_checkpoint_saved`` (2.x) is the only name of a file saved because of an exception;
-# ``ckpt_path`` is that of ``OnExceptionCheckpoint``.
-_PATH_ATTRIBUTES = ("last_model_path", "best_model_path", "_last_checkpoint_saved", "ckpt_path")
+# ``_last_checkpoint_saved`` (2.x) is the only name of a file saved because of an exception.
+_PATH_ATTRIBUTES: Final = ("last_model_path", "best_model_path", "_last_checkpoint_saved")
 
 
 class _Key(NamedTuple):
-    """What tells one callback from another; weak proxies have no identity of their own."""
+    """The identity of a callback; weak proxies have none of their own."""
 
     state_key: str
     folder: str | None
@@ -56,25 +54,17 @@ class Checkpoints:
         self._keep = keep
         self._savers: dict[_Key, _Saver] = {}
         self._callbacks: dict[_Key, Any] = {}
-        self._noted: dict[str, object] = {}
+        self._noted: dict[str, Atom] = {}
         self._first: _Key | None = None
-        self._silent_savers: list[tuple[Any, Hashable | None]] = []
-        self.unsettled = False
-        """Whether something may still come to disk, or go, that nobody will tell us of."""
 
     def watch(self, callbacks: Iterable[Any]) -> None:
-        """Take note of all checkpoint callbacks of a Trainer that begins a stage.
+        """Note the first checkpoint callback of a Trainer that begins a stage.
 
-        The first of them keeps the plain namespace, whichever saves first. Some tell no logger when
-        they save, as ``OnExceptionCheckpoint``; their files are looked for in `settle`.
+        It keeps the plain namespace, whichever saves first.
         """
-        self._silent_savers = []
-        for callback in callbacks:
-            path = getattr(callback, "ckpt_path", None)
-            if isinstance(path, str):
-                self._silent_savers.append((weakref.proxy(callback), _probe(path)))
-            elif self._first is None:
-                self._first = _key(callback)
+        if self._first is None:
+            keepers = (_key(one) for one in callbacks if hasattr(one, "best_model_path"))
+            self._first = next(keepers, None)
 
     def saved(self, callback: Any) -> None:
         """Record what a callback keeps; it has just saved something.
@@ -83,17 +73,15 @@ class Checkpoints:
             callback: A checkpoint callback, or a weak proxy of one.
         """
         key = _key(callback)
-        saver = self._savers.get(key)
         if not self._savers:  # not before: the run, which is recorded to by now, closes after it
             atexit.register(_settle_at_exit, weakref.ref(self), os.getpid())
-        if saver is None:
+        if key not in self._savers:
             namespace = self._namespace_for(key)
-            files = CheckpointSet(
-                self._run, join_path(namespace, "checkpoints"), keep=self._keep, probe=_probe
-            )
-            saver = self._savers[key] = _Saver(namespace, files)
+            path = join_path(namespace, "checkpoints")
+            files = CheckpointSet(self._run, path, keep=self._keep, probe=_probe)
+            self._savers[key] = _Saver(namespace, files)
         self._callbacks[key] = callback
-        self.unsettled = False
+        saver = self._savers[key]
         saver.files.update(_locations(callback), key.folder)
         self._note_best(saver.namespace, callback)
 
@@ -104,22 +92,17 @@ class Checkpoints:
         """
         if self._run.get_state() == "stopped":
             return
-        silent = [
-            callback for callback, before in self._silent_savers if _changed(callback, before)
-        ]
-        for callback in (*self._callbacks.values(), *silent):
+        for callback in list(self._callbacks.values()):
             try:
                 self.saved(callback)
             except ReferenceError:  # its Trainer is gone; what it saved may still be there
                 continue
-            except Exception as error:  # the other callbacks, and how the stage ended
-                if raised_by_signal_handler(error):
-                    raise
+            except Exception as error:  # noqa: BLE001 - the other callbacks, and how the stage ended
+                let_pass(error)
                 self._run.drop("checkpoints", warn=f"a checkpoint callback is odd: {error!r}")
         for key, saver in self._savers.items():
             saver.files.adopt(key.folder)
             saver.files.settle()
-        self.unsettled = any(saver.files.pending for saver in self._savers.values())
 
     def _namespace_for(self, key: _Key) -> str:
         if self._first is None:
@@ -134,27 +117,17 @@ class Checkpoints:
         )
 
     def _note_best(self, namespace: str, callback: Any) -> None:
-        """Record the best checkpoint and its score, which belong together.
-
-        Where this callback knows no score, one of another callback or process is no longer true.
-        """
         path = getattr(callback, "best_model_path", None)
         if not isinstance(path, (str, os.PathLike)) or not str(path):
             return
+        found: dict[str, object] = {"best_model_path": str(path)}
         score = getattr(callback, "best_model_score", None)
-        path_at, score_at = (join_path(namespace, f"best_model_{one}") for one in ("path", "score"))
-        found: dict[str, object] = {path_at: str(path)}
         if score is not None:
-            found[score_at] = to_float(score)
-        elif self._noted.get(score_at, "") is not None:
-            if not self._run.record_op({"op": "delete", "paths": [score_at]}):
-                return  # the disk was full; the next save tries again
-            self._noted[score_at] = None
-        new = {name: value for name, value in found.items() if self._noted.get(name) != value}
-        if new:
-            atoms = {name: encode_atom(value) for name, value in new.items()}
-            if self._run.record_atoms(atoms):
-                self._noted.update(new)
+            found["best_model_score"] = to_float(score)
+        atoms = {join_path(namespace, name): encode_atom(found[name]) for name in found}
+        new = {name: atom for name, atom in atoms.items() if self._noted.get(name) != atom}
+        if new and self._run.record_atoms(new):  # else the disk was full; the next save retries
+            self._noted.update(new)
 
 
 def _key(callback: Any) -> _Key:
@@ -168,26 +141,9 @@ def _key(callback: Any) -> _Key:
 def _locations(callback: Any) -> Iterator[str]:
     named = [getattr(callback, name, None) for name in _PATH_ATTRIBUTES]
     best = getattr(callback, "best_k_models", None)
-    if isinstance(best, dict):
-        named.extend(best)
-    for path in named:
-        if (location := _location(path)) is not None:
-            yield location
-
-
-def _location(path: object) -> str | None:
-    if not isinstance(path, (str, os.PathLike)) or not str(path):
-        return None
-    location = str(os.fspath(path))
-    return location if is_url(location) else os.path.abspath(location)  # noqa: PTH100
-
-
-def _changed(callback: Any, before: Hashable | None) -> bool:
-    try:
-        found = _probe(callback.ckpt_path)
-    except (ReferenceError, OSError):
-        return False
-    return found is not None and found != before
+    for path in (*named, *(best if isinstance(best, dict) else ())):
+        if isinstance(path, (str, os.PathLike)) and (location := str(os.fspath(path))):
+            yield location if is_url(location) else os.path.abspath(location)  # noqa: PTH100
 
 
 def _settle_at_exit(reference: weakref.ref[Checkpoints], pid: int) -> None:

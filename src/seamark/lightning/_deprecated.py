@@ -1,65 +1,61 @@
-"""Methods of the logger that came before the one whose signature this is."""
+"""Arguments and methods of older loggers of Neptune."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NoReturn
 
 from seamark.errors import ArgumentError
+from seamark.lightning import _host
 from seamark.run.adapters import guarded
 from seamark.run.foreign import VERBS
 from seamark.types import File
 
-if TYPE_CHECKING:
-    from seamark.run.handler import Handler
-    from seamark.run.run import Run
+__all__ = ["DeprecatedMethods", "check_legacy"]
 
-__all__ = ["DeprecatedMethods"]
+_LEGACY: Final[Mapping[str, str]] = {
+    "project_name": "project=...",
+    "offline_mode": "mode='offline' (a run without a remote is offline anyway)",
+    "experiment_name": "name=...",
+    "experiment_id": "with_id=...",
+    "properties": "logger.experiment['properties'] = ...",
+    "upload_source_files": "source_files=[...]",
+    "abort_callback": "nothing: a run is never stopped from outside",
+    "logger": "seamark.integrations.python_logger.NeptuneHandler(run=logger.experiment), a handler",
+    "upload_stdout": "capture_stdout=...",
+    "upload_stderr": "capture_stderr=...",
+    "send_hardware_metrics": "capture_hardware_metrics=...",
+    "run_monitoring_thread": "capture_hardware_metrics=...",
+    "handle_uncaught_exceptions": "capture_traceback=...",
+    "git_info": "git_ref=...",
+    "hostname": "capture_host=...",
+    "notebook_id": "logger.experiment['notebook/id'] = ...",
+    "notebook_path": "logger.experiment['notebook/path'] = ...",
+    "base_namespace": "prefix=...",
+    "close_after_fit": "nothing: the run goes on until logger.experiment.stop() or the exit",
+}
 
 
-def _checked(instead: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Raise at once where a method is called as another logger's of the same name is.
+def check_legacy(given: Iterable[str]) -> None:
+    """Refuse keywords of loggers that came before the one whose signature this is.
 
-    Args:
-        instead: What to write, for the message.
+    Raises:
+        ArgumentError: If there are any; the message says what to write instead.
     """
-
-    def decorate(method: Callable[..., None]) -> Callable[..., None]:
-        taken = inspect.signature(method)
-
-        @functools.wraps(method)
-        def call(self: Any, *args: Any, **kwargs: Any) -> None:
-            try:
-                taken.bind(self, *args, **kwargs)
-            except TypeError as error:
-                msg = f"logger.{method.__name__}(): {error}; write {instead}"
-                raise ArgumentError(msg) from None
-            method(self, *args, **kwargs)
-
-        return call
-
-    return decorate
+    if found := [name for name in given if name in _LEGACY]:
+        advice = "\n".join(f"  {name}: use {_LEGACY[name]}" for name in found)
+        names = ", ".join(found)
+        msg = f"SeamarkLogger: expected today's keywords, got {names} of older loggers.\n{advice}"
+        raise ArgumentError(msg)
 
 
-class DeprecatedMethods:
-    """Four methods that warn and still work, and two that say what to write instead.
-
-    A class that has them offers ``run`` and ``_path``.
-    """
+class DeprecatedMethods(_host.RunLogger):
+    """Four methods that warn and still work, and two that say what to write instead."""
 
     ARTIFACTS_KEY = "artifacts"
     PARAMETERS_KEY = "hyperparams"
-
-    if TYPE_CHECKING:
-
-        @property
-        def run(self) -> Run | Handler: ...
-
-        def _path(self, *parts: str) -> str: ...
 
     def __getattr__(self, name: str) -> Any:
         """Name the line that is meant by a method of another logger.
@@ -67,28 +63,18 @@ class DeprecatedMethods:
         Raises:
             AttributeError: As there is no such name.
         """
-        words = f": with run = logger.experiment, {VERBS[name]}" if name in VERBS else ""
-        msg = f"{type(self).__name__!r} object has no attribute {name!r}{words}"
+        advice = f": with run = logger.experiment, {VERBS[name]}" if name in VERBS else ""
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}{advice}"
         raise AttributeError(msg, name=name, obj=self)
 
-    @_checked("run = logger.experiment; run[path].append(value, step=step)")
-    @guarded
     def log_metric(self, metric_name: str, metric_value: Any, step: float | None = None) -> None:
         """Append one value to a series. Deprecated: ``logger.run[path].append(value)``."""
-        path = self._path(metric_name)
-        _warn("log_metric", f"logger.run[{path!r}].append(42)")
-        self.run[path].append(metric_value, step=step)
+        self._append("log_metric", "42", metric_name, metric_value, step)
 
-    @_checked("run = logger.experiment; run[path].append(text, step=step)")
-    @guarded
     def log_text(self, log_name: str, text: str, step: float | None = None) -> None:
         """Append one text to a series. Deprecated: ``logger.run[path].append(text)``."""
-        path = self._path(log_name)
-        _warn("log_text", f"logger.run[{path!r}].append('text')")
-        self.run[path].append(str(text), step=step)
+        self._append("log_text", "'text'", log_name, str(text), step)
 
-    @_checked("run = logger.experiment; run[path].append(File.as_image(image), step=step)")
-    @guarded
     def log_image(self, log_name: str, image: Any, step: float | None = None) -> None:
         """Append an image to a series. Deprecated: ``logger.run[path].append(File...)``.
 
@@ -97,16 +83,8 @@ class DeprecatedMethods:
             image: Path of an image file, or anything that ``File.as_image`` takes.
             step: As in ``append``.
         """
-        path = self._path(log_name)
-        _warn("log_image", f"logger.run[{path!r}].append(File.from_path('image.png'))")
-        if isinstance(image, (str, os.PathLike)):
-            image = File.from_path(os.fspath(image))
-        elif not isinstance(image, File):
-            image = File.as_image(image)
-        self.run[path].append(image, step=step)
+        self._append("log_image", "File.from_path('image.png')", log_name, image, step)
 
-    @_checked("run = logger.experiment; run[path].upload(file)")
-    @guarded
     def log_artifact(self, artifact: str, destination: str | None = None) -> None:
         """Keep a file. Deprecated: ``logger.run[path].upload('path_to_file')``.
 
@@ -117,7 +95,7 @@ class DeprecatedMethods:
         """
         path = self._path(self.ARTIFACTS_KEY, artifact.strip("/"))
         _warn("log_artifact", f"logger.run[{path!r}].upload('path_to_file')")
-        self.run[path].upload(artifact if destination is None else destination)
+        self._upload_file(path, artifact if destination is None else destination)
 
     def set_property(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Refuse: properties are plain fields now.
@@ -126,7 +104,8 @@ class DeprecatedMethods:
             ArgumentError: Always; the message says what to write instead.
         """
         path = self._path(self.PARAMETERS_KEY, "key")
-        _refuse("set_property", f"logger.run[{path!r}] = value")
+        msg = f"logger.set_property() is no longer there; write logger.run[{path!r}] = value"
+        raise ArgumentError(msg)
 
     def append_tags(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Refuse: tags are a set on the run now.
@@ -134,14 +113,28 @@ class DeprecatedMethods:
         Raises:
             ArgumentError: Always; the message says what to write instead.
         """
-        _refuse("append_tags", "logger.run['sys/tags'].add(['foo', 'bar'])")
+        instead = "logger.run['sys/tags'].add(['foo', 'bar'])"
+        msg = f"logger.append_tags() is no longer there; write {instead}"
+        raise ArgumentError(msg)
+
+    def _append(self, method: str, example: str, name: str, value: Any, step: float | None) -> None:
+        path = self._path(name)
+        _warn(method, f"logger.run[{path!r}].append({example})")
+        self._append_value(path, value, step, is_image=method == "log_image")
+
+    @guarded
+    def _append_value(self, path: str, value: Any, step: Any, *, is_image: bool) -> None:
+        if is_image and isinstance(value, (str, os.PathLike)):
+            value = File.from_path(os.fspath(value))
+        elif is_image and not isinstance(value, File):
+            value = File.as_image(value)
+        self.run[path].append(value, step=step)
+
+    @guarded
+    def _upload_file(self, path: str, file: str) -> None:
+        self.run[path].upload(file)
 
 
 def _warn(method: str, instead: str) -> None:
     msg = f"logger.{method}() is deprecated and may go away; write {instead} instead"
-    warnings.warn(msg, UserWarning, stacklevel=5)
-
-
-def _refuse(method: str, instead: str) -> NoReturn:
-    msg = f"logger.{method}() is no longer there; write {instead} instead"
-    raise ArgumentError(msg)
+    warnings.warn(msg, UserWarning, stacklevel=4)

@@ -1,45 +1,40 @@
-"""The logger: what Lightning says becomes records of one run."""
+"""The logger: calls of Lightning become records of one run."""
 
 from __future__ import annotations
 
-import inspect
+import contextlib
+import dataclasses
 import logging
 import os
 import re
 import sys
 import warnings
-import weakref
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from pathlib import Path
 from typing import Any, Final, Literal, get_type_hints
 
-from seamark.errors import ArgumentError, InactiveRunError, ReadOnlyError
+from seamark.errors import ArgumentError, InactiveRunError, PathError, ReadOnlyError
 from seamark.lightning import _host
-from seamark.lightning._arguments import check_legacy, check_prefix, check_values, of_the_run
-from seamark.lightning._base import RunLogger
+from seamark.lightning._callbacks import time_ranks
 from seamark.lightning._checkpoints import Checkpoints
-from seamark.lightning._deprecated import DeprecatedMethods
-from seamark.lightning._distributed import batch_facts, facts
-from seamark.lightning._experiment import silent_experiment
-from seamark.lightning._rank_times import time_steps
-from seamark.lightning._resume import attach, attach_late
-from seamark.lightning._settings import configuration, settings
-from seamark.lightning._translate import (
-    MetricPaths,
-    can_hold,
-    folder_name,
+from seamark.lightning._deprecated import DeprecatedMethods, check_legacy
+from seamark.lightning._resume import LOGGERS, attach_late
+from seamark.lightning._settings import (
+    batch_facts,
+    configuration,
+    facts,
     hide_in_files,
-    masked,
     set_aside,
-    state_after,
+    settings,
 )
-from seamark.paths import join_path
+from seamark.paths import check_path, join_path
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
 from seamark.run.adapters import check_run, guarded, new_run, words_of
 from seamark.run.handler import Handler
-from seamark.run.run import Run
+from seamark.run.options import RunOptions, check_argument, check_switch
+from seamark.run.run import Run  # noqa: TC001 - LightningCLI evaluates annotations
 from seamark.types import File
 from seamark.values import Atom, encode_atom, parameters
 
@@ -50,22 +45,33 @@ log = logging.getLogger("seamark")
 _VERSION_PATH: Final = "source_code/integrations/pytorch-lightning"
 _OF_THE_LOGGER_TOO: Final = frozenset({"checkpoints", "on_duplicate", "ranks", "resume"})
 """Arguments of a run that a logger of an existing run may have as well."""
-_NOT_PICKLED: Final = {
-    "_agreed_in": None,
-    "_api_key": None,
-    "_began_in": None,
-    "_checkpoints": None,
-    "_fitting": None,
-    "_held": None,
-}
+_OF_THIS_PROCESS: Final = {"_began_in": None, "_checkpoints": None}
+_NOT_OPEN: Final = (InactiveRunError, ReadOnlyError)
 
 
-class SeamarkLogger(DeprecatedMethods, RunLogger):
+class MetricPaths(dict[str, str]):
+    """Attribute path of every metric name seen, made once.
+
+    Args:
+        prefix: Namespace of the metrics; empty for none.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self.prefix = prefix
+
+    def __missing__(self, name: str) -> str:
+        """Make the path; the run checks that it is legal."""
+        path = self[name] = f"{self.prefix}/{name}" if self.prefix else str(name)
+        return path
+
+
+class SeamarkLogger(DeprecatedMethods):
     """A Lightning logger that records a training into a Seamark run.
 
     It takes the arguments of the ``NeptuneLogger`` that Lightning removed in 2026, and writes the
     same namespaces. Nothing is on disk before the first value. Unless ``ranks="all"``, other ranks
-    than 0 record nothing; ``experiment`` is a stand-in there.
+    than 0 record nothing, and ``experiment`` does nothing there.
 
     Args:
         api_key: For remotes. Held in memory only; never pickled, never recorded.
@@ -76,8 +82,8 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             run.
         log_model_checkpoints: Whether to record what the checkpoint callbacks save.
         prefix: Namespace for everything that this logger writes; empty for none.
-        save_dir: Where Lightning puts files: ``<save_dir>/<name>/<version>/checkpoints``. By
-            default a folder of the run's own: ``<run folder>/files/checkpoints``.
+        save_dir: Where Lightning puts files, by default a folder of the run's own, ``<run
+            folder>/files``. Checkpoints go into ``<save_dir>/<name>/<version>/checkpoints``.
         checkpoints: ``"reference"`` records where checkpoints are, ``"keep"`` takes their bytes
             into the run folder. By default what the run says.
         log_graph: Whether to keep the model's structure under ``<prefix>/model/graph``. A forward
@@ -220,63 +226,55 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         agg_default_func: Callable[[Sequence[float]], float] | None = None,
         **others: Any,
     ) -> None:
-        given = of_the_run(locals())
+        arguments = locals()
+        given = {each.name: arguments[each.name] for each in dataclasses.fields(RunOptions)}
         check_legacy(others)
-        check_values(
-            switches={"log_model_checkpoints": log_model_checkpoints, "log_graph": log_graph},
-            of_run={
-                "checkpoints": checkpoints,
-                "on_duplicate": on_duplicate,
-                "ranks": ranks,
-                "resume": resume,
-            },
-        )
+        check_switch("SeamarkLogger: log_model_checkpoints", log_model_checkpoints)
+        check_switch("SeamarkLogger: log_graph", log_graph)
+        for key in _OF_THE_LOGGER_TOO:
+            check_argument(key, given[key])
         described = {key: given[key] for key in given if key not in _OF_THE_LOGGER_TOO}
         check_run(run, {"api_key": api_key, **described, **others})
+        if save_dir is not None and not isinstance(save_dir, (str, os.PathLike)):
+            msg = f"save_dir: expected a path or None, got {type(save_dir).__name__}"
+            raise ArgumentError(msg)
         super().__init__()
         if agg_key_funcs is not None or agg_default_func is not None:
             msg = "SeamarkLogger: agg_key_funcs and agg_default_func have no effect"
             warnings.warn(msg, UserWarning, stacklevel=2)
+        try:
+            self._prefix = check_path(prefix) if prefix else ""
+        except PathError as error:
+            msg = f"SeamarkLogger(prefix=...): {error}"
+            raise PathError(msg) from None
+        self._is_own = run is None
         self._experiment: Run | Handler = (
             new_run(api_key=api_key, **given, **others) if run is None else run
         )
-        self._is_own = run is None
-        of_it = self._experiment.get_root_object()
-        assert isinstance(of_it, Run)  # noqa: S101 - check_run saw to it
-        self._run = of_it
-        base = run.path if isinstance(run, Handler) else ""
-        self._prefix = check_prefix(prefix) if prefix else ""
-        self._base = base
-        self._paths = self._series = MetricPaths(join_path(base, self._prefix))
-        self._api_key = api_key or api_token
-        if save_dir is not None and not isinstance(save_dir, (str, os.PathLike)):
-            msg = f"save_dir: expected a path or None, got {type(save_dir).__name__}"
-            raise ArgumentError(msg)
+        self._run: Run = self._experiment.get_root_object()
+        self._base = run.path if isinstance(run, Handler) else ""
+        self._paths = self._series = MetricPaths(join_path(self._base, self._prefix))
         self._save_dir = None if save_dir is None else os.fspath(save_dir)
+        self._files_dir: str | None = None
         self._log_model_checkpoints = bool(log_model_checkpoints)
-        said = checkpoints if run is not None else None  # else the run was told, also by a file
-        self._keep = (said or of_it.checkpoints) == "keep"
+        # A new run has the argument already, maybe from a file.
+        kept = self._run.checkpoints if run is None or checkpoints is None else checkpoints
+        self._keep = kept == "keep"
         self._log_graph = log_graph
         self._noted: dict[str, Atom] = {}
         self._checkpoints: Checkpoints | None = None
         self._began_in: int | None = None
-        self._agreed_in: int | None = None
-        self._fitting: Any = None
-        self._held: list[Callable[[], None]] | None = None
-        self._has_room = self._told = self._elsewhere_told = False
-        self._failed_with: int | None = None  # only its id: an error holds on to all frames
-        self._default_dir: str | None = None
-        self._can_hold: bool | None = None
+        self._has_set_aside = self._has_warned = False
+        LOGGERS.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the key, and what belongs to this process."""
-        return {**self.__dict__, **_NOT_PICKLED, "_noted": {}, "_series": self._paths}
+        """Leave out what belongs to this process."""
+        return {**self.__dict__, **_OF_THIS_PROCESS, "_noted": {}, "_series": self._paths}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Become the same logger of the same run in another process; nothing is created."""
         self.__dict__.update(state)
-
-    # ---------------------------------------------------------------- who and where
+        LOGGERS.add(self)
 
     def __repr__(self) -> str:
         """Return which run this records into, and where; the run need not have begun."""
@@ -285,73 +283,42 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
     @property
     def name(self) -> str:
         """The run's name, or its project, as a name that can be a folder."""
-        return "" if self._places_plainly() else self._folder_name
+        return _host.folder_name(self._run.name or self._run.project.rpartition("/")[2])
 
     @property
     def version(self) -> str:
         """The run's id."""
-        return "" if self._places_plainly() else self._run.id
-
-    @property
-    def _folder_name(self) -> str:
-        return folder_name(self._run.name or self._run.project.rpartition("/")[2])
+        return self._run.id
 
     @property
     def save_dir(self) -> str:
-        """Where Lightning puts files of this run.
+        """Folder for Lightning's files: the one given, or that of the run.
 
-        Where the run's own folder cannot be written, that is where it would put them by itself.
+        Where the run's own folder cannot be written, it is the current folder.
         """
-        self._attach_to_who_asks()
         if self._save_dir is not None:
             return self._save_dir
-        folder = self._run.folder.files_dir
-        if self._can_hold is None:
-            self._can_hold = self._is_other_rank() or can_hold(folder)
-        if self._can_hold:
-            return str(folder)
-        elsewhere = self._default_dir or os.getcwd()  # noqa: PTH109 - as Lightning does
-        if not self._elsewhere_told:
-            self._elsewhere_told = True
-            log.warning(
-                "seamark: Lightning saves checkpoints below %s, for %s cannot be written",
-                elsewhere,
-                folder,
-            )
-        return elsewhere
-
-    @property
-    def root_dir(self) -> str:
-        """The folder of all runs of this name below `save_dir`; `save_dir` if that is the run's."""
-        folder = self.save_dir
-        return folder if self._is_in_run(folder) else os.path.join(folder, self._folder_name)  # noqa: PTH118 - Lightning may pass a URL on
+        if self._files_dir is None:
+            folder = self._run.folder.files_dir
+            self._files_dir = str(folder)
+            if not (self._run.recorder.silent or _can_hold(folder)):
+                self._files_dir = os.getcwd()  # noqa: PTH109 - the default of Lightning
+                log.warning("seamark: %s cannot be written: Lightning uses another folder", folder)
+        return self._files_dir
 
     @property
     def log_dir(self) -> str:
-        """The folder of this run, in which checkpoints go.
-
-        Where `save_dir` is the run's own, that is it, unless an earlier version put them elsewhere.
-        """
-        folder = self.save_dir
-        named = os.path.join(folder, self._folder_name, self._run.id)  # noqa: PTH118
-        if not self._is_in_run(folder):
-            return named
-        plain, before = (os.path.join(one, "checkpoints") for one in (folder, named))  # noqa: PTH118
-        return named if os.path.isdir(before) and not os.path.isdir(plain) else folder  # noqa: PTH112
+        """The folder of this run below `save_dir`, in which checkpoints go."""
+        return os.path.join(self.save_dir, self.name, self.version)  # noqa: PTH118 - maybe a URL
 
     @property
     def own_run(self) -> Run:
-        """The run itself, on every rank."""
+        """The run itself, also where `experiment` is a namespace of it."""
         return self._run
 
     @property
     def experiment(self) -> Any:
-        """The ``Run``, or the namespace given; on other ranks a stand-in that does nothing."""
-        self._attach_to_who_asks()
-        if self._is_other_rank():
-            return silent_experiment(self._run)
-        if self._checkpoints is not None and self._checkpoints.unsettled:
-            self._checkpoints.settle()
+        """The ``Run``, or the namespace given; on ranks that record nothing it does nothing."""
         return self._experiment
 
     @property
@@ -359,82 +326,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         """The same as `experiment`."""
         return self.experiment
 
-    # ---------------------------------------------------------------- checkpoints and resuming
-
-    def attach(self, trainer: Any) -> None:
-        """Have a trainer go on with this logger's run when it loads a checkpoint.
-
-        Happens by itself at the beginning of each stage.
-
-        Args:
-            trainer: One of whose loggers this is.
-        """
-        self._default_dir = trainer.default_root_dir
-        attach(trainer)
-
-    def make_room(self) -> None:
-        """Have configurations that earlier processes left in the run give way to a new one."""
-        if self._save_dir is None and not (self._has_room or self._is_other_rank()):
-            self._has_room = True
-            set_aside(self._run.folder.files_dir, self._run.restarted_as)
-
-    def checkpoint_state(self, *, marked: bool = False) -> dict[str, Any]:
-        """Return what a checkpoint keeps of the run; see ``Run.checkpoint_state``.
-
-        Args:
-            marked: Whether `mark_checkpoint` will be called.
-        """
-        return {**self._run.checkpoint_state(marked=marked), "prefix": self._paths.prefix}
-
-    def mark_checkpoint(self) -> None:
-        """Say that what is recorded from now on came after the last checkpoint."""
-        self._run.mark_checkpoint()
-
-    def resumed(self, state: Mapping[str, Any], *, training: bool = True) -> None:
-        """Go on with the run that a checkpoint was saved in; see ``Run.resumed``.
-
-        Args:
-            state: What `checkpoint_state` returned then.
-            training: False where the checkpoint is only evaluated.
-
-        Raises:
-            ArgumentError: If it is nothing of that kind.
-            RunNotFoundError: If ``resume="must"`` and the run is not below this root.
-        """
-        self._go_over(self._run.resumed(state, stay=not self._is_own, training=training))
-
-    def follow(self, run: str, project: str) -> None:
-        """Go over to the run of rank 0, whatever lies on the disk of this rank.
-
-        Args:
-            run: Run id.
-            project: Project path.
-        """
-        is_there = (run, project) == (self._run.id, self._run.project)
-        if self._is_own and self._run.writer is None and not is_there:
-            self._go_over(self._run.at(run, project))
-
-    def expect_resumed(self) -> None:
-        """Refuse to go on where ``resume="must"`` and there is nothing to go on with.
-
-        Raises:
-            RunNotFoundError: If so.
-        """
-        self._run.expect_resumed()
-
-    def hold(self) -> None:
-        """Record nothing of what begins a stage before `release`: the run may be another one."""
-        if self._held is None and self._run.writer is None:
-            self._held = []
-
-    @guarded
-    def release(self) -> None:
-        """Record what was held back."""
-        held, self._held = self._held or [], None
-        for record in held:
-            record()
-
-    # ---------------------------------------------------------------- what Lightning calls
+    # ---------------------------------------------------------------- calls of Lightning
 
     def log_metrics(self, metrics: Mapping[str, Any], step: float | None = None) -> None:
         """Record numbers at one step.
@@ -445,8 +337,6 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         """
         try:
             if (run := self._recording()) is not None:
-                if self._fitting is not None:
-                    self._tell_batch_size()
                 paths = self._series
                 run.log_metrics({paths[name]: value for name, value in metrics.items()}, step)
         except Exception as error:  # noqa: BLE001 - as guarded, without its cost
@@ -463,43 +353,34 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
                 kept and nothing is called.
         """
         found = parameters(params, self._path(self.PARAMETERS_KEY))
-        atoms = {path: masked(atom, self._api_key) for path, atom in found.items()}
-        self._run.recorder.parameters.take(atoms)  # run.params is the same on every rank
-        if self._held is None:
-            self._note(atoms)
-        else:
-            self._held.append(partial(self._note, atoms))
+        self._run.recorder.parameters.take(found)  # run.params is the same on every rank
+        self._note(found)
 
     @guarded
     def log_graph(self, model: Any, input_array: Any = None) -> None:
-        """Keep the structure of the model, if asked for. Every stage begins with this call.
+        """Begin a stage, and keep the structure of the model, if asked for.
 
         Args:
             model: The module.
-            input_array: Input for one forward pass; else the module's ``example_input_array``, else
-                none is made.
+            input_array: Without effect; a forward pass is made with ``example_input_array``.
         """
-        trainer = getattr(model, "_trainer", None)  # the property raises without one
+        trainer = None
+        with contextlib.suppress(RuntimeError):  # as 2.x raises without one
+            trainer = getattr(model, "trainer", None)
         if trainer is not None:
             attach_late(trainer)
             if self._run.ranks == "all":
                 self._join_ranks(trainer)
-        if self._is_other_rank() or self._is_apart():
-            return
-        if self._held is not None:
-            self._held.append(partial(self.log_graph, model, input_array))
+        if self._is_silent_or_apart():
             return
         self._begin_stage(trainer)
         path = self._path("model/graph")
-        if not self._log_graph or path in self._noted:
-            return
-        from seamark.lightning._graph import describe_model
-
-        example = (
-            getattr(model, "example_input_array", None) if input_array is None else input_array
-        )
-        self._keep_text(path, describe_model(model, example))
-        self._noted[path] = Atom("file", None)
+        if self._log_graph and path not in self._noted:
+            # A forward pass of a sharded model on one rank alone would wait for ever.
+            alone = trainer is None or trainer.world_size == 1
+            has_example = getattr(model, "example_input_array", None) is not None
+            self._keep_text(path, _host.model_summary(model) if alone and has_example else model)
+            self._noted[path] = Atom("file", None)
 
     @guarded
     def log_model_summary(self, model: Any, max_depth: int = -1) -> None:
@@ -509,7 +390,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             model: A ``LightningModule``.
             max_depth: Levels of layers to show; -1 for all.
         """
-        if not (self._is_other_rank() or self._is_apart()):
+        if not self._is_silent_or_apart():
             self._keep_text(self._path("model/summary"), _host.model_summary(model, max_depth))
 
     @guarded
@@ -519,11 +400,9 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         Args:
             checkpoint_callback: The callback, or a weak proxy of it.
         """
-        if self._log_model_checkpoints and self._recording() is not None and not self._is_apart():
+        if self._log_model_checkpoints and not self._is_silent_or_apart():
+            self._recording()
             self._saved().saved(checkpoint_callback)
-
-    def save(self) -> None:
-        """Do nothing: what was recorded is with the operating system already."""
 
     @guarded
     def finalize(self, status: str) -> None:
@@ -533,192 +412,161 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             status: ``"success"``, ``"failed"`` or ``"finished"`` (a job that will be continued), as
                 Lightning says.
         """
-        error = sys.exc_info()[1]
-        if status == "failed" and self._is_as_found():
+        run = self._run
+        # A start that is refused (a folder that exists, an argument) is no part of a run that
+        # others recorded. After a restart, however, it is the same job that ends.
+        untouched = run.writer is None and run.restarted_as is None and run.folder.journals()
+        if run.recorder.silent or (status == "failed" and untouched):
             return
-        if (run := self._recording(again=False)) is None:
-            return
-        if self._fitting is not None:
-            self._tell_batch_size()
-            self._fitting = None
         if self._checkpoints is not None:
             self._checkpoints.settle()
-            # After a failure Lightning waits for its asynchronous writers only when it has called
-            # this.
-            self._checkpoints.unsettled |= status != "success"
         if status:
-            self._note({self._path("status"): Atom("string", str(status))}, again=False)
-        state, error = state_after(status, error)
-        known = error is None or id(error) == self._failed_with
-        if state is not None and not (known and state == run.written_state):
+            self._write({self._path("status"): Atom("string", str(status))})
+        state, error = _host.state_after(status, sys.exc_info()[1])
+        if state not in (None, run.written_state):
             run.rest(state, error=error)
-        self._failed_with = id(error) if error is not None else None
         # A stage may fail after a configuration was saved and before `log_graph`.
-        hide_in_files(run.folder.files_dir, self._api_key, run.secrets)
+        hide_in_files(run.folder.files_dir, run.secrets)
         self._began_in = None
+
+    # ---------------------------------------------------------------- calls of `ResumeCallback`
+
+    @guarded
+    def set_configurations_aside(self) -> None:
+        """Rename configurations of earlier starts of the run, which LightningCLI never replaces."""
+        uses_cli = any(f"{package}.cli" in sys.modules for package in _host.PACKAGES)
+        if uses_cli and self._save_dir is None and not self._has_set_aside:
+            self._has_set_aside = True
+            if not self._run.recorder.silent:
+                set_aside(self._run.folder.files_dir)
+
+    def checkpoint_state(self, *, marked: bool = False) -> dict[str, Any]:
+        """Return what a checkpoint keeps of the run; see ``Run.checkpoint_state``.
+
+        Args:
+            marked: Whether ``Run.mark_checkpoint`` will be called.
+        """
+        return {**self._run.checkpoint_state(marked=marked), "prefix": self._paths.prefix}
+
+    def resume(self, state: Mapping[str, Any], *, training: bool) -> None:
+        """Continue the run that a checkpoint was saved in; see ``Run.resumed``.
+
+        Args:
+            state: As `checkpoint_state` returned it.
+            training: False where the checkpoint is only evaluated.
+
+        Raises:
+            ArgumentError: If it is nothing of that kind.
+            RunNotFoundError: If ``resume="must"`` and the run is not below this root.
+        """
+        self._switch(self._run.resumed(state, stay=not self._is_own, training=training))
+
+    def follow(self, run: str, project: str) -> None:
+        """Switch to the run of rank 0, whatever lies on the disk of this rank.
+
+        Args:
+            run: Run id.
+            project: Project path.
+        """
+        is_same = (run, project) == (self._run.id, self._run.project)
+        if self._is_own and self._run.writer is None and not is_same:
+            self._switch(self._run.at(run, project))
+
+    @guarded
+    def begin_training(self, trainer: Any) -> None:
+        """Record how many samples a step takes; the trainer has its data now."""
+        if not self._is_silent_or_apart():
+            self._note_facts(batch_facts(trainer))
 
     # ---------------------------------------------------------------- inside
 
-    def _places_plainly(self) -> bool:
-        """Return whether a callback asks for its folder, which is to be ``<save_dir>/checkpoints``.
-
-        Lightning puts name and version of the logger in between, and the run's own folder has the
-        id in its path already.
-        """
-        if not _host.places_checkpoints(inspect.currentframe()):
-            return False
-        folder = self.save_dir
-        return self._is_in_run(folder) and self.log_dir == folder
-
-    def _is_in_run(self, folder: str) -> bool:
-        """Return whether a folder is the run's own for files, which needs no names below it."""
-        return self._save_dir is None and folder == str(self._run.folder.files_dir)
-
-    def _attach_to_who_asks(self) -> None:
-        """Attach to the trainer that asks for a property, if it is one.
-
-        No hook gives a logger its trainer before a checkpoint is loaded. But `Trainer` reads
-        ``save_dir`` of the first logger, and 2.x ``experiment`` of all of them, when it sets up a
-        stage, in functions in whose frames it stands.
-        """
-        trainer = _host.trainer_that_asks(inspect.currentframe())
-        if trainer is not None and any(one is self for one in trainer.loggers):
-            self.attach(trainer)
-
-    def _go_over(self, found: Run) -> None:
-        if found is not self._run:
-            self._run = self._experiment = found
+    def _switch(self, run: Run) -> None:
+        self._files_dir = None  # also of a run that moved to the id of rank 0
+        if run is not self._run:
+            # LightningCLI has saved its configuration already, beside the run that does not begin.
+            hide_in_files(self._run.folder.files_dir, self._run.secrets)
+            self._run = self._experiment = run
             self._noted, self._checkpoints, self._began_in = {}, None, None
-            self._can_hold, self._has_room = None, False
-
-    def _is_as_found(self) -> bool:
-        """Tell whether the run is one that others recorded, and this process not yet.
-
-        A start that is refused (a folder that exists, an argument) is no part of it. After a
-        restart, however, it is the same job that ends.
-        """
-        run = self._run
-        return run.writer is None and run.restarted_as is None and bool(run.folder.journals())
 
     def _path(self, *parts: str) -> str:
         return join_path(self._paths.prefix, *parts)
 
-    def _is_other_rank(self) -> bool:
-        """Whether this process records nothing; asked anew after a fork and after a stage."""
-        if _host.global_rank():
-            return self._agreed_in != _host.forks
-        return (
-            self._began_in != _host.forks
-            and current_rank().rank != 0
-            and self._agreed_in != _host.forks
-        )
-
-    def _is_apart(self) -> bool:
-        """Whether this process records beside rank 0: its own series, and how it ended."""
-        return self._series is not self._paths
+    def _is_silent_or_apart(self) -> bool:
+        """Return whether rank 0 records what all ranks have in common, and not this process."""
+        return self._run.recorder.silent or self._series is not self._paths
 
     def _join_ranks(self, trainer: Any) -> None:
-        """Have all ranks record into the run of rank 0. Every rank comes here, at every stage.
+        """Switch to the run of rank 0. Every rank calls this, at every stage.
 
-        Until the first time other ranks record nothing: nothing they mint themselves is any good.
+        Until the first time other ranks record nothing.
         """
-        if self._agreed_in != _host.forks:
-            found = self._run
-            if self._is_own:  # else whoever made the run saw to it, on every rank
-                found = self._run.agree()
-            self._agreed_in = _host.forks
-            self._go_over(found)
-            rank = current_rank().rank
-            below = join_path(self._paths.prefix, f"ranks/{rank}")
-            self._series = MetricPaths(below) if rank else self._paths
-        time_steps(trainer)
+        if self._is_own:  # else whoever made the run saw to it, on every rank
+            self._switch(self._run.agree())
+        rank = current_rank().rank
+        below = MetricPaths(join_path(self._paths.prefix, f"ranks/{rank}"))
+        self._series = below if rank else self._paths
+        time_ranks(trainer)
 
-    def _recording(self, *, again: bool = True) -> Run | None:
-        """Return the run if this process records; ask anew after a fork and after a stage.
-
-        Args:
-            again: Whether a run that was completed is running again.
-        """
-        if _host.global_rank() and self._agreed_in != _host.forks:
-            return None
-        if self._began_in != _host.forks:
-            if self._run.mode == "disabled" or self._is_other_rank():
+    def _recording(self) -> Run | None:
+        """Return the run if this process records; begin it after a fork and after a stage."""
+        if self._began_in != os.getpid():
+            if self._run.recorder.silent:
                 return None
-            self._began_in = _host.forks
-            self._note({_VERSION_PATH: Atom("string", _host.version())})
-            if again and self._run.written_state == "completed":
+            self._began_in = os.getpid()
+            self._write({_VERSION_PATH: Atom("string", _host.version())})
+            if self._run.written_state == "completed":
                 self._run.go_on()
         return self._run
 
-    def _note(self, atoms: Mapping[str, Atom], *, again: bool = True) -> None:
+    def _note(self, atoms: Mapping[str, Atom]) -> None:
+        if self._recording() is not None:
+            self._write(atoms)
+
+    def _write(self, atoms: Mapping[str, Atom]) -> None:
         """Record those values that are new or changed."""
-        if (run := self._recording(again=again)) is None:
-            return
         new = {path: atom for path, atom in atoms.items() if self._noted.get(path) != atom}
-        if new and run.record_atoms(new):  # else the disk was full; the next stage says it again
+        if new and self._run.record_atoms(new):  # else the disk was full; the next stage retries
             self._noted.update(new)
 
     def _begin_stage(self, trainer: Any) -> None:
-        """Take the beginning of a stage as what revives a run that failed or was interrupted."""
+        """Revive a run that ended, and record the settings of the stage."""
+        run = self._run
         if trainer is not None and trainer.state.fn == "fit":
-            self._run.own()
-            ended_badly = self._run.written_state in {"failed", "interrupted"}
+            run.own()
+            ended_badly = run.written_state in {"failed", "interrupted"}
             if ended_badly and not trainer.global_step and not trainer.ckpt_path:
-                self._run.begin_again()  # the steps of this training overlap those of the last
-        if self._run.written_state in {"created", "completed", "failed", "interrupted"}:
-            self._run.go_on()
-        hide_in_files(self._run.folder.files_dir, self._api_key, self._run.secrets)
-        if trainer is None or self._run.mode == "disabled":
+                run.begin_again()  # the steps of this training overlap those of the last
+        if run.written_state in {"created", "completed", "failed", "interrupted"}:
+            run.go_on()
+        hide_in_files(run.folder.files_dir, run.secrets)
+        if trainer is None or run.mode == "disabled":
             return
         if self._log_model_checkpoints:
-            self._saved().watch(getattr(trainer, "checkpoint_callbacks", ()))
-        self._tell(facts(trainer))
-        self._tell_settings(trainer)
-        # A module of 1.9 holds its trainer by a proxy already.
-        held = trainer if isinstance(trainer, weakref.ProxyType) else weakref.proxy(trainer)
-        self._fitting = held if trainer.state.fn == "fit" else None
+            self._saved().watch(trainer.checkpoint_callbacks)
+        self._note_facts(facts(trainer))
+        self._note_settings(trainer)
 
-    @guarded
-    def _tell_batch_size(self) -> None:
-        """Tell how many samples a step takes, as soon as the trainer has its data."""
-        fitting, self._fitting = self._fitting, None
-        if fitting is None:
-            return
-        try:
-            found = batch_facts(fitting)
-        except ReferenceError:  # the trainer is gone
-            return
-        if found:
-            self._tell(found)
-        else:
-            self._fitting = fitting
+    def _note_facts(self, found: Mapping[str, Any]) -> None:
+        space = join_path(self._base, "distributed")
+        self._note({join_path(space, name): encode_atom(fact) for name, fact in found.items()})
 
-    @guarded
-    def _tell_settings(self, trainer: Any) -> None:
-        """Record what the trainer was told, and by LightningCLI what else it was given."""
-        found: dict[str, Atom] = {}
+    def _note_settings(self, trainer: Any) -> None:
+        """Record the settings of the trainer, and the configuration of LightningCLI."""
+        atoms: dict[str, Atom] = {}
+        text, sections = configuration(trainer, self._run.secrets)
+        for name, value in sections.items():
+            atoms |= parameters(value, self._path(name))
         if trainer.state.fn == "fit":
-            found = parameters(settings(trainer), self._path("trainer"))
-            self._note(found)
-        told = configuration(trainer, self._run.secrets)
-        if told is None:
-            return
-        given: dict[str, Atom] = {}
-        for name, value in told.values.items():
-            given |= parameters(value, self._path(name))
-        self._note({**given, **found})
-        path, text = self._path("config"), Atom("string", told.text)
-        if self._noted.get(path) != text and self._recording() is not None:
-            self._run[path].upload(File.from_content(told.text, extension="yaml"))
-            self._noted[path] = text
+            atoms |= parameters(settings(trainer), self._path("trainer"))
+        self._note(atoms)
+        path, whole = self._path("config"), Atom("string", text)
+        if text and self._noted.get(path) != whole:
+            self._run[path].upload(File.from_content(text, extension="yaml"))
+            self._noted[path] = whole
 
-    def _tell(self, found: Mapping[str, Any]) -> None:
-        paths = {join_path(self._base, "distributed", name): fact for name, fact in found.items()}
-        self._note({path: encode_atom(fact) for path, fact in paths.items()})
-
-    def _keep_text(self, path: str, text: str) -> None:
+    def _keep_text(self, path: str, text: object) -> None:
         if self._recording() is not None:
-            self._run[path].upload(File.from_content(text, extension="txt"))
+            self._run[path].upload(File.from_content(str(text), extension="txt"))
 
     def _saved(self) -> Checkpoints:
         if self._checkpoints is None:
@@ -727,16 +575,21 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
 
     def _lost(self, method: str, error: Exception) -> None:
         let_pass(error)
-        if isinstance(error, (InactiveRunError, ReadOnlyError)) or self._run.writer is None:
-            if not self._told:  # a run that is not open neither warns nor counts
-                self._told = True
-                log.warning("seamark: the logger records nothing (%s): %s", method, error)
-        else:
-            warn = f"{method}: {type(error).__name__}: {error}"
+        warn = f"{method}: {type(error).__name__}: {error}"
+        if self._run.writer is not None and not isinstance(error, _NOT_OPEN):
             self._run.drop(f"lightning.{method}", warn=warn)
+        elif not self._has_warned:  # a run that is not open neither warns nor counts
+            self._has_warned = True
+            log.warning("seamark: the logger records nothing (%s)", warn)
 
 
-_host.register(SeamarkLogger, "loggers.logger")
+def _can_hold(folder: Path) -> bool:
+    """Return whether files can be put into a folder, which may have to be made."""
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
 # The jsonargparse that LightningCLI 1.9 uses does not evaluate annotations that are strings.
 SeamarkLogger.__init__.__annotations__.update(get_type_hints(SeamarkLogger.__init__))
 # Of an argument that may be anything, LightningCLI hands over its own halves of what it was given.

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
-from seamark.lightning._base import RunLogger
 from seamark.pictures.printing import columns_of, without_middle
 from seamark.process.interrupts import let_pass
 from seamark.profiling import (
@@ -36,7 +35,7 @@ log = logging.getLogger("seamark")
 _EPOCH: Final = "run_training_epoch"
 _BATCH: Final = "run_training_batch"
 _NEVER: Final = 1 << 62
-_FULL: Final = 4 * FLUSH_AT  # numbers; two are a row
+_FULL: Final = 2 * FLUSH_AT  # numbers; two are a row
 _KEPT: Final = FLUSH_AT
 """So many calls of an action are kept when it is thinned: Lightning has a hundred actions or so."""
 _TOP: Final = 15
@@ -67,7 +66,7 @@ class _Action:
 
 
 @_host.configurable
-class TimeProfiler(_host.Profiler):
+class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
     """Times every action of a Lightning trainer, and records the times into the run.
 
     The runs are those of the trainer's `SeamarkLogger`s, unless one is given: series of means under
@@ -112,11 +111,7 @@ class TimeProfiler(_host.Profiler):
         self._given = run is not None
         self._epoch = self._batch = 0
         self._at = 0
-        self._left = FLUSH_AT
         self._due_ns = _NEVER
-        self._stage_ns = perf_counter_ns()
-        self._stage_end_ns: int | None = None
-        self._own_before: dict[str, int] = {}  # name: time of its own before this stage
         if run is not None:
             self._record_in([run])
 
@@ -174,22 +169,18 @@ class TimeProfiler(_host.Profiler):
         samples = action.samples
         waiting = samples.waiting
         waiting.extend((self._at, took))
-        if len(waiting) >= _FULL:  # there may be no training batch at whose end they are taken in
+        if len(waiting) >= _FULL:
             samples.thin(_KEPT)
         samples.nested_ns += inside
         stack = self._stack
-        if stack and stack[-1] == action_name:
-            stack.pop()
-        elif action_name in stack:
+        if action_name in stack:  # not if an exception left it open in an earlier stage
             stack.remove(action_name)
         if _EPOCH in self.current_actions or action_name == _EPOCH:
             action.in_epochs_ns += took - inside
         if stack and (parent := self.current_actions.get(stack[-1])) is not None:
             parent[1] += took
-        if action_name == _BATCH:
-            self._left -= 1
-            if self._left < 0 or now >= self._due_ns:
-                self._pause(now)
+        if action_name == _BATCH and now >= self._due_ns:
+            self._record_row(now)
 
     def _move(self, action: str) -> None:
         """Note where training is: epochs as the trainer counts them, batches as they ran."""
@@ -205,17 +196,11 @@ class TimeProfiler(_host.Profiler):
                 self._epoch += 1
         self._at = position(max(0, self._epoch), max(0, self._batch))
 
-    def _pause(self, now: int) -> None:
-        """Between two batches: take in what waits, and record a row if one is due."""
-        if self._left < 0:
-            self._left = FLUSH_AT
-            for action in list(self._actions.values()):
-                action.samples.thin(_KEPT)
-        if now >= self._due_ns:
-            sources = self._sources()
-            for record in self._records:
-                record.row(now, sources, self._batch)
-                self._due_ns = record.due_ns
+    def _record_row(self, now: int) -> None:
+        sources = self._sources()
+        for record in self._records:
+            record.row(now, sources, self._batch)
+            self._due_ns = record.due_ns
 
     def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
         """Prepare for a stage, and find the runs of the trainer."""
@@ -223,22 +208,19 @@ class TimeProfiler(_host.Profiler):
         # What an exception left open may be started again.
         self._stale = set(self.current_actions)
         self._stack.clear()
-        self._stage_ns, self._stage_end_ns = perf_counter_ns(), None
-        self._own_before = {one.name: one.own_ns for one in self._sources()}
         if not self._given:
             try:
                 loggers = self._trainer().loggers
-                self._record_in([one for one in loggers if isinstance(one, RunLogger)])
+                self._record_in([one for one in loggers if isinstance(one, _host.RunLogger)])
             except Exception as error:  # noqa: BLE001 - then there is only the report
                 let_pass(error)
                 self._record_in([])
 
     def _trainer(self) -> Any:
-        return self._lightning_module.trainer  # type: ignore[attr-defined] # Lightning sets it
+        return self._lightning_module.trainer  # Lightning sets it
 
     def describe(self) -> None:
         """Write the report, and record the summary into the run."""
-        self._stage_end_ns = perf_counter_ns()
         if self.filename and self.dirpath:
             try:
                 super().describe()
@@ -250,11 +232,9 @@ class TimeProfiler(_host.Profiler):
         else:
             self._rank_zero_info(self.digest())
         if self._records and self._actions:
-            sources = self._sources()
+            self._record_row(perf_counter_ns())
             for record in self._records:
-                record.row(perf_counter_ns(), sources, self._batch)
-                if not _host.global_rank():  # others would draw a picture that nobody keeps
-                    record.summary(time_stats(sources), self._breakdown())
+                record.summary(self.stats(), self._breakdown())
 
     # ------------------------------------------------------------ results
 
@@ -281,32 +261,25 @@ class TimeProfiler(_host.Profiler):
     def largest_cost(self) -> str:
         """Return one line that names the largest cost in plain words.
 
-        It is that of a training epoch; where none was timed, that of the latest stage.
+        It is that of a training epoch; where none was timed, that of everything timed so far.
         """
         return largest_cost(self._breakdown())
 
     def _breakdown(self) -> Breakdown:
         epoch = self._actions.get(_EPOCH)
-        found = None if epoch is None else epoch.samples.running()
-        if found is None or not found.count:
-            return self._breakdown_of_stage()
-        parts = [
-            (_in_words(one.name), one.in_epochs_ns / 1e9 / found.count)
-            for one in list(self._actions.values())
-            if one.in_epochs_ns and one.name != _EPOCH
-        ]
-        return Breakdown(tuple(parts), found.total / 1e9 / found.count, found.count)
-
-    def _breakdown_of_stage(self) -> Breakdown:
-        before = self._own_before
-        spent = {one.name: one.own_ns - before.get(one.name, 0) for one in self._sources()}
-        parts = [(_in_words(name), own_ns / 1e9) for name, own_ns in spent.items() if own_ns > 0]
-        if not parts:
-            return Breakdown((), 0.0, 0)
-        end_ns = self._stage_end_ns or perf_counter_ns()
-        whole_s = (end_ns - self._stage_ns) / 1e9
-        named = f"the stage {self._stage.lower()}" if self._stage else "the time since the start"
-        return Breakdown(tuple(parts), whole_s, 1, named)
+        epochs = None if epoch is None else epoch.samples.running()
+        if epochs is not None and epochs.count:
+            spent = {
+                one.name: one.in_epochs_ns / 1e9 / epochs.count
+                for one in list(self._actions.values())
+                if one.name != _EPOCH
+            }
+            whole_s, count, named = epochs.total / 1e9 / epochs.count, epochs.count, "an epoch"
+        else:
+            spent = {one.name: one.own_ns / 1e9 for one in self._sources()}
+            whole_s, count, named = sum(spent.values()), 1, "the time of all actions"
+        parts = [(_describe(name), own_s) for name, own_s in spent.items() if own_s > 0]
+        return Breakdown(tuple(parts), whole_s, count, named) if parts else Breakdown((), 0.0, 0)
 
     def digest(self) -> str:
         """Return the report in short: the 15 largest totals, as wide as the terminal.
@@ -315,86 +288,44 @@ class TimeProfiler(_host.Profiler):
         stage where no file is named.
         """
         columns = columns_of(sys.stderr)
-        whole_s = max(perf_counter() - self.start_time, 1e-9)
-        stats = sorted((one for one in self.stats() if one.count), key=lambda one: -one.total_s)
-        rows = [["Calls", "Mean (s)", "Total (s)", "%", "p95 (s)", "Max (s)"]]
-        for one in stats[:_TOP]:
-            times = (one.mean_s, one.total_s, one.p95_s, one.max_s)
-            mean, total, p95, longest = (f"{time:.3g}" for time in times)
-            share = f"{100 * one.total_s / whole_s:.1f}"
-            rows.append([str(one.count), mean, total, share, p95, longest])
-        room = columns - len(_framed(rows, " ")[0]) - len("|  ")
-        names = ["Action", *(_short(one.name, room) for one in stats[:_TOP])]
-        table = [[name, *row] for name, row in zip(names, rows, strict=True)]
-        lines = ["", *_framed(table, " ")] if stats else [""]
-        if (left := len(stats) - _TOP) > 0:
+        lines = self._table(_TOP, columns)
+        if (left := len(self._actions) - _TOP) > 0:
             where = "in summary(), and in the file where one is named"
             if self._records:
                 where += "; recorded as profiling/actions/summary"
             lines += textwrap.wrap(f"and {left} more: {where}", columns)
-        cost = textwrap.wrap(self.largest_cost(), columns)
-        return os.linesep.join([self._title(), *lines, *cost, ""])
-
-    def _title(self) -> str:
-        return f"{self._stage.upper()} Profiler Report" if self._stage else "Profiler Report"
+        return os.linesep.join([*lines, *textwrap.wrap(self.largest_cost(), columns), ""])
 
     def summary(self) -> str:
         """Return the whole report, a row for each action; `digest` is shorter."""
+        return os.linesep.join([*self._table(), self.largest_cost(), ""])
+
+    def _table(self, limit: int | None = None, width: int | None = None) -> list[str]:
         whole_s = max(perf_counter() - self.start_time, 1e-9)
-        stats = [one for one in self.stats() if one.count]
-        stats.sort(key=lambda one: -one.total_s if self.extended else -one.mean_s)
-        head = ["Action", "Mean duration (s)"]
-        head += ["Num calls"] if self.extended else []
-        head += ["Total time (s)"]
-        head += (
-            ["Percentage %", "p50 (s)", "p95 (s)", "p99 (s)", "Max (s)"] if self.extended else []
-        )
-        rows = []
-        if self.extended:
-            calls = sum(one.count for one in stats)
-            rows.append(["Total", "-", str(calls), f"{whole_s:.5}", "100 %", "", "", "", ""])
-        for one in stats:
-            row = [_one_line(one.name), f"{one.mean_s:.5}", f"{one.total_s:.5}"]
+        stage = f"{self._stage.upper()} " if self._stage else ""
+        head = "Mean (s)    Calls Total (s)     %  p95 (s)  Max (s)  Action"
+        lines = [
+            f"{stage}Profiler Report",
+            "",
+            head if self.extended else "Mean (s) Total (s)  Action",
+        ]
+        for one in sorted(self.stats(), key=lambda one: -one.total_s)[:limit]:
+            row = f"{one.mean_s:8.3g} {one.total_s:9.3g}  "
             if self.extended:
-                times = (one.p50_s, one.p95_s, one.p99_s, one.max_s)
-                row[2:2] = [str(one.count)]
-                row += [f"{100 * one.total_s / whole_s:.5}", *(f"{time:.5}" for time in times)]
-            rows.append(row)
-        lines = ["", *_framed([head, *rows]), self.largest_cost(), ""] if stats else [""]
-        return os.linesep.join([self._title(), *lines])
-
-
-_host.register(TimeProfiler, "profilers.profiler")
+                share = f"{100 * one.total_s / whole_s:5.1f}"
+                row = f"{one.mean_s:8.3g} {one.count:8} {one.total_s:9.3g} {share} "
+                row += f"{one.p95_s:8.3g} {one.max_s:8.3g}  "
+            name = _one_line(one.name)
+            if width is not None:  # a callback's settings are the first to go
+                name = without_middle(re.sub(r"\{.*\}", "", name), width - len(row))
+            lines.append(row + name)
+        return lines
 
 
 def _one_line(name: str) -> str:
-    return (
-        name
-        if name.isprintable()
-        else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
-    )
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
-def _short(name: str, width: int) -> str:
-    """Return the name of an action without a callback's settings, and without its middle."""
-    return without_middle(re.sub(r"\{.*\}", "", _one_line(name)), width)
-
-
-def _framed(rows: list[list[str]], gap: str = "  ") -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    shown = [
-        f"|{gap}"
-        + f"{gap}|{gap}".join(c.ljust(w) for c, w in zip(row, widths, strict=True))
-        + f"{gap}|"
-        for row in rows
-    ]
-    rule = "-" * len(shown[0])
-    first = 2 if len(rows) > 1 and rows[1][0] == "Total" else 1
-    return [rule, shown[0], rule, *shown[1:first], *([rule] * (first - 1)), *shown[first:], rule]
-
-
-def _in_words(name: str) -> str:
+def _describe(name: str) -> str:
     name = _one_line(name)
-    if name.endswith("_next"):
-        return f"waiting for data ({name})"
-    return f"the action {name}"
+    return f"waiting for data ({name})" if name.endswith("_next") else f"the action {name}"

@@ -1,19 +1,35 @@
-"""What a training was told: settings of the Trainer, and the configuration of LightningCLI."""
+"""Settings of a training: of the Trainer, of its ranks, and the configuration of LightningCLI."""
 
 from __future__ import annotations
 
-import importlib
+import json
+import logging
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from seamark.lightning._configuration import without_secrets
+from seamark.process.interrupts import let_pass
+from seamark.process.rank import current_rank
+from seamark.run.adapters import batch_size
+from seamark.values import Atom
 
 if TYPE_CHECKING:
     from seamark.capture import Secrets
 
-__all__ = ["Configuration", "configuration", "saves_configuration", "settings"]
+__all__ = [
+    "batch_facts",
+    "configuration",
+    "facts",
+    "hide_in_files",
+    "set_aside",
+    "settings",
+    "without_secrets",
+]
+
+log = logging.getLogger("seamark")
 
 _SETTINGS: Final = (
     "max_epochs",
@@ -33,23 +49,11 @@ _SETTINGS: Final = (
     "fast_dev_run",
     "reload_dataloaders_every_n_epochs",
 )
-"""Arguments of a Trainer that it has as attributes; what became of devices, strategy and precision
-stands in ``distributed/``."""
+"""Arguments of a Trainer that it has as attributes. Devices, strategy and precision are recorded
+below ``distributed/``."""
 
-_TOLD_OTHERWISE: Final = "model"
-"""The part of a configuration whose values are not recorded: they are the hyperparameters."""
-
-
-class Configuration(NamedTuple):
-    """What LightningCLI was given, defaults included, without what looks like a secret.
-
-    Attributes:
-        text: As YAML.
-        values: What it holds of trainer, data, optimizer and scheduler: nested, by section.
-    """
-
-    text: str
-    values: dict[str, Any]
+_HYPERPARAMETERS: Final = "model"
+"""The section of a configuration that is not recorded: its values are the hyperparameters."""
 
 
 def settings(trainer: Any) -> dict[str, Any]:
@@ -60,10 +64,8 @@ def settings(trainer: Any) -> dict[str, Any]:
     """
     found = {name: getattr(trainer, name, None) for name in _SETTINGS}
     torch: Any = sys.modules["torch"]
-    exact, warns = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    exact = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
     found["deterministic"] = "warn" if exact and warns else exact
     found["benchmark"] = torch.backends.cudnn.benchmark
     return {
@@ -73,44 +75,144 @@ def settings(trainer: Any) -> dict[str, Any]:
     }
 
 
-def saves_configuration(callback: Any) -> bool:
-    """Return whether a callback is the one of LightningCLI that saves the configuration."""
-    return "SaveConfigCallback" in {cls.__name__ for cls in type(callback).__mro__}
+def facts(trainer: Any) -> dict[str, Any]:
+    """Return what a trainer that begins a stage knows of its ranks and devices, by name.
+
+    Args:
+        trainer: Of either package, 1.9.5 or later.
+    """
+    strategy = trainer.strategy
+    launcher = current_rank().launcher
+    if launcher is None and getattr(strategy, "launcher", None) is not None:
+        launcher = "lightning"  # ddp_spawn of 1.9 leaves no trace of it in the process
+    found = {
+        "strategy": type(strategy).__name__,
+        "launcher": launcher,
+        "world_size": trainer.world_size,
+        "nodes": trainer.num_nodes,
+        "devices": trainer.num_devices,
+        "accelerator": getattr(strategy.root_device, "type", None),
+        "precision": str(trainer.precision),
+    }
+    return {name: fact for name, fact in found.items() if fact is not None}
 
 
-def configuration(trainer: Any, secrets: Secrets) -> Configuration | None:
-    """Return what LightningCLI was given; None if it did not make the trainer, or saves nothing.
+def batch_facts(trainer: Any) -> dict[str, int]:
+    """Return how many samples a step takes, by name; nothing where the data do not say it.
+
+    Args:
+        trainer: One that begins to train.
+    """
+    loader = trainer.train_dataloader
+    batch = batch_size(getattr(loader, "loaders", loader))  # 1.9 has a CombinedLoader around it
+    if batch is None:
+        return {}
+    accumulated = int(trainer.accumulate_grad_batches)
+    return {
+        "batch_size": batch,
+        "accumulate_grad_batches": accumulated,
+        "effective_batch_size": batch * int(trainer.world_size) * accumulated,
+    }
+
+
+# ---------------------------------------------------------------- LightningCLI
+
+
+def configuration(trainer: Any, secrets: Secrets) -> tuple[str, dict[str, Any]]:
+    """Return the configuration of LightningCLI, defaults included, without secrets.
 
     Args:
         trainer: One that begins a stage.
         secrets: What of it is hidden.
+
+    Returns:
+        The YAML text, and by section the values of trainer, data, optimizer and scheduler. Both are
+        empty if LightningCLI did not make the trainer, or saves no configuration.
     """
-    saver = next(filter(saves_configuration, trainer.callbacks), None)
-    if saver is None:
-        return None
-    yaml: Any = importlib.import_module("yaml")  # Lightning needs it
-    told = saver.parser.dump(saver.config, format="yaml", skip_none=False)
-    text = without_secrets(told, secrets)
-    return Configuration(text, _sections(yaml.safe_load(text)))
+    for callback in trainer.callbacks:
+        if any(cls.__name__ == "SaveConfigCallback" for cls in type(callback).__mro__):
+            import yaml
+
+            text = callback.parser.dump(callback.config, format="yaml", skip_none=False)
+            text = without_secrets(text, secrets)
+            return text, _sections(yaml.safe_load(text))
+    return "", {}
 
 
 def _sections(tree: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, section in tree.items():
-        if isinstance(section, Mapping) and name != _TOLD_OTHERWISE:
-            inner = section.get("init_args")  # a class and its arguments are told side by side
-            plain = {key: value for key, value in section.items() if key != "init_args"}
-            found[name] = dict(_given({**plain, **(inner or {})}))
-    found.get("trainer", {}).pop("logger", None)  # what it was given is told by the run itself
-    seed = tree.get("seed_everything")
-    return found if seed is None else {**found, "seed_everything": seed}
+        if isinstance(section, Mapping) and name != _HYPERPARAMETERS:
+            own = {key: value for key, value in section.items() if key != "init_args"}
+            # A class and its arguments are recorded side by side.
+            found[name] = _without_none({**own, **(section.get("init_args") or {})})
+    # The arguments of the logger are visible in the run itself.
+    found.get("trainer", {}).pop("logger", None)
+    if (seed := tree.get("seed_everything")) is not None:
+        found["seed_everything"] = seed
+    return found
 
 
-def _given(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield what is not left to its default of None."""
-    for key, value in section.items():
-        if isinstance(value, Mapping):
-            if inner := dict(_given(value)):
-                yield key, inner
-        elif value is not None:
-            yield key, value
+def _without_none(section: Mapping[str, Any]) -> dict[str, Any]:
+    inner = {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in section.items()
+    }
+    return {key: value for key, value in inner.items() if value is not None and value != {}}
+
+
+def without_secrets(text: str, secrets: Secrets) -> str:
+    """Return a YAML file without secrets, unchanged if there are none.
+
+    Args:
+        text: Any text. One that is no YAML is taken as a string.
+        secrets: What is hidden.
+    """
+    try:
+        import yaml
+
+        plain = json.dumps(yaml.safe_load(text), default=str)
+    except (ImportError, ValueError, TypeError, RecursionError, yaml.YAMLError):
+        return secrets.text(text)
+    kept = secrets.atoms({"": Atom("json", plain)})[""].value
+    return text if kept == plain else yaml.safe_dump(json.loads(kept), sort_keys=False)
+
+
+def hide_in_files(folder: Path, secrets: Secrets) -> None:
+    """Hide secrets in the configurations that LightningCLI saves.
+
+    Args:
+        folder: Where it saves them; files below are not looked at.
+        secrets: What is hidden. In the place of the API key is ``null``, so that the file can be
+            used again.
+    """
+    for path in folder.glob("*.yaml"):
+        if path.is_symlink():  # somebody's file elsewhere
+            continue
+        try:
+            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+            hidden = text
+            for key in secrets.known:
+                hidden = re.sub(rf"""(?m): (['"]?){re.escape(key)}\1$""", ": null", hidden)
+            hidden = without_secrets(hidden, secrets)
+            if hidden != text:
+                path.write_text(hidden, encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
+            let_pass(error)
+            log.warning("seamark: could not look for secrets in %s: %s", path, error)
+
+
+def set_aside(folder: Path) -> None:
+    """Rename the configurations of earlier starts; LightningCLI refuses to replace one.
+
+    Args:
+        folder: Where it saves them.
+
+    Raises:
+        OSError: If one cannot be renamed.
+    """
+    for path in sorted(folder.glob("*.yaml")):
+        if "-before-start-" in path.name:
+            continue
+        number = 1 + len(list(folder.glob(f"{path.stem}-before-start-*.yaml")))
+        path.rename(path.with_name(f"{path.stem}-before-start-{number}.yaml"))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+from importlib.metadata import entry_points
+
 import pytest
 import torch
 from steady import attempts, runs, steps, tiny_class
 
+from seamark.integrations.lightning_callbacks import make_callbacks
 from seamark.lightning import ResumeCallback, SeamarkLogger
 
 
@@ -20,6 +25,7 @@ def kinds(trainer):
 
 def test_trainers_without_a_seamark_logger_get_nothing(host, model, trainer):
     """Though `seamark.lightning` is imported: no callback, no key in a checkpoint."""
+    gc.collect()
     mine = host.callbacks.EarlyStopping("val")
     made = trainer(logger=host.loggers.CSVLogger("csv"), callbacks=[mine], default_root_dir="own")
     before = kinds(made)
@@ -32,8 +38,8 @@ def test_trainers_without_a_seamark_logger_get_nothing(host, model, trainer):
 
 
 @pytest.mark.parametrize("how", ["constructor", "list", "setter", "subclass", "given"])
-def test_trainers_with_one_get_one_when_a_stage_begins(host, model, trainer, how):
-    """Whichever way the logger comes to them, once, and before all others."""
+def test_trainers_with_one_get_one(host, model, trainer, how):
+    """Whichever way the logger comes to them, and before all other callbacks."""
 
     class Own(SeamarkLogger):
         @property
@@ -44,18 +50,51 @@ def test_trainers_with_one_get_one_when_a_stage_begins(host, model, trainer, how
     given = {"list": [logger], "setter": False}.get(how, logger)
     callbacks = [host.callbacks.EarlyStopping("val"), *([ResumeCallback()] * (how == "given"))]
     made = trainer(logger=given, callbacks=callbacks)
-    assert kinds(made).count("ResumeCallback") == (how == "given")
+    count = 1 + (how == "given")
+    assert kinds(made).count("ResumeCallback") == count
     if how == "setter":
         made.logger = logger
     for _ in range(2):
         made.fit(model())
         assert kinds(made).index("ResumeCallback") == 0
-        assert kinds(made).count("ResumeCallback") == 1
+        assert kinds(made).count("ResumeCallback") == count
     assert isinstance(made.callbacks[0], host.callbacks.Callback)
 
 
+def test_a_trainer_that_was_made_before_its_logger(host, model, trainer, caplog):
+    """Its checkpoints name the run; if it loads one, a warning says that the run is a new one."""
+    gc.collect()
+    made = trainer(logger=False)
+    made.logger = SeamarkLogger()
+    made.fit(model())
+    made.save_checkpoint("one.ckpt")
+    made.logger.experiment.stop()
+    assert "seamark" in torch.load("one.ckpt", weights_only=False)
+    again = trainer(logger=False, max_epochs=2)
+    again.callbacks = [one for one in again.callbacks if not isinstance(one, ResumeCallback)]
+    again.logger = SeamarkLogger()
+    again.fit(model(), ckpt_path="one.ckpt")
+    assert "loaded without a ResumeCallback" in caplog.text
+    assert len(runs()) == 2
+
+
+def test_the_entry_point_never_raises(monkeypatch):
+    """It stands in the constructor of every Trainer, ours or not."""
+    monkeypatch.setitem(sys.modules, "seamark.lightning._resume", object())
+    assert make_callbacks() == []
+    monkeypatch.delitem(sys.modules, "seamark.lightning._resume")
+    assert make_callbacks() == []
+    names = (
+        f"{package}.callbacks_factory" for package in ("lightning.pytorch", "pytorch_lightning")
+    )
+    for name in names:
+        assert [one.load() for one in entry_points(group=name, name="seamark")][:1] == [
+            make_callbacks
+        ]
+
+
 def test_a_logger_behind_another_resumes(host, model, trainer, caplog):
-    """Or, with 1.9, which does not read anything of it before, says what to do."""
+    """The folder of checkpoints is that of the other one."""
 
     def train(epochs, **how):
         loggers = [host.loggers.CSVLogger("csv"), SeamarkLogger()]
@@ -69,13 +108,9 @@ def test_a_logger_behind_another_resumes(host, model, trainer, caplog):
     train(1)
     assert "seamark" in torch.load("kept/last.ckpt", weights_only=False)
     train(2, ckpt_path="kept/last.ckpt")
-    if host.__version__.startswith("1."):
-        assert "ResumeCallback" in caplog.text
-        return
     (run,) = runs().values()
     assert attempts(run) == [0, 1]
     assert steps(run) == list(range(8))
-    assert "ResumeCallback" not in caplog.text
 
 
 FINDERS = ["lr_find", "scale_batch_size", "LearningRateFinder", "BatchSizeFinder"]

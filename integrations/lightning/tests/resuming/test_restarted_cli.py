@@ -51,6 +51,6 @@ def test_configurations_do_not_stop_a_restarted_job(host, cli_arguments):
     kept = {path.name for path in Path(".seamark").rglob("*.yaml")}
     assert kept == {
         "config.yaml",
-        "config-before-attempt-1.yaml",
-        "config-before-attempt-2.yaml",
+        "config-before-start-1.yaml",
+        "config-before-start-2.yaml",
     }

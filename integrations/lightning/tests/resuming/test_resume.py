@@ -214,44 +214,6 @@ def test_a_run_goes_on_where_its_folder_was_moved_to(host, saved, model, trainer
     assert all(Path("new/default", run.folder.run, one["inside"]).is_file() for one in kept)
 
 
-@pytest.mark.parametrize("by", ["path", "last"])
-def test_runs_of_the_older_layout_go_on(host, model, trainer, monkeypatch, by):
-    """Checkpoints that lie below name and id in the run folder are found, and stay there."""
-    with monkeypatch.context() as older:
-        older.setattr("seamark.lightning._host._PLACING", "nobody")
-        logger = SeamarkLogger(custom_run_id="one")
-        before = host.callbacks.ModelCheckpoint(save_last=True)
-        trainer(logger=logger, callbacks=[before], max_epochs=2).fit(model())
-        logger.experiment.stop()
-    assert Path(before.dirpath).parts[-4:] == ("files", "default", logger.version, "checkpoints")
-    after = host.callbacks.ModelCheckpoint(save_last=True)
-    again = SeamarkLogger(**({} if by == "path" else {"custom_run_id": "one"}))
-    path = before.last_model_path if by == "path" else "last"
-    resume(trainer, model, again, path, callbacks=[after])
-    assert again.version == logger.version
-    assert after.dirpath == before.dirpath
-    (run,) = runs().values()
-    assert attempts(run) == [0, 1]
-    assert steps(run) == list(range(12))
-
-
-def test_files_that_came_too_early_move(host, saved, model, trainer):
-    """Such as a configuration that LightningCLI saves before a checkpoint is loaded."""
-
-    class Config(host.Callback):
-        def setup(self, trainer, *_, **__):
-            path = Path(trainer.log_dir, "config.yaml")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("seed: 1")
-
-    before = saved(SeamarkLogger())
-    logger = SeamarkLogger()
-    minted = logger.version
-    resume(trainer, model, logger, before.last_model_path, callbacks=[Config()])
-    assert not list(Path.cwd().rglob(f"*{minted}*"))
-    assert list(Path(".seamark/default", logger.version).rglob("config.yaml"))
-
-
 def test_two_loggers_go_on_each_with_its_own(saved, model, trainer):
     """They are told apart by their order."""
     first, second = SeamarkLogger(project="one"), SeamarkLogger(project="two")
@@ -423,7 +385,7 @@ def test_two_callbacks_do_the_work_once(host, saved, model, trainer):
     logger = SeamarkLogger()
     made = resume(trainer, model, logger, path, callbacks=[ResumeCallback(), ResumeCallback()])
     kinds = [type(one).__name__ for one in made.callbacks]
-    assert kinds.count("ResumeCallback") == 2
+    assert kinds.count("ResumeCallback") == 3  # and that of the entry point
     (run,) = runs().values()
     assert attempts(run) == [0, 1]
     assert steps(run) == list(range(12))
@@ -447,15 +409,25 @@ def test_asynchronous_checkpoints(host, model, trainer):
 
 
 def test_strategies_that_load_late(host, saved, model, trainer, monkeypatch):
-    """FSDP and DeepSpeed load after hyperparameters are logged; these wait for it."""
-    path = saved(SeamarkLogger()).last_model_path
+    """FSDP and DeepSpeed load after hyperparameters are logged: a new run, unless it is named."""
+    first = SeamarkLogger()
+    path = saved(first).last_model_path
     strategy = host.strategies.SingleDeviceStrategy
     monkeypatch.setattr(strategy, "restore_checkpoint_after_setup", True)
     logger = SeamarkLogger(tags=["late"])
-    minted = logger.version
     resume(trainer, model, logger, path)
-    (run,) = runs().values()
-    assert logger.version != minted
+    assert value(runs()[logger.version], "origin/run_id") == first.version
+    named = SeamarkLogger(with_id=first.version)
+    resume(trainer, model, named, path)
+    run = runs()[first.version]
+    assert attempts(run)[-1] == 1
     assert steps(run) == list(range(12))
-    assert "late" in value(run, "sys/tags")
-    assert value(run, "training/status") == "success"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_must_and_no_checkpoint(model, trainer, host, monkeypatch, late):
+    """Whenever a strategy would load one."""
+    strategy = host.strategies.SingleDeviceStrategy
+    monkeypatch.setattr(strategy, "restore_checkpoint_after_setup", late)
+    with pytest.raises(RunNotFoundError):
+        trainer(logger=SeamarkLogger(resume="must")).fit(model())

@@ -10,6 +10,8 @@ import click
 
 from seamark.__main__ import main
 
+__all__ = ["app", "main"]
+
 
 class _Command(click.Command):
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:  # type: ignore[override]

@@ -206,7 +206,7 @@ def journal_files(run: Any) -> list[Path]:
 def journals(run: Any) -> list[Journal]:
     """Return the journals of a run, the oldest first; of a run or its folder."""
     found = [Journal(path) for path in journal_files(run)]
-    return sorted((one for one in found if one.frames), key=lambda one: one.frames[0].t)
+    return sorted(found, key=lambda one: one.frames[0].t)
 
 
 def headers(run: Any) -> list[dict[str, Any]]:

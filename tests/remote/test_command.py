@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("fastapi")
 
 from click.testing import CliRunner, Result
+from command import app
 from recording import QUIET
 
 import seamark
 from seamark import init_run
-from seamark.cli import app
 from seamark.cli._looking import Looker
 from seamark.cli._printed import Printing
 from seamark.cli._runs import Runs
@@ -123,7 +123,7 @@ def test_purging_deletes_there_and_says_where_copies_stay(call: Any, sent: str) 
 
 _LOADED = """
 import sys
-from seamark.cli import app
+from command import app
 try:
     app(sys.argv[1:])
 finally:

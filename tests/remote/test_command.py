@@ -123,7 +123,7 @@ def test_purging_deletes_there_and_says_where_copies_stay(call: Any, sent: str) 
 
 _LOADED = """
 import sys
-from command import app
+from seamark.cli import app
 try:
     app(sys.argv[1:])
 finally:

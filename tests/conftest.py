@@ -124,16 +124,13 @@ def frames() -> Callable[[Any], dict[str, list[int]]]:
 
     Without heartbeats: whether there is one tells how long a test has taken so far.
     """
-    from seamark.journal.format import Kind
-    from seamark.journal.reader import JournalReader
+    from journals import Kind, journals
 
     def frames(run: Any) -> dict[str, list[int]]:
-        found = {}
-        for journal in run.folder.journals():
-            with JournalReader(journal.path) as reader:
-                kept = [frame.t for frame in reader.frames() if frame.kind != Kind.HEARTBEAT]
-            found[journal.path.name] = kept
-        return found
+        return {
+            journal.path.name: [one.t for one in journal.frames if one.kind != Kind.HEARTBEAT]
+            for journal in journals(run)
+        }
 
     return frames
 

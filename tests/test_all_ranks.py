@@ -18,15 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import journals
 import pytest
 from forking import Forks, forking_torch
 from recording import QUIET
 
 from seamark import Run, init_run
 from seamark.errors import ArgumentError
-from seamark.journal.format import Kind
 from seamark.journal.headers import header_of
-from seamark.journal.reader import JournalReader, decode_json
 from seamark.run.run import make_run
 
 
@@ -76,9 +75,7 @@ def opened(root: Path, **given: Any) -> Run:
 def headers(run: Run) -> dict[int, dict[str, Any]]:
     """Return the header of each rank's first journal."""
     found: dict[int, dict[str, Any]] = {}
-    for journal in run.folder.journals():
-        with JournalReader(journal.path) as reader:
-            header = reader.header()
+    for header in journals.headers(run):
         if header["continues"] is None:
             found[header["rank"]] = header
     return found
@@ -86,11 +83,10 @@ def headers(run: Run) -> dict[int, dict[str, Any]]:
 
 def states(run: Run, rank: int) -> list[dict[str, Any]]:
     found = []
-    for journal in run.folder.journals():
-        with JournalReader(journal.path) as reader:
-            if reader.header()["rank"] == rank:
-                frames = [frame for frame in reader.frames() if frame.kind == Kind.OP]
-                found += [(frame.t, decode_json(frame.payload)) for frame in frames]
+    for journal in journals.journals(run):
+        if journal.header["rank"] == rank:
+            frames = [frame for frame in journal.frames if frame.kind == journals.Kind.OP]
+            found += [(frame.t, frame.record) for frame in frames]
     found.sort(key=lambda one: one[0])  # names of journals have no order
     return [op for _, op in found if op["op"] == "state"]
 
@@ -241,10 +237,9 @@ def test_one_process_alone_is_like_rank_0(tmp_path):
             run.log_metrics({"loss": 1.0}, 3)
             run["lr"] = 0.1
             run["x"].append(2)
-        (journal,) = run.folder.journals()
-        with JournalReader(journal.path) as reader:
-            told.append([(f.kind, f.payload) for f in reader.frames() if f.kind != Kind.HEADER])
-            assert reader.header()["owner"] is True
+        (journal,) = journals.journals(run)
+        told.append([(frame.kind, frame.payload) for frame in journal.frames[1:]])
+        assert journal.header["owner"] is True
     assert told[0] == told[1]
 
 
@@ -486,7 +481,8 @@ def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
     """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
         from seamark.errors import ArgumentError
-        from seamark.run.run import Run, make_run
+        from seamark import Run
+        from seamark.run.run import make_run
         given = {"project": "p", "root": sys.argv[1], **quiet}
         lazy = make_run(ranks="all", **given)
         silent = make_run(**given)
@@ -520,7 +516,8 @@ def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
 def test_a_rank_that_was_silent_before_the_agreement_records_after_it(forks, tmp_path):
     """What it remembers of being another rank ends there."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
-        from seamark.run.run import Run, make_run
+        from seamark import Run
+        from seamark.run.run import make_run
         lazy = make_run(project="p", root=sys.argv[1], ranks="all", **quiet)
         join()
         if os.environ["RANK"] == "1":
@@ -570,7 +567,8 @@ def test_a_group_that_moves_no_text_is_left_alone(forks, tmp_path):
 def test_a_silent_rank_that_becomes_rank_0_records(forks, tmp_path):
     """A process group that is left and joined again may give the process another rank."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
-        from seamark.run.run import Run, make_run
+        from seamark import Run
+        from seamark.run.run import make_run
         run = make_run(project="p", root=sys.argv[1], custom_run_id="one", **quiet)
         first = int(os.environ.pop("RANK"))
         for turn in range(2):
@@ -601,7 +599,8 @@ def test_a_silent_rank_that_becomes_rank_0_records(forks, tmp_path):
 def test_a_rank_that_is_told_late_is_silent_from_then_on(forks, tmp_path):
     """Nothing says so before the process group is there; nothing is left on disk."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
-        from seamark.run.run import Run, make_run
+        from seamark import Run
+        from seamark.run.run import make_run
         run = make_run(project="p", root=sys.argv[1], custom_run_id="one", **quiet)
         rank, size = int(os.environ.pop("RANK")), int(os.environ.pop("WORLD_SIZE"))
         assert run.recording

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from command import app
 
 import seamark
-from seamark.cli import app
 from seamark.errors import (
     ArgumentError,
     FileMissingError,

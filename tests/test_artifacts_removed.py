@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from command import app
 
 import seamark
 from seamark import errors
-from seamark.cli import app
-from seamark.journal.folder import RunFolder
 
 
 def save(root: Path, project: str, files: dict[str, bytes]) -> Any:
@@ -31,7 +30,7 @@ def purge(root: Path, *versions: str) -> None:
 
 def blobs(made: Any) -> dict[str, int]:
     """Return the contents of a version, and how many names each has on the disk."""
-    folder = RunFolder(made.folder.root, made.folder.project, made.folder.run).blobs_dir
+    folder = made.folder.path / "blobs"
     found = folder.iterdir() if folder.is_dir() else ()
     return {path.name: path.stat().st_nlink for path in found}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickle
 
+import journals
 import pytest
 from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError, RunNotFoundError
-from seamark.journal.reader import JournalReader
 from seamark.run.run import make_run
 
 
@@ -18,11 +18,7 @@ def steps(run, path="a", attempt="latest"):
 
 
 def headers(run):
-    found = []
-    for journal in run.folder.journals():
-        with JournalReader(journal.path) as reader:
-            header = reader.header()
-            found.append((header["attempt"], header["positions"]))
+    found = [(header["attempt"], header["positions"]) for header in journals.headers(run)]
     return sorted(found, key=lambda one: one[0])
 
 

@@ -15,12 +15,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from recording import QUIET
 
+from seamark import init_project, init_run
 from seamark.errors import FamilyError, MissingFieldError, ValueKindError
 from seamark.pictures.png import png
 from seamark.reading.html import line_of, text
 from seamark.run.notebook import _file, _image, image_type
-from seamark.run.project import init_project
-from seamark.run.run import init_run, make_run
+from seamark.run.run import make_run
 from seamark.store.pyramid import Listed, draw_series
 from seamark.types import File
 

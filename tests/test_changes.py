@@ -9,11 +9,10 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from command import app
 from recording import QUIET
 
-from seamark.cli import app
-from seamark.run.project import init_project
-from seamark.run.run import init_run
+from seamark import init_project, init_run
 
 
 @pytest.fixture
@@ -73,7 +72,7 @@ def test_a_run_whose_process_is_gone_is_told_once(tmp_path, project):
     """Nothing was recorded for that: it is found out by looking."""
     cursor = project.fetch_changes().cursor
     code = (
-        "import os; from seamark.run.run import init_run\n"
+        "import os; from seamark import init_run\n"
         f"run = init_run(project='team', custom_run_id='dead', root={str(tmp_path)!r})\n"
         "run['lr'] = 1.0\nprint(run['sys/id'].fetch(), flush=True)\ninput()"
     )

@@ -30,8 +30,7 @@ QUIET = {
 def seamark_command(*words: str) -> str:
     """Call the command in this process; return what it prints."""
     from click.testing import CliRunner
-
-    from seamark.cli import app
+    from command import app
 
     done = CliRunner().invoke(app, list(words), prog_name="seamark")
     assert done.exit_code == 0, done.output

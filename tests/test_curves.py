@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from recording import QUIET
 
-from seamark.run.project import init_project
-from seamark.run.run import init_run, make_run
+from seamark import init_project, init_run
+from seamark.run.run import make_run
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from command import app
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from recording import QUIET
 
 import seamark
-from seamark.cli import app
 from seamark.errors import ArgumentError, RunExistsError, SeamarkError
 
 FIRST, SECOND = Path("first"), Path("second")

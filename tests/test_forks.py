@@ -49,7 +49,7 @@ def cli() -> Callable[..., Any]:
     """Return what runs the command."""
 
     def run(*words: str) -> Any:
-        from seamark.cli import app
+        from command import app
 
         found = CliRunner().invoke(app, words)
         assert found.exit_code == 0, found.output

@@ -7,10 +7,10 @@ import logging
 
 import pytest
 from click.testing import CliRunner
+from command import app
 
 import seamark
 from seamark import errors
-from seamark.cli import app
 
 
 def begin(project: str, **given: object) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from journals import Kind, records
 from recording import QUIET
 
 from seamark import init_run
@@ -34,7 +35,6 @@ from seamark.errors import (
     UnknownArgumentError,
     ValueKindError,
 )
-from seamark.journal.reader import JournalReader, decode_json
 from seamark.reading.nearest import nearest_path
 from seamark.types import File, Histogram
 from seamark.utils import stringify_unsupported
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 
 @pytest.fixture
@@ -61,11 +61,7 @@ def again(run: Run) -> Callable[[], Run]:
 
 def ops(run: Run) -> list[dict[str, Any]]:
     """Return every op in the run's journals."""
-    found = []
-    for journal in run.folder.journals():
-        with JournalReader(journal.path) as reader:
-            found += [(f.t, decode_json(f.payload)) for f in reader.frames() if f.kind in (2, 8, 9)]
-    return [op for _, op in sorted(found, key=lambda one: one[0])]
+    return records(run, Kind.OP, Kind.TEXT, Kind.HISTOGRAM)
 
 
 # -------------------------------------------------------------------- atoms

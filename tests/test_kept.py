@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from command import app
+from journals import operations
 from recording import QUIET
 
 import seamark
 from seamark import Last, Ring, Statistics
-from seamark.cli import app
 from seamark.errors import ArgumentError, FamilyError
-from seamark.journal.format import Kind
-from seamark.journal.reader import JournalReader, decode_json
 from seamark.run.run import make_run
 
 HEAD = f"import seamark, os, signal, sys; from seamark import *; quiet = {QUIET!r}\n"
@@ -43,12 +42,9 @@ def script(code, *args, **environment):
 def states(run):
     """Return how many states were written, by path."""
     found = {}
-    for journal in run.folder.journals():
-        with JournalReader(journal.path) as reader:
-            for frame in reader.frames():
-                record = decode_json(frame.payload) if frame.kind == Kind.OP else {}
-                if record.get("op") == "statistic":
-                    found[record["path"]] = found.get(record["path"], 0) + 1
+    for record in operations(run):
+        if record["op"] == "statistic":
+            found[record["path"]] = found.get(record["path"], 0) + 1
     return found
 
 

@@ -275,3 +275,56 @@ def test_base_install_names_no_host() -> None:
         "import seamark.run.run, seamark.run.project, seamark.local.index, seamark.cli\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Modules that `docs/reference` names, and those that scripts written for Neptune import.
+PUBLIC = {
+    *("constants", "envs", "errors", "exceptions", "handler", "ignite", "integrations"),
+    *("lightning", "management", "neptune", "new", "paths", "testing", "types", "typing"),
+    *("__main__", "utils", "version"),
+}
+INSIDE_A_PUBLIC_ROOM = {"ignite", "lightning", "management", "neptune", "testing"}
+TESTS = Path(__file__).parent
+DISOBEYING = TESTS / "data" / "internal_imports.txt"
+
+
+def is_public(module: str) -> bool:
+    """Return whether users may import a module; what lies inside of most public rooms is ours."""
+    part, inside = part_of(module), module.count(".") > 1
+    return part in {"", *PUBLIC} and not (inside and part in INSIDE_A_PUBLIC_ROOM)
+
+
+def internal_modules(path: Path) -> set[str]:
+    """Return the modules of the package that a test imports and users may not."""
+    found = set()
+    for module, name in imports_of(path):
+        dotted = f"{module}.{name}" if name else module
+        own = dotted if dotted in known() else module
+        if own.split(".")[0] == "seamark" and not is_public(own):
+            found.add(own)
+    return found
+
+
+def subject_of(path: Path) -> str:
+    """Return the module that a test is named after, below the package; there may be none."""
+    inside = path.relative_to(TESTS).with_suffix("").parts
+    return ".".join(["seamark", *inside[:-1], inside[-1].removeprefix("test_")])
+
+
+def obeys(path: Path) -> bool:
+    return {module.replace("._", ".") for module in internal_modules(path)} <= {subject_of(path)}
+
+
+@pytest.mark.once
+def test_tests_import_public_names_and_the_module_they_are_named_after() -> None:
+    """What is moved inside of the package must break no test that is not about it.
+
+    The list names the files that do not obey yet. It may only shrink: use the public API, or
+    `journals` for what was written.
+    """
+    listed = DISOBEYING.read_text("utf-8").split()
+    tests = {path.relative_to(TESTS).as_posix(): path for path in TESTS.rglob("*.py")}
+    found = {name for name, path in tests.items() if not obeys(path)}
+    assert sorted(found - {*listed}) == [], "use public names, or `journals` from tests/support"
+    assert sorted({*listed} - found) == [], f"take these out of {DISOBEYING.name}"
+    assert listed == sorted({*listed})

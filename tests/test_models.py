@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from command import app
+from journals import headers
 
 import seamark
 from seamark import exceptions
-from seamark.cli import app
 from seamark.errors import (
     ArgumentError,
     InactiveRunError,
@@ -29,7 +30,6 @@ from seamark.errors import (
     UnknownArgumentError,
 )
 from seamark.journal.folder import RunFolder, iter_runs
-from seamark.journal.headers import headers
 from seamark.local.index import Index
 
 
@@ -158,9 +158,9 @@ def test_they_have_the_verbs_of_a_run(given: dict[str, Any], tmp_path: Path) -> 
         sums = again.get_structure()["acc"]
         assert (sums.count, sums.last_step) == (3, 2.0)
     assert (tmp_path / "back").read_bytes() == file.read_bytes()
-    told = [one["kind"] for one in headers(version.folder)]
+    told = [one["kind"] for one in headers(version.folder.path)]
     assert told == ["model_version", "model_version"]
-    assert not any(one["owner"] for one in headers(version.folder))
+    assert not any(one["owner"] for one in headers(version.folder.path))
     project = seamark.init_project("team", root=given["root"])
     assert len(project.fetch_runs_table()) == 0
     (model,) = project.fetch_models_table(query='signature CONTAINS "class"').to_rows()

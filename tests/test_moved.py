@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from command import app
 from journal_builder import JournalBuilder
 from recording import QUIET
 
 import seamark
-from seamark.cli import app
 from seamark.errors import FileMissingError
 from seamark.journal.folder import RunFolder
 from seamark.run.checkpoints import CheckpointSet
@@ -21,7 +21,7 @@ from seamark.run.checkpoints import CheckpointSet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 ROOT = Path("first")
 CHECKPOINT = "model/checkpoints/best"

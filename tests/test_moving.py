@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from command import app
+from journals import journal_files
 from recording import QUIET
 from server_waits import until
 
 import seamark
-from seamark.cli import app
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
-from seamark.journal.folder import RunFolder
 from seamark.reading.arriving import CONFLICTS, settle
 from seamark.reading.names import RunName
 from seamark.remote.protocol import RemoteError
@@ -396,8 +396,8 @@ def test_a_run_on_its_way_is_in_no_list(root_place: Place, monkeypatch: Any) -> 
         patch.setattr(moving, "sync_run", cut_short)
         with pytest.raises(RemoteError, match="cut short"):
             seamark.sync(run, root_place.uri, root=ROOT)
-    there = RunFolder(Path(root_place.read["root"]), "team/p", run)
-    assert len(there.journals()) > 1
+    there = Path(root_place.read["root"], "team/p", run)
+    assert len(journal_files(there)) > 1
     assert root_place.names() == {}
     assert seamark.sync(other, root_place.uri, root=ROOT)[0].name == "one-2"
     assert seamark.sync(run, root_place.uri, root=ROOT, conflict="error")[0].name == "one"

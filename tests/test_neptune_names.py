@@ -26,7 +26,7 @@ from seamark.integrations.utils import expect_not_an_experiment, join_paths, ver
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 # The public names of neptune 1.14.0 with the arguments that they take: [name, how, required].
 KNOWN = json.loads(

@@ -18,7 +18,7 @@ from seamark.utils import stringify_unsupported
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 _MOMENT = datetime(2026, 11, 22, 8, tzinfo=timezone.utc)
 _SHA = "ab" * 32

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from recording import QUIET
 
-from seamark.run.run import init_run
+from seamark import init_run
 
 pytest.importorskip("ipykernel")
 nbclient = pytest.importorskip("nbclient")
@@ -189,7 +189,7 @@ def test_the_example_runs_and_shows_what_it_promises(monkeypatch):
     assert "(['epoch', 'loss'], True, False)" in said.values()
     assert "('quick-otter', [0.1], True)" in said.values()
 
-    from seamark.run.project import init_project
+    from seamark import init_project
 
     with init_project("notebooks") as project:
         (row,) = project.fetch_runs_table()
@@ -346,7 +346,7 @@ early = run.fetch()['source_code']['version']""",
 
 
 def code_of(project="demo"):
-    from seamark.run.project import init_project
+    from seamark import init_project
 
     with init_project(project) as opened:
         (row,) = opened.fetch_runs_table()
@@ -411,7 +411,7 @@ def test_the_same_cells_have_the_same_version(tmp_path):
         ]
         cells[1] = cells[1].replace(f", tags='{number}'", "")
         executed(notebook_of(cells, tmp_path / f"{number}.ipynb"))
-    from seamark.run.project import init_project
+    from seamark import init_project
 
     with init_project("same") as opened:
         found = [row["source_code/version"] for row in opened.fetch_runs_table()]

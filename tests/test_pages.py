@@ -10,15 +10,14 @@ from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
+from command import app
 from hypothesis import given
 from hypothesis import strategies as st
 from recording import QUIET
 
-from seamark.cli import app
+from seamark import init_project, init_run
 from seamark.errors import ArgumentError
 from seamark.reading.groups import spread_of
-from seamark.run.project import init_project
-from seamark.run.run import init_run
 from seamark.store.query.snapshots import Snapshots
 
 

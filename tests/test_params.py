@@ -16,7 +16,7 @@ import seamark
 from seamark import errors
 
 if TYPE_CHECKING:
-    from seamark.run.run import Run
+    from seamark import Run
 
 
 def begin(**given: Any) -> Run:

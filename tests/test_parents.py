@@ -6,10 +6,10 @@ import math
 
 import pytest
 from click.testing import CliRunner
+from command import app
 
 import seamark
 from seamark import errors
-from seamark.cli import app
 
 
 @pytest.fixture

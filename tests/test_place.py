@@ -42,7 +42,7 @@ def test_a_root_of_somebody_else_is_refused_at_once(tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
         "from seamark.errors import JournalError\n"
-        "from seamark.run.run import init_run\n"
+        "from seamark import init_run\n"
         "if os.getuid() == 0: os.setuid(65534)\n"  # root may write everywhere
         "try: init_run(root=sys.argv[1])\n"
         "except JournalError as error: print(error.errno)\n"

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from recording import QUIET
 
+from seamark import init_project, init_run
 from seamark.errors import ArgumentError, MissingFieldError, PathError
 from seamark.pictures.plots import COLOURS, slots
 from seamark.reading.names import generated_name
 from seamark.run.plotting import follow
-from seamark.run.project import init_project
-from seamark.run.run import init_run
 
 pytest.importorskip("plotly")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
+from command import app
 from recording import QUIET
 
 import seamark
-from seamark.cli import app
 from seamark.errors import ArgumentError
 from seamark.reading.progress import loops_of, progress_words
 from seamark.utils import every

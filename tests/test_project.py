@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from recording import QUIET
 
+from seamark import init_project, init_run
 from seamark.errors import (  # fmt: skip
     ArgumentError,
     InactiveRunError,
@@ -20,8 +21,6 @@ from seamark.errors import (  # fmt: skip
     RunNotFoundError,
 )
 from seamark.reading.names import generated_name
-from seamark.run.project import init_project
-from seamark.run.run import init_run
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from command import app
 from recording import QUIET
 
 from seamark import init_run
-from seamark.cli import app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

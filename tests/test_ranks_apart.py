@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from forking import Forks, forking_torch
+from journals import headers
 from recording import QUIET
 
 from seamark import init_run
-from seamark.journal.headers import headers
 
 pytest.importorskip("torch")
 
@@ -55,7 +55,7 @@ def on_ranks(forks: Forks, tmp_path: Path, code: str, meet: str = "meet", **more
 
 def attempts(tmp_path: Path, rank: int, run: str) -> list[int]:
     found = init_run("p", root=tmp_path / f"root{rank}", with_id=run, mode="read-only")
-    return sorted(header["attempt"] for header in headers(found.folder))
+    return sorted(header["attempt"] for header in headers(found))
 
 
 RAISES = """

@@ -160,7 +160,7 @@ def test_a_project_says_how_its_runs_are(record: Record) -> None:
 def test_show_is_of_the_same_digest(record: Record, capsys: pytest.CaptureFixture[str]) -> None:
     """The command's JSON holds the report; errors of which there are several are listed."""
     click = pytest.importorskip("click.testing")
-    from seamark.cli import app
+    from command import app
 
     run = record()
     show = ["show", run.id, "--root", str(run.root)]

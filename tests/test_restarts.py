@@ -22,7 +22,7 @@ from seamark.run import place, restarts
 PROGRAM = """
 import json, os, signal, sys
 import seamark
-from seamark.run.run import Run
+from seamark import Run
 
 quiet = dict.fromkeys(["capture_git", "capture_packages", "capture_signals"], False)
 given = json.loads(os.environ["GIVEN"])

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from journals import Journal, Kind, headers, journals
+from journals import operations as ops
 from recording import QUIET
 
 from seamark import Run, init_run
@@ -30,8 +32,6 @@ from seamark.errors import (
     UnknownArgumentError,
     ValueKindError,
 )
-from seamark.journal.format import Kind
-from seamark.journal.reader import JournalReader, decode_json
 from seamark.reading.names import generated_name
 from seamark.run.run import make_run
 from seamark.types import File
@@ -64,23 +64,6 @@ def start(root: Path) -> Iterator[Callable[..., Run]]:
 
 def reopened(run: Run) -> Run:
     return init_run(run.project, root=run.root, with_id=run.id, mode="read-only")
-
-
-def headers(run: Run) -> list[dict[str, Any]]:
-    """Return the HEADER of each journal, the oldest first."""
-    found = []
-    for journal in run.folder.journals():
-        with JournalReader(journal.path) as reader:
-            found.append((next(reader.frames()).t, reader.header()))
-    return [header for _, header in sorted(found, key=lambda pair: pair[0])]
-
-
-def ops(run: Run) -> list[dict[str, Any]]:
-    found = []
-    for journal in run.folder.journals():
-        with JournalReader(journal.path) as reader:
-            found += [(f.t, decode_json(f.payload)) for f in reader.frames() if f.kind == Kind.OP]
-    return [op for _, op in sorted(found, key=lambda pair: pair[0])]
 
 
 def states(run: Run) -> list[str]:
@@ -424,9 +407,7 @@ def test_stop(start: Any, capsys: pytest.CaptureFixture[str]) -> None:
     run.stop()
     assert (run.get_state(), run.state) == ("stopped", "completed")
     assert states(run) == ["running", "completed"]
-    with JournalReader(run.folder.journals()[0].path) as reader:
-        list(reader.frames())
-        assert reader.closed
+    assert journals(run)[0].closed
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 2
     assert all(run.id in line for line in told)
@@ -611,8 +592,7 @@ def test_log_metrics_keeps_what_it_can(start: Any, caplog: pytest.LogCaptureFixt
     assert reader["atom"].fetch() == 1
     assert len(caplog.records) == 5
     run.stop()
-    with JournalReader(run.folder.journals()[0].path) as one:
-        told = decode_json(list(one.frames())[-1].payload)["dropped"]
+    told = journals(run)[0].frames[-1].record["dropped"]
     assert told == {"value": 3, "path": 6, "step": 1, "timestamp": 1}
 
 
@@ -646,8 +626,7 @@ def test_positions(start: Any) -> None:
     run.log_metrics({"a": 1.0}, 0)
     (writer, end), *others = run.positions().items()
     assert (writer, others) == (run.writer, [])
-    with JournalReader(run.folder.journals()[0].path) as reader:
-        kinds = {frame.end: frame.kind for frame in reader.frames()}
+    kinds = {frame.end: frame.kind for frame in journals(run)[0].frames}
     assert kinds[end] in (Kind.SPARSE, Kind.HEARTBEAT)
     run.log_metrics({"a": 1.0}, 1)
     assert run.positions()[writer] > end
@@ -750,8 +729,9 @@ def test_secrets_are_nowhere(root: Path, tmp_path: Path) -> None:
         data = path.read_bytes()
         assert b"sEcReT" not in data, path
         if path.parent.name == "journal":
-            with JournalReader(path) as reader:
-                assert not any(b"sEcReT" in frame.payload for frame in reader.frames())
+            journal = Journal(path)
+            assert journal.rest == b""
+            assert not any(b"sEcReT" in frame.payload for frame in journal.frames)
 
 
 def test_ranks_that_do_not_record(start: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from command import app
 
 import seamark
 from seamark.capture.secrets.secrets import BY_NAME
-from seamark.cli import app
 
 PLANTED = {
     "argument by name": "arg-named-7f3a",

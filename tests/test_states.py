@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from journals import Kind, records
 from recording import QUIET
 
 from seamark import Run, init_project, init_run
 from seamark.errors import ArgumentError, InactiveRunError, QueryError, ReadOnlyError
-from seamark.journal.format import Kind
-from seamark.journal.reader import JournalReader
 from seamark.run.lifecycle import RECORDING, WAITING
 from seamark.types import Histogram
 from seamark.values.statistics import Statistics
@@ -49,8 +48,7 @@ def state(run: Run) -> Any:
 
 
 def heartbeats(run: Run) -> int:
-    readers = [JournalReader(journal.path) for journal in run.folder.journals()]
-    return sum(frame.kind == Kind.HEARTBEAT for one in readers for frame in one.frames())
+    return len(records(run, Kind.HEARTBEAT))
 
 
 def fails(run: Run, error: BaseException) -> None:

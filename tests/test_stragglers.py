@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from command import app
 from recording import QUIET
 
 from seamark import Run, init_run
-from seamark.cli import app
 from seamark.cli.stragglers import seconds_text, verdict
 from seamark.errors import MissingFieldError
 from seamark.reading.stragglers import RankTiming

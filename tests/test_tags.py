@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from command import app
 
 import seamark
 from seamark import errors
-from seamark.cli import app
 
 
 def say(project: str, **tags: object) -> None:

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from journals import headers
 
 import seamark
-from seamark.journal.reader import JournalReader
 
 torch = pytest.importorskip("torch")
 SCRIPT = str(Path(__file__).with_name("torch_ranks.py"))
@@ -28,11 +28,7 @@ def points_of(run, path: str) -> list[tuple[float, float]]:
 
 
 def writers(run) -> list[int]:
-    found = []
-    for journal in run.folder.journals():
-        with JournalReader(journal.path) as reader:
-            found.append(reader.header()["rank"])
-    return sorted(found)
+    return sorted(header["rank"] for header in headers(run))
 
 
 @pytest.mark.timeout(300)

@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import pytest
 from click.testing import CliRunner
+from command import app
 
-from seamark.cli import app
 from seamark.local.index import Index
 
 FIRST = """

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from command import app, main
 from recording import QUIET
 from through import environment_through
 
-from seamark.cli import app, main
-from seamark.run.run import Run, init_run
+from seamark import Run, init_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

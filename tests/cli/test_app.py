@@ -9,9 +9,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from command import main
 
-from seamark.cli import app, main
-from seamark.cli._app import _COMMANDS
+from seamark.cli._app import _COMMANDS, app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -213,7 +213,7 @@ def test_version(shell: Callable[..., subprocess.CompletedProcess[str]]) -> None
 
 IMPORTS = """
 import sys
-from seamark.cli import main
+from seamark.__main__ import main
 
 def call(*words, lacks):
     assert main(words) == 0

@@ -12,8 +12,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from command import main
 
-from seamark.cli import main
 from seamark.cli._app import _COMMANDS
 from seamark.cli._shells import COMPLETE, SHELLS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 
 @pytest.fixture

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from journal_builder import JournalBuilder
+from journals import journal_files
 
-from seamark.journal.folder import RunFolder
+from seamark import init_project, init_run
 from seamark.process.liveness import process_facts
-from seamark.run.project import init_project
-from seamark.run.run import init_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from click.testing import Result
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 TRAINING = """
 import sys, seamark
@@ -69,7 +68,7 @@ def crashed(root: Path, name: str, **header: Any) -> str:
     """Write a run whose process recorded last ten minutes ago."""
     facts = {**process_facts(), **header}
     journal = JournalBuilder(name, t=time.time_ns() - 600 * 10**9, **facts)
-    journal.op("state", state="running").row({"loss": 1.0}, step=0).save(RunFolder(root, "p", name))
+    journal.op("state", state="running").row({"loss": 1.0}, step=0).save(root / "p" / name)
     return name
 
 
@@ -146,7 +145,7 @@ def test_a_host_that_was_started_again(cli: Callable[..., Result], root: Path) -
     """Another boot id in the header, and last heard of before this host was started."""
     facts = {**process_facts(), "boot": "another", "host": process_facts()["host"]}
     journal = JournalBuilder("one", t=long_ago(), **facts)
-    journal.op("state", state="running").save(RunFolder(root, "p", "one"))
+    journal.op("state", state="running").save(root / "p" / "one")
     assert "crashed: host rebooted" in cli("ls").stdout
     shown = cli("show", "one").stdout
     assert f"\n! crashed: host rebooted: {facts['host']} has been started again since; " in shown
@@ -154,7 +153,7 @@ def test_a_host_that_was_started_again(cli: Callable[..., Result], root: Path) -
 
 def test_a_rank_whose_host_was_started_again(cli: Callable[..., Result], root: Path) -> None:
     """It is named, with the reason; of another one all that is known is that it is silent."""
-    folder = RunFolder(root, "p", "one")
+    folder = root / "p" / "one"
     here = {**process_facts(), "ranks": "all", "world_size": 3}
     for rank, facts in enumerate(({}, {"boot": "another"}, {"host": "node17"})):
         journal = JournalBuilder(
@@ -227,10 +226,10 @@ def test_nobody_assigns_a_reason(start: Callable[..., Run]) -> None:
 
 
 def damage(root: Path, run: str) -> None:
-    (journal,) = RunFolder(root, "default", run).journals()
-    data = bytearray(journal.path.read_bytes())
+    (journal,) = journal_files(root / "default" / run)
+    data = bytearray(journal.read_bytes())
     data[len(data) // 2] ^= 1
-    journal.path.write_bytes(data)
+    journal.write_bytes(data)
 
 
 def test_where_all_is_well_nothing_is_said(

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from recording import QUIET
 
+from seamark import init_run
 from seamark.local.index import Index
-from seamark.run.run import init_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from click.testing import Result
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 NOBODY = 65534
 EDITS: dict[str, tuple[list[str], str, Any]] = {
@@ -307,7 +307,7 @@ def test_a_root_that_may_only_be_read(common: Path) -> None:
     code = f"""
         import importlib, os, sys
         import seamark.cli, seamark.run.run, seamark.local.index, seamark.capture
-        from seamark.cli import main
+        from seamark.__main__ import main
         edits = {{command: words for command, (words, *_) in {EDITS!r}.items()}}
         warm = seamark.init_run("p", name="w", mode="debug", **{QUIET})
         warm.log_metrics({{"a": 1.0}}, 0)

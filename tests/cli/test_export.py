@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 VALUES = [0.1, math.nan, math.inf, -math.inf, 1e-320, 123456789.123456789]
 STEPS = [0, 1, 1, 2.5, 2**53, -3]

@@ -9,10 +9,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from journals import Journal, Kind, journal_files
 
 from seamark.journal.folder import RunFolder
-from seamark.journal.format import Kind, frame_bytes
-from seamark.journal.reader import JournalReader
+from seamark.journal.format import frame_bytes, salt_of
 from seamark.types import File
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 
 def journal_of(root: Path, run: str, project: str = "default") -> Path:
-    return RunFolder(root, project, run).journals()[0].path
+    return journal_files(root / project / run)[0]
 
 
 def problems(result: Result) -> list[str]:
@@ -39,8 +39,7 @@ def age(path: Path, seconds: float = 600) -> None:
 
 
 def frame_offsets(path: Path) -> list[tuple[int, int, int]]:
-    with JournalReader(path) as reader:
-        return [(frame.offset, frame.end, frame.kind) for frame in reader.frames()]
+    return [(frame.offset, frame.end, frame.kind) for frame in Journal(path).frames]
 
 
 def test_sound_runs_are_clean(cli: Callable[..., Result], record: Callable[..., str]) -> None:
@@ -60,7 +59,8 @@ def test_a_flipped_bit_is_a_gap(
     """Exit code 1; run, journal, offset and length are named; everything else was read."""
     run = record()
     path = journal_of(root, run)
-    start, end, _ = next(entry for entry in frame_offsets(path) if entry[2] == Kind.ROW)
+    whole = frame_offsets(path)
+    start, end, _ = next(entry for entry in whole if entry[2] == Kind.ROW)
     data = bytearray(path.read_bytes())
     data[start + 30] ^= 1
     path.write_bytes(data)
@@ -71,7 +71,7 @@ def test_a_flipped_bit_is_a_gap(
     assert found["run"] == run
     assert found["where"] == path.name
     assert (found["offset"], found["length"]) == (start, end - start)
-    assert json.loads(result.stdout)["frames"] == len(frame_offsets(path))
+    assert json.loads(result.stdout)["frames"] == len(whole) - 1
 
 
 def test_a_torn_end_of_a_dead_writer_is_told(
@@ -107,10 +107,7 @@ def test_records_of_a_newer_seamark_are_told(
 ) -> None:
     """A kind that must not be passed over stops reading, and a reader must know."""
     path = journal_of(root, record())
-    with JournalReader(path) as reader:
-        salt = reader.salt
-        last = reader.last_frame()
-    assert last is not None
+    last, salt = Journal(path).frames[-1], salt_of(path.read_bytes()[16:32])
     with path.open("ab") as file:
         file.write(frame_bytes(salt, 99, last.t + 1, b"from the future"))
     assert problems(cli("fsck", "--json")) == ["newer format"]
@@ -225,9 +222,9 @@ def test_a_project_log_is_checked_too(
 ) -> None:
     """A project is a log like a run."""
     path = journal_of(root, record())
-    folder = RunFolder(root, "default", ".project")
-    folder.journal_dir.mkdir(parents=True)
-    copy = folder.journal_dir / path.name
+    folder = root / "default" / ".project" / "journal"
+    folder.mkdir(parents=True)
+    copy = folder / path.name
     data = bytearray(path.read_bytes())
     data[frame_offsets(path)[-2][0] + 25] ^= 1
     copy.write_bytes(data)
@@ -262,7 +259,7 @@ TAKEN = """
     import os, signal, sys, threading
     from pathlib import Path
     from seamark.blobs.worker import Job
-    from seamark.run.run import init_run
+    from seamark import init_run
 
     run = init_run(capture_packages=False, capture_git=False)
     run.content._worker.submit(Job(threading.Event().wait))

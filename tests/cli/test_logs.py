@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyte
 import pytest
+from command import main
 
-from seamark.cli import main
 from seamark.pictures.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 BAR = "".join(f"\repoch: {at}%" for at in range(0, 101, 10)) + "\n"
 

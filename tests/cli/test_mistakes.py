@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
-from seamark.cli import main
+from command import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

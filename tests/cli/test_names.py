@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 DIM = "\x1b[2m"
 

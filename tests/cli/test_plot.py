@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 
 def legend(text: str) -> list[str]:

@@ -5,8 +5,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from journals import journal_files
 
-from seamark.journal.folder import RunFolder
 from seamark.local import purging as purge_module
 from seamark.reading.names import generated_name
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 
 def listed(cli: Callable[..., Result], *words: str) -> set[str]:
@@ -41,10 +41,10 @@ def test_only_runs_that_change_are_counted(
     """What is in the trash already, or was never there, is said, and nothing is written into it."""
     first, second = record(), record()
     assert f"put 1 run into the trash: {generated_name(first)};" in cli("trash", first).stderr
-    journals = {run: len(RunFolder(root, "default", run).journals()) for run in (first, second)}
+    journals = {run: len(journal_files(root / "default" / run)) for run in (first, second)}
     told = cli("trash", first, second).stderr
     assert f"put 1 run into the trash (1 was already in it): {generated_name(second)}" in told
-    assert len(RunFolder(root, "default", first).journals()) == journals[first]
+    assert len(journal_files(root / "default" / first)) == journals[first]
     assert "took 2 runs out of the trash: " in cli("untrash", first, second).stderr
     assert "took 0 runs out of the trash (2 were not in it)" in cli("untrash", first, second).stderr
 
@@ -91,9 +91,8 @@ def test_purge_deletes_what_is_in_the_trash_and_leaves_a_mark(
     cli("trash", gone)
     result = cli("purge", "--yes")
     assert result.exit_code == 0, result.stderr
-    folder = RunFolder(root, "default", gone)
-    assert not folder.path.exists()
-    assert folder.purged_mark.exists()
+    assert not (root / "default" / gone).exists()
+    assert (root / "default" / ".purged" / gone).exists()
     assert listed(cli) == {kept}
     assert sorted(path.name for path in (root / "default").iterdir()) == sorted([kept, ".purged"])
 

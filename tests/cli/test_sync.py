@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from journals import journal_files
 from recording import QUIET
 
 from seamark import init_project, init_run
-from seamark.journal.folder import RunFolder, iter_runs
-from seamark.remote.files import files_of
 from seamark.types import File
 
 
@@ -37,10 +36,20 @@ def with_file(root: Path) -> str:
 def journals_of(root: Path, project: str, run: str) -> dict[str, bytes]:
     """Return the journals, but for the one that a run gets where it arrives."""
     return {
-        one.path.name: one.path.read_bytes()
-        for one in RunFolder(root, project, run).journals()
-        if not one.writer.startswith("arrival-")
+        one.name: one.read_bytes()
+        for one in journal_files(root / project / run)
+        if not one.name.startswith("arrival-")
     }
+
+
+def files_of(folder: Path) -> dict[str, int]:
+    """Return the size of each file content that a run holds."""
+    return {one.name: one.stat().st_size for one in (folder / "blobs").glob("*")}
+
+
+def runs_at(root: Path) -> list[str]:
+    """Return the ids of all runs below a root."""
+    return sorted(one.parent.name for one in root.glob("**/[!.]*/journal"))
 
 
 # ---------------------------------------------------------------------- what is wrong
@@ -86,11 +95,11 @@ def test_a_server_that_is_away_is_one_line_for_all_runs(cli, record, monkeypatch
 def test_another_journal_of_the_same_name_is_set_aside(cli, root, there, with_file) -> None:
     """The others are sent, and the exit code says that one was not."""
     cli("sync", "--to", there.as_uri())
-    for journal in RunFolder(there, "team/x", with_file).journals():
-        if journal.writer.startswith("arrival-"):
+    for journal in journal_files(there / "team/x" / with_file):
+        if journal.name.startswith("arrival-"):
             continue
-        data = journal.path.read_bytes()
-        journal.path.write_bytes(data[:32] + bytes(64))
+        data = journal.read_bytes()
+        journal.write_bytes(data[:32] + bytes(64))
     other = init_run("team/x", root=root, **QUIET)
     other.stop()
     done = cli("sync", "--to", there.as_uri())
@@ -109,7 +118,7 @@ def test_everything_is_sent_once(cli, root, there, with_file) -> None:
     assert "1 run and 1 project log" in first.stderr
     for run in (with_file, ".project"):
         assert journals_of(there, "team/x", run) == journals_of(root, "team/x", run)
-    here, copy = (RunFolder(each, "team/x", with_file) for each in (root, there))
+    here, copy = (each / "team/x" / with_file for each in (root, there))
     assert files_of(copy) == files_of(here) != {}
     second = cli("sync", "--to", there.as_uri())
     assert second.exit_code == 0
@@ -121,7 +130,7 @@ def test_the_place_comes_from_the_environment(cli, there, with_file, monkeypatch
     """As for a training."""
     monkeypatch.setenv("SEAMARK_REMOTE", there.as_uri())
     assert cli("sync").exit_code == 0
-    assert [folder.run for folder in iter_runs(there)] == [with_file]
+    assert runs_at(there) == [with_file]
 
 
 def test_a_dry_run_sends_nothing(cli, there, with_file) -> None:
@@ -136,21 +145,21 @@ def test_only_the_runs_that_are_meant(cli, there, record) -> None:
     """By name, by project and by query."""
     one, two = record("a", steps=3), record("b", steps=5)
     assert cli("sync", one, "--to", there.as_uri()).exit_code == 0
-    assert [folder.run for folder in iter_runs(there)] == [one]
+    assert runs_at(there) == [one]
     by_query = cli("sync", "--query", 'sys/id = "nobody"', "--to", there.as_uri())
     assert by_query.exit_code == 2
     assert cli("sync", "--project", "b", "--to", there.as_uri()).exit_code == 0
-    assert {folder.run for folder in iter_runs(there)} == {one, two}
+    assert runs_at(there) == sorted([one, two])
 
 
 def test_a_torn_tail_and_damage_do_not_stop_the_rest(cli, root, there, record) -> None:
     """What will never be a record is declared; what follows is sent, and reads the same there."""
     run = record(steps=200)
-    (journal,) = RunFolder(root, "default", run).journals()
-    data = bytearray(journal.path.read_bytes())
+    (journal,) = journal_files(root / "default" / run)
+    data = bytearray(journal.read_bytes())
     at = len(data) // 2
     data[at : at + 40] = b"\xff" * 40
-    journal.path.write_bytes(data + b"\x07" * 13)
+    journal.write_bytes(data + b"\x07" * 13)
     assert cli("sync", "--to", there.as_uri()).exit_code == 0
     words = ("export", run, "--paths", "train/loss")
     assert cli(*words, "--root", str(there)).stdout == cli(*words).stdout
@@ -192,16 +201,16 @@ def test_what_a_killed_process_left_is_sent(cli, root, there, tmp_path) -> None:
     )
     assert copy["a"].fetch_points().value.tolist() == here["a"].fetch_points().value.tolist()
     assert len(copy["a"].fetch_points()) == 100
-    assert files_of(RunFolder(there, "team/x", run)) == files_of(RunFolder(root, "team/x", run))
+    assert files_of(there / "team/x" / run) == files_of(root / "team/x" / run)
 
 
 def test_a_purged_run_is_not_sent(cli, root, there, record) -> None:
     """What a person has deleted does not go elsewhere, and does not come back there."""
     run = record()
-    RunFolder(there, "default", run).purged_mark.parent.mkdir(parents=True)
-    RunFolder(there, "default", run).purged_mark.touch()
+    (there / "default" / ".purged").mkdir(parents=True)
+    (there / "default" / ".purged" / run).touch()
     done = cli("sync", "--to", there.as_uri())
     assert done.exit_code == 0
     assert done.stderr.count("1 run was purged at") == 1
     assert "at " + str(there) + " already" not in done.stderr
-    assert not RunFolder(there, "default", run).path.exists()
+    assert not (there / "default" / run).exists()

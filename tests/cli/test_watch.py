@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 TRAINING = """
 import sys, seamark

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from command import app
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from journal_builder import JournalBuilder
 from recording import QUIET
 
 from seamark import init_project, init_run
-from seamark.cli import app
 from seamark.errors import SeamarkError
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import ZLIB, Kind

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from journals import journals
 from recording import QUIET
 
 from seamark import init_run
-from seamark.journal.reader import JournalReader, decode_json
 from seamark.types import File, Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seamark.run.run import Run
+    from seamark import Run
 
 NOBODY = 65534
 
@@ -96,12 +96,11 @@ def points(run: Run, path: str) -> list[float]:
 def told(run: Run) -> dict[str, int]:
     """Return what the run's journals tell of losses: the last count of each, added up."""
     found: dict[str, int] = {}
-    for journal in run.folder.journals():
-        with JournalReader(journal.path) as reader:
-            counts = [
-                decode_json(f.payload) for f in reader.frames() if f.kind in (10, 11) and f.payload
-            ]
-            assert reader.gaps == []
+    for journal in journals(run):
+        counts = [
+            frame.record for frame in journal.frames if frame.kind in (10, 11) and frame.payload
+        ]
+        assert journal.rest == b""
         for reason, count in (counts[-1]["dropped"] if counts else {}).items():
             found[reason] = found.get(reason, 0) + count
     return found

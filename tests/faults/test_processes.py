@@ -9,10 +9,9 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from journals import journals
 
 from seamark import init_run
-from seamark.journal.folder import RunFolder, hashed_run_id
-from seamark.journal.reader import JournalReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,14 +45,9 @@ def script(tmp_path: Path, code: str, *args: str) -> Any:
 
 def headers(tmp_path: Path) -> list[dict[str, Any]]:
     """Return the HEADER of each journal, the oldest first; every journal is whole."""
-    folder = RunFolder(tmp_path / "root", "p", hashed_run_id("p", "job"))
-    found = []
-    for journal in folder.journals():
-        with JournalReader(journal.path) as reader:
-            frames = list(reader.frames())
-            assert (reader.gaps, reader.tail) == ([], None)
-            found.append((frames[0].t, reader.header()))
-    return [header for _, header in sorted(found, key=lambda pair: pair[0])]
+    found = journals(read(tmp_path))
+    assert [journal.rest for journal in found] == [b""] * len(found)
+    return [journal.header for journal in found]
 
 
 def read(tmp_path: Path) -> Any:

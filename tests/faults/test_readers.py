@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from journals import Journal, journal_files
 from recording import QUIET
 
 from seamark import init_project, init_run
-from seamark.journal.reader import JournalReader
 
 if TYPE_CHECKING:
-    from seamark.run.run import Run
+    from seamark import Run
 
 
 TRAIN = """
@@ -230,11 +230,9 @@ def test_the_index_can_be_elsewhere(run: Run, monkeypatch: Any, tmp_path: Path) 
 @pytest.mark.once
 def test_a_damaged_journal_is_read_around(run: Run, monkeypatch: Any) -> None:
     """One flipped bit costs one row; the gap is shown to who reads and by ``fsck``."""
-    path = run.folder.journals()[0].path
+    path = journal_files(run)[0]
     data = bytearray(path.read_bytes())
-    with JournalReader(path) as reader:
-        frames = list(reader.frames())
-    hit = frames[3000]
+    hit = Journal(path).frames[3000]
     data[hit.offset + 40] ^= 4
     path.write_bytes(data)
     remove(index_file())

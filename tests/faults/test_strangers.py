@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from command import app
 from journal_builder import JournalBuilder
 from recording import QUIET
 
 from seamark import init_project, init_run
 from seamark.blobs import finish_staged
-from seamark.cli import app
 from seamark.errors import ArgumentError, FileMissingError, JournalError, RunNotFoundError
 from seamark.journal.folder import RunFolder
 from seamark.process.liveness import process_facts
 
 if TYPE_CHECKING:
-    from seamark.run.run import Run
+    from seamark import Run
 
 LARGE = 5_000_000
 GONE = {"pid": 2**22 + 1, "start": 1}

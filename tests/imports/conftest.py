@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner, Result
-
-from seamark.cli import app
+from command import app
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader, decode_json
 
 if TYPE_CHECKING:
-    from seamark.run.run import Run
+    from seamark import Run
 
 GOLDEN = Path(__file__).parent / "golden"
 V1 = GOLDEN / "golden-4711-00112233.00112233445566778899aabbccddeeff"

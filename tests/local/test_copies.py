@@ -8,9 +8,9 @@ import shutil
 
 import pytest
 from click.testing import CliRunner
+from command import app
 
 from seamark import init_run
-from seamark.cli import app
 from seamark.local.index import Index
 
 

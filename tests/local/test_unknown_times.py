@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
+from command import app
 from recording import QUIET
 
 import seamark
-from seamark.cli import app
 from seamark.journal.folder import hashed_run_id
 from seamark.local.index import Index
 from seamark.store.query.selection import Selection

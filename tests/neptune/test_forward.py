@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from command import app
 
 import seamark
-from seamark.cli import app
 from seamark.neptune.forward.client import Seen
 from seamark.neptune.forward.locks import Locks
 from seamark.neptune.forward.run import ForwardedRun

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from recording import QUIET
 
+from seamark import init_run
 from seamark.process.quiet import is_quiet
-from seamark.run.run import init_run
 
 if TYPE_CHECKING:
     from pathlib import Path

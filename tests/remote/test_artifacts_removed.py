@@ -16,11 +16,11 @@ pytest.importorskip("fastapi")
 
 import urllib3
 from click.testing import CliRunner
+from command import app
 from keep import Keep
 
 import seamark
 from seamark import errors
-from seamark.cli import app
 from seamark.paths import ARTIFACTS
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.places import open_remote

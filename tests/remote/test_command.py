@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("fastapi")
 
 from click.testing import CliRunner, Result
+from command import app
 from recording import QUIET
 
 import seamark
 from seamark import init_run
-from seamark.cli import app
 from seamark.cli._looking import Looker
 from seamark.cli._printed import Printing
 from seamark.cli._runs import Runs

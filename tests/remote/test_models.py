@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from command import app
 from server_waits import until
 
 import seamark
-from seamark.cli import app
 from seamark.errors import KeyTakenError, RunNotFoundError
 
 if TYPE_CHECKING:

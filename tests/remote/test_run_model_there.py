@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from command import app
 from recording import QUIET
 from server_waits import until
 
 import seamark
 from seamark import errors
-from seamark.cli import app
 from seamark.remote import shipper as shippers
 
 

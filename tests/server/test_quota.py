@@ -14,12 +14,12 @@ pytest.importorskip("fastapi")
 
 from asking import ask
 from click.testing import CliRunner
+from command import app
 from folding import a_journal
 from recording import QUIET
 from served import served
 
 import seamark
-from seamark.cli import app
 from seamark.cli.server import size_of
 from seamark.remote import shipper as shippers
 from seamark.server.quota import Quota

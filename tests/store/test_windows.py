@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recording import QUIET
 
+from seamark import init_run
 from seamark.reading.curves import Look
-from seamark.run.run import init_run
 from seamark.store.chunks import pack_floats, packed_stride, unpack_floats, unpack_floats_at
 from seamark.store.pyramid import (
     draw_series,

@@ -203,9 +203,9 @@ class JournalBuilder:
         frames, stop, _ = walk(data, self.salt)
         return Block(base, data, frames, base + stop) if len(frames) else None
 
-    def save(self, folder: RunFolder, end: int | None = None) -> Path:
+    def save(self, folder: RunFolder | Path, end: int | None = None) -> Path:
         """Write the journal, or its beginning, into a run folder."""
-        folder.journal_dir.mkdir(parents=True, exist_ok=True)
-        path = folder.journal_dir / self.file
+        path = (folder if isinstance(folder, Path) else folder.path) / "journal" / self.file
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._data[:end])
         return path

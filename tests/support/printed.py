@@ -6,9 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from seamark.journal.folder import iter_runs
-from seamark.journal.format import Kind
-from seamark.journal.reader import JournalReader, decode_json
+from journals import Kind, journals
 
 
 def points(root: Path, run: str | None = None) -> dict[str, list[str]]:
@@ -50,14 +48,13 @@ def left_out(root: Path) -> dict[str, list[int]]:
 def _records(root: Path, run: str | None = None) -> list[tuple[int, Any]]:
     """Return texts and ops in the order of their times: a run that rested has several journals."""
     found = []
-    for folder in iter_runs(root):
-        if run not in (None, folder.run):
+    for folder in sorted(one.parent for one in root.glob("**/journal")):
+        if folder.name.startswith(".") or run not in (None, folder.name):
             continue
-        for journal in folder.journals():
-            with JournalReader(journal.path) as reader:
-                found += [
-                    (frame.t, frame.kind, decode_json(frame.payload))
-                    for frame in reader.frames()
-                    if frame.kind in (Kind.TEXT, Kind.OP)
-                ]
+        found += [
+            (frame.t, frame.kind, frame.record)
+            for journal in journals(folder)
+            for frame in journal.frames
+            if frame.kind in (Kind.TEXT, Kind.OP)
+        ]
     return [(kind, record) for _, kind, record in sorted(found, key=lambda each: each[0])]

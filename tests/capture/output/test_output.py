@@ -21,6 +21,7 @@ from printed import in_order, left_out, points, printed
 from recording import QUIET
 
 import seamark
+from seamark import init_run
 from seamark.capture.output.framing import FRAME_BYTES, cut, size_of, unfinished_from
 from seamark.capture.output.gathering import BELL
 from seamark.capture.output.hiding import Hiding
@@ -30,7 +31,6 @@ from seamark.capture.output.source import ORDER, Source
 from seamark.capture.output.tee import Tee
 from seamark.capture.secrets import Secrets
 from seamark.pictures.terminal import stripped
-from seamark.run.run import init_run
 
 ON = QUIET | {"capture_stdout": True, "capture_stderr": True}
 OFF = Secrets(masked=False)

@@ -1,0 +1,87 @@
+"""The reader of journals that tests use, held to what a run wrote and to what it reads back."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import journals
+import pytest
+from journals import Journal, Kind, Point, headers, journal_files, operations, points, records
+from recording import QUIET
+
+from seamark import Run, init_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run with rows, sparse rows, a column, times of the user, texts and operations."""
+    with init_run("team/p", root=tmp_path, **QUIET) as run:
+        run["lr"] = 0.5
+        for step in range(300):
+            run.log_metrics({"a": step / 2, "b": -step}, step)
+        run.log_metrics({"odd": 7.0, "a": 150.0}, 300, timestamp=12.5)
+        run["col"].extend([1.0, 2.0, 3.0], steps=[5, 6, 7], timestamps=[1.0, 2.0, 3.0])
+        run["note"].append("hello", step=2)
+        del run["lr"]
+    return run
+
+
+def test_points_are_those_that_the_run_reads(run: Run) -> None:
+    """Steps, values and times, whichever kind of frame holds them."""
+    for path in ("a", "b", "odd", "col"):
+        read = run[path].fetch_points()
+        columns = (read.step.tolist(), read.value.tolist(), read.time_ns.tolist())
+        assert points(run, path) == [Point(*one) for one in zip(*columns, strict=True)]
+    assert points(run, "odd") == [Point(300.0, 7.0, 12_500_000_000)]
+    assert len(points(run, "a")) == 301
+
+
+def test_operations_and_texts_stand_in_their_order(run: Run) -> None:
+    """The first says that it runs, the last that it is complete."""
+    found = operations(run)
+    assert [op["state"] for op in found if op["op"] == "state"] == ["running", "completed"]
+    values = [op["atoms"]["lr"] for op in found if op["op"] == "assign" and "lr" in op["atoms"]]
+    assert values == [["float", 0.5]]
+    assert [op["paths"] for op in found if op["op"] == "delete"] == [["lr"]]
+    (text,) = records(run, Kind.TEXT)
+    assert (text["path"], text["points"][0][:2]) == ("note", [2.0, "hello"])
+
+
+def test_a_journal_tells_who_wrote_it_and_that_it_is_whole(run: Run) -> None:
+    """The header, the name and the last frame."""
+    (header,) = headers(run)
+    (path,) = journal_files(run)
+    journal = Journal(path)
+    assert (header["run"], header["project"], header["format"]) == (run.id, "team/p", 1)
+    assert journal.writer == header["writer"]
+    assert path.parent == Path(run.root, "team/p", run.id, "journal")
+    assert (journal.closed, journal.rest, journal.frames[0].offset) == (True, b"", 32)
+    assert journal.frames[-1].end == path.stat().st_size
+    times = [frame.t for frame in journal.frames]
+    assert times == sorted(set(times))
+
+
+@pytest.mark.parametrize("at", [0, 4, 8, 9, 10, 12, 16, 24])
+def test_one_flipped_bit_ends_what_is_read(run: Run, at: int) -> None:
+    """Each field of a frame is covered by its checksum, or is the checksum."""
+    (path,) = journal_files(run)
+    whole = Journal(path)
+    hit = whole.frames[20]
+    data = bytearray(path.read_bytes())
+    data[hit.offset + at] ^= 1
+    path.write_bytes(data)
+    found = Journal(path)
+    assert found.frames == whole.frames[:20]
+    assert found.rest == bytes(data[hit.offset :])
+    assert not found.closed
+
+
+def test_it_takes_nothing_from_the_package() -> None:
+    """Else a fault of the package's reader would be one of this one too."""
+    tree = ast.parse(Path(journals.__file__).read_text("utf-8"))
+    named = [one.module for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)]
+    named += [
+        each.name for one in ast.walk(tree) if isinstance(one, ast.Import) for each in one.names
+    ]
+    assert not [name for name in named if str(name).split(".")[0] == "seamark"]

@@ -460,6 +460,78 @@ def test_a_run_with_something_of_its_own_stays(tmp_path):
     assert own["origin/run_id"].fetch() == first.id
 
 
+@pytest.mark.parametrize("told", [None, "failed", "completed"])
+def test_a_process_that_turns_out_to_be_another_rank_stops_recording(
+    tmp_path, monkeypatch, caplog, told
+):
+    """Its run is interrupted unless its end was told before; it says so once, and is silent."""
+    late = init_run("p", root=tmp_path, **QUIET)
+    late.log_metrics({"loss": 1.0}, 0)
+    if told:
+        late.set_state(told)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    late.stop()
+    late["a"] = 1
+    late.log_metrics({"loss": 1.0}, 1)
+    monkeypatch.delenv("RANK")
+    monkeypatch.delenv("WORLD_SIZE")
+    seen = reopened(tmp_path, late.id)
+    assert seen["sys/state"].fetch() == (told or "interrupted")
+    assert seen["loss"].fetch_points().step.tolist() == [0]
+    assert caplog.text.count("turned out to be rank 1") == 1
+
+
+def test_a_copy_that_turns_out_to_be_another_rank_leaves_the_state(tmp_path, monkeypatch):
+    """The run is recorded by rank 0, too, which made it."""
+    run = init_run("p", root=tmp_path, **QUIET)
+    run.log_metrics({"loss": 1.0}, 0)
+    late = pickle.loads(pickle.dumps(run))
+    late["b"] = 1
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    late.stop()
+    monkeypatch.delenv("RANK")
+    monkeypatch.delenv("WORLD_SIZE")
+    assert reopened(tmp_path, run.id)["sys/state"].fetch() == "running"
+    run.stop()
+    assert reopened(tmp_path, run.id)["sys/state"].fetch() == "completed"
+
+
+def test_a_helper_does_not_go_on_with_a_run_that_its_parent_opened(tmp_path):
+    """A point of its own changes no state; one of the parent does."""
+    name = left(tmp_path, "interrupted")
+    opened = init_run("p", root=tmp_path, with_id=name, **QUIET)
+    helper = pickle.loads(pickle.dumps(opened))
+    helper.log_metrics({"aug": 1.0}, 0)
+    helper.stop()
+    assert reopened(tmp_path, name)["sys/state"].fetch() == "interrupted"
+    opened.log_metrics({"loss": 1.0}, 1)
+    assert reopened(tmp_path, name)["sys/state"].fetch() == "running"
+    opened.stop()
+
+
+def test_points_of_threads_that_meet_as_a_run_is_reopened(tmp_path):
+    """All of them are numbered after what the run had, in the journal of the owner."""
+    name = left(tmp_path, "interrupted")
+    opened = pickle.loads(pickle.dumps(make_run(project="p", root=tmp_path, with_id=name, **QUIET)))
+    gate = threading.Barrier(8)
+
+    def add_point() -> None:
+        gate.wait()
+        opened.log_metrics({"loss": 0.5})
+
+    threads = [threading.Thread(target=add_point) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    opened.stop()
+    seen = reopened(tmp_path, name)
+    assert seen["loss"].fetch_points().step.tolist() == list(range(9))
+    assert seen["sys/state"].fetch() == "completed"
+
+
 def test_every_argument_is_said_once():
     """The options are those of init_run, with its defaults."""
     import dataclasses

@@ -61,7 +61,7 @@ class LateRank:
 
     def look(self) -> bool:
         """Ask for the rank; warn and leave the run, and return True, if it is not 0."""
-        if self._settled or alone() or self._pid != os.getpid():
+        if self._settled or self._pid != os.getpid():
             return False
         rank = current_rank().rank
         self._met = connected()

@@ -12,7 +12,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, get_type_hints
+from typing import Any, Final, Literal
 
 from seamark.errors import ArgumentError, InactiveRunError, PathError, ReadOnlyError
 from seamark.lightning import _host
@@ -66,6 +66,7 @@ class MetricPaths(dict[str, str]):
         return path
 
 
+@_host.configurable
 class SeamarkLogger(DeprecatedMethods):
     """A Lightning logger that records a training into a Seamark run.
 
@@ -590,8 +591,6 @@ def _can_hold(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
-# The jsonargparse that LightningCLI 1.9 uses does not evaluate annotations that are strings.
-SeamarkLogger.__init__.__annotations__.update(get_type_hints(SeamarkLogger.__init__))
 # Of an argument that may be anything, LightningCLI hands over its own halves of what it was given.
 SeamarkLogger.__init__.__annotations__["params"] = Mapping[str, Any] | None
 

@@ -168,11 +168,11 @@ def without_secrets(text: str, secrets: Secrets) -> str:
         text: Any text. One that is no YAML is taken as a string.
         secrets: What is hidden.
     """
-    try:
-        import yaml
+    import yaml  # which Lightning needs
 
+    try:
         plain = json.dumps(yaml.safe_load(text), default=str)
-    except (ImportError, ValueError, TypeError, RecursionError, yaml.YAMLError):
+    except (ValueError, TypeError, RecursionError, yaml.YAMLError):
         return secrets.text(text)
     kept = secrets.atoms({"": Atom("json", plain)})[""].value
     return text if kept == plain else yaml.safe_dump(json.loads(kept), sort_keys=False)

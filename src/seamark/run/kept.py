@@ -118,7 +118,7 @@ class Kept:
             return cell
 
     def begin(self, writer: JournalWriter) -> None:
-        """Take observations for a writer from now on."""
+        """Let a writer divert the numbers of aggregated paths to this object."""
         if self.patterns or self.cells:
             writer.divert = self.divert
             for path in self.cells:

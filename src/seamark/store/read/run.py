@@ -101,7 +101,7 @@ _NAMED: Final = (
     .where(schema.journal_path.c.run == sa.bindparam("run"))
 )
 _RESUMABLE: Final = frozenset({CRASHED, "interrupted", "suspended"})
-"""States of a run that whoever opens it by its id may go on with."""
+"""States of a begun run that a process which opens it may go on with."""
 _OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
 _HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)

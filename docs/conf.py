@@ -37,6 +37,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!seamark\b).*"),
     # What a private module defines is described where its public front is, if anywhere.
     (r"py:.*", r"seamark\.(?:\w+\.)*_\w+\..*"),
-    # A type variable, and two types of which people only ever hold instances.
-    (r"py:class", r"seamark\.(?:run\.run\.T|run\.group\.Home|reading\.tables\.RunRow)"),
+    # A type variable, and types of which people only ever hold instances.
+    (r"py:class", r"seamark\.run\.(?:run\.T|group\.Home|elsewhere\.Elsewhere)"),
+    (r"py:class", r"seamark\.reading\.tables\.RunRow"),
 ]

@@ -92,7 +92,7 @@ def states(run: Run, rank: int) -> list[dict[str, Any]]:
 
 
 def series_paths(run: Run) -> list[str]:
-    return run.recorded.view().series_paths()
+    return run.session.recorded.view().series_paths()
 
 
 EVERY_VERB = """
@@ -111,7 +111,7 @@ EVERY_VERB = """
         run["words"].append(f"rank {rank}")
         run["hist"].append(Histogram([0, 1], [rank]))
         run["pictures"].append(File.from_content(f"{rank}", extension="txt"))
-        run[f"{run.series_base('training')}/own"].append(1.5)
+        run[f"{run.session.series_base('training')}/own"].append(1.5)
         times = Samples()
         times.waiting.extend((0, 5))
         record = TimesInRun(run["fold"])
@@ -130,7 +130,7 @@ EVERY_VERB = """
         run["cleared"].append(1)
         run["cleared"].clear()
         run["cleared"].append(2)
-        print(run.id, run.speaks_for_all, run.recording)
+        print(run.id, run.session.speaks_for_all, run.session.recording)
 """
 
 
@@ -180,9 +180,9 @@ def test_files_of_other_ranks_are_not_even_stored(tmp_path):
             run["several"].upload_files(source)
             run["kept"].track_files(source)
             run["text"] = rank * 5_000_000
-            run.begin()
-            run.content.keep("checkpoint", source)
-            run.content.refer("reference", source)
+            run.session.begin()
+            run.session.content.keep("checkpoint", source)
+            run.session.content.refer("reference", source)
     """
     on_ranks(code, str(tmp_path), str(tmp_path / "big"))
     run = opened(tmp_path, custom_run_id="one")
@@ -318,7 +318,7 @@ def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path):
     code = """
         import pickle
         run = pickle.loads(bytes.fromhex(sys.argv[1]))
-        assert run.agree() is run
+        assert run.session.agree() is run.session
         run.log_metrics({"loss": int(os.environ["RANK"])}, 0)
         run["x"] = 1
         run.stop()
@@ -389,12 +389,12 @@ def test_a_forked_helper_of_a_rank_stays_with_it(tmp_path):
 
 
 def test_what_rank_0_saves_elsewhere_is_recorded_from_there(tmp_path, monkeypatch):
-    """`Run.at` with owner=False adds to rank 0's run from another rank, at the paths it is told."""
+    """`Session.at` with owner=False adds to rank 0's run from another rank, at given paths."""
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET) as run:
         run["value"] = 1
-        guest = run.at(run.id, owner=False)
+        guest = Run(run.session.at(run.id, owner=False))
         guest["checkpoint"] = "here"
         guest.stop()
     found = opened(tmp_path, custom_run_id="one").fetch()
@@ -482,27 +482,28 @@ def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
         from seamark.errors import ArgumentError
         from seamark import Run
+        from seamark.run.adapters import agreed_run
         from seamark.run.run import make_run
         given = {"project": "p", "root": sys.argv[1], **quiet}
         lazy = make_run(ranks="all", **given)
         silent = make_run(**given)
         try:
-            lazy.agree()
+            lazy.session.agree()
         except ArgumentError as error:
             assert "init_process_group" in str(error)
         else:
             raise AssertionError
-        assert lazy.recording == (os.environ["RANK"] == "0")  # whose id it will be
-        assert silent.agree() is silent  # nobody else records
+        assert lazy.session.recording == (os.environ["RANK"] == "0")  # whose id it will be
+        assert agreed_run(silent) is silent  # nobody else records
         assert not os.path.exists(sys.argv[1])
         join()
-        agreed = lazy.agree()
+        agreed = agreed_run(lazy)
         assert agreed is lazy
-        assert agreed.agree() is agreed
+        assert agreed_run(agreed) is agreed
         agreed.log_metrics({"loss": 1.0}, 0)
         agreed.stop()
         print(agreed.id)
-        assert silent.agree().id == silent.agree().id
+        assert agreed_run(silent).id == agreed_run(silent).id
         dist.destroy_process_group()
     """)
     said = on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
@@ -517,6 +518,7 @@ def test_a_rank_that_was_silent_before_the_agreement_records_after_it(forks, tmp
     """What it remembers of being another rank ends there."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
         from seamark import Run
+        from seamark.run.adapters import agreed_run
         from seamark.run.run import make_run
         lazy = make_run(project="p", root=sys.argv[1], ranks="all", **quiet)
         join()
@@ -524,7 +526,7 @@ def test_a_rank_that_was_silent_before_the_agreement_records_after_it(forks, tmp
             lazy.log_metrics({"early": 1.0}, 0)
             lazy["early"].append("x")
             assert lazy.writer is None
-        agreed = lazy.agree()
+        agreed = agreed_run(lazy)
         agreed.log_metrics({"loss": 1.0}, 0)
         lazy.log_metrics({"loss": 1.0}, 1)
         agreed.stop()
@@ -578,7 +580,7 @@ def test_a_silent_rank_that_becomes_rank_0_records(forks, tmp_path):
             for step in range(3):
                 if rank:
                     run.log_metrics({"loss": 1.0}, step)
-                    assert not run.recording
+                    assert not run.session.recording
                     run["text"].append("no")
                 elif turn:
                     run.log_metrics({"loss": 1.0}, step)
@@ -603,7 +605,7 @@ def test_a_rank_that_is_told_late_is_silent_from_then_on(forks, tmp_path):
         from seamark.run.run import make_run
         run = make_run(project="p", root=sys.argv[1], custom_run_id="one", **quiet)
         rank, size = int(os.environ.pop("RANK")), int(os.environ.pop("WORLD_SIZE"))
-        assert run.recording
+        assert run.session.recording
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(size))
         join()
         for name in ("RANK", "WORLD_SIZE"):

@@ -27,6 +27,7 @@ from seamark.errors import (
     UnknownArgumentError,
 )
 from seamark.journal.folder import RunFolder, iter_runs
+from seamark.run.logbook import LogSession
 from seamark.run.objects import ArtifactObject, digest_of_objects
 
 
@@ -563,9 +564,9 @@ def test_a_strangers_journal_changes_no_version(
     """Whatever it says, its digest is another one; and nothing is written outside in any case."""
     with seamark.init_artifact(name="x", **given) as artifact:
         artifact.add_dir(data)
-    stranger = seamark.Artifact(artifact.folder, "offline")
+    stranger = seamark.Artifact(LogSession(artifact.folder, "offline"))
     stranger.start()
-    writer = stranger.recorder.writer
+    writer = stranger.session.recorder.writer
     assert writer is not None
     file = {"name": "x", "size": 1, "sha256": hashlib.sha256(b"b").hexdigest()}
     writer.append_op({"op": "files", "path": "objects", "members": {name: file}})
@@ -576,9 +577,9 @@ def test_a_strangers_journal_changes_no_version(
     # Where the stranger made the digest, too:
     objects = [ArtifactObject("x", 1, file["sha256"]), ArtifactObject(name, 1, file["sha256"])]
     made = RunFolder(given["root"], artifact.folder.project, digest_of_objects(objects[1:]))
-    forged = seamark.Artifact(made, "offline")
+    forged = seamark.Artifact(LogSession(made, "offline"))
     forged.start()
-    writer = forged.recorder.writer
+    writer = forged.session.recorder.writer
     assert writer is not None
     writer.append_op({"op": "files", "path": "objects", "members": {name: file}})
     forged.stop()
@@ -631,7 +632,7 @@ def test_what_a_run_reads_is_known_by_what_it_is(quick: dict[str, Any], data: Pa
         run.mark_input(seamark.Reference("https://me:pw@git.lab/code@12af", "commit"), name="code")
         run.mark_output(seamark.init_model("NET", mode="read-only", **given))
         run.mark_output("s3://bucket/model.pt")
-        found = {one.path: one.value for one in run.recorded.attributes("artifacts")}
+        found = {one.path: one.value for one in run.session.recorded.attributes("artifacts")}
         with pytest.raises(ArgumentError, match="give this one a name="):
             run.mark_input(one, name="code")
         with pytest.raises(FileMissingError, match="expected an existing path"):

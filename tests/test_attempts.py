@@ -175,7 +175,7 @@ def test_mark_in_the_journal_that_goes_on():
     with seamark.init_run(**QUIET) as run:
         run.log_metrics({"a": 1.0}, step=1)
         state = run.checkpoint_state(marked=True)
-        run.recorder.writer.rotate()
+        run.session.recorder.writer.rotate()
         run.log_metrics({"b": 1.0}, step=1)
         run.mark_checkpoint()
         run.log_metrics({"b": 1.0}, step=2)

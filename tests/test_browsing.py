@@ -351,7 +351,7 @@ def test_images_are_shown_whose_bytes_say_so(run):
 )
 def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run, record):
     """It comes from disk, and may say anything."""
-    assert _image(run.recorded.view(), record) == ""
+    assert _image(run.session.recorded.view(), record) == ""
     assert isinstance(_file(record), str)
 
 
@@ -359,12 +359,12 @@ def test_a_link_in_the_run_is_not_followed(run, tmp_path):
     """To a picture that lies elsewhere."""
     data = png(bytes(48), 4, 4, 3)
     (tmp_path / "private.png").write_bytes(data)
-    record = run.recorded.attribute("picture").value
+    record = run.session.recorded.attribute("picture").value
     place = next(run.folder.blobs_dir.rglob(f"*{record['sha256'][-20:]}"))
-    assert _image(run.recorded.view(), record)
+    assert _image(run.session.recorded.view(), record)
     place.unlink()
     place.symlink_to(tmp_path / "private.png")
-    assert _image(run.recorded.view(), record) == ""
+    assert _image(run.session.recorded.view(), record) == ""
     assert "<img" not in page_of(run["picture"])[0]
 
 
@@ -389,7 +389,7 @@ def test_of_many_attributes_the_first_are_shown(tmp_path):
         run["params"] = {f"p{at:05}": "x" * 1000 for at in range(5000)}
         run.log_metrics({f"train/m{at:05}": 1.0 for at in range(300)})
         asked = []
-        view = run.recorded.view()
+        view = run.session.recorded.view()
         some = type(view).some
 
         def counted(self, paths):
@@ -465,7 +465,7 @@ def test_what_cannot_be_read_is_shown_in_plain_words(run, monkeypatch):
     def broken(*_):
         raise RuntimeError
 
-    monkeypatch.setattr(run.recorded, "reader", broken)
+    monkeypatch.setattr(run.session.recorded, "reader", broken)
     assert run._repr_html_() == f"<code>&lt;seamark.Run team/x/{run.id} running&gt;</code>"
     assert run._ipython_key_completions_() == []
 
@@ -486,7 +486,7 @@ def test_a_time_limit_passes_through_a_look(run, monkeypatch):
         while time.monotonic() < deadline:
             pass
 
-    monkeypatch.setattr(run.recorded, "reader", slow)
+    monkeypatch.setattr(run.session.recorded, "reader", slow)
     before = signal.signal(signal.SIGUSR1, end)
     try:
         with pytest.raises(TimeUpError):

@@ -43,7 +43,7 @@ def names(run):
     prefix = "model/checkpoints/"
     return {
         one.path.removeprefix(prefix): one.value["size"]
-        for one in run.recorded.attributes("model/checkpoints")
+        for one in run.session.recorded.attributes("model/checkpoints")
     }
 
 
@@ -177,7 +177,7 @@ def test_other_sets_are_left_alone(run, files, keep):
     run["model/checkpoints/note"] = "by hand"
     Path(path).unlink()
     files.update([], FOLDER)
-    assert sorted(one.path for one in run.recorded.attributes("model")) == [
+    assert sorted(one.path for one in run.session.recorded.attributes("model")) == [
         "model/checkpoints/a/b",
         "model/checkpoints/note",
         "model/other/checkpoints/a",
@@ -267,7 +267,7 @@ def test_removal_that_was_not_written_is_made_up_for(run, files, monkeypatch):
     files.update([path], FOLDER)
     run.wait()
     with monkeypatch.context() as patched:
-        patched.setattr(run, "record_op", lambda op: None)
+        patched.setattr(run.session, "record_op", lambda op: None)
         Path(path).unlink()
         for _ in range(4):
             files.update([], FOLDER)
@@ -292,7 +292,7 @@ def test_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):
             files.update([save("1.ckpt")], FOLDER)
         with seamark.init_run(with_id=run.id, **QUIET) as later:
             later["begun"] = True
-            monkeypatch.setattr(later.recorded, "here", interrupted)
+            monkeypatch.setattr(later.session.recorded, "here", interrupted)
             with pytest.raises(TimeoutError):
                 CheckpointSet(later, "model/checkpoints").adopt(FOLDER)
     finally:

@@ -213,7 +213,7 @@ def test_events_time_what_the_device_does(run):
             with run.chrono(cuda, cuda=cuda):
                 _ = matrix @ matrix
         torch.cuda.synchronize()
-    run.rest("completed")
+    run.session.rest("completed")
     found = {name: run[f"chronos/{name}"].fetch() for name in ("events", "synchronize", "off")}
     assert {each.count for each in found.values()} == {20}
     assert found["events"].min > 0

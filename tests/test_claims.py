@@ -114,7 +114,7 @@ class TestClaim:
         (only,) = begin()
         with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
             project.fetch_runs_table()
-            index, select = project.recorded.index, project.recorded.index.select
+            index, select = project.session.recorded.index, project.session.recorded.index.select
             meanwhile = []
 
             def late(*given, **named):
@@ -191,14 +191,14 @@ class TestLapse:
         with seamark.init_project("team/x") as project, seamark.init_project("team/x") as later:
             late = claim(project)
             clock = time.time_ns() + SETTLE_NS - HALF_A_MINUTE_NS
-            later.recorded.index.now_ns = lambda: clock
+            later.session.recorded.index.now_ns = lambda: clock
             assert claim(later) is None
             clock += 2 * HALF_A_MINUTE_NS
             run = claim(later, set={"worker": 2})
             assert run.id == only
             assert (project.folder.path.parent / CLAIMS / f"{only}.2").is_file()
             with caplog.at_level(logging.WARNING, "seamark"):
-                late.recorder.writer.keep(heartbeat=True)  # what it does when it wakes up
+                late.session.recorder.writer.keep(heartbeat=True)  # what it does when it wakes up
             assert f"{only} of project team/x is claimed by another process" in caplog.text
             assert not late.release()
             late.stop()
@@ -240,8 +240,9 @@ random.seed(int(sys.argv[1]))
 deadly = float(os.environ.get("DEADLY", 0))
 with seamark.init_project("team/x") as project:
     while (run := project.claim("todo = true", **quiet)) is not None:
-        print(run.id, run._hold.claim.number, flush=True)
-        first = deadly and (run.id, run._hold.claim.number) == (os.environ["DEADLY_RUN"], 1)
+        number = run.session.claim._hold.claim.number
+        print(run.id, number, flush=True)
+        first = deadly and (run.id, number) == (os.environ["DEADLY_RUN"], 1)
         if first or random.random() < deadly:  # however the runs are shared, one dies at least
             os.kill(os.getpid(), 9)
         run["todo"] = False
@@ -395,7 +396,7 @@ class TestGroups:
         with seamark.init_project("team/x") as project, seamark.init_project("team/x") as later:
             group = project.claim_group()
             clock = time.time_ns() + SETTLE_NS + HALF_A_MINUTE_NS
-            later.recorded.index.now_ns = lambda: clock
+            later.session.recorded.index.now_ns = lambda: clock
             assert later.claim_group().name == "folds"
             assert not group.release()
 

@@ -49,7 +49,7 @@ def recorded(root: Path = FIRST) -> seamark.Run:
         run["set"].upload_files("notes.txt")
         run["data"].track_files("notes.txt")
         run["parameters/lr"] = 2
-        run.begin_again()
+        run.session.resume.begin_again()
         run["loss"].append(5.0, step=1)
         run["log"].append("again", step=0)
     return run
@@ -301,7 +301,7 @@ def _do(run: seamark.Run, what: str, path: str, value: Any) -> None:
     elif what == "clear":
         run[path].clear()
     elif what == "again":
-        run.begin_again()
+        run.session.resume.begin_again()
     else:
         run["sys/tags"].add(value)
 

@@ -271,7 +271,9 @@ def test_long_series_are_read_alike_however_they_are_read(tmp_path: Any) -> None
         curves = [run["loss"].fetch_points(points=points) for run in (fork, one)]
         for name in ("width", "first_step", "last_step", "min", "max", "min_step", "count"):
             assert np.array_equal(*(getattr(curve, name) for curve in curves)), name
-    assert fork.recorded.view().attribute("loss") == one.recorded.view().attribute("loss")
+    assert fork.session.recorded.view().attribute("loss") == one.session.recorded.view().attribute(
+        "loss"
+    )
 
 
 def test_a_run_that_is_no_fork_asks_nothing_more(child: seamark.Run) -> None:
@@ -330,7 +332,7 @@ def test_a_server_reads_a_fork_as_a_folder_does(
     seamark.sync(child.id, server.url)
     run = there(child.id)
     assert values(run, "loss") == CURVE[6:]
-    assert run.recorded.view().troubles()["fork"] == {"lacking": "first"}
+    assert run.session.recorded.view().troubles()["fork"] == {"lacking": "first"}
     with seamark.init_run(P, with_id=first, **QUIET) as again:
         again.log_metrics({"loss": 4.75}, 4.75)
     seamark.sync(first, server.url)
@@ -343,7 +345,7 @@ def test_a_server_reads_a_fork_as_a_folder_does(
     assert run["note"].fetch_values()["value"].tolist()[-2:] == ["note 5", "own"]
     assert run["h"].fetch_last().counts == [5]
     assert run.report()["metrics"] == {"loss": 107.0, "only/here": 5.0}
-    view = run.recorded.view()
+    view = run.session.recorded.view()
     assert "fork" not in view.troubles()
     project = seamark.init_project(P, mode="read-only", remote=server.url)
     assert len(project.fetch_series(["loss", "only/*"], [child.id])) == len(whole) + 6

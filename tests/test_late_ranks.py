@@ -88,11 +88,11 @@ def test_a_worker_that_learns_late_that_it_is_another_rank_stops_recording(forks
             run["x"] = rank
             run.log_metrics({"loss": rank}, 0)
             join(rank)
-            run.recorder.writer.keep(heartbeat=True)
+            run.session.recorder.writer.keep(heartbeat=True)
             for each in threading.enumerate():
                 if each.name == "seamark-late":
                     each.join()
-            assert run.recording == (rank == 0)
+            assert run.session.recording == (rank == 0)
             run["later"] = 1
             run["texts"].append("later")
             run.log_metrics({"loss": rank}, 1)

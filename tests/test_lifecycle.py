@@ -62,10 +62,10 @@ def test_a_new_run_holds_and_leaves_nothing(tmp_path):
     """new → stopped: no trace on disk."""
     threads = set(threading.enumerate())
     run = make_run(project="p", root=tmp_path / "root", **QUIET)
-    assert run.lifecycle.phase == NEW
+    assert run.session.lifecycle.phase == NEW
     assert not set(threading.enumerate()) - threads
     run.stop()
-    assert run.lifecycle.phase == STOPPED
+    assert run.session.lifecycle.phase == STOPPED
     assert not (tmp_path / "root").exists()
 
 
@@ -73,7 +73,7 @@ def test_the_first_record_begins_it(tmp_path):
     """new → recording."""
     run = make_run(project="p", root=tmp_path, **QUIET)
     run["a"] = 1
-    assert run.lifecycle.phase == RECORDING
+    assert run.session.lifecycle.phase == RECORDING
     assert run["sys/state"].fetch() == "running"
     run.stop()
     assert run["sys/state"].fetch() == "completed"
@@ -85,13 +85,13 @@ def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
     run = init_run("p", root=tmp_path, **QUIET)
     run.log_metrics({"loss": 1.0}, 0)
     assert len(open_below(tmp_path)) == 1
-    run.rest()
+    run.session.rest()
     settle(threads)
-    assert run.lifecycle.phase == RESTING
+    assert run.session.lifecycle.phase == RESTING
     assert open_below(tmp_path) == []
     assert reopened(tmp_path, run.id)["sys/state"].fetch() == "completed"
     run.set_state("running")
-    assert run.lifecycle.phase == RECORDING
+    assert run.session.lifecycle.phase == RECORDING
     run.log_metrics({"loss": 0.5})
     assert run["sys/state"].fetch() == "running"
     run.stop()
@@ -104,13 +104,13 @@ def test_what_is_recorded_at_rest_changes_no_state(tmp_path):
     threads = set(threading.enumerate())
     run = init_run("p", root=tmp_path, **QUIET)
     run.log_metrics({"loss": 1.0})
-    run.rest()
+    run.session.rest()
     run["test/acc"] = 0.9
     run.log_metrics({"loss": 0.5})
-    assert run.lifecycle.phase == RESTING
+    assert run.session.lifecycle.phase == RESTING
     assert run.state == "completed"
-    assert run.recorder.writer is not None
-    run.recorder.writer.keep(heartbeat=True)  # what the sync thread does after seconds
+    assert run.session.recorder.writer is not None
+    run.session.recorder.writer.keep(heartbeat=True)  # what the sync thread does after seconds
     settle(threads)
     seen = reopened(tmp_path, run.id)
     assert seen["sys/state"].fetch() == "completed"
@@ -138,7 +138,7 @@ def test_a_thousand_finished_runs_in_one_process(tmp_path):
         for trial in range(1000):
             run = init_run("p", root=sys.argv[1], **quiet)
             run.log_metrics({"loss": trial}, 0)
-            run.rest()
+            run.session.rest()
             runs.append(run)
         runs[0].log_metrics({"loss": 1.0}, 1)
         open(__import__("os").devnull).close()
@@ -156,7 +156,7 @@ def test_what_finished_stays_finished_whatever_becomes_of_the_process(tmp_path):
         from seamark import init_run
         done = init_run("p", root=sys.argv[1], custom_run_id="done", **quiet)
         done.log_metrics({"loss": 1.0}, 0)
-        done.rest()
+        done.session.rest()
         left = init_run("p", root=sys.argv[1], custom_run_id="left", **quiet)
         left.log_metrics({"loss": 1.0}, 0)
         raise ValueError("after all")
@@ -256,8 +256,8 @@ def test_a_log_call_can_be_followed_by_reading(tmp_path):
     """The row of a run that records is that of its writer, with nothing between."""
     run = init_run("p", root=tmp_path, **QUIET)
     run.log_metrics({"a": 1.0})
-    assert run.recorder.writer is not None
-    assert run.recorder.row == run.recorder.writer.append_row
+    assert run.session.recorder.writer is not None
+    assert run.session.recorder.row == run.session.recorder.writer.append_row
     run.stop()
 
 
@@ -277,7 +277,7 @@ def test_opening_a_finished_run_to_tag_it_changes_nothing_else(tmp_path):
     run = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
     kept = ("sys/state", "sys/failed", "sys/running_time", "sys/hostname", "source_code/python")
     before = {path: run[path].fetch() for path in kept if run.exists(path)}
-    (failed,) = run.recorded.view().ranks()
+    (failed,) = run.session.recorded.view().ranks()
     assert "why it failed" in failed.why
     with init_run("p", root=tmp_path, custom_run_id="one") as opened:
         opened["sys/tags"].add("seen")
@@ -288,7 +288,7 @@ def test_opening_a_finished_run_to_tag_it_changes_nothing_else(tmp_path):
     assert before["sys/state"] == "failed"
     assert again["sys/tags"].fetch() == {"seen"}
     assert again["test/acc"].fetch_last() == 0.9
-    assert [one.why for one in again.recorded.view().ranks()] == [failed.why]
+    assert [one.why for one in again.session.recorded.view().ranks()] == [failed.why]
 
 
 def left(root, state):
@@ -388,9 +388,9 @@ def test_a_pickle_is_one_value(tmp_path):
     (value,) = run.__reduce__()[1]
     twin = pickle.loads(pickle.dumps(run))
     assert value.folder == twin.folder == run.folder
-    assert twin.lifecycle.phase == NEW
+    assert twin.session.lifecycle.phase == NEW
     twin.log_metrics({"twin": 1.0}, 0)
-    assert twin.lifecycle.phase == RECORDING
+    assert twin.session.lifecycle.phase == RECORDING
     assert len(run.folder.journals()) == 2
     twin.stop()
     run.stop()
@@ -438,7 +438,7 @@ def test_going_over_to_the_run_of_a_checkpoint_leaves_one_run(tmp_path):
     begun = init_run("p", root=tmp_path, **QUIET)
     run = begun.resumed(state)
     assert run.id == first.id
-    assert begun.lifecycle.phase == STOPPED
+    assert begun.session.lifecycle.phase == STOPPED
     run.log_metrics({"loss": 0.5}, 1)
     run.stop()
     table = seamark.init_project("p", root=tmp_path).fetch_runs_table(columns=["sys/state"])

@@ -31,6 +31,7 @@ from seamark.errors import (
 )
 from seamark.journal.folder import RunFolder, iter_runs
 from seamark.local.index import Index
+from seamark.run.logbook import LogSession
 
 
 @pytest.fixture
@@ -350,9 +351,9 @@ def test_a_strangers_folder_of_models(given: dict[str, Any], root: Path) -> None
 def test_a_recorded_number_may_be_anything(given: dict[str, Any], number: Any) -> None:
     """What cannot be a number of a version is none, and nobody counts on from it."""
     ref = ("team/p/.models/RESNET", "odd")
-    odd = seamark.ModelVersion(RunFolder(given["root"], *ref), "offline")
+    odd = seamark.ModelVersion(LogSession(RunFolder(given["root"], *ref), "offline"))
     odd.start()
-    odd.recorder.assign_quietly({"sys/version": number})
+    odd.session.recorder.assign_quietly({"sys/version": number})
     odd.stop()
     with seamark.init_model_version(model="RESNET", **given) as version:
         assert version["sys/version"].fetch() == 1

@@ -39,9 +39,9 @@ def folder() -> RunFolder:
         (place / "last.ckpt").symlink_to("best.ckpt")
         Path("elsewhere.ckpt").write_bytes(b"other")
         for name in ("best", "last"):
-            run.content.refer(f"model/checkpoints/{name}", place / f"{name}.ckpt")
-        run.content.refer("model/checkpoints/shards", place / "shards")
-        run.content.refer("model/elsewhere", Path("elsewhere.ckpt"))
+            run.session.content.refer(f"model/checkpoints/{name}", place / f"{name}.ckpt")
+        run.session.content.refer("model/checkpoints/shards", place / "shards")
+        run.session.content.refer("model/elsewhere", Path("elsewhere.ckpt"))
         run["model/best_model_path"] = str(place / "best.ckpt")
         run["loss"].append(1.0)
     return run.folder

@@ -453,7 +453,7 @@ def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place: Place, by:
         run.mark_output(made["made"])
         strange = {"kind": "artifact", "project": "..", "name": "../../x", "id": "../y"}
         op = {"op": "artifact", "path": "artifacts/inputs/strange", "kind": "artifact"}
-        run.record_op({**op, "files": [], "references": [], "hash": "0", "of": strange})
+        run.session.record_op({**op, "files": [], "references": [], "hash": "0", "of": strange})
     if by == "command":
         done = command("sync", "one", "--to", place.uri)
         assert done.exit_code == 0, done.output
@@ -479,7 +479,7 @@ def test_all_comes_in_the_project_that_is_named(place: Place, by: str) -> None:
         run.mark_input(read)
         run.mark_input("s3://lab/reference")
         op = {"op": "artifact", "path": "artifacts/inputs/strange", "kind": "artifact"}
-        run.record_op({**op, "files": [], "references": [], "hash": "0", "of": strange})
+        run.session.record_op({**op, "files": [], "references": [], "hash": "0", "of": strange})
 
     def send() -> list[tuple[str, int]]:
         if by == "python":

@@ -64,7 +64,7 @@ def test_a_long_series_is_drawn_from_its_parts(record, monkeypatch):
     value = np.zeros(50_000)
     value[[123, 45_678]] = 7.0
     run = record(value.tolist())
-    monkeypatch.setattr(type(run.recorded.view()), "many_points", None)
+    monkeypatch.setattr(type(run.session.recorded.view()), "many_points", None)
     (line,) = lines_of(run.plot("val/loss", points=200))
     assert len(line.x) <= 200
     assert set(line.x[line.y == 7]) == {123, 45_678}

@@ -70,7 +70,7 @@ def seamark(root: Path, *args: str) -> str:
 
 def statuses(root: Path) -> dict[int, tuple[str, str]]:
     run = init_run("p", root=root, custom_run_id="one", mode="read-only")
-    return {one.rank: (one.state, one.why) for one in run.recorded.view().ranks()}
+    return {one.rank: (one.state, one.why) for one in run.session.recorded.view().ranks()}
 
 
 @pytest.mark.once
@@ -251,7 +251,7 @@ def test_a_run_that_rests_says_so(tmp_path, monkeypatch):
     with init_run("p", root=tmp_path, **SIGNALS_ONLY) as run:
         for step in range(5):
             run.log_metrics({"loss": 1.0}, step)
-        last = run.recorder.writer.last_t
+        last = run.session.recorder.writer.last_t
         index = Index.open(tmp_path, now_ns=lambda: last + 80 * 10**9)
         index.refresh()
         (rank,) = index.view("p", run.id).ranks()

@@ -85,7 +85,7 @@ def test_the_last_values_are_those_of_the_points(rich):
     assert rich["text"].fetch_last() == "line 99"
     last = rich["histogram"].fetch_last()
     assert (last.step, last.edges, last.counts) == (7.0, [0, 1, 2], [3, 4])
-    assert last == rich.recorded.view().histograms("histogram")[-1]
+    assert last == rich.session.recorded.view().histograms("histogram")[-1]
     assert rich["files"].fetch_last()["size"] == 1
 
 
@@ -96,7 +96,7 @@ def test_the_last_histogram_is_found_among_thousands(run):
         run["h"].append(Histogram([0, 1], [step]), step=-step)
         run["other"].append("x" * 40)
     assert run["h"].fetch_last().counts == [0]
-    assert run["h"].fetch_last() == run.recorded.view().histograms("h")[-1]
+    assert run["h"].fetch_last() == run.session.recorded.view().histograms("h")[-1]
 
 
 class TestCurves:
@@ -200,7 +200,7 @@ class TestTheLastPoints:
             steps = list(range(40_000 - part * 10_000, 50_000 - part * 10_000))
             run["x"].extend([float(step) for step in steps], steps=steps)
             run["x"].fetch_last()
-        found = run.recorded.view().points("x", limit=3)
+        found = run.session.recorded.view().points("x", limit=3)
         assert found.step.tolist() == [49_997, 49_998, 49_999]
 
     def test_after_a_delete(self, run):
@@ -208,7 +208,7 @@ class TestTheLastPoints:
         run["x"].extend([1.0] * 30_000)
         run.pop("x")
         run["x"].extend([2.0] * 3)
-        assert run.recorded.view().points("x", limit=10).value.tolist() == [2, 2, 2]
+        assert run.session.recorded.view().points("x", limit=10).value.tolist() == [2, 2, 2]
 
 
 def test_windows_of_a_table(caplog):
@@ -294,7 +294,7 @@ def test_a_reference_is_read_into_memory(tmp_path):
     """As long as it is the file that was recorded, or when somebody says so."""
     run = seamark.init_run("p", root=tmp_path / "root", **QUIET)
     (tmp_path / "one.bin").write_bytes(b"one")
-    run.content.refer("model", tmp_path / "one.bin")
+    run.session.content.refer("model", tmp_path / "one.bin")
     assert run["model"].fetch_bytes() == b"one"
     (tmp_path / "one.bin").write_bytes(b"another")
     with pytest.raises(FileMissingError, match="no longer the file"):

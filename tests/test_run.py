@@ -250,7 +250,7 @@ def test_disabled_creates_nothing(start: Any, root: Path, tmp_path: Path) -> Non
     assert run["a"].fetch_last() is None
     assert run.fetch() == run.get_structure() == {}
     run.print_structure()
-    assert run.positions() == {}
+    assert run.session.recorder.positions() == {}
     assert run.writer is None
     run.set_state("failed", error=ValueError())
     run.wait()
@@ -267,7 +267,7 @@ def test_a_disabled_row_costs_a_call(start: Any) -> None:
     """After the first call the quick way of a disabled run is a function that does nothing."""
     run = start(mode="disabled")
     run.log_metrics({"a": 1})
-    assert run.recorder.row.__code__.co_consts in (
+    assert run.session.recorder.row.__code__.co_consts in (
         (None,),
         ("Record nothing, at no cost: the row of a disabled run.", None),
     )
@@ -289,7 +289,7 @@ def test_read_only(start: Any, frames: Any) -> None:
     reader.stop()
     assert reader["a"].fetch() == 1
     assert frames(run) == before
-    assert reader.positions() == {}
+    assert reader.session.recorder.positions() == {}
     assert len(run.folder.journals()) == 1
 
 
@@ -349,7 +349,7 @@ def test_with_id_goes_on(start: Any) -> None:
         second["atom"].append(1.0)
     assert second["sys/state"].fetch() == "running"
     assert second["a"].fetch_points().step.tolist() == [0, 41, 42]
-    assert [p.step for p in second.recorded.view().texts("text")] == [5, 6]
+    assert [p.step for p in second.session.recorded.view().texts("text")] == [5, 6]
     assert second["sys/name"].fetch() == "first"
     second.stop()
     assert states(second) == ["running", "completed"] * 2
@@ -458,14 +458,14 @@ def test_stop_waits_for_files(start: Any) -> None:
     run = start()
     run["big"].upload(File.from_content(os.urandom(8 << 20)))
     run.stop()
-    assert "sha256" in reopened(run).recorded.attribute("big").value
+    assert "sha256" in reopened(run).session.recorded.attribute("big").value
 
 
 def test_losses_are_told_at_the_end(start: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """The last line says how much could not be recorded, and the run keeps the counts."""
     run = start()
     run.log_metrics({"a": 1.0, "b": "no"})
-    run.drop("own reason", 3)
+    run.session.drop("own reason", 3)
     run.stop()
     assert "4 values or records were lost" in capsys.readouterr().err
     assert reopened(run)["monitoring/seamark/dropped"].fetch() is not None
@@ -624,12 +624,12 @@ def test_positions(start: Any) -> None:
     """What a checkpoint stores: where each journal of this process ends, exactly."""
     run = start()
     run.log_metrics({"a": 1.0}, 0)
-    (writer, end), *others = run.positions().items()
+    (writer, end), *others = run.session.recorder.positions().items()
     assert (writer, others) == (run.writer, [])
     kinds = {frame.end: frame.kind for frame in journals(run)[0].frames}
     assert kinds[end] in (Kind.SPARSE, Kind.HEARTBEAT)
     run.log_metrics({"a": 1.0}, 1)
-    assert run.positions()[writer] > end
+    assert run.session.recorder.positions()[writer] > end
 
 
 # -------------------------------------------------------------------- processes, pickles
@@ -648,7 +648,7 @@ def test_nothing_on_disk_before_the_first_record(root: Path) -> None:
         with pytest.raises((TypeError, ValueError, OSError)):
             act()
     assert not run.exists("a")
-    assert (run.get_state(), run.positions()) == ("created", {})
+    assert (run.get_state(), run.session.recorder.positions()) == ("created", {})
     run.stop()
     assert not root.exists()
 
@@ -793,7 +793,7 @@ def test_an_unusable_root_does_not_end_a_training(tmp_path: Path, caplog: Any) -
         run["b"] = step
         run["c"].append("x")
     run.stop()
-    assert run.recorder.writer.dropped["disk"] >= 15
+    assert run.session.recorder.writer.dropped["disk"] >= 15
     said = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert len(said) == 2
     assert all(str(tmp_path / "file") in text for text in said)

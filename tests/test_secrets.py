@@ -226,10 +226,10 @@ def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets(url, kept):
     """By name in query and fragment, by shape anywhere, and the token itself."""
     with seamark.init_run(capture_packages=False, capture_git=False, api_token="given-7f3a") as run:
         run["data"].track_files(url)
-        run.recorder.content.refer("model", url)
+        run.session.recorder.content.refer("model", url)
     with seamark.init_run(with_id=run.id, mode="read-only") as again:
-        assert again.recorded.attribute("data").value["references"] == [kept]
-        assert again.recorded.attribute("model").value["ref"] == kept
+        assert again.session.recorded.attribute("data").value["references"] == [kept]
+        assert again.session.recorded.attribute("model").value["ref"] == kept
         if url != kept:
             assert again["sys/masked"].fetch() == {"data", "model"}
 

@@ -136,12 +136,12 @@ def test_a_created_run_waits_and_holds_nothing(start: Start) -> None:
     run = start(start=False, params={"lr": 0.1}, tags=["a"], capture_stdout=True)
     run["parameters/depth"] = 3
     sys.stdout.write("not captured\n")
-    assert (run.lifecycle.phase, run.state, state(run)) == (WAITING, "created", "created")
+    assert (run.session.lifecycle.phase, run.state, state(run)) == (WAITING, "created", "created")
     assert run.params.as_dict() == {"lr": 0.1, "depth": 3}
     assert (run["sys/tags"].fetch(), run["sys/running_time"].fetch()) == ({"a"}, 0)
     assert not run.exists("sys/start_time")
     assert not run.exists("monitoring")
-    run.recorder.rest()  # as at the first heartbeat
+    run.session.recorder.rest()  # as at the first heartbeat
     for thread in set(threading.enumerate()) - threads:
         thread.join(60)
     assert set(threading.enumerate()) <= threads
@@ -180,11 +180,11 @@ def test_a_created_run_begins(start: Start, begin: Callable[[Run], Any]) -> None
     run["fast"].keep(Statistics())
     assert state(run) == "created"
     begin(run)
-    assert (run.lifecycle.phase, state(run)) == (RECORDING, "running")
+    assert (run.session.lifecycle.phase, state(run)) == (RECORDING, "running")
     began = run["sys/start_time"].fetch()
     assert began > run["sys/creation_time"].fetch()
     run.log_metrics({"a": 1.0})
-    assert run.recorder.row == run.recorder.writer.append_row  # type: ignore[union-attr]
+    assert run.session.recorder.row == run.session.recorder.writer.append_row  # type: ignore[union-attr]
     run.start()
     assert run["sys/start_time"].fetch() == began
     run.stop()
@@ -313,7 +313,7 @@ def test_errors_of_all_ranks_and_attempts(tmp_path: Path) -> None:
     run = seamark.init_run("p", root=sys.argv[1], custom_run_id="x", ranks="all", **QUIET)
     with run:
         run.log_metrics({"loss": 1.0}, 0)
-        raise ValueError(f"rank {run.recorder.rank} of attempt {os.environ['RESTARTS']}")
+        raise ValueError(f"rank {run.session.recorder.rank} of attempt {os.environ['RESTARTS']}")
     """
     support = Path(__file__).parent / "support"
 

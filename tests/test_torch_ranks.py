@@ -53,7 +53,9 @@ def test_one_run_for_each_training_under_torchrun():
         assert run.id == ours
         assert points_of(run, "train/loss") == series
         assert len(series) == 5
-        assert [point.text for point in run.recorded.view().texts("train/text")] == ["rank 0"] * 5
+        assert [point.text for point in run.session.recorded.view().texts("train/text")] == [
+            "rank 0"
+        ] * 5
         assert run["parameters"].fetch() == {"lr": 0.1, "rank": 0}
         assert run["sys/tags"].fetch() == {kind}
         assert run["sys/state"].fetch() == "completed"

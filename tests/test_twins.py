@@ -101,7 +101,7 @@ class TestHash:
         run.stop()
         told = facts(run)
         with seamark.init_project("t") as project:
-            project.recorded.index.rebuild()
+            project.session.recorded.index.rebuild()
         assert facts(run) == told
         with seamark.init_project("t") as project:
             table = project.fetch_runs_table(query=f'sys/content_hash = "{told["content_hash"]}"')

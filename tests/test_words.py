@@ -50,11 +50,7 @@ def hidden() -> set[str]:
     """Return the members that the reference leaves out, being there for adapters alone."""
     reference = (ROOT / "docs" / "reference" / "python.md").read_text("utf-8")
     found = re.findall(r":exclude-members: (.*)", reference)
-    return {name.strip() for names in found for name in names.split(",")} | {
-        "tell",
-        "up_to_date",
-        "warn",
-    }
+    return {name.strip() for names in found for name in names.split(",")}
 
 
 def members(owner: Any) -> set[str]:

@@ -182,7 +182,7 @@ def test_callbacks_of_one_state_key_are_told_apart_by_folder(run):
     for folder in ("a", "b", "c"):
         found.saved(callback(folder, "Key{'monitor': 'x'}", last_model_path=save(f"{folder}/last")))
     found.saved(callback("a", "Key{'monitor': 'x'}", last_model_path=save("a/last")))
-    assert sorted(one.path for one in run.recorded.attributes("model")) == [
+    assert sorted(one.path for one in run.session.recorded.attributes("model")) == [
         "model/Key-monitor-x-2/checkpoints/last",
         "model/Key-monitor-x/checkpoints/last",
         "model/checkpoints/last",
@@ -198,7 +198,9 @@ def test_odd_callbacks_are_taken_as_they_are(run):
     odd = {"best_k_models": {Path(one): 0.5}, "best_model_path": one, "best_model_score": 0}
     found.saved(callback("a", **odd))
     found.settle()
-    written = {one.path.rpartition("/")[2]: one.value for one in run.recorded.attributes("model")}
+    written = {
+        one.path.rpartition("/")[2]: one.value for one in run.session.recorded.attributes("model")
+    }
     assert written["best_model_score"] == 0.0
     assert "one" in written
 
@@ -240,7 +242,7 @@ def test_arguments_reach_the_run(name, tmp_path):
         name
     ]
     logger = SeamarkLogger(**{name: given})
-    assert getattr(logger.own_run._options, name) == given
+    assert getattr(logger.own_run.session.options, name) == given
     with pytest.raises(TypeError, match=f"did you mean '{name}'"):
         SeamarkLogger(**{name + "_": given})
 

@@ -262,8 +262,8 @@ TAKEN = """
     from seamark import init_run
 
     run = init_run(capture_packages=False, capture_git=False)
-    run.content._worker.submit(Job(threading.Event().wait))
-    run.content.keep("model/last", Path(sys.argv[1]))
+    run.session.content._worker.submit(Job(threading.Event().wait))
+    run.session.content.keep("model/last", Path(sys.argv[1]))
     print(run.id, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """

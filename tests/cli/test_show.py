@@ -293,12 +293,12 @@ def trained(start: Callable[..., Run], tmp_path: Path) -> Run:
     )
     for name, score in (("best_7_acc=0.97.pt", 0.97), ("best_8_acc=0.98.pt", 0.98)):
         (tmp_path / name).write_bytes(b"weights")
-        run.content.refer(name, tmp_path / name)
+        run.session.content.refer(name, tmp_path / name)
         run[name] = {"basename": "best", "priority": score, "score_name": "acc"}
     best = tmp_path / ("deep" * 30) / "best.ckpt"
     best.parent.mkdir()
     best.write_bytes(b"weights")
-    run.content.refer("training/model/checkpoints/best", best)
+    run.session.content.refer("training/model/checkpoints/best", best)
     run["training/model"] = {"best_model_path": str(best), "best_model_score": 0.5}
     run.wait()
     run.stop()

@@ -302,7 +302,7 @@ def test_a_low_terminal_shows_what_fits(
     run = start("p", name="a\x1b]0;evil")
     run.log_metrics({f"s{number:02}": 1.0 for number in range(60)}, 0)
     run.log_metrics({"deep/a/b": 1.0, "z": 2.0}, 0)
-    run.drop("x" * 150, 3)
+    run.session.drop("x" * 150, 3)
     run.stop()
     code, shown = terminal("watch", run.id, columns=60, NO_COLOR="1")
     assert code == 0

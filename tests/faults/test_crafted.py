@@ -228,7 +228,7 @@ def read_all_of_it(folder: RunFolder, target: Path) -> None:
     run = init_run("p", with_id=folder.run, root=folder.root, mode="read-only", **QUIET)
     run.fetch()
     run.get_structure()
-    for attribute in run.recorded.attributes():
+    for attribute in run.session.recorded.attributes():
         try:
             handler = run[attribute.path]
         except SeamarkError:  # a path that the grammar refuses, and no reader can ask for

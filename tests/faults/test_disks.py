@@ -130,7 +130,7 @@ def test_disk_full_and_free_again(
     with init_run("p", root=disk.path / "root", **QUIET) as run:
         record_while_it_fills(run, disk)
     assert points(run, "a") == points(run, "b") == list(range(400))
-    assert len(run.recorded.view().texts("text")) == 200
+    assert len(run.session.recorded.view().texts("text")) == 200
     assert points(run, "c") == list(range(400))
     assert told(run) == {}
     assert run["value"].fetch() == 2
@@ -153,7 +153,7 @@ def test_disk_full_for_long(
     lost_steps = 200 - (len(kept) - 200)
     assert lost_steps > 100
     # Two values a row, a text and a column of two a step, and what was assigned.
-    texts = len(run.recorded.view().texts("text"))
+    texts = len(run.session.recorded.view().texts("text"))
     columns = len(points(run, "c"))
     assert told(run)["disk"] == 2 * lost_steps + (200 - texts) + (400 - columns) + 1
     assert run["value"].fetch() == 2
@@ -183,7 +183,7 @@ def test_disk_full_from_the_start(
     writer = run.writer
     run.stop()
     assert points(run, "a") == list(range(20))
-    assert len(run.recorded.view().histograms("hist")) == 10
+    assert len(run.session.recorded.view().histograms("hist")) == 10
     assert run["sys/name"].fetch() == "early"
     assert run["sys/tags"].fetch() == {"t"}
     assert run["parameters/lr"].fetch() == 0.1
@@ -239,14 +239,14 @@ def test_files_on_a_full_disk(
         reader = init_run("p", root=run.root, with_id=run.id, mode="read-only")
         assert not reader.exists("images")  # no point before its bytes
         disk.free()
-    assert run.recorder.writer.dropped == {}
+    assert run.session.recorder.writer.dropped == {}
     assert [one for one in caplog.records if "not stored yet" in one.getMessage()]
     back = tmp_path / "back"
     run["model"].download(back)
     assert back.read_text() == "model" * 2000
     run["images"].download_last(tmp_path / "images")
     assert (tmp_path / "images").exists()
-    assert [point.step for point in run.recorded.view().files("images")] == [7]
+    assert [point.step for point in run.session.recorded.view().files("images")] == [7]
     (member,) = run["set"].list_fileset_files()
     assert member["size"] == 14000
     assert "tracked" in run.get_structure()
@@ -268,11 +268,11 @@ def test_a_checkpoint_kept_on_a_full_disk(
     with init_run("p", root=disk.path / "root", **QUIET) as run:
         run.log_metrics({"a": 0.5}, 0)
         disk.fill()
-        run.content.keep("model/a", tmp_path / "a.ckpt")
+        run.session.content.keep("model/a", tmp_path / "a.ckpt")
         (tmp_path / "a.ckpt").unlink()
         run.wait()
         disk.free()
-    assert run.recorder.writer.dropped == {}
+    assert run.session.recorder.writer.dropped == {}
     run["model/a"].download(tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == content
 
@@ -294,12 +294,14 @@ def test_long_texts_on_a_full_disk(disk: SmallDisk | FileLimit, monkeypatch: Any
         disk.free()
     assert run["long"].fetch() == "x" * 20_000
     assert run["replaced"].fetch() == "short"
-    assert [run.recorded.whole(one.text) for one in run.recorded.view().texts("log")] == [
+    assert [
+        run.session.recorded.whole(one.text) for one in run.session.recorded.view().texts("log")
+    ] == [
         "z" * 20_000,
         "short",
     ]
-    assert not run.exists("cleared") or not run.recorded.view().texts("cleared")
-    assert run.recorder.writer.dropped == {}
+    assert not run.exists("cleared") or not run.session.recorded.view().texts("cleared")
+    assert run.session.recorder.writer.dropped == {}
 
 
 def test_files_on_a_disk_that_stays_full(
@@ -318,8 +320,8 @@ def test_files_on_a_disk_that_stays_full(
     disk.free()
     run.stop()
     for path in ("late", "never"):
-        assert run.recorded.attribute(path).value["lost"] == "not stored"
-    assert len(run.recorded.view().files("images")) == 1
+        assert run.session.recorded.attribute(path).value["lost"] == "not stored"
+    assert len(run.session.recorded.view().files("images")) == 1
     assert told(run)["file"] == 3
     assert run["sys/state"].fetch() == "completed"
 
@@ -463,7 +465,7 @@ def test_one_journal_that_may_not_be_read(common: Path) -> None:
     subprocess.run(["chmod", "-R", "a+rX", str(common / "root")], check=True)
     with init_run("p", root=common / "root", with_id=run.id, owner=False, **QUIET) as more:
         more.log_metrics({"b": 0.5}, 0)
-    own = run.positions()
+    own = run.session.recorder.positions()
     (other,) = [one.path for one in run.folder.journals() if one.writer not in own]
     other.chmod(0)
     out = as_nobody(
@@ -498,7 +500,8 @@ def test_root_closed_while_training(common: Path) -> None:
         for step in range(100):
             run.log_metrics({"a": 1.0, "b": 1.0}, step)
         close_root(0o555)
-        run.recorder.writer.keep()  # the journal is over its limit: the next record needs a new one
+        # The journal is over its limit: the next record needs a new one.
+        run.session.recorder.writer.keep()
         for step in range(100, 200):
             run.log_metrics({"a": 1.0, "b": 1.0}, step)
         close_root(0o755)

@@ -107,7 +107,7 @@ def test_workers(tmp_path: Path, method: str) -> None:
     assert reader["loss"].fetch_points().step.tolist() == list(range(15))
     for index in range(8):
         assert reader[f"worker/{index}"].fetch_points().step.tolist() == [index]
-    assert len(reader.recorded.view().texts("worker/log")) == 8
+    assert len(reader.session.recorded.view().texts("worker/log")) == 8
     assert reader["sys/state"].fetch() == "completed"
 
 
@@ -303,7 +303,7 @@ def test_signals_while_logging(tmp_path: Path, source: str, count: int) -> None:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         run.stop()
-        print(json.dumps([handled, step, run.recorder.writer.dropped]))
+        print(json.dumps([handled, step, run.session.recorder.writer.dropped]))
         """,
         source,
         str(count),
@@ -320,7 +320,7 @@ def test_signals_while_logging(tmp_path: Path, source: str, count: int) -> None:
     assert len(reader["acc"].fetch_points().step) == steps
     assert reader["column"].fetch_points().step.tolist() == list(range(2 * len(range(0, steps, 7))))
     assert len(reader["atoms"].fetch()) == len(range(0, handled, 100))
-    assert len(reader.recorded.view().texts("log")) == len(range(0, handled, 100))
+    assert len(reader.session.recorded.view().texts("log")) == len(range(0, handled, 100))
 
 
 def test_a_time_limit_of_the_training_is_not_swallowed(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_a_time_limit_of_the_training_is_not_swallowed(tmp_path: Path) -> None:
                 struck += 1
         run.log_metrics({"a": returned, "b": 1.0}, returned)
         run.stop()
-        print(json.dumps([returned, struck, run.recorder.writer.dropped]))
+        print(json.dumps([returned, struck, run.session.recorder.writer.dropped]))
         """,
     )
     returned, struck, dropped = told

@@ -54,7 +54,7 @@ READ = """
             assert points.step.tolist() == points.value.tolist() == list(range(count))
         if reader.exists("progress"):
             reader["progress"].fetch()
-            lines = [one.text for one in reader.recorded.view().texts("text")]
+            lines = [one.text for one in reader.session.recorded.view().texts("text")]
             assert lines == [f"line {number}" for number in range(len(lines))]
         table = init_project("p", root=sys.argv[1]).fetch_runs_table(columns=["a"])
         assert len(table.to_rows()) == 1
@@ -129,7 +129,7 @@ def check(run: Run) -> None:
     (row,) = project.fetch_runs_table().to_rows()
     assert row["sys/id"] == run.id
     for one in (reader, project):
-        one.recorded.close()
+        one.session.recorded.close()
 
 
 def rubbish(path: Path) -> None:

@@ -28,14 +28,16 @@ def recorded(root: Path, run_id: str, paths: set[str]) -> dict[str, Any]:
     if not RunFolder(root, "killed", hashed_run_id("killed", run_id)).journal_dir.is_dir():
         return {"series": {}, "texts": [], "atoms": {}, "tags": set()}
     run = init_run("killed", root=root, custom_run_id=run_id, mode="read-only")
-    there = {one.path: one for one in run.recorded.attributes()}
+    there = {one.path: one for one in run.session.recorded.attributes()}
     series = {}
     for path in paths & set(there):
         points = run[path].fetch_points()
         series[path] = list(zip(points.step.tolist(), points.value.tolist(), strict=True))
     return {
         "series": series,
-        "texts": [one.text for one in run.recorded.view().texts("log")] if "log" in there else [],
+        "texts": [one.text for one in run.session.recorded.view().texts("log")]
+        if "log" in there
+        else [],
         "atoms": {path: one.value for path, one in there.items() if path.startswith("params/")},
         "tags": run["sys/tags"].fetch() if "sys/tags" in there else set(),
     }

@@ -325,7 +325,7 @@ def test_links_in_the_staging_folder_are_not_followed(
     assert finish_staged(folder) == 0
     assert secret.read_bytes() == b"secret"
     assert not folder.blobs_dir.exists()
-    assert read(folder).recorded.attribute("a").value["lost"] == "gone"
+    assert read(folder).session.recorded.attribute("a").value["lost"] == "gone"
 
 
 def reference(folder: RunFolder, target: Path, **facts: Any) -> dict[str, Any]:
@@ -507,7 +507,7 @@ TRAINING = """
 
     quiet = dict(capture_git=False, capture_packages=False)
     run = init_run("p", root=sys.argv[1], custom_run_id="x", **quiet)
-    run.content._worker.submit(Job(sys.stdin.readline))
+    run.session.content._worker.submit(Job(sys.stdin.readline))
     run["model"].upload(sys.argv[2])
     print(run.id, flush=True)
     run.stop()
@@ -555,6 +555,6 @@ def test_a_process_that_rests_keeps_what_it_took(training: Any, monkeypatch: Any
     finally:
         child.send_signal(signal.SIGCONT)
     child.communicate("go\n", timeout=240)
-    record = read(folder).recorded.attribute("model").value
+    record = read(folder).session.recorded.attribute("model").value
     assert "lost" not in record
     assert (folder.blobs_dir / record["sha256"]).stat().st_size == LARGE

@@ -353,7 +353,7 @@ def test_damage_is_told_as_python_tells_it(runs) -> None:
             with seamark.init_run(
                 PROJECT, with_id=ids[name], root=str(root), mode="read-only"
             ) as run:
-                mine = run.recorded.view().journals()
+                mine = run.session.recorded.view().journals()
                 assert [one.gaps for one in told] == [one.gaps for one in mine]
                 values = run["train/loss"].fetch_values()["value"].tolist()
             found = wire.loads(here.client.get(f"{at}points?path=train/loss").content)

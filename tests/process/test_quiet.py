@@ -52,7 +52,7 @@ def test_a_run_says_nothing(
     with init_run("p", root=tmp_path, **QUIET) as run:
         run.log_metrics({"a": 1.0}, 0)
     assert capsys.readouterr().err == ""
-    run._print_end("completed", 0, [])
+    run.session._print_end("completed", 0, [])
     assert capsys.readouterr().err == ""
-    run._print_end("completed", 3, [])
+    run.session._print_end("completed", 3, [])
     assert "3 values or records were lost" in capsys.readouterr().err

@@ -86,7 +86,7 @@ def test_what_is_recorded_is_read_whole(first: Any, tmp_path: Path) -> None:
     for journal in before.folder.journals():
         (run.folder.journal_dir / journal.path.name).write_bytes(journal.path.read_bytes())
     whole = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
-    assert not whole.resume.is_partly_elsewhere
+    assert not whole.session.resume.is_partly_elsewhere
     assert steps(whole) == list(range(16))
     whole.stop()
 
@@ -137,7 +137,7 @@ def test_what_was_recorded_in_the_step_of_a_checkpoint_belongs_to_it(
     record(run, range(10, 12))
     state = run.checkpoint_state(marked=True)
     record(run, range(12, 13))  # still of the step in which it was saved
-    run.resume.mark_checkpoint()
+    run.session.resume.mark_checkpoint()
     record(run, range(13, 16))
     run.stop()
     assert shippers.flush(given["remote"], 60)
@@ -189,7 +189,7 @@ from recording import QUIET
 from seamark.remote import shipper
 run = seamark.init_run("power", root={root!r}, remote={url!r}, custom_run_id="x", **QUIET)
 for step in range(10): run.log_metrics({{"loss": 1.0}}, step=step)
-sizes = run.positions()
+sizes = run.session.recorder.positions()
 for step in range(10, 20): run.log_metrics({{"loss": 1.0}}, step=step)
 assert shipper.flush({url!r}, 60)
 print(*sizes.values(), flush=True)

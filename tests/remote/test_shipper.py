@@ -92,10 +92,10 @@ def test_a_run_at_rest_is_sent_and_goes_on_in_its_next_journal(begin: Begin, kee
     """Lightning has a run rest after each stage."""
     run = begin(remote=keeper.url)
     record(run)
-    run.rest()
+    run.session.rest()
     until(lambda: kept_like(run, keeper))
     record(run, start=200)
-    run.rest()
+    run.session.rest()
     until(lambda: kept_like(run, keeper))
     assert len(keeper.journals["p", run.id]) == 2
 
@@ -317,7 +317,7 @@ class Failing:
 def sent_by(clock: Seconds, remote: Any, run: Any) -> Shipper:
     """Return what sends a run to a remote."""
     shipper = Shipper("failing://x", open_=lambda *_: remote, clock=clock)
-    shipper.add(run.folder, run.recorder.writer)
+    shipper.add(run.folder, run.session.recorder.writer)
     return shipper
 
 
@@ -366,7 +366,7 @@ def test_retry_after_is_kept_to(seconds: Seconds, begin: Begin, keeper: Any) -> 
     run = begin()
     record(run)
     shipper = Shipper(keeper.url, clock=seconds)
-    shipper.add(run.folder, run.recorder.writer)
+    shipper.add(run.folder, run.session.recorder.writer)
     for _ in range(200):
         shipper._turn()
         assert len(keeper.asked) == 1
@@ -529,7 +529,7 @@ def test_a_remote_of_somebody_else_that_fails_ends_no_training(
 
     shipper = Shipper("broken://x", open_=lambda *_: Broken())  # type: ignore[arg-type, return-value]
     run = begin()
-    shipper.add(run.folder, run.recorder.writer)
+    shipper.add(run.folder, run.session.recorder.writer)
     record(run)
     assert not shipper.wait_at_end(0.1)
     until(lambda: any("in a plugin" in line for line in lines(caplog)))
@@ -628,7 +628,7 @@ def test_one_object_of_a_run_that_ends_ends_no_other(
 
 def test_an_exit_without_stop_sends_the_rest(keeper: Any, tmp_path: Path) -> None:
     """And a run at rest is sent at the end of its process."""
-    more = "run.log_metrics({'a': 1.0}, step=1)\nrun.rest()\n"
+    more = "run.log_metrics({'a': 1.0}, step=1)\nrun.session.rest()\n"
     done = subprocess.run(
         script(tmp_path, keeper.url, more), capture_output=True, text=True, timeout=200, check=False
     )

@@ -219,7 +219,7 @@ def long_run(tmp_path_factory):
 def test_time_is_an_axis(long_run):
     """Seconds since the Unix epoch; the mean is over seconds then."""
     run, loss, times = long_run
-    drawing = run.recorded.view().drawing("loss", Look(100, x="time", window=60.0))
+    drawing = run.session.recorded.view().drawing("loss", Look(100, x="time", window=60.0))
     assert drawing.curve.first_step[0] == times[0]
     assert drawing.curve.count.sum() == COUNT
     assert drawing.curve.max.max() == loss.max()
@@ -229,7 +229,7 @@ def test_time_is_an_axis(long_run):
 def test_relative_time_starts_when_the_run_was_created(long_run):
     """Whichever series it is, so that curves of one run fit together."""
     run, _, times = long_run
-    view = run.recorded.view()
+    view = run.session.recorded.view()
     created = view.attribute("sys/creation_time").value.timestamp()
     drawing = view.drawing("loss", Look(100, x="relative"))
     assert drawing.curve.last_step[-1] == pytest.approx(times[-1] - created, abs=1e-3)
@@ -238,7 +238,7 @@ def test_relative_time_starts_when_the_run_was_created(long_run):
 def test_another_series_is_an_axis(long_run):
     """Its value at the same step, else the last before; points before its first are counted."""
     run, loss, _ = long_run
-    drawing = run.recorded.view().drawing("loss", Look(1000, x="epoch", window=1.0))
+    drawing = run.session.recorded.view().drawing("loss", Look(1000, x="epoch", window=1.0))
     assert drawing.left_out == 100
     x = np.repeat(np.repeat(np.arange(COUNT / 1000), 10), 100)[: COUNT - 100]
     assert drawing.curve.count.sum() == COUNT - 100

@@ -333,7 +333,7 @@ class Deeds:
 
     def own(self, at: int) -> dict[str, Any]:
         """Return what the object that records reads of itself."""
-        return dict(self.held[at].recorded.document())
+        return dict(self.held[at].session.recorded.document())
 
     def read_at(self, kind: str, project: str, name: str) -> dict[str, Any]:
         """Read any container, opened for it."""
@@ -346,7 +346,7 @@ class Deeds:
             opened = self.seamark.init_model(with_id=name, **given)
         else:
             opened = self.seamark.init_model_version(with_id=name, **given)
-        return dict(opened.recorded.document())
+        return dict(opened.session.recorded.document())
 
     def found(self, project: str, query: str | None = None) -> list[str]:
         return list(self.project(project).fetch_runs_table(query=query, columns=[])["sys/id"])

@@ -92,8 +92,8 @@ def read():
     class Reader:
         def __call__(self, logger, path):
             run = logger.experiment.get_root_object()
-            one = run.recorded.view()
-            family = run.recorded.attribute(path).family
+            one = run.session.recorded.view()
+            family = run.session.recorded.attribute(path).family
             if family == "string_series":
                 return [(point.step, point.text) for point in one.texts(path)]
             if family == "histogram_series":
@@ -104,11 +104,11 @@ def read():
         def paths(self, logger, namespace=""):
             run = logger.experiment.get_root_object()
             run.wait()
-            return {one.path: one for one in run.recorded.attributes(namespace)}
+            return {one.path: one for one in run.session.recorded.attributes(namespace)}
 
         def dropped(self, logger):
             found = self.paths(logger, "monitoring/seamark/dropped")
-            writer = logger.experiment.get_root_object().recorder.writer
+            writer = logger.experiment.get_root_object().session.recorder.writer
             return found, writer.dropped if writer else {}
 
     return Reader()

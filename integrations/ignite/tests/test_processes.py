@@ -56,7 +56,7 @@ def headers(run):
 def recorded(run):
     """Return all points of a run by path, those of the profilers left out."""
     found = {}
-    for one in run.recorded.attributes(""):
+    for one in run.session.recorded.attributes(""):
         if one.family == FLOAT and "profiling/" not in one.path:
             points = run[one.path].fetch_points()
             found[one.path] = list(zip(points.step.tolist(), points.value.tolist(), strict=True))
@@ -74,7 +74,7 @@ def check_what_rank_zero_says(name, run, backend, launcher):
         "batch_size": 4, "accumulate_grad_batches": 1, "effective_batch_size": 8,
     }  # fmt: skip
     assert run["distributed"].fetch() == facts | {"launcher": launcher}
-    assert len(run.recorded.view().histograms("weights/" + next(iter(weights(run))))) == 2
+    assert len(run.session.recorded.view().histograms("weights/" + next(iter(weights(run))))) == 2
     for kind in ("events", "handlers"):
         assert run[f"profiling/{kind}/processing_s"].fetch_points().value.size > 0
         assert run.exists(f"profiling/{kind}/summary")
@@ -84,7 +84,7 @@ def check_what_rank_zero_says(name, run, backend, launcher):
 def weights(run):
     return sorted(
         one.path.partition("/")[2]
-        for one in run.recorded.attributes("weights_norm")
+        for one in run.session.recorded.attributes("weights_norm")
         if one.family == FLOAT
     )
 
@@ -99,7 +99,9 @@ def check_files(name, run, weight):
         "net_8.pt"
     ]
     (kept,) = Path(f"kept-{name}").iterdir()
-    files = [one for one in run.recorded.attributes("model/checkpoints") if one.family == "file"]
+    files = [
+        one for one in run.session.recorded.attributes("model/checkpoints") if one.family == "file"
+    ]
     assert [Path(one.path).name for one in files] == [kept.stem]
 
 

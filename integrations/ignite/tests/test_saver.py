@@ -168,7 +168,7 @@ def test_disk_that_is_full_stops_no_training(logger, monkeypatch, caplog, read):
     assert caplog.text.count("could not be saved") == 1
     assert torch.load(saver.path("one.pt"), weights_only=True) == {"a": 1}
     assert [path.name for path in saver.path("one.pt").parent.iterdir()] == ["one.pt"]
-    assert logger.experiment.recorder.writer.dropped["checkpoints"] == 2
+    assert logger.experiment.session.recorder.writer.dropped["checkpoints"] == 2
 
 
 def test_what_cannot_be_pickled_is_said(logger):

@@ -343,9 +343,9 @@ def test_unchanged_files_are_recorded_once(host, trainer, tiny, monkeypatch):
     """Five saves of five files are five records, however often the callback names them."""
     logger = SeamarkLogger()
     taken = []
-    refer = type(logger.experiment.content).refer
+    refer = type(logger.experiment.session.content).refer
     monkeypatch.setattr(
-        type(logger.experiment.content),
+        type(logger.experiment.session.content),
         "refer",
         lambda *given: (taken.append(given[1]), refer(*given)),
     )
@@ -438,7 +438,7 @@ def test_trouble_with_a_file_does_not_stop_the_training(trainer, tiny, monkeypat
         msg = "no such luck"
         raise OSError(msg)
 
-    monkeypatch.setattr(type(logger.experiment.content), "refer", refuse)
+    monkeypatch.setattr(type(logger.experiment.session.content), "refer", refuse)
     trainer(logger=logger, max_epochs=2).fit(tiny)
     logger.experiment.stop()
     assert read(logger)["training/status"].value == "success"

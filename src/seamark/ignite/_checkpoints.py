@@ -88,11 +88,11 @@ class CheckpointRecorder:
     def _guarded(self, step: Any) -> None:
         run, base = target_of(self._logger, "attach_checkpoint")
         try:
-            if run.speaks_for_all:
+            if run.session.speaks_for_all:
                 step(run, join_path(base, self._tag, "model"))
         except Exception as error:  # noqa: BLE001 - must not stop the training
             let_pass(error)
-            run.drop("checkpoints", warn=f"checkpoints could not be recorded: {error!r}")
+            run.session.drop("checkpoints", warn=f"checkpoints could not be recorded: {error!r}")
 
     def _look(self, run: Run, namespace: str) -> None:
         locations = list(self._locations())
@@ -141,7 +141,7 @@ class CheckpointRecorder:
             join_path(namespace, "best_model_score"): to_float(score),
         }
         if found != self._best:
-            run.record_atoms({path: encode_atom(value) for path, value in found.items()})
+            run.session.record_atoms({path: encode_atom(value) for path, value in found.items()})
             self._best = found
 
 

@@ -16,7 +16,7 @@ from seamark.ignite._handlers import (
 )
 from seamark.ignite._watch import EngineWatch
 from seamark.process.rank import connected
-from seamark.run.adapters import check_run, new_run, words_of
+from seamark.run.adapters import agreed_run, check_run, new_run, words_of
 from seamark.run.handler import Handler
 from seamark.run.run import Run
 from seamark.values import Atom
@@ -104,7 +104,7 @@ class SeamarkLogger(_host.BaseLogger):
         self._watch = EngineWatch(self)
         if self._run.ranks == "all" and connected():
             self.agree_on_run()
-        self._run.tell({_VERSION_PATH: Atom("string", _host.version())})
+        self._run.session.tell({_VERSION_PATH: Atom("string", _host.version())})
 
     # ---------------------------------------------------------------- the run
 
@@ -190,7 +190,7 @@ class SeamarkLogger(_host.BaseLogger):
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of the run: its id, and how far it has been recorded."""
         run = self._run
-        return run.checkpoint_state(marked=run.recording and self._watch.expect_step())
+        return run.checkpoint_state(marked=run.session.recording and self._watch.expect_step())
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on with the run that a checkpoint was saved in, as a new attempt.
@@ -220,9 +220,9 @@ class SeamarkLogger(_host.BaseLogger):
         Raises:
             ArgumentError: If ``ranks="all"`` and nothing connects the ranks yet.
         """
-        if self._run.ranks != "all" and self._run.common_id:
+        if self._run.ranks != "all" and self._run.session.policy.common_id:
             return
-        agreed, here = self._run.agree(), self._experiment
+        agreed, here = agreed_run(self._run), self._experiment
         self._experiment = agreed[here.path] if isinstance(here, Handler) else agreed
 
     # ---------------------------------------------------------------- attaching

@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -17,10 +17,8 @@ from seamark.ignite import _host
 from seamark.ignite._target import target_of
 from seamark.paths import check_writable, join_path
 from seamark.process.interrupts import let_pass
+from seamark.run.run import Run
 from seamark.values import parameters
-
-if TYPE_CHECKING:
-    from seamark.run.run import Run
 
 __all__ = ["NeptuneSaver", "SeamarkSaver"]
 
@@ -104,7 +102,7 @@ class SeamarkSaver(_host.BaseSaveHandler):
             filename: Its name, which is its path on the run too.
             metadata: What ``Checkpoint`` knows of it.
         """
-        if (found := self._recorder()) is None or not found[0].begin():
+        if (found := self._recorder()) is None or not found[0].session.begin():
             return
         run, base = found
         target = self.path(filename)
@@ -114,13 +112,17 @@ class SeamarkSaver(_host.BaseSaveHandler):
             let_pass(error)
             if not _is_disk(error):
                 raise
-            run.drop("checkpoints", warn=f"checkpoint {filename!r} could not be saved: {error}")
+            run.session.drop(
+                "checkpoints", warn=f"checkpoint {filename!r} could not be saved: {error}"
+            )
             return
         try:
             _record(run, join_path(base, str(filename)), target, metadata)
         except Exception as error:  # noqa: BLE001 - it is saved; the training goes on
             let_pass(error)
-            run.drop("checkpoints", warn=f"checkpoint {filename!r} could not be recorded: {error}")
+            run.session.drop(
+                "checkpoints", warn=f"checkpoint {filename!r} could not be recorded: {error}"
+            )
 
     def remove(self, filename: str) -> None:
         """Remove a checkpoint, from the disk and from the run. Never raises if it is gone."""
@@ -130,28 +132,30 @@ class SeamarkSaver(_host.BaseSaveHandler):
         target, at = self.path(filename), join_path(base, str(filename))
         try:
             target.unlink(missing_ok=True)
-            run.record_op({"op": "delete", "paths": [at]})
-            run.content.prune(at)
+            run.session.record_op({"op": "delete", "paths": [at]})
+            run.session.content.prune(at)
         except Exception as error:  # noqa: BLE001 - must not stop the training
             let_pass(error)
-            run.drop("checkpoints", warn=f"checkpoint {filename!r} could not be removed: {error}")
+            run.session.drop(
+                "checkpoints", warn=f"checkpoint {filename!r} could not be removed: {error}"
+            )
 
     def _recorder(self) -> tuple[Run, str] | None:
         """Return the run and the namespace if this rank saves, else None."""
         if _host.idist.get_rank() != self.save_on_rank:
             return None
         run, base = target_of(self._logger, "SeamarkSaver")
-        if self.save_on_rank != 0 and not run.speaks_for_all:
+        if self.save_on_rank != 0 and not run.session.speaks_for_all:
             run = self._guest_of(run)
         if run.get_state() == "stopped":
-            run.drop("checkpoints", warn="a checkpoint came after the run was stopped")
-        return (run, base) if run.recording else None
+            run.session.drop("checkpoints", warn="a checkpoint came after the run was stopped")
+        return (run, base) if run.session.recording else None
 
     def _guest_of(self, run: Run) -> Run:
         """Return the run of rank 0, to add to it from this rank."""
         guest = self._guest
         if guest is None or guest.id != run.id or self._guest_in != os.getpid():
-            guest = self._guest = run.at(run.id, owner=False)
+            guest = self._guest = Run(run.session.at(run.id, owner=False))
             self._guest_in = os.getpid()
             atexit.register(guest.stop, seconds=60.0)
         return guest
@@ -198,11 +202,11 @@ def _record(run: Run, at: str, target: Path, metadata: Mapping[str, Any] | None)
     """
     check_writable(at)
     if run.checkpoints == "keep":
-        run.content.keep(at, target)
+        run.session.content.keep(at, target)
     else:
-        run.content.refer(at, target)
+        run.session.content.refer(at, target)
     atoms = {}
     for name, value in (metadata or {}).items():
         atoms.update(parameters(value, join_path(at, str(name))))
     if atoms:
-        run.record_atoms(atoms)
+        run.session.record_atoms(atoms)

@@ -61,4 +61,4 @@ def series_target_of(logger: Any, caller: str) -> tuple[Run, str]:
         TypeError: As in `target_of`.
     """
     run, base = target_of(logger, caller)
-    return run, run.series_base(base)
+    return run, run.session.series_base(base)

@@ -113,13 +113,15 @@ class EngineWatch:
             self._times.begin(self._optimizer or _optimizer(engine))
         run, base = target_of(self._logger, "SeamarkLogger")
         try:
-            if run.speaks_for_all:
+            if run.session.speaks_for_all:
                 known = {name: fact for name, fact in _facts(engine).items() if fact is not None}
                 paths = {name: join_path(base, "distributed", name) for name in known}
-                run.tell({paths[name]: encode_atom(fact) for name, fact in known.items()})
+                run.session.tell({paths[name]: encode_atom(fact) for name, fact in known.items()})
         except Exception as error:  # noqa: BLE001 - nobody asked for them
             let_pass(error)
-            run.drop("facts", warn=f"facts of the training could not be recorded: {error!r}")
+            run.session.drop(
+                "facts", warn=f"facts of the training could not be recorded: {error!r}"
+            )
 
 
 class _StepTimes:
@@ -193,7 +195,7 @@ class _StepTimes:
             run.log_metrics(row, engine.state.iteration)
         except Exception as error:  # noqa: BLE001 - stands in a training loop
             let_pass(error)
-            run.drop("step_time", warn=f"step times could not be recorded: {error!r}")
+            run.session.drop("step_time", warn=f"step times could not be recorded: {error!r}")
         self._due, self._spent, self._own, self._steps = now + _INTERVAL_S, 0.0, 0.0, 0
 
 

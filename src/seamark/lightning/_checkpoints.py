@@ -99,7 +99,9 @@ class Checkpoints:
                 continue
             except Exception as error:  # noqa: BLE001 - the other callbacks, and how the stage ended
                 let_pass(error)
-                self._run.drop("checkpoints", warn=f"a checkpoint callback is odd: {error!r}")
+                self._run.session.drop(
+                    "checkpoints", warn=f"a checkpoint callback is odd: {error!r}"
+                )
         for key, saver in self._savers.items():
             saver.files.adopt(key.folder)
             saver.files.settle()
@@ -126,7 +128,8 @@ class Checkpoints:
             found["best_model_score"] = to_float(score)
         atoms = {join_path(namespace, name): encode_atom(found[name]) for name in found}
         new = {name: atom for name, atom in atoms.items() if self._noted.get(name) != atom}
-        if new and self._run.record_atoms(new):  # else the disk was full; the next save retries
+        # Where the disk is full, the next save tries again.
+        if new and self._run.session.record_atoms(new):
             self._noted.update(new)
 
 

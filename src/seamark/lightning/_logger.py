@@ -31,10 +31,10 @@ from seamark.lightning._settings import (
 from seamark.paths import check_path, join_path
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
-from seamark.run.adapters import check_run, guarded, new_run, words_of
+from seamark.run.adapters import agreed_run, check_run, guarded, new_run, words_of
 from seamark.run.handler import Handler
 from seamark.run.options import RunOptions, check_argument, check_switch
-from seamark.run.run import Run  # noqa: TC001 - LightningCLI evaluates annotations
+from seamark.run.run import Run
 from seamark.types import File
 from seamark.values import Atom, encode_atom, parameters
 
@@ -302,7 +302,7 @@ class SeamarkLogger(DeprecatedMethods):
         if self._files_dir is None:
             folder = self._run.folder.files_dir
             self._files_dir = str(folder)
-            if not (self._run.recorder.silent or _can_hold(folder)):
+            if not (self._run.session.recorder.silent or _can_hold(folder)):
                 self._files_dir = os.getcwd()  # noqa: PTH109 - the default of Lightning
                 log.warning("seamark: %s cannot be written: Lightning uses another folder", folder)
         return self._files_dir
@@ -354,7 +354,7 @@ class SeamarkLogger(DeprecatedMethods):
                 kept and nothing is called.
         """
         found = parameters(params, self._path(self.PARAMETERS_KEY))
-        self._run.recorder.parameters.take(found)  # run.params is the same on every rank
+        self._run.session.recorder.parameters.take(found)  # run.params is the same on every rank
         self._note(found)
 
     @guarded
@@ -416,8 +416,9 @@ class SeamarkLogger(DeprecatedMethods):
         run = self._run
         # A start that is refused (a folder that exists, an argument) is no part of a run that
         # others recorded. After a restart, however, it is the same job that ends.
-        untouched = run.writer is None and run.restarted_as is None and run.folder.journals()
-        if run.recorder.silent or (status == "failed" and untouched):
+        restarted = run.session.resume.restarted_as is not None
+        untouched = run.writer is None and not restarted and run.folder.journals()
+        if run.session.recorder.silent or (status == "failed" and untouched):
             return
         if self._checkpoints is not None:
             self._checkpoints.settle()
@@ -425,9 +426,9 @@ class SeamarkLogger(DeprecatedMethods):
             self._write({self._path("status"): Atom("string", str(status))})
         state, error = _host.state_after(status, sys.exc_info()[1])
         if state not in (None, run.written_state):
-            run.rest(state, error=error)
+            run.session.rest(state, error=error)
         # A stage may fail after a configuration was saved and before `log_graph`.
-        hide_in_files(run.folder.files_dir, run.secrets)
+        hide_in_files(run.folder.files_dir, run.session.secrets)
         self._began_in = None
 
     # ---------------------------------------------------------------- calls of `ResumeCallback`
@@ -438,7 +439,7 @@ class SeamarkLogger(DeprecatedMethods):
         uses_cli = any(f"{package}.cli" in sys.modules for package in _host.PACKAGES)
         if uses_cli and self._save_dir is None and not self._has_set_aside:
             self._has_set_aside = True
-            if not self._run.recorder.silent:
+            if not self._run.session.recorder.silent:
                 set_aside(self._run.folder.files_dir)
 
     def checkpoint_state(self, *, marked: bool = False) -> dict[str, Any]:
@@ -471,7 +472,7 @@ class SeamarkLogger(DeprecatedMethods):
         """
         is_same = (run, project) == (self._run.id, self._run.project)
         if self._is_own and self._run.writer is None and not is_same:
-            self._switch(self._run.at(run, project))
+            self._switch(Run(self._run.session.at(run, project)))
 
     @guarded
     def begin_training(self, trainer: Any) -> None:
@@ -485,7 +486,7 @@ class SeamarkLogger(DeprecatedMethods):
         self._files_dir = None  # also of a run that moved to the id of rank 0
         if run is not self._run:
             # LightningCLI has saved its configuration already, beside the run that does not begin.
-            hide_in_files(self._run.folder.files_dir, self._run.secrets)
+            hide_in_files(self._run.folder.files_dir, self._run.session.secrets)
             self._run = self._experiment = run
             self._noted, self._checkpoints, self._began_in = {}, None, None
 
@@ -494,7 +495,7 @@ class SeamarkLogger(DeprecatedMethods):
 
     def _is_silent_or_apart(self) -> bool:
         """Return whether rank 0 records what all ranks have in common, and not this process."""
-        return self._run.recorder.silent or self._series is not self._paths
+        return self._run.session.recorder.silent or self._series is not self._paths
 
     def _join_ranks(self, trainer: Any) -> None:
         """Switch to the run of rank 0. Every rank calls this, at every stage.
@@ -502,7 +503,7 @@ class SeamarkLogger(DeprecatedMethods):
         Until the first time other ranks record nothing.
         """
         if self._is_own:  # else whoever made the run saw to it, on every rank
-            self._switch(self._run.agree())
+            self._switch(agreed_run(self._run))
         rank = current_rank().rank
         below = MetricPaths(join_path(self._paths.prefix, f"ranks/{rank}"))
         self._series = below if rank else self._paths
@@ -511,12 +512,12 @@ class SeamarkLogger(DeprecatedMethods):
     def _recording(self) -> Run | None:
         """Return the run if this process records; begin it after a fork and after a stage."""
         if self._began_in != os.getpid():
-            if self._run.recorder.silent:
+            if self._run.session.recorder.silent:
                 return None
             self._began_in = os.getpid()
             self._write({_VERSION_PATH: Atom("string", _host.version())})
             if self._run.written_state == "completed":
-                self._run.go_on()
+                self._run.session.go_on()
         return self._run
 
     def _note(self, atoms: Mapping[str, Atom]) -> None:
@@ -526,20 +527,22 @@ class SeamarkLogger(DeprecatedMethods):
     def _write(self, atoms: Mapping[str, Atom]) -> None:
         """Record those values that are new or changed."""
         new = {path: atom for path, atom in atoms.items() if self._noted.get(path) != atom}
-        if new and self._run.record_atoms(new):  # else the disk was full; the next stage retries
+        # Where the disk is full, the next stage tries again.
+        if new and self._run.session.record_atoms(new):
             self._noted.update(new)
 
     def _begin_stage(self, trainer: Any) -> None:
         """Revive a run that ended, and record the settings of the stage."""
         run = self._run
         if trainer is not None and trainer.state.fn == "fit":
-            run.own()
+            run.session.own()
             ended_badly = run.written_state in {"failed", "interrupted"}
             if ended_badly and not trainer.global_step and not trainer.ckpt_path:
-                run.begin_again()  # the steps of this training overlap those of the last
+                # The steps of this training overlap those of the last.
+                run.session.resume.begin_again()
         if run.written_state in {"created", "completed", "failed", "interrupted"}:
-            run.go_on()
-        hide_in_files(run.folder.files_dir, run.secrets)
+            run.session.go_on()
+        hide_in_files(run.folder.files_dir, run.session.secrets)
         if trainer is None or run.mode == "disabled":
             return
         if self._log_model_checkpoints:
@@ -554,7 +557,7 @@ class SeamarkLogger(DeprecatedMethods):
     def _note_settings(self, trainer: Any) -> None:
         """Record the settings of the trainer, and the configuration of LightningCLI."""
         atoms: dict[str, Atom] = {}
-        text, sections = configuration(trainer, self._run.secrets)
+        text, sections = configuration(trainer, self._run.session.secrets)
         for name, value in sections.items():
             atoms |= parameters(value, self._path(name))
         if trainer.state.fn == "fit":
@@ -578,7 +581,7 @@ class SeamarkLogger(DeprecatedMethods):
         let_pass(error)
         warn = f"{method}: {type(error).__name__}: {error}"
         if self._run.writer is not None and not isinstance(error, _NOT_OPEN):
-            self._run.drop(f"lightning.{method}", warn=warn)
+            self._run.session.drop(f"lightning.{method}", warn=warn)
         elif not self._has_warned:  # a run that is not open neither warns nor counts
             self._has_warned = True
             log.warning("seamark: the logger records nothing (%s)", warn)

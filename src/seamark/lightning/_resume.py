@@ -215,11 +215,11 @@ def _raise_refusal(refusal: str | None) -> None:
 
 def _expect_resumed(trainer: Any, loggers: Sequence[Any]) -> None:
     """Raise on all ranks if rank 0 has a logger that has to resume a run, and has not."""
-    if any(logger.own_run.must_resume for logger in loggers):
+    if any(logger.own_run.session.options.must_resume for logger in loggers):
         refusal = None
         try:
             for logger in loggers if trainer.is_global_zero else ():
-                logger.own_run.expect_resumed()
+                logger.own_run.session.resume.expect_found()
         except RunNotFoundError as error:
             refusal = str(error)
         _raise_refusal(trainer.strategy.broadcast(refusal))

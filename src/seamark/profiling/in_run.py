@@ -72,7 +72,7 @@ class TimesInRun:
         if not (base := getattr(found, "path", "")):
             return found
         root = found.get_root_object()
-        return root[root.series_base(base)]
+        return root[root.session.series_base(base)]
 
     @property
     def _root(self) -> Any:
@@ -80,9 +80,14 @@ class TimesInRun:
         return run.get_root_object() if hasattr(run, "get_root_object") else run
 
     @property
+    def _session(self) -> Any:
+        """Part of this process in the run; None where somebody else's object stands for one."""
+        return getattr(self._root, "session", None)
+
+    @property
     def recording(self) -> bool:
         """Whether the run takes records: not once somebody has stopped it, which is no loss."""
-        return bool(getattr(self._root, "recording", True))
+        return bool(getattr(self._session, "recording", True))
 
     @property
     def place(self) -> tuple[object, str]:
@@ -91,10 +96,10 @@ class TimesInRun:
 
     def at_end(self, call: Callable[[], None]) -> None:
         """Have something called when the run is about to end, if that was not asked before."""
-        root = self._root
-        if self._ends_with is not root and hasattr(root, "before_end"):
-            self._ends_with = root
-            root.before_end(call)
+        session = self._session
+        if session is not None and self._ends_with is not session:
+            self._ends_with = session
+            session.before_end(call)
 
     def records_in(self, run: Any) -> bool:
         """Tell whether this is what was given to record into."""
@@ -164,7 +169,7 @@ class TimesInRun:
         """
         from seamark.types import File
 
-        if not getattr(self._root, "speaks_for_all", True):
+        if not getattr(self._session, "speaks_for_all", True):
             return
         with quietly(self._lost), quietly(only=MissingExtraError):  # that is for the picture
             at = self._run[self._namespace]
@@ -175,4 +180,6 @@ class TimesInRun:
 
     def _lost(self, error: Exception) -> None:
         with quietly(lambda _: log.debug("seamark: times could not be recorded: %r", error)):
-            self._root.drop("profiling", warn=f"times could not be recorded: {error!r:.300}")
+            self._root.session.drop(
+                "profiling", warn=f"times could not be recorded: {error!r:.300}"
+            )

@@ -19,6 +19,7 @@ from seamark.types import Histogram
 from seamark.values import histograms, series_leaves
 
 __all__ = [
+    "agreed_run",
     "batch_size",
     "check_run",
     "guarded",
@@ -90,6 +91,19 @@ def check_run(run: object, others: Mapping[str, Any]) -> None:
         raise ArgumentError(msg)
 
 
+def agreed_run(run: Run) -> Run:
+    """Return the run that all ranks record into: that of rank 0. Every rank has to call this.
+
+    Args:
+        run: The run of this rank.
+
+    Raises:
+        ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
+    """
+    session = run.session.agree()
+    return run if session is run.session else Run(session)
+
+
 def new_run(*, api_key: str | None = None, **given: Any) -> Run:
     """Return a run that touches no disk until something is recorded.
 
@@ -132,7 +146,9 @@ def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = 
             run.log_metrics(numbers, step)
     except Exception as error:  # noqa: BLE001 - stands in training loops
         let_pass(error)
-        run.drop("series", warn=f"values could not be recorded: {type(error).__name__}: {error}")
+        run.session.drop(
+            "series", warn=f"values could not be recorded: {type(error).__name__}: {error}"
+        )
         return
     if texts:
         _append_each(run, "text", texts, step)
@@ -155,10 +171,12 @@ def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: s
         if points:
             _append_each(run, "histogram", points, step)
         for path, trouble in failed.items():
-            run.drop("histogram", warn=f"no histogram of {path!r}: {trouble}")
+            run.session.drop("histogram", warn=f"no histogram of {path!r}: {trouble}")
     except Exception as error:  # noqa: BLE001 - stands in training loops
         let_pass(error)
-        run.drop("histogram", warn=f"histograms below {prefix!r} could not be recorded: {error}")
+        run.session.drop(
+            "histogram", warn=f"histograms below {prefix!r} could not be recorded: {error}"
+        )
 
 
 def _append_each(run: Run, what: str, points: Mapping[str, Any], step: Any) -> None:
@@ -172,7 +190,7 @@ def _append_each(run: Run, what: str, points: Mapping[str, Any], step: Any) -> N
                 run[path].append(point, step=step)
             except Exception as error:  # noqa: BLE001
                 let_pass(error)
-                run.drop(what, warn=f"a {what} could not be recorded at {path!r}: {error}")
+                run.session.drop(what, warn=f"a {what} could not be recorded at {path!r}: {error}")
 
 
 def batch_size(loader: Any) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -28,11 +27,9 @@ from seamark.pictures.progress import progress_bar
 from seamark.process.interrupts import quietly
 from seamark.process.quiet import is_quiet
 from seamark.reading.artifacts import ArtifactName, check_alias
-from seamark.run import at_exit
 from seamark.run.artifact_names import find_artifact, rows_of
-from seamark.run.draft import Draft, UnreadDraft
-from seamark.run.lifecycle import RECORDING
-from seamark.run.logbook import Logbook, Progress
+from seamark.run.draft import Draft, DraftSession
+from seamark.run.logbook import Logbook, LogSession, Progress
 from seamark.run.named import folder_named
 from seamark.run.objects import (
     OBJECTS,
@@ -43,8 +40,8 @@ from seamark.run.objects import (
     uri_of,
 )
 from seamark.run.options import WITHOUT_MEANING, given_tags, names_arguments, refuse_unknown
-from seamark.run.place import artifact_root, expect_writable
-from seamark.run.registry import Place, check_texts, expect_writing, made_at, names_there
+from seamark.run.place import artifact_root
+from seamark.run.registry import Place, check_texts, expect_writing, names_there, session_at
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -113,7 +110,7 @@ def init_artifact(
             raise ArgumentError(msg)
         here = None if folder is None else ((folder.project, folder.run), False)
         ref, elsewhere = here or _found(place, word)
-        made = made_at(Artifact, place, ref, elsewhere=elsewhere)
+        made = Artifact(session_at(place, ref, elsewhere=elsewhere, fixed=OBJECTS))
     elif name is None:
         msg = "init_artifact: expected name='...' of a new version, or with_id='...', got neither"
         raise RunNotNamedError(msg)
@@ -133,22 +130,6 @@ class Artifact(Logbook):
 
     container_type: ClassVar[str] = "artifact"
 
-    def __init__(self, folder: RunFolder, mode: str, **given: Any) -> None:
-        self._given = given
-        self._made_in: Place
-        self._draft: Draft | None = None
-        if not folder.run.startswith(DRAFT):
-            super().__init__(folder, mode, **given)
-            self.recorder.fixed = OBJECTS
-            return
-        super().__init__(folder, mode)  # sent and read is what is sealed
-        silent = self.recorder.silent
-        self.recorded = UnreadDraft(folder, silent=lambda: silent, known=list, disabled=silent)
-        self._draft = Draft(None if silent else self.recorder)
-        if self.recorder.recording:
-            expect_writable(folder)
-            self.start()  # whose draft it is
-
     @classmethod
     def _opened(cls, *given: Any, **named: Any) -> Artifact:
         return init_artifact(*given, **named)
@@ -164,6 +145,10 @@ class Artifact(Logbook):
     def is_draft(self) -> bool:
         """Whether objects can be added still; nobody else sees it then."""
         return self._draft is not None
+
+    @property
+    def _draft(self) -> Draft | None:
+        return self.session.draft if isinstance(self.session, DraftSession) else None
 
     @property
     def name(self) -> str:
@@ -207,9 +192,9 @@ class Artifact(Logbook):
         return list(self._rows().get(self.folder.run, {}).get("sys/aliases", ()))
 
     def _rows(self) -> dict[str, dict[str, Any]]:
-        if self.recorded.is_empty:
+        if self.session.recorded.is_empty:
             return {}
-        return rows_of(self._refreshed(self.folder.project, False), self.folder.project)  # noqa: FBT003 - no progress bar
+        return rows_of(self.session.up_to_date(self.folder.project, False), self.folder.project)  # noqa: FBT003 - no progress bar
 
     # ---------------------------------------------------------------- what it consists of
 
@@ -222,15 +207,15 @@ class Artifact(Logbook):
         """
         if self._draft is not None:
             return list(self._draft.objects)
-        if self.recorded.silent:
+        if self.session.recorded.silent:
             return []
-        found = self.recorded.reader()
+        found = self.session.recorded.reader()
         members = None if found is None else found.attribute(OBJECTS)
         objects = objects_in(members.value if members and members.family == "file_set" else {})
         if (digest := digest_of_objects(objects)) != self.folder.run:
             msg = (
-                f"{self.recorded.words}: its objects are not those that were saved: expected the "
-                f"digest {self.folder.run}, got {digest}"
+                f"{self.session.recorded.words}: its objects are not those that were saved: "
+                f"expected the digest {self.folder.run}, got {digest}"
             )
             raise FileMissingError(msg)
         return objects
@@ -297,7 +282,7 @@ class Artifact(Logbook):
         draft = self._to_change("add_reference")
         told, own = uri_of(uri)
         name = destination_of(own, destination)
-        draft.objects.put([ArtifactObject(name, uri=self.recorder.hide(OBJECTS, told))])
+        draft.objects.put([ArtifactObject(name, uri=self.session.recorder.hide(OBJECTS, told))])
 
     # ---------------------------------------------------------------- sealing
 
@@ -315,42 +300,22 @@ class Artifact(Logbook):
             InactiveRunError: If it was stopped before.
             OSError: If the disk refuses; it stays a draft then.
         """
-        draft = self._draft
-        if draft is None or self.recorder.silent:
+        session = self.session
+        if not isinstance(session, DraftSession) or session.recorder.silent:
             return self
-        self._to_change("save")
-        if not len(draft.objects):
+        if not len(self._to_change("save").objects):
             msg = f"save: {self.name!r} has no objects: add_file, add_dir or add_reference adds one"
             raise ArgumentError(msg)
-        writer = self.recorder.writer
-        folder, again = draft.seal(partial(_number, self._made_in))
-        self.__init__(folder, self.mode, **self._given)  # type: ignore[misc]
+        self.session, again = session.seal()
         if again:
             self._restore()
-        self._shipping.begin(writer)  # which has ended, and is not to be forgotten
         return self
 
     def _restore(self) -> None:
         """Take a version out of the trash that somebody saves again."""
         if self._rows().get(self.folder.run, {}).get("sys/trashed"):
             self.start()
-            self.recorder.assign_quietly({"sys/trashed": False})
-
-    def stop(self, *, seconds: float | None = None) -> None:
-        """Finish writing; a draft that was not saved is dropped. May be called twice.
-
-        Args:
-            seconds: As of a run.
-        """
-        super().stop(seconds=seconds)
-        if self._draft is not None:
-            self._draft.drop()
-
-    def finish_at_exit(self, error: BaseException | None) -> None:
-        """Finish because the process ends; a draft that was not saved is dropped."""
-        super().finish_at_exit(error)
-        if self._draft is not None:
-            self._draft.drop()
+            self.session.recorder.assign_quietly({"sys/trashed": False})
 
     def __exit__(
         self,
@@ -379,7 +344,7 @@ class Artifact(Logbook):
         """
         alias = f"aliases/{check_alias(name)}"
         others = () if self.is_draft else self._rows().items()
-        if self.recorder.to_share(alias) is None:
+        if self.session.recorder.to_share(alias) is None:
             return
         self.assign({alias: True})
         for digest, row in others:
@@ -387,8 +352,9 @@ class Artifact(Logbook):
                 # Whoever reads takes the newest; that the older one is taken back, is for queries.
                 folder = RunFolder(self.folder.root, self.folder.project, digest)
                 if folder.is_there():
-                    with quietly(), Artifact(folder, self.mode, **self._given) as other:
-                        other.recorder.delete(alias)
+                    to: Any = {"remotes": self.session.remotes, "token": self.session.token}
+                    with quietly(), Artifact(LogSession(folder, self.mode, **to)) as other:
+                        other.session.recorder.delete(alias)
 
     # ---------------------------------------------------------------- reading
 
@@ -412,7 +378,7 @@ class Artifact(Logbook):
         target = Path(self.name if to is None else to)
         files = [one for one in self.objects if one.sha256 is not None]
         target.mkdir(parents=True, exist_ok=True)
-        contents = self.recorded.contents() if files else None
+        contents = self.session.recorded.contents() if files else None
         with progress_bar(f"Downloading {self.name}", quiet=is_quiet()) as show:
             for done, one in enumerate(files, 1):
                 assert contents is not None  # noqa: S101 - there are files
@@ -433,15 +399,14 @@ class Artifact(Logbook):
         self._expect_sealed("open")
         found = {one.path: one for one in self.objects}.get(destination)
         if found is None:
-            msg = f"{self.recorded.words} has no object {destination!r:.200}"
+            msg = f"{self.session.recorded.words} has no object {destination!r:.200}"
             raise FileMissingError(msg)
         if found.uri is not None:
             msg = f"{destination!r:.200} is a reference to {found.uri}: nothing of it is kept"
             raise FileMissingError(msg)
-        if self.recorded.remote:
-            return io.BytesIO(self.recorded.contents().read(found.record, destination))
-        root = self._given.get("place") or self.folder.root
-        folder = RunFolder(Path(root), self.folder.project, self.folder.run)
+        if self.session.recorded.remote:
+            return io.BytesIO(self.session.recorded.contents().read(found.record, destination))
+        folder = RunFolder(Path(self.session.recorded.place), self.folder.project, self.folder.run)
         return open_blob(folder, str(found.sha256), found.size)
 
     def fetch_versions_table(
@@ -485,24 +450,24 @@ class Artifact(Logbook):
             sort_by=sort_by,
             ascending=ascending,
         )
-        return self._table(selection, columns, progress_bar)
+        return self.session.table(selection, columns, progress_bar)
 
     # ---------------------------------------------------------------- inside
 
     def _say(self, words: Any, description: str | None) -> None:
         """Record what it was given beside its objects."""
-        if not self.recorder.recording:
+        if not self.session.recorder.recording:
             return
         if description is not None:
             self["sys/description"] = description
         if words.words:
             self["sys/tags"].add(words.words)
         if words.keyed:
-            self.recorder.record_atoms(words.keyed)
+            self.session.recorder.record_atoms(words.keyed)
 
     def _expect_sealed(self, verb: str) -> None:
         if self.is_draft and self.mode != "disabled":
-            msg = f"{verb}: {self.recorder.folder.words} is not saved yet: save() makes a version"
+            msg = f"{verb}: {self.folder.words} is not saved yet: save() makes a version"
             raise InactiveRunError(msg)
 
     def _to_change(self, verb: str) -> Draft:
@@ -511,28 +476,16 @@ class Artifact(Logbook):
         Raises:
             InactiveRunError: If there is none any more.
         """
-        if self._draft is None or not (self.recorder.recording or self.recorder.silent):
+        recorder = self.session.recorder
+        if self._draft is None or not (recorder.recording or recorder.silent):
             state = "was stopped" if self._draft is not None else "is saved and never changes"
             msg = (
-                f"{verb}: {self.recorder.folder.words} {state}; init_artifact(name={self.name!r}) "
+                f"{verb}: {self.folder.words} {state}; init_artifact(name={self.name!r}) "
                 "begins another version"
             )
             raise InactiveRunError(msg)
         self._draft.expect_own()
         return self._draft
-
-    def _start(self) -> None:
-        if self._draft is None:
-            super()._start()
-            return
-        self.recorder.open().beat_every(math.inf)  # and no index is to know of it
-        self.lifecycle.phase = RECORDING
-        self._pid = os.getpid()
-        at_exit.finish_at_exit(self, self._key)
-
-    def _header(self) -> dict[str, Any]:
-        told = super()._header()
-        return told if self._draft is None else {**told, "run": None}  # which is not known yet
 
 
 def _local(path: str | os.PathLike[str]) -> str:
@@ -583,9 +536,13 @@ def _begin(place: Place, name: str) -> Artifact:
                         f"from {name!r} by case alone: not every disk tells them apart"
                     )
                     raise ArgumentError(msg)
-    made = made_at(Artifact, place, (f"{artifacts}/{name}", DRAFT + mint_run_id()))
-    made._made_in = place  # noqa: SLF001 - a part of making it
-    return made
+    session = DraftSession(
+        place.folder(f"{artifacts}/{name}", DRAFT + mint_run_id()),
+        place.mode,
+        number=partial(_number, place),
+        sealed=lambda folder: session_at(place, (folder.project, folder.run), fixed=OBJECTS),
+    )
+    return Artifact(session)
 
 
 def _number(place: Place, sealed: RunFolder) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from seamark.capture import Capture, Switches
 from seamark.process.interrupts import quietly
 from seamark.run.points import append_text
 
@@ -12,10 +13,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from seamark.journal.writer import JournalWriter
+    from seamark.run.introduction import Introduction
+    from seamark.run.lifecycle import Lifecycle
+    from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
+    from seamark.run.resume import Resume
+    from seamark.run.state import OwnState
     from seamark.types import File
 
-__all__ = ["Captured"]
+__all__ = ["Captured", "Watch"]
 
 
 class Captured:
@@ -104,3 +110,84 @@ class Captured:
 
     def _lost(self, error: Exception) -> None:
         self._recorder.drop("capture", warn=f"what was captured is left out: {error!r:.300}")
+
+
+class Watch:
+    """Captures of one process in a run, from the first record of a training to its end.
+
+    Args:
+        options: Of the run.
+        recorder: Of the run.
+        introduction: Of the run.
+        lifecycle: Of the run, which captures follow.
+        state: Of the run.
+        resume: Of the run.
+    """
+
+    def __init__(
+        self,
+        options: RunOptions,
+        recorder: Recorder,
+        introduction: Introduction,
+        lifecycle: Lifecycle,
+        state: OwnState,
+        resume: Resume,
+    ) -> None:
+        self._options, self._recorder = options, recorder
+        self._introduction, self._lifecycle = introduction, lifecycle
+        self._state, self._resume = state, resume
+        self._capture: Capture | None = None
+
+    def begin(self) -> None:
+        """Capture what this process is, up to its end; of an owner, what the run is."""
+        capture = self._made()
+        if self._state.owner and not capture.owner:
+            capture.owner = True
+            if not self._recorder.rank:
+                # First: what a run says of itself is no output of the training.
+                self._introduction.greet(self._resume.origin)
+                if (sources := self._introduction.keep_sources()) is not None:
+                    self._lifecycle.before_end(sources.finish)
+        self._lifecycle.call("start")
+
+    def note_error(self, error: BaseException | None, *, asked: bool = False) -> None:
+        """Record the error with which a training ends, if captures have begun.
+
+        Args:
+            error: None if it ended well.
+            asked: Whether a person tells of it; then captures need not have begun.
+        """
+        capture = self._made() if asked else self._capture
+        if error is not None and capture is not None:
+            capture.note_exception(error, asked=asked)
+
+    def saw_error(self, error: BaseException | None) -> None:
+        """Record an error on its way out, and the state that it leaves, if captures have begun."""
+        if self._capture is not None:
+            self._capture.saw_exception(error)
+
+    def _made(self) -> Capture:
+        if self._capture is None:
+            where = Captured(self._recorder, self._state.note)
+            self._capture = Capture(where, self._switches(), owner=False)
+            self._lifecycle.on(start=self._capture.start, rest=self._capture.stop)
+            self._lifecycle.on(stop=self._capture.stop)
+        return self._capture
+
+    def _switches(self) -> Switches:
+        options, rank = self._options, self._recorder.rank
+        captures = options.captures
+        if rank:  # as on rank 0, which tells it
+            captures.update(git=False, script=False, packages=False)
+        return Switches(
+            **captures,
+            version=options.code_version is None,
+            version_at_start=self._introduction.executed_code,
+            script_file=options.source_files is None,
+            dependencies=None if rank else options.dependencies,
+            git_ref=options.git_ref,
+            limit=options.capture_limit,
+            monitoring_namespace=None if rank else options.monitoring_namespace,
+            fail_on_exception=options.fail_on_exception is not False,
+            secrets=self._recorder.secrets,
+        )

@@ -174,7 +174,7 @@ class CheckpointSet:
             return
         try:
             # Files of another machine are none that a callback removes; and a hook waits for none.
-            reader = self._run.recorded.here()
+            reader = self._run.session.recorded.here()
             found = [] if reader is None else reader.attributes(self._namespace)
         except Exception as error:  # an index that cannot be read
             if raised_by_signal_handler(error):
@@ -240,11 +240,11 @@ class CheckpointSet:
             self._lost(f"checkpoint {location} could not be recorded: {error!r}")
 
     def _lost(self, message: str) -> None:
-        self._run.drop("checkpoints", warn=message)
+        self._run.session.drop("checkpoints", warn=message)
 
     def _take(self, location: str, found: Hashable) -> None:
-        self._run.begin()
-        path, content = self._paths[location], self._run.content
+        self._run.session.begin()
+        path, content = self._paths[location], self._run.session.content
         if self._keep and not is_url(location):
             recorded = content.keep(path, Path(location))
         else:
@@ -267,11 +267,11 @@ class CheckpointSet:
         if not is_url(location) and not Path(location).parent.is_dir():
             return
         path = self._paths[location]
-        if not self._run.record_op({"op": "delete", "paths": [path]}):
+        if not self._run.session.record_op({"op": "delete", "paths": [path]}):
             self._removable[location] = math.inf  # the disk was full; the next look tries again
             return
         del self._recorded[location], self._removable[location]
-        self._run.content.prune(path)
+        self._run.session.content.prune(path)
         for other in tuple(self._recorded):  # removing "a" removed "a/b" too
             if is_inside(self._paths[other], path):
                 self._take(other, self._recorded[other])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark.errors import ArgumentError
 from seamark.paths import MAX_PATH_BYTES, check_path
+from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.run.keep import check_keep
 from seamark.values import shown
@@ -187,6 +188,7 @@ class Chronos:
         self._usual: dict[str, Chrono] = {}
         self.local = threading.local()
         self.device = _Device(self.took)
+        fork.register(self.after_fork)
 
     def after_fork(self) -> None:
         """Forget in a forked child what its parent waits for."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ReadOnlyError
 from seamark.run.claims import check_set, first_free, place_of
@@ -15,8 +15,6 @@ from seamark.store.query.language import parse
 from seamark.store.query.selection import Selection
 
 if TYPE_CHECKING:
-    from seamark.errors import QueryError
-    from seamark.journal.folder import RunFolder
     from seamark.reading.catalog import Catalog, Ref
     from seamark.run.claims import Hold
     from seamark.run.run import Run
@@ -27,37 +25,9 @@ _FEW: Final = 200
 """How many runs are tried before all that match are listed."""
 
 
-class Workplace(Home, Protocol):
-    """The project that a worker claims runs of."""
-
-    @property
-    def mode(self) -> str:
-        """See ``init_run``."""
-
-    @property
-    def folder(self) -> RunFolder:
-        """The folder of its log."""
-
-    @property
-    def remotes(self) -> tuple[str, ...]:
-        """URIs of what is sent to."""
-
-    @property
-    def token(self) -> str | None:
-        """To show there."""
-
-    def up_to_date(self) -> Catalog:
-        """Return what has its runs, as recorded up to now."""
-
-    def warn(self, error: QueryError) -> None:
-        """Say once what a path that no run has may be meant for."""
-
-    def tell(self, message: str) -> None:
-        """Say something once."""
-
-
 def claim_run(
-    project: Workplace,
+    project: Home,
+    look: Callable[[], Catalog],
     query: str | None,
     values: Mapping[str, Any] | None,
     sort_by: str,
@@ -65,56 +35,65 @@ def claim_run(
     ascending: bool,
     given: Mapping[str, Any],
 ) -> Run | None:
-    """See `seamark.Project.claim`."""
+    """Claim a run; see `seamark.Project.claim`.
+
+    Args:
+        project: Its project.
+        look: Returns what has the project's runs, as recorded up to now.
+        query: See there, as the others.
+        values: What is recorded in the run that is claimed.
+        sort_by: See there.
+        ascending: See there.
+        given: Arguments of ``init_run``.
+    """
     kept = check_set(values)
     selection = Selection(project=project.path, query=query, sort_by=sort_by, ascending=ascending)
     selection.check()
     selection.expression()  # a mistake is reported before anything is read
     if not _may_claim(project, "claim"):
         return None
-    index = project.up_to_date()
-    place = project.recorded.place
+    index = look()
+    place = project.session.recorded.place
 
     def matches(ref: Ref) -> bool:
         index.refresh(*ref)
         return ref in index.select(replace(selection, project=ref[0], id=ref[1]), lambda _: None)
 
     settling = place_of(index, place)
-    first = index.select(replace(selection, limit=_FEW), project.warn)
+    first = index.select(replace(selection, limit=_FEW), project.session.warn)
     hold = first_free(settling, first, matches)
     if hold is None and len(first) == _FEW:  # as where many workers hold the first ones
-        hold = first_free(settling, index.select(selection, project.warn)[_FEW:], matches)
+        hold = first_free(settling, index.select(selection, project.session.warn)[_FEW:], matches)
     return None if hold is None else _begun(project, hold, kept, given)
 
 
-def _may_claim(project: Workplace, verb: str) -> bool:
+def _may_claim(project: Home, verb: str) -> bool:
     """Return whether something can be claimed; nothing is with ``mode="disabled"``.
 
     Raises:
         ReadOnlyError: If the project was opened for reading.
     """
-    if project.mode == "read-only":
+    if project.session.recorder.mode == "read-only":
         msg = f"{verb}: the project was opened with mode='read-only', and a claim is a record"
         raise ReadOnlyError(msg)
-    return project.mode != "disabled"
+    return project.session.recorder.mode != "disabled"
 
 
-def _begun(
-    project: Workplace, hold: Hold, kept: Mapping[str, Any], given: Mapping[str, Any]
-) -> Run:
+def _begun(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
     """Return the run that was claimed, running; a mistake gives it back."""
-    (path, run_id), place = hold.ref, project.recorded.place
+    (path, run_id), session = hold.ref, project.session
+    place, root = session.recorded.place, session.recorder.folder.root
     try:
-        where: dict[str, Any] = {"root": project.folder.root, "mode": project.mode}
+        where: dict[str, Any] = {"root": root, "mode": session.recorder.mode}
         if isinstance(place, str):
-            where |= {"remote": project.remotes, "api_token": project.token}
-        elif place != project.folder.root:  # another root, which is on this machine
+            where |= {"remote": session.remotes, "api_token": session.token}
+        elif place != root:  # another root, which is on this machine
             where |= {"root": place, "mode": "offline"}
         run = init_run(**{"owner": True, **given, **where}, project=path, with_id=run_id)
     except BaseException:
         hold.release({})
         raise
-    run.claimed(hold)
+    run.session.claimed(hold)
     try:
         for at, value in kept.items():
             run[at] = value
@@ -126,25 +105,26 @@ def _begun(
 
 
 def claim_group(
-    project: Workplace,
+    project: Home,
+    look: Callable[[], Catalog],
     query: str | None,
     values: Mapping[str, Any] | None,
     sort_by: str,
     *,
     ascending: bool,
 ) -> Group | None:
-    """See `seamark.Project.claim_group`."""
+    """Claim a group; see `seamark.Project.claim_group`, and `claim_run` for ``look``."""
     kept = check_set(values)
     if query is not None:
         parse(query)
     if not _may_claim(project, "claim_group"):
         return None
-    index = project.up_to_date()
+    index = look()
 
     def found(index: Catalog, only: str | None = None) -> list[tuple[Any, Ref]]:
         rows = group_rows(project, index)
         rows = {ref: row for ref, row in rows.items() if only is None or ref[1] == only}
-        table = table_of(rows, query, project.tell)
+        table = table_of(rows, query, project.session.tell)
         return [(row.get(sort_by), ref) for row, ref in zip(table, table.refs, strict=True)]
 
     def matches(ref: Ref) -> bool:
@@ -152,7 +132,7 @@ def claim_group(
         return bool(found(index, ref[1]))
 
     refs = [ref for _, ref in sorted(found(index), key=_order, reverse=not ascending)]
-    place = place_of(index, project.recorded.place, groups=True)
+    place = place_of(index, project.session.recorded.place, groups=True)
     hold = first_free(place, refs, matches)
     if hold is None:
         return None

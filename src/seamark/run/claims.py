@@ -18,19 +18,30 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.journal.claims import Claim, Claims, claimant
 from seamark.journal.folder import PROJECT_LOG, RunFolder
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.run.writes import gather
 
 if TYPE_CHECKING:
     from seamark.journal.claims import Standing
     from seamark.reading.catalog import Catalog, Ref
     from seamark.remote.http.catalog import RemoteCatalog
+    from seamark.run.recorder import Recorder
 
-__all__ = ["CLAIMED_BY", "Hold", "Place", "check_set", "claimed_by", "first_free", "place_of"]
+__all__ = [
+    "CLAIMED_BY",
+    "Hold",
+    "OwnClaim",
+    "Place",
+    "check_set",
+    "claimed_by",
+    "first_free",
+    "place_of",
+]
 
 log = logging.getLogger("seamark")
 
 CLAIMED_BY: Final = "sys/claimed_by"
+_STILL_SHOWN: Final = "a claim is shown as held"
 """Who has a run: what its claimant wrote, and takes away when it gives the run back."""
 _GROUPS: Final = "groups"
 _PATIENCE_S: Final = 5.0
@@ -187,17 +198,18 @@ class Hold:
         place: What settles claims.
         ref: Project and run id, or name of a group.
         claim: The claim.
-
-    Attributes:
-        on_loss: Called once if somebody else took it over.
     """
 
     def __init__(self, place: Place, ref: Ref, claim: Claim) -> None:
         self.ref, self.claim = ref, claim
-        self.on_loss: Callable[[], object] = _nothing
+        self._on_loss: Callable[[], object] = _nothing
         self._place = place
         self._pid = os.getpid()
         self._open = True
+
+    def when_lost(self, call: Callable[[], object]) -> None:
+        """Register a call that is made once if somebody else takes it over."""
+        self._on_loss = call
 
     def look(self) -> None:
         """Find out whether somebody else has it now; beside this thread if that may take long."""
@@ -229,7 +241,7 @@ class Hold:
                 self.ref[1],
                 self.ref[0],
             )
-            self.on_loss()
+            self._on_loss()
         return not held
 
     def release(self, positions: Mapping[str, int]) -> bool:
@@ -251,6 +263,44 @@ class Hold:
                 error,
             )
         return True
+
+
+class OwnClaim:
+    """The claim that a process has on the run that it records, if it has one.
+
+    Args:
+        recorder: Of the run.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._hold: Hold | None = None
+
+    def begin(self, hold: Hold, on_loss: Callable[[], object]) -> None:
+        """Record that this process has claimed the run.
+
+        Args:
+            hold: The claim.
+            on_loss: Called once if somebody else takes the run over.
+        """
+        self._hold = hold
+        hold.when_lost(on_loss)
+        self._recorder.assign_quietly({CLAIMED_BY: claimed_by(hold.claim.facts)})
+
+    def end(self) -> Hold | None:
+        """Record that this process has the run no more; return its claim if it had it."""
+        recorder, hold = self._recorder, self._hold
+        if hold is None or not hold.is_mine or hold.is_lost():
+            return None
+        with quietly(lambda error: recorder.drop("claim", warn=f"{_STILL_SHOWN}: {error}")):
+            if recorder.recording:
+                recorder.record_op({"op": "delete", "paths": [CLAIMED_BY]})
+        return hold
+
+    def release(self) -> bool:
+        """Give the run back; return whether it was still this process's."""
+        hold = self.end()
+        return hold is not None and hold.release(self._recorder.positions())
 
 
 def _nothing() -> None:

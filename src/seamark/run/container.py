@@ -6,16 +6,15 @@ import threading
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from seamark.errors import FamilyError
-from seamark.journal.folder import RunFolder
 from seamark.paths import check_writable, given_path, is_inside
 from seamark.pictures.printing import show
 from seamark.run.browsing import Browsable
 from seamark.run.handler import Handler
 from seamark.run.lifecycle import NEW, STOPPED
-from seamark.run.options import RunOptions
+from seamark.run.part import Part
 from seamark.run.points import assign_series
 from seamark.run.tags import tags_of
 from seamark.run.tree import nest, structure_lines
@@ -25,14 +24,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from seamark.run.lifecycle import Lifecycle
+    from seamark.journal.folder import RunFolder
     from seamark.run.recorded import Recorded
-    from seamark.run.recorder import Recorder
 
-__all__ = ["INTERNAL", "Container"]
-
-INTERNAL: Final = frozenset({"after_fork", "folder", "lifecycle", "recorded", "recorder"})
-"""Names that the package itself uses; whoever asks what there is sees the verbs."""
+__all__ = ["Container"]
 
 
 def _leaf(value: Any) -> Any:
@@ -44,9 +39,8 @@ class _Opening(ABCMeta):
     """Lets ``Run(...)`` and ``Project(...)`` do what ``init_run`` and ``init_project`` do."""
 
     def __call__(cls, *given: Any, **named: Any) -> Any:
-        """Open one by the arguments of a person, or make one of the package's own parts."""
-        made = given and isinstance(given[0], (RunOptions, RunFolder))
-        made = made or not named.keys().isdisjoint(("folder", "options"))
+        """Open one by the arguments of a person, or make one for a part that there is."""
+        made = bool(given) and isinstance(given[0], Part)
         return super().__call__(*given, **named) if made else cls._opened(*given, **named)
 
     def _opened(cls, *given: Any, **named: Any) -> Any:
@@ -60,43 +54,33 @@ class Container(Browsable, metaclass=_Opening):
     ``"a/b" in container`` tells whether something is recorded there, and iterating over a run gives
     the names of the first level.
 
-    Attributes:
-        lifecycle: Its state in this process.
-        recorder: What writes it.
-        recorded: What reads it.
-    """
+    Args:
+        session: This process's part in it.
 
-    lifecycle: Lifecycle
-    recorder: Recorder
-    recorded: Recorded
+    Attributes:
+        session: The same, for adapters and other parts of the package.
+    """
 
     container_type: ClassVar[str]
     """What it is, in Neptune's words: ``"run"`` or ``"project"``."""
 
-    _internal: ClassVar[frozenset[str]] = INTERNAL
-
-    def __dir__(self) -> list[str]:
-        """Return the public names, and those of Python's own."""
-        return sorted(
-            name
-            for name in object.__dir__(self)
-            if name not in self._internal and (name.startswith("__") or not name.startswith("_"))
-        )
+    def __init__(self, session: Part) -> None:
+        self.session = session
 
     @property
     def folder(self) -> RunFolder:
         """Its folder."""
-        return self.recorder.folder
+        return self.session.recorder.folder
 
     @property
     def mode(self) -> str:
         """See ``init_run``."""
-        return self.recorder.mode
+        return self.session.recorder.mode
 
     # ---------------------------------------------------------------- item access
 
     def _place(self) -> tuple[Recorded, str]:
-        return self.recorded, ""
+        return self.session.recorded, ""
 
     def __getitem__(self, path: str) -> Handler:
         """Return the handler of a path; nothing is read or written yet.
@@ -145,9 +129,9 @@ class Container(Browsable, metaclass=_Opening):
                 kept as well.
         """
         if timestamp is None and phase is None and epoch is None:
-            self.recorder.row(metrics, step)
+            self.session.recorder.row(metrics, step)
         else:
-            self.recorder.log_metrics(metrics, step, timestamp, "", phase, epoch)
+            self.session.recorder.log_metrics(metrics, step, timestamp, "", phase, epoch)
 
     def assign(self, value: Mapping[str, Any] | Any, *, wait: bool = False) -> None:
         """Assign every value of a nested mapping, dataclass or Namespace at the root.
@@ -156,8 +140,8 @@ class Container(Browsable, metaclass=_Opening):
             ValueKindError: If a single value cannot be kept; nothing is written then.
             FamilyError: If a path holds another family; nothing is written then.
         """
-        if series := self.recorder.assign("", value, wait=wait):
-            assign_series(self.recorder, series)
+        if series := self.session.recorder.assign("", value, wait=wait):
+            assign_series(self.session.recorder, series)
 
     def define(self, path: str, value: Any, *, wait: bool = False) -> Handler:
         """Assign a value at a path that holds nothing, and return the path's handler.
@@ -180,12 +164,12 @@ class Container(Browsable, metaclass=_Opening):
             MissingFieldError: If there is nothing.
         """
         del wait
-        recorder, at = self.recorder, check_writable(given_path(path))
+        recorder, at = self.session.recorder, check_writable(given_path(path))
         if (writer := recorder.to_share(at)) is None:
             recorder.parameters.drop(at)
             return
         if not any(is_inside(known, at) for known in writer.families) and not self.exists(at):
-            raise self.recorded.missing(at)
+            raise self.session.recorded.missing(at)
         recorder.delete(at)
 
     # ---------------------------------------------------------------- reading
@@ -196,11 +180,11 @@ class Container(Browsable, metaclass=_Opening):
         Raises:
             PathError: If the path breaks the grammar.
         """
-        return self.recorded.exists(given_path(path))
+        return self.session.recorded.exists(given_path(path))
 
     def fetch(self) -> dict[str, Any]:
         """Return the values of all atoms as a nested dict."""
-        return self.recorded.atoms()
+        return self.session.recorded.atoms()
 
     @property
     def tags(self) -> dict[str, Any]:
@@ -208,7 +192,7 @@ class Container(Browsable, metaclass=_Opening):
 
         They are kept under ``tags/``; tags without a key are those of ``sys/tags``.
         """
-        return tags_of(self.recorded.attributes("tags"))
+        return tags_of(self.session.recorded.attributes("tags"))
 
     def get_structure(self) -> dict[str, Any]:
         """Return everything recorded as a nested dict.
@@ -216,11 +200,11 @@ class Container(Browsable, metaclass=_Opening):
         Where ``a`` and ``a/b`` both exist, the value of ``a`` is under the key ``""``. What is
         known of a file or the like is a mapping, but no dict: dicts are namespaces.
         """
-        return nest({one.path: _leaf(one.value) for one in self.recorded.attributes()})
+        return nest({one.path: _leaf(one.value) for one in self.session.recorded.attributes()})
 
     def print_structure(self) -> None:
         """Print the tree of paths with their types."""
-        types = {one.path: one.type for one in self.recorded.attributes()}
+        types = {one.path: one.type for one in self.session.recorded.attributes()}
         for line in structure_lines(nest(types)):
             show(line)
 
@@ -230,7 +214,7 @@ class Container(Browsable, metaclass=_Opening):
         Raises:
             MissingFieldError: If nothing is recorded there.
         """
-        return self.recorded.attribute(given_path(path)).type
+        return self.session.recorded.attribute(given_path(path)).type
 
     def get_attribute(self, path: str) -> Handler | dict[str, Any] | None:
         """Return the handler of what is recorded at a path, or None if nothing is.
@@ -239,7 +223,7 @@ class Container(Browsable, metaclass=_Opening):
         the handler of ``a``.
         """
         at = given_path(path)
-        found = self.recorded.families(at)
+        found = self.session.recorded.families(at)
         if not found or at in found:
             return self[at] if found else None
         return nest({one: self[one] for one in found}, at)
@@ -257,7 +241,7 @@ class Container(Browsable, metaclass=_Opening):
 
         The state of this object, in Neptune's words.
         """
-        phase = self.lifecycle.phase
+        phase = self.session.lifecycle.phase
         return {NEW: "created", STOPPED: "stopped"}.get(phase, "started")
 
     def lock(self) -> threading.RLock:
@@ -272,8 +256,8 @@ class Container(Browsable, metaclass=_Opening):
 
     def start(self) -> None:
         """Begin to record, if that has not happened yet; `init_run` does."""
-        if self.recorder.recording:
-            self.recorder.to_write()
+        if self.session.recorder.recording:
+            self.session.recorder.to_write()
 
     def get_url(self) -> str:
         """Return its folder as a ``file://`` URL."""
@@ -291,7 +275,7 @@ class Container(Browsable, metaclass=_Opening):
         Values need no waiting: they are on disk already.
         """
         del disk_only
-        self.recorder.wait()
+        self.session.recorder.wait()
 
     def sync(self, *, wait: bool = True) -> None:
         """Do what `wait` does; kept for code that was written for Neptune."""

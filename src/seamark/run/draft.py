@@ -23,14 +23,17 @@ from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.paths import model_key
 from seamark.pictures.progress import progress_bar
 from seamark.process.quiet import is_quiet
+from seamark.run import at_exit
+from seamark.run.logbook import LogSession
 from seamark.run.objects import OBJECTS, ArtifactObject, Objects, digest_of_objects
+from seamark.run.place import expect_writable
 from seamark.run.recorded import Recorded
 
 if TYPE_CHECKING:
     from seamark.reading.reader import Reader
     from seamark.run.recorder import Recorder
 
-__all__ = ["Draft", "UnreadDraft"]
+__all__ = ["Draft", "DraftSession"]
 
 _NUMBER: Final = "sys/version"
 _MEMBERS: Final = 1000
@@ -177,7 +180,7 @@ def _join(draft: RunFolder, sealed: RunFolder, *, said: bool) -> None:
     shutil.rmtree(draft.path, ignore_errors=True)
 
 
-class UnreadDraft(Recorded):
+class _UnreadDraft(Recorded):
     """Refuses to read a draft, of which no index knows."""
 
     @property
@@ -193,3 +196,61 @@ class UnreadDraft(Recorded):
         """
         msg = f"{self.words} cannot be read before it is saved: save() makes a version of it"
         raise InactiveRunError(msg)
+
+
+class DraftSession(LogSession):
+    """Part of one process in a draft: it is sent and read once it is sealed.
+
+    Args:
+        folder: Where it lies.
+        mode: See ``init_run``.
+        number: Takes the number of a version, given its folder.
+        sealed: Returns this process's part in a version, given its folder.
+
+    Attributes:
+        draft: The objects.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        mode: str,
+        *,
+        number: Callable[[RunFolder], int],
+        sealed: Callable[[RunFolder], LogSession],
+    ) -> None:
+        super().__init__(folder, mode)
+        self._number, self._sealed = number, sealed
+        silent = self.recorder.silent
+        self.recorded = _UnreadDraft(folder, silent=lambda: silent, known=list, disabled=silent)
+        self.draft = Draft(None if silent else self.recorder)
+        if self.recorder.recording:
+            expect_writable(folder)
+            self.recorder.to_write()  # so that it is known whose draft it is
+
+    def seal(self) -> tuple[LogSession, bool]:
+        """Make a version of the draft.
+
+        Returns:
+            This process's part in the version, and whether the version was there before.
+
+        Raises:
+            OSError: If the disk refuses; it stays a draft.
+        """
+        folder, again = self.draft.seal(self._number)
+        at_exit.settle(self, self._key)
+        session = self._sealed(folder)
+        session.expect_end()
+        session.shipping.begin(self.recorder.writer)  # which has ended, and is not to be forgotten
+        return session, again
+
+    def finish(self, reason: str, seconds: float | None = None) -> None:
+        """Finish writing, and drop the draft; may be called twice."""
+        super().finish(reason, seconds)
+        self.draft.drop()
+
+    def _start(self) -> None:
+        self._open()  # and no index is to know of it
+
+    def _header(self) -> dict[str, Any]:
+        return {**super()._header(), "run": None}  # which is not known yet

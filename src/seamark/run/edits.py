@@ -55,7 +55,7 @@ def record_beside(folder: RunFolder, ops: Iterable[Mapping[str, Any]]) -> bool:
         from seamark.run.model import opened_at
 
         with opened_at(folder) as opened:
-            kept = [opened.recorder.record_op(op) for op in ops]
+            kept = [opened.session.recorder.record_op(op) for op in ops]
         return all(kept)
     from seamark.run.run import init_run
 
@@ -76,7 +76,7 @@ def record_beside(folder: RunFolder, ops: Iterable[Mapping[str, Any]]) -> bool:
         git_ref=False,
     )
     try:
-        kept = [run.record_op(op) for op in ops]
+        kept = [run.session.record_op(op) for op in ops]
     finally:
         run.stop()
     return all(kept)

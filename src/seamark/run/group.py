@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from seamark.reading.tables import RunsTable
     from seamark.run.claims import Hold
     from seamark.run.handler import Handler
-    from seamark.run.lifecycle import Lifecycle
-    from seamark.run.recorded import Recorded
-    from seamark.run.recorder import Recorder
+    from seamark.run.logbook import LogSession
 
 __all__ = ["Group", "group_rows", "groups_there"]
 
@@ -37,16 +35,8 @@ class Home(Protocol):
         """Project path."""
 
     @property
-    def recorded(self) -> Recorded:
-        """Reader of the project's log."""
-
-    @property
-    def recorder(self) -> Recorder:
-        """Writer of the project's log."""
-
-    @property
-    def lifecycle(self) -> Lifecycle:
-        """Lifecycle of the project."""
+    def session(self) -> LogSession:
+        """Part of this process in the project's log."""
 
     def __delitem__(self, path: str) -> None:
         """Delete what its log has at and below a path."""
@@ -78,11 +68,11 @@ class Group:
 
     def _begin(self, hold: Hold) -> None:
         """Show others who has claimed it, and that this process lives, until it is released."""
-        if (writer := self._project.recorder.to_write()) is not None:
+        if (writer := self._project.session.recorder.to_write()) is not None:
             writer.beat_every(HEARTBEAT_S)
             writer.rest(0)  # the thread beside the journal that is open beats as it did
         self._project[self._path(CLAIMED)].assign(claimed_by(hold.claim.facts))
-        self._project.lifecycle.on(heartbeat=hold.look, stop=self.release)
+        self._project.session.lifecycle.on(heartbeat=hold.look, stop=self.release)
 
     def release(self) -> bool:
         """Give back a group that `seamark.Project.claim_group` returned; stopping its project does.
@@ -95,7 +85,7 @@ class Group:
         if hold is None or not hold.is_mine or hold.is_lost():
             return False
         del self._project[self._path(CLAIMED)]
-        return hold.release(self._project.recorder.positions())
+        return hold.release(self._project.session.recorder.positions())
 
     def __repr__(self) -> str:
         """Return which group of which project it is."""
@@ -182,7 +172,7 @@ def group_rows(project: Home, index: Catalog) -> dict[tuple[str, str], dict[str,
     for row in table:
         for name in row.get(_OF_RUNS, ()):
             _row(rows, at, name)["runs"] += 1
-    atoms = (one for one in project.recorded.attributes(_GROUPS) if one.family == "atom")
+    atoms = (one for one in project.session.recorded.attributes(_GROUPS) if one.family == "atom")
     for one in atoms:
         _say(rows, at, one.path, one.value)
     return {ref: rows[ref] for ref in sorted(rows)}

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from seamark.reading.curves import Curve
     from seamark.reading.points import Attempt, Points
+    from seamark.run.part import Part
     from seamark.run.recorded import Recorded
-    from seamark.run.recorder import Recorder
     from seamark.run.uploads import Source
     from seamark.values.keeping import Keep
 
@@ -62,12 +62,8 @@ class Root(Protocol):
     """The run or project that a handler belongs to."""
 
     @property
-    def recorder(self) -> Recorder:
-        """Its recorder."""
-
-    @property
-    def recorded(self) -> Recorded:
-        """Its reader."""
+    def session(self) -> Part:
+        """Part of one process in it."""
 
     def pop(self, path: str) -> None:
         """Delete a path and everything below it."""
@@ -87,7 +83,7 @@ class Handler(Browsable):
         self._path = path
 
     def _place(self) -> tuple[Recorded, str]:
-        return self._root.recorded, self._path
+        return self._root.session.recorded, self._path
 
     def __repr__(self) -> str:
         """Return what the handler points at."""
@@ -147,7 +143,7 @@ class Handler(Browsable):
             PathError: If a path is derived or illegal.
             MissingFieldError: If the handler that is copied holds nothing.
         """
-        recorder = self._root.recorder
+        recorder = self._root.session.recorder
         if isinstance(value, list | tuple) and value:
             value = recorder.as_points(self._path, value)
         if series := recorder.assign(self._path, value, wait=wait):
@@ -182,7 +178,7 @@ class Handler(Browsable):
         """
         if described:
             _check_described("append", described)
-        recorder, path = self._root.recorder, self._path
+        recorder, path = self._root.session.recorder, self._path
         plain = timestamp is None and not described
         if plain and (row := recorder.quick_row(path, value, step)) is not None:
             recorder.row(row, step)
@@ -218,8 +214,9 @@ class Handler(Browsable):
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
         _check_described("extend", described)
-        if not self._root.recorder.silent:
-            extend_series(self._root.recorder, self._path, values, steps, timestamps, described)
+        recorder = self._root.session.recorder
+        if not recorder.silent:
+            extend_series(recorder, self._path, values, steps, timestamps, described)
 
     def log(
         self,
@@ -254,7 +251,7 @@ class Handler(Browsable):
 
         See `seamark.Run.log_metrics`. Never raises.
         """
-        self._root.recorder.log_metrics(metrics, step, timestamp, self._path, phase, epoch)
+        self._root.session.recorder.log_metrics(metrics, step, timestamp, self._path, phase, epoch)
 
     def keep(self, what: Keep) -> Handler:
         """Keep this of the numbers at this path from now on, in place of a point for each.
@@ -278,7 +275,7 @@ class Handler(Browsable):
             ReadOnlyError: If it was opened for reading.
         """
         at, checked = check_writable(self._path), check_keep("keep", what)
-        recorder = self._root.recorder
+        recorder = self._root.session.recorder
         if (writer := recorder.to_write()) is not None:
             recorder.kept.keep(writer, at, checked)
         return self
@@ -305,7 +302,7 @@ class Handler(Browsable):
 
     def _change_set(self, op: str, values: str | Iterable[str]) -> None:
         at = check_writable(self._path)
-        self._root.recorder.change_set(op, at, strings(values, at))
+        self._root.session.recorder.change_set(op, at, strings(values, at))
 
     def clear(self, *, wait: bool = False) -> None:
         """Empty the series or string set at this path; the numbering of steps starts at 0 again.
@@ -313,7 +310,7 @@ class Handler(Browsable):
         Raises:
             FamilyError: If the path holds something that cannot be emptied, such as a single value.
         """
-        self._root.recorder.clear(check_writable(self._path))
+        self._root.session.recorder.clear(check_writable(self._path))
 
     def pop(self, path: str | None = None, *, wait: bool = False) -> None:
         """Delete this path, or one below it, with everything under it.
@@ -342,14 +339,14 @@ class Handler(Browsable):
             FileNotFoundError: If the path does not exist.
             ValueKindError: If the object cannot be made into a file.
         """
-        if self._root.recorder.silent:  # an image need not be drawn for nothing
+        if self._root.session.recorder.silent:  # an image need not be drawn for nothing
             return
         file = as_file(value, include_plotlyjs)
         _ = file.size  # raises where there is no file, before anything is begun
         at = check_writable(self._path)
-        if writer := self._root.recorder.to_share(at):
+        if writer := self._root.session.recorder.to_share(at):
             writer.claim(at, "file")
-            self._root.recorder.content.upload(at, file, wait=wait)
+            self._root.session.recorder.content.upload(at, file, wait=wait)
 
     def upload_files(
         self,
@@ -379,17 +376,17 @@ class Handler(Browsable):
             ArgumentError: If there are more bytes than ``max_bytes``, or an argument has a value
                 that cannot be used.
         """
-        if self._root.recorder.silent:
+        if self._root.session.recorder.silent:
             return
         members = files_to_upload(value, ignore, max_bytes)
         if not members:
             return
         at = check_writable(self._path)
-        if writer := self._root.recorder.to_share(at):
+        if writer := self._root.session.recorder.to_share(at):
             writer.claim(at, "file_set")
-            self._root.recorder.content.upload_members(at, members)
+            self._root.session.recorder.content.upload_members(at, members)
             if wait:
-                self._root.recorder.wait()
+                self._root.session.recorder.wait()
 
     def delete_files(self, paths: str | Iterable[str], *, wait: bool = False) -> None:
         """Remove members from the file set at this path.
@@ -399,10 +396,10 @@ class Handler(Browsable):
         """
         at = check_writable(self._path)
         names = strings(paths, at)
-        if writer := self._root.recorder.to_share(at):
+        if writer := self._root.session.recorder.to_share(at):
             writer.claim(at, "file_set")
             writer.append_op({"op": "unfiles", "path": at, "names": names})
-            self._root.recorder.content.forget(at, names)
+            self._root.session.recorder.content.forget(at, names)
 
     def track_files(self, path: str, *, destination: str | None = None, wait: bool = False) -> None:
         """Record which files a path, folder, pattern or URL means, without copying them.
@@ -412,19 +409,19 @@ class Handler(Browsable):
         """
         del wait
         at = check_writable(self._path)
-        writer = self._root.recorder.to_share(at)
+        writer = self._root.session.recorder.to_share(at)
         if writer is None:
             return
         held = None
         if writer.families.get(at) == "artifact":  # tracked before: what it holds stays
-            held = self._root.recorded.attribute(at).value
+            held = self._root.session.recorded.attribute(at).value
         op = artifact_op(
             at,
             "tracked",
             path,
             destination=destination,
             previous=held,
-            hide=partial(self._root.recorder.hide, at),
+            hide=partial(self._root.session.recorder.hide, at),
         )
         writer.claim(at, "artifact")
         writer.append_op(op)
@@ -441,7 +438,7 @@ class Handler(Browsable):
             MissingFieldError: If nothing is recorded here.
             FamilyError: If a file is here, which is read with `download`.
         """
-        return value_of(self._root.recorded, self._path)
+        return value_of(self._root.session.recorded, self._path)
 
     def fetch_last(self) -> Any:
         """Return the value of the last point of the series at this path; None if it has none.
@@ -449,7 +446,7 @@ class Handler(Browsable):
         Raises:
             MissingFieldError: If there is no series.
         """
-        return last_of(self._root.recorded, self._path)
+        return last_of(self._root.session.recorded, self._path)
 
     @overload
     def fetch_points(self, *, attempt: Attempt = "latest", points: None = None) -> Points: ...
@@ -476,8 +473,8 @@ class Handler(Browsable):
             FamilyError: If the path holds another family.
         """
         if points is None:
-            return points_of(self._root.recorded, self._path, attempt)
-        return curve_of(self._root.recorded, self._path, points, attempt)
+            return points_of(self._root.session.recorded, self._path, attempt)
+        return curve_of(self._root.session.recorded, self._path, points, attempt)
 
     def fetch_values(
         self,
@@ -500,7 +497,7 @@ class Handler(Browsable):
             MissingFieldError: If nothing is recorded here.
             FamilyError: If the path holds no series of numbers or texts.
         """
-        recorded = self._root.recorded
+        recorded = self._root.session.recorded
         return frame_of(recorded, self._path, attempt, limit, timestamps=include_timestamp)
 
     def fetch_bytes(self, *, references: bool = False) -> bytes:
@@ -516,8 +513,8 @@ class Handler(Browsable):
             FileMissingError: If the bytes are gone, or a reference is not opened.
             FamilyError: If there is no file, or more than one.
         """
-        self._root.recorder.wait()
-        return bytes_of(self._root.recorded, self._path, references=references)
+        self._root.session.recorder.wait()
+        return bytes_of(self._root.session.recorded, self._path, references=references)
 
     def plot(
         self,
@@ -564,7 +561,7 @@ class Handler(Browsable):
             PathError: If ``x`` breaks the grammar of paths.
         """
         asked = Asked(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
-        return plot_run(self._root.recorded, [self._path], asked, refresh)
+        return plot_run(self._root.session.recorded, [self._path], asked, refresh)
 
     def fetch_hash(self) -> str:
         """Return the digest of the artifact at this path.
@@ -607,7 +604,7 @@ class Handler(Browsable):
 
     def _value_of(self, family: str) -> dict[str, Any]:
         """Return the record at this path; an empty one on a rank that has nothing to read from."""
-        recorded = self._root.recorded
+        recorded = self._root.session.recorded
         return {} if recorded.silent else expect(recorded, self._path, family).value
 
     def download(
@@ -638,8 +635,8 @@ class Handler(Browsable):
             FamilyError: If there is no file.
             ArgumentError: If a recorded name leads out of the destination.
         """
-        self._root.recorder.wait()
-        download(self._root.recorded, self._path, destination, references=references)
+        self._root.session.recorder.wait()
+        download(self._root.session.recorded, self._path, destination, references=references)
 
     def download_last(self, destination: str | os.PathLike[str] | None = None) -> None:
         """Write the last file of the file series at this path to disk.
@@ -649,8 +646,8 @@ class Handler(Browsable):
             MissingFieldError: If it has no points.
             FileMissingError: If the bytes are gone.
         """
-        self._root.recorder.wait()
-        download_last(self._root.recorded, self._path, destination)
+        self._root.session.recorder.wait()
+        download_last(self._root.session.recorded, self._path, destination)
 
 
 def _check_described(verb: str, described: Iterable[str]) -> None:

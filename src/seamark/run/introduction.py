@@ -142,6 +142,10 @@ class Introduction:
         if (config := options.config_path) is not None:
             self._record_inputs(writer, config.inputs)
 
+    def end(self) -> None:
+        """Record nothing more of what the run was given: it is recorded, or another's to record."""
+        self.told = True
+
     def _record_inputs(self, writer: JournalWriter, inputs: Mapping[str, str]) -> None:
         """Record what a file said that the run reads; what is gone meanwhile is counted."""
         from seamark.run.associated import Associations

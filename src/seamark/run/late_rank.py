@@ -11,9 +11,16 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from seamark.process.rank import alone, connected, current_rank
+
+if TYPE_CHECKING:
+    from seamark.run.options import RunOptions
+    from seamark.run.ranks import RankPolicy
+    from seamark.run.recorder import Recorder
+    from seamark.run.resume import Resume
+    from seamark.run.state import OwnState
 
 __all__ = ["LateRank"]
 
@@ -36,25 +43,29 @@ class LateRank:
     """Look at heartbeats and at the end whether a process that records as rank 0 still is rank 0.
 
     Args:
-        run: Id of the run.
-        ranks: ``"zero"`` or ``"all"``: which ranks record.
-        lead: Called once where this turns out to be rank 0 of several.
-        leave: Called once where this is another rank; not with ``"all"``, where all ranks record.
-        stop: Ends the run, after a heartbeat at which that was found out.
+        options: Of the run.
+        recorder: Of the run.
+        policy: Of the run.
+        state: Of the run.
+        resume: Of the run.
+        own: Called once where this turns out to be rank 0 of several, and the run was running.
+        stop: Ends the run, after a heartbeat at which this turned out to be another rank.
     """
 
     def __init__(
         self,
-        run: str,
-        ranks: str,
+        options: RunOptions,
+        recorder: Recorder,
+        policy: RankPolicy,
+        state: OwnState,
+        resume: Resume,
         *,
-        lead: Callable[[], object],
-        leave: Callable[[], object],
+        own: Callable[[], object],
         stop: Callable[[], object],
     ) -> None:
-        self._run = run
-        self._ranks = ranks
-        self._lead, self._leave, self._stop = lead, leave, stop
+        self._options, self._recorder, self._policy = options, recorder, policy
+        self._state, self._resume = state, resume
+        self._own, self._stop = own, stop
         self._pid = os.getpid()
         self._met = connected()
         self._settled = self._met
@@ -67,14 +78,23 @@ class LateRank:
         self._met = connected()
         self._settled = self._met or bool(rank)
         if not rank:
-            if self._met:
-                self._lead()
+            if self._met and self._state.was_running:
+                self._own()
             return False
-        leaves = self._ranks != "all"
-        log.warning(_STOPS if leaves else _MIXED, self._run, rank, _HOW)
+        leaves = self._options.ranks != "all"
+        log.warning(_STOPS if leaves else _MIXED, self._recorder.folder.run, rank, _HOW)
         if leaves:
-            self._leave()
+            self._withdraw()
         return leaves
+
+    def _withdraw(self) -> None:
+        """Record nothing more: this process turned out to be a rank that does not record."""
+        shared = self._options.names_a_run or self._policy.common_id
+        if shared or self._resume.origin.continues:
+            self._state.disown()  # rank 0 records it, too, and tells its state
+        elif self._state.word == "running":
+            self._state.note("interrupted")
+        self._policy.withdraw()
 
     def beat(self) -> None:
         """Look at a heartbeat, on another thread than the one that the end of a run waits for."""
@@ -90,7 +110,7 @@ class LateRank:
     def tell_of_tasks(self) -> None:
         """Say, once in a process, if nothing connected the SLURM tasks of which one recorded."""
         rank = current_rank()
-        if self._ranks == "zero" and rank.source == "SLURM_PROCID" and not self._met:
+        if self._options.ranks == "zero" and rank.source == "SLURM_PROCID" and not self._met:
             _tell_of_tasks(rank.world_size)
 
 

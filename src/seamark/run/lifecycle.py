@@ -47,6 +47,10 @@ class Lifecycle:
         self._hooks: dict[str, list[Hook]] = {}
         self._once: list[Hook] = []
 
+    def enter(self, phase: str) -> None:
+        """Go over to another phase; calls no hooks."""
+        self.phase = phase
+
     def on(
         self,
         *,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.journal.writer import CLOSE_TIMEOUT_S
@@ -19,7 +19,7 @@ from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
 from seamark.run import at_exit
-from seamark.run.container import INTERNAL, Container
+from seamark.run.container import Container
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
 from seamark.run.opened import learn
 from seamark.run.options import hidden_by_environment
@@ -37,13 +37,14 @@ if TYPE_CHECKING:
 
     from seamark.errors import QueryError
     from seamark.journal.folder import RunFolder
+    from seamark.journal.writer import JournalWriter
     from seamark.reading.catalog import Catalog
     from seamark.reading.tables import RunsTable
     from seamark.run.through import Through
     from seamark.store.query.selection import Selection
     from seamark.utils import ProgressBarCallback
 
-__all__ = ["Logbook", "Progress"]
+__all__ = ["LogSession", "Logbook", "Progress"]
 
 Progress = bool | Callable[[int, int], None] | type["ProgressBarCallback"] | None
 """Whether, or with what, it is shown how far folding is."""
@@ -55,8 +56,8 @@ _EXIT_S: Final = 60.0
 log = logging.getLogger("seamark")
 
 
-class Logbook(Container):
-    """A container that no training is recorded in: nothing is captured, and it has no state.
+class LogSession:
+    """Part of one process in a log: nothing is captured, and it has no state.
 
     Args:
         folder: Where it lies.
@@ -65,11 +66,16 @@ class Logbook(Container):
         remotes: URIs of what it is sent to.
         token: To show there.
         through: Reads it while a part of it lies only on a server.
-    """
+        fixed: Path at and below which nothing is changed; None if there is none.
 
-    _internal: ClassVar[frozenset[str]] = INTERNAL | {
-        *("finish_at_exit", "remotes", "tell", "token", "warn")
-    }
+    Attributes:
+        lifecycle: Its state in this process.
+        recorder: What writes it.
+        recorded: What reads it.
+        shipping: What sends it to remotes.
+        remotes: URIs of what it is sent to.
+        token: To show there.
+    """
 
     def __init__(
         self,
@@ -80,9 +86,11 @@ class Logbook(Container):
         remotes: tuple[str, ...] = (),
         token: str | None = None,
         through: Through | None = None,
+        fixed: str | None = None,
     ) -> None:
         self.remotes, self.token = remotes, token
         self._pid = os.getpid()
+        self._told: set[str] = set()
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
         self.recorder = Recorder(
@@ -93,8 +101,10 @@ class Logbook(Container):
             header=self._header,
             start=self._start,
             secrets=hidden_by_environment(),
+            expect_tags=lambda atoms: tags.expect(atoms),  # noqa: PLW0108 - made later
+            fixed=fixed,
         )
-        self.recorded = Recorded(
+        self.recorded: Recorded = Recorded(
             folder,
             silent=lambda: policy.silent,
             known=list,
@@ -104,26 +114,13 @@ class Logbook(Container):
             through=through,
             settle=self.recorder.kept.write,
         )
-        self.recorder.expect_tags = TagCheck(self.recorded, remotes, token).expect
-        self._told: set[str] = set()
-        self._shipping = Shipping(remotes, token, self.recorder)
+        tags = TagCheck(self.recorded, remotes, token)
+        self.shipping = Shipping(remotes, token, self.recorder)
         fork.register(self.after_fork)
 
     # ---------------------------------------------------------------- tables
 
-    def _table(
-        self,
-        selection: Selection,
-        columns: Iterable[str] | None,
-        progress_bar: Progress,
-    ) -> RunsTable:
-        """Return a table of what matches; a mistake is reported before anything is read."""
-        selection.check()
-        selection.expression()
-        index = self._refreshed(str(selection.project), progress_bar)
-        return index.table(selection, columns, self.warn)
-
-    def _refreshed(self, project: str, progress_bar: Progress) -> Catalog:
+    def up_to_date(self, project: str, progress_bar: Progress = None) -> Catalog:
         """Return what answers, up to date for a project and what is below it."""
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
             wanted = "True, False, None, a function of two numbers or a progress bar's class"
@@ -133,6 +130,15 @@ class Logbook(Container):
         with _progress(progress_bar) as progress:
             index.refresh(project, progress=progress)
         return index
+
+    def table(
+        self, selection: Selection, columns: Iterable[str] | None, progress_bar: Progress
+    ) -> RunsTable:
+        """Return a table of what matches; a mistake is reported before anything is read."""
+        selection.check()
+        selection.expression()
+        index = self.up_to_date(str(selection.project), progress_bar)
+        return index.table(selection, columns, self.warn)
 
     def warn(self, error: QueryError) -> None:
         """Say once what a path that no run has may be meant for; a later run may have it."""
@@ -149,26 +155,76 @@ class Logbook(Container):
     def _header(self) -> dict[str, Any]:
         from seamark import __version__
 
-        self._shipping.begin()  # here, as a forked child opens journals of its own
+        self.shipping.begin()  # here, as a forked child opens journals of its own
         told = {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
-        kind = self.folder.kind
+        kind = self.recorder.folder.kind
         return told if kind == "project" else {"kind": kind, **told}
 
     def _start(self) -> None:
-        was_there = self.folder.is_there()
+        was_there = self.recorder.folder.is_there()
+        writer = self._open()
+        if was_there:
+            with quietly():  # without it, the fold settles conflicts
+                learn(self.recorder.folder, writer, "monitoring")
+
+    def _open(self) -> JournalWriter:
         # Nobody asks whether the process lives: a day in a notebook is to leave no heartbeats.
         writer = self.recorder.open()
         writer.beat_every(math.inf)
-        self.lifecycle.phase = RECORDING
+        self.lifecycle.enter(RECORDING)
         self._pid = os.getpid()
-        at_exit.finish_at_exit(self, self._key)
-        if was_there:
-            with quietly():  # without it, the fold settles conflicts
-                learn(self.folder, writer, "monitoring")
+        self.expect_end()
+        return writer
 
     def after_fork(self) -> None:
         """Make the copy in a forked child whole again."""
         self.recorder.after_fork()
+
+    def expect_end(self) -> None:
+        """Finish when the process ends, unless that has been done by then."""
+        at_exit.finish_at_exit(self, self._key)
+
+    def finish_at_exit(self, error: BaseException | None) -> None:
+        """Finish because the process ends, whatever ended it."""
+        del error  # of which nothing is recorded here
+        if self._pid == os.getpid():
+            self.finish("exit", _EXIT_S)
+        elif (writer := self.recorder.writer) is not None and writer.writer is not None:
+            self.recorder.kept.write()  # a forked helper closes what it wrote itself
+            writer.close("exit")
+
+    def finish(self, reason: str, seconds: float | None = None) -> None:
+        """Finish writing and close the index; may be called twice.
+
+        Args:
+            reason: ``"stop"``, or ``"exit"`` at the end of the process.
+            seconds: How long to wait for files; None waits as long as they are being stored.
+        """
+        if self.lifecycle.phase != STOPPED:
+            self.lifecycle.call("stop")
+            self.lifecycle.enter(STOPPED)
+            at_exit.settle(self, self._key)
+            self.recorder.store_files(seconds)
+            self.recorder.close(reason, CLOSE_TIMEOUT_S)
+            self.recorded.close()
+            self.shipping.finish(seconds, later=reason == "exit")
+
+    @property
+    def _key(self) -> str:
+        return os.fspath(self.recorder.folder.path)
+
+
+class Logbook(Container):
+    """A container that no training is recorded in: nothing is captured, and it has no state.
+
+    Args:
+        session: This process's part in it.
+
+    Attributes:
+        session: The same, for other parts of the package.
+    """
+
+    session: LogSession
 
     def stop(self, *, seconds: float | None = None) -> None:
         """Finish writing and close the index; may be called twice.
@@ -176,30 +232,7 @@ class Logbook(Container):
         Args:
             seconds: How long to wait for files; None waits as long as they are being stored.
         """
-        self._finish("stop", seconds)
-
-    def finish_at_exit(self, error: BaseException | None) -> None:
-        """Finish because the process ends, whatever ended it."""
-        del error  # of which nothing is recorded here
-        if self._pid == os.getpid():
-            self._finish("exit", _EXIT_S)
-        elif (writer := self.recorder.writer) is not None and writer.writer is not None:
-            self.recorder.kept.write()  # a forked helper closes what it wrote itself
-            writer.close("exit")
-
-    def _finish(self, reason: str, seconds: float | None) -> None:
-        if self.lifecycle.phase != STOPPED:
-            self.lifecycle.call("stop")
-            self.lifecycle.phase = STOPPED
-            at_exit.settle(self, self._key)
-            self.recorder.store_files(seconds)
-            self.recorder.close(reason, CLOSE_TIMEOUT_S)
-            self.recorded.close()
-            self._shipping.finish(seconds, later=reason == "exit")
-
-    @property
-    def _key(self) -> str:
-        return os.fspath(self.folder.path)
+        self.session.finish("stop", seconds)
 
     def __enter__(self) -> Self:
         """Return itself."""

@@ -23,10 +23,10 @@ from seamark.journal.numbers import take_number
 from seamark.paths import MODELS, STAGES, check_key, check_name, check_project, home_of
 from seamark.paths import model_key as key_of
 from seamark.reading.registered import find_registered, key_in
-from seamark.run.logbook import Logbook, Progress
+from seamark.run.logbook import Logbook, LogSession, Progress
 from seamark.run.options import WITHOUT_MEANING, refuse_unknown
 from seamark.run.place import expect_writable
-from seamark.run.registry import Place, check_texts, expect_writing, made_at, names_there, tell
+from seamark.run.registry import Place, check_texts, expect_writing, names_there, session_at, tell
 
 if TYPE_CHECKING:
     from seamark.reading.tables import RunsTable
@@ -205,7 +205,7 @@ class Model(Logbook):
             sort_by=sort_by,
             ascending=ascending,
         )
-        return self._table(selection, columns, progress_bar)
+        return self.session.table(selection, columns, progress_bar)
 
 
 class ModelVersion(Logbook):
@@ -255,14 +255,14 @@ class ModelVersion(Logbook):
             hint = f"; did you mean {near[0]!r}?" if near else ""
             msg = f"stage: expected one of {', '.join(map(repr, STAGES))}, got {stage!r:.80}{hint}"
             raise ArgumentError(msg)
-        if self.recorder.to_share(_STAGE) is not None:
-            self.recorder.assign_quietly({_STAGE: stage})
+        if self.session.recorder.to_share(_STAGE) is not None:
+            self.session.recorder.assign_quietly({_STAGE: stage})
 
 
 def opened_at(folder: RunFolder) -> Model | ModelVersion:
     """Return the model or version of a folder, to change something of it on this disk alone."""
     kind = Model if folder.kind == "model" else ModelVersion
-    return kind(folder, "offline")
+    return kind(LogSession(folder, "offline"))
 
 
 # ---------------------------------------------------------------------- where they are
@@ -270,7 +270,7 @@ def opened_at(folder: RunFolder) -> Model | ModelVersion:
 
 def _begun(opened: Kind, name: str | None) -> Kind:
     """Return a model or version with the name that it was given; an empty one is none."""
-    if name and name.strip(" ") and opened.recorder.recording:
+    if name and name.strip(" ") and opened.session.recorder.recording:
         opened[_NAME] = name
     return opened
 
@@ -283,7 +283,7 @@ def _open(kind: type[Kind], place: Place, word: str) -> Kind:
         ArgumentError: If several may be.
     """
     found, elsewhere = _found(place, word, kind.container_type)
-    return made_at(kind, place, found, elsewhere=elsewhere)
+    return kind(session_at(place, found, elsewhere=elsewhere))
 
 
 def _found(place: Place, word: str, kind: str) -> tuple[tuple[str, str], bool]:
@@ -341,7 +341,7 @@ def _make_model(place: Place, key: str) -> Model:
         if any(one.casefold() == key.casefold() for one in _keys_elsewhere(place)):
             raise _taken(key, place.project, str(place.asked))
         _take_key(place.folder(*ref))
-    made = made_at(Model, place, ref)
+    made = Model(session_at(place, ref))
     tell(made, {_MODEL: key})
     return made
 
@@ -357,7 +357,7 @@ def _make_version(place: Place, model: str) -> ModelVersion:
     expect_writing(place, "init_model_version")
     (models, key), _ = _found(place, model, "model")
     ref = (f"{models}/{key}", mint_run_id())
-    made = made_at(ModelVersion, place, ref)
+    made = ModelVersion(session_at(place, ref))
     if place.mode != "disabled":
         places = dict.fromkeys((None, place.asked))
         known = {number for at in places for number in _numbers(place, at, ref[0])}

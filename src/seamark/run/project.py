@@ -21,7 +21,7 @@ from seamark.reading.points import check_attempt
 from seamark.run.catalogs import place_to_read
 from seamark.run.drawing import Asked, matches
 from seamark.run.edits import set_trashed
-from seamark.run.logbook import Logbook, Progress
+from seamark.run.logbook import Logbook, LogSession, Progress
 from seamark.run.options import (
     WITHOUT_MEANING,
     project_and_mode,
@@ -90,7 +90,8 @@ def init_project(
     place = place_to_read(root, remote)
     folder = RunFolder(root_dir(root), path, PROJECT_LOG)
     remotes = remotes_of(remote, stated, api_token)
-    return Project(folder, stated, place=place, remotes=remotes, token=api_token)
+    session = LogSession(folder, stated, place=place, remotes=remotes, token=api_token)
+    return Project(session)
 
 
 class Project(Logbook):
@@ -101,7 +102,6 @@ class Project(Logbook):
     """
 
     container_type: ClassVar[str] = "project"
-    _internal: ClassVar[frozenset[str]] = Logbook._internal | {"up_to_date"}  # noqa: SLF001
 
     _looked = False
 
@@ -144,12 +144,8 @@ class Project(Logbook):
 
         states = self.fetch_runs_table(columns=["sys/state"])["sys/state"]
         return with_plain_values(
-            report_of_project(self.path, self.recorded.attributes(), states, short=short)
+            report_of_project(self.path, self.session.recorded.attributes(), states, short=short)
         )
-
-    def up_to_date(self) -> Catalog:
-        """Return what has the runs of the project and of those below, as recorded up to now."""
-        return self._fresh_index(progress_bar=False)
 
     # ---------------------------------------------------------------- tables
 
@@ -236,8 +232,8 @@ class Project(Logbook):
         index = self._fresh_index(progress_bar)
         if words is not None:
             selection = replace(selection, id=self._ids(index, words, trashed=trashed))
-        table = index.table(selection, columns, self.warn, snapshot)
-        if self.recorded.remote and not table.total:
+        table = index.table(selection, columns, self.session.warn, snapshot)
+        if self.session.recorded.remote and not table.total:
             self._check_exists()
         return table
 
@@ -273,7 +269,7 @@ class Project(Logbook):
         )
         selection.check()
         selection.expression()
-        return self._fresh_index(progress_bar).fields(selection, contains, self.warn)
+        return self._fresh_index(progress_bar).fields(selection, contains, self.session.warn)
 
     def fetch_changes(self, cursor: str = "", *, progress_bar: Progress = None) -> Changes:
         """Return which runs changed since a cursor, as recorded up to now.
@@ -338,7 +334,7 @@ class Project(Logbook):
                 f"by, columns: expected paths such as 'parameters/lr', got {[*keys, *summed]!r:.80}"
             )
             raise ArgumentError(msg)
-        return self._fresh_index(progress_bar).groups(selection, keys, summed, self.warn)
+        return self._fresh_index(progress_bar).groups(selection, keys, summed, self.session.warn)
 
     def fetch_models_table(
         self,
@@ -380,7 +376,7 @@ class Project(Logbook):
             sort_by=sort_by,
             ascending=ascending,
         )
-        return self._table(selection, columns, progress_bar)
+        return self.session.table(selection, columns, progress_bar)
 
     def fetch_artifacts_table(
         self,
@@ -412,7 +408,7 @@ class Project(Logbook):
         selection.expression()
         wanted = None if columns is None else list(columns)
         asked = None if wanted is None else [*wanted, _ALIASES]
-        table = self._fresh_index(progress_bar).table(selection, asked, self.warn)
+        table = self._fresh_index(progress_bar).table(selection, asked, self.session.warn)
         pairs = zip(table.refs, table.rows, strict=True)
         latest = {ref for ref, row in pairs if LATEST in row.get(_ALIASES, ())}
         shown = wanted is None or any(fnmatchcase(_ALIASES, each) for each in wanted)
@@ -457,7 +453,8 @@ class Project(Logbook):
         """
         from seamark.run.claiming import claim_run
 
-        return claim_run(self, query, set, sort_by, ascending=ascending, given=given)
+        look = self._fresh_index
+        return claim_run(self, look, query, set, sort_by, ascending=ascending, given=given)
 
     def find_run(self, *, content_hash: str, revision: int | None = None) -> Run | None:
         """Return the newest run with some parameters and code; None if the project has none.
@@ -481,14 +478,18 @@ class Project(Logbook):
         check_hash(content_hash, revision)
         if self.mode == "disabled":
             return None
-        index = self.up_to_date()
+        index = self._fresh_index()
         found = find_twin(index, self.path, content_hash, revision)
         if found is None:
             return None
-        place = self.recorded.place
+        place = self.session.recorded.place
         where = {"remote": place} if isinstance(place, str) else {"root": place}
         return init_run(
-            project=self.path, with_id=found, mode="read-only", api_token=self.token, **where
+            project=self.path,
+            with_id=found,
+            mode="read-only",
+            api_token=self.session.token,
+            **where,
         )
 
     def claim_group(
@@ -520,7 +521,7 @@ class Project(Logbook):
         """
         from seamark.run.claiming import claim_group
 
-        return claim_group(self, query, set, sort_by, ascending=ascending)
+        return claim_group(self, self._fresh_index, query, set, sort_by, ascending=ascending)
 
     def group(self, name: str) -> Group:
         """Return a group of runs of the project and its sub-projects; nothing is made for it.
@@ -558,7 +559,7 @@ class Project(Logbook):
         if query is not None:
             parse(query)  # before anything is read
         index = self._fresh_index(progress_bar)
-        return table_of(group_rows(self, index), query, self.tell)
+        return table_of(group_rows(self, index), query, self.session.tell)
 
     def trash(self, runs: Any, *, trashed: bool = True) -> list[str]:
         """Put runs of the project and of its sub-projects into the trash, or take them out again.
@@ -583,14 +584,14 @@ class Project(Logbook):
         if runs is None:
             msg = "runs: expected runs, their names or a query, got None"
             raise ArgumentError(msg)
-        if self.recorder.silent:
+        if self.session.recorder.silent:
             return []
-        if self.recorder.mode == "read-only":
+        if self.session.recorder.mode == "read-only":
             msg = f"{self.folder.words} was opened with mode='read-only' and cannot be written to"
             raise ReadOnlyError(msg)
-        index = self._fresh_index(progress_bar=False)
+        index = self._fresh_index()
         refs = self._meant(index, runs, trashed=not trashed)
-        there = self.recorded.remote
+        there = self.session.recorded.remote
         set_trashed(index, None if there else self.folder.root, refs, trashed=trashed)
         return [run for _, run in refs]
 
@@ -613,7 +614,7 @@ class Project(Logbook):
                 project, in_trash = self.folder.project, bool(trashed)
                 return finder.find(word, project, elsewhere=False, trashed=in_trash)[1]
             except RunNotFoundError as error:
-                self.tell(f"id: {error}")
+                self.session.tell(f"id: {error}")
                 return word
 
         return [meant(word) for word in ([given] if isinstance(given, str) else given)]
@@ -675,7 +676,7 @@ class Project(Logbook):
             check_points(points)
         index = self._fresh_index(progress_bar)
         refs = self._meant(index, runs)
-        return index.series(refs, patterns, attempt, points=points, unknown=self.warn)
+        return index.series(refs, patterns, attempt, points=points, unknown=self.session.warn)
 
     def fetch_curves(
         self,
@@ -790,7 +791,7 @@ class Project(Logbook):
         look.check()
         check_attempt(attempt)
         found = self.group_runs(by, query=query, progress_bar=progress_bar)
-        index = self.recorded.index
+        index = self.session.recorded.index
 
         def draw(
             refs: Sequence[tuple[str, str]], some: Sequence[str], look: Look
@@ -863,8 +864,8 @@ class Project(Logbook):
         if runs is not None and not (isinstance(runs, str) and _is_query(runs)):
             return self._named(index, runs, trashed=trashed)
         wanted = Selection(project=self.folder.project, query=runs, trashed=trashed)
-        found = index.select(wanted, self.warn)
-        if self.recorded.remote and not found:
+        found = index.select(wanted, self.session.warn)
+        if self.session.recorded.remote and not found:
             self._check_exists()
         return found
 
@@ -900,9 +901,9 @@ class Project(Logbook):
                 raise
         return list(dict.fromkeys(found))
 
-    def _fresh_index(self, progress_bar: Progress) -> Catalog:
-        index = self._refreshed(self.folder.project, progress_bar)
-        if not self.recorded.remote:  # a server is asked only where it has no answer
+    def _fresh_index(self, progress_bar: Progress = False) -> Catalog:  # noqa: FBT002 - as people
+        index = self.session.up_to_date(self.folder.project, progress_bar)
+        if not self.session.recorded.remote:  # a server is asked only where it has no answer
             self._check_exists()
         return index
 
@@ -910,15 +911,15 @@ class Project(Logbook):
         """Say once that there is no such project among those that there are."""
         if self._looked:
             return
-        others = self.recorded.other_projects(_MOST_LISTED)
+        others = self.session.recorded.other_projects(_MOST_LISTED)
         if others:
             self._looked = True
             name = self.path.rpartition("/")[2]
             near = difflib.get_close_matches(self.path, others, 1)
             near = near or [one for one in others if one.rpartition("/")[2] == name]
             hint = f"; did you mean {near[0]!r}?" if near else " (seamark ls lists the runs)"
-            where = self.recorded.where
-            self.tell(f"there is no project {self.path!r} below {where}{hint}")
+            where = self.session.recorded.where
+            self.session.tell(f"there is no project {self.path!r} below {where}{hint}")
 
 
 def _patterns(paths: str | Iterable[str], name: str = "paths") -> list[str]:

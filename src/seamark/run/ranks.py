@@ -64,21 +64,17 @@ class RankPolicy:
         made_in: Pid of the process that minted the run's id; None for a copy of a run.
 
     Attributes:
+        made_in: Pid of the process that minted the run's id; None for a copy of a run.
         agreed: Whether the ranks agreed on the run.
     """
 
     def __init__(self, options: RunOptions, made_in: int | None) -> None:
         self._options = options
-        self._made_in = made_in
+        self.made_in = made_in
         self.agreed = False
         self._silent: bool | None = None
         self._withdrawn = False
         self._lasting: Callable[[], bool] | None = None
-
-    @property
-    def made_in(self) -> int | None:
-        """Pid of the process that minted the run's id; None if it came from elsewhere."""
-        return self._made_in
 
     @property
     def silent(self) -> bool:
@@ -118,12 +114,16 @@ class RankPolicy:
         talk to each other. A name is not enough: each rank looks it up by itself, and what it means
         may change from one moment to the next.
         """
-        return self._options.names_an_id or self._made_in != os.getpid()
+        return self._options.names_an_id or self.made_in != os.getpid()
 
     @property
     def shared_id(self) -> bool:
         """Whether other processes know the run's id: by `common_id`, or since the ranks agreed."""
         return self.agreed or self.common_id
+
+    def agree(self) -> None:
+        """Note that the ranks agreed on the run."""
+        self.agreed = True
 
     def settle(self) -> None:
         """Take it that this process records, whatever becomes of its rank."""

@@ -6,14 +6,14 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs import BlobWriter
 from seamark.capture.secrets import Secrets
 from seamark.errors import FamilyError, InactiveRunError, PathError, ReadOnlyError
 from seamark.journal.families import spoken
 from seamark.journal.format import Kind
-from seamark.journal.writer import HEARTBEAT_S, SYNC_S, JournalWriter
+from seamark.journal.writer import SYNC_S, JournalWriter
 from seamark.paths import check_path, check_writable, is_inside
 from seamark.process.interrupts import let_pass, quietly
 from seamark.run.kept import Kept
@@ -27,10 +27,11 @@ from seamark.values import Atom, escape, to_time_ns
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
+    from seamark.run.ranks import EveryRank, RankPolicy
     from seamark.run.writes import Writes
     from seamark.values.keeping import Keep
 
-__all__ = ["Policy", "Recorder"]
+__all__ = ["Recorder"]
 
 log = logging.getLogger("seamark")
 
@@ -51,28 +52,6 @@ _CLEARED: Final = ("", "string_set", "statistic")
 _OF_EVERY_RANK: Final = frozenset({"state", "checkpoint", "file_point"})
 
 
-class Policy(Protocol):
-    """The decision which processes record; see `seamark.run.ranks`."""
-
-    @property
-    def silent(self) -> bool:
-        """Whether nothing is recorded by design."""
-
-    @property
-    def still_silent(self) -> Callable[[], bool] | None:
-        """A quick check of whether a silent process still is; None if there is none."""
-
-    @property
-    def apart(self) -> int:
-        """Return this process's rank if it records beside rank 0, else 0."""
-
-    def settle(self) -> None:
-        """Take it that this process records."""
-
-    def forget(self) -> None:
-        """Ask again who records: in a forked child."""
-
-
 class Recorder:
     """Writes what one process records; the one answer to whether it does.
 
@@ -86,6 +65,9 @@ class Recorder:
             a person's mistake, and nothing is recorded.
         secrets: What is hidden in values and texts before they are written.
         keep: What is kept of series in place of their points, by path or pattern.
+        expect_tags: Raises what is wrong with keyed tags among values that are assigned.
+        fixed: Path at and below which nobody changes anything any more; None if there is none.
+        after_t: Time of the last record of a run that lies elsewhere, ns since the Unix epoch.
 
     Attributes:
         folder: Where it is recorded.
@@ -96,15 +78,8 @@ class Recorder:
             it is in the kernel (None in a disabled run). Never raises.
         kept: What is kept of series in place of their points.
         parameters: The hyperparameters that this process set, as they were given.
-        expect_tags: Raises what is wrong with keyed tags among values that are assigned.
-        fixed: What nobody changes any more: a path, and what is below it; None if there is none.
         unasked: Paths of texts that were captured: nobody is warned of what is hidden in them.
         rank: 0, or the rank that records its own series beside those of rank 0.
-        after_t: Time of the last record of a run that lies elsewhere, ns since the Unix epoch.
-        watch_series: Called with the paths of float series before points are added to them; None
-            where nobody has to know.
-        before_point: Called once before the first point of any series, with which a run begins that
-            was not started; None where it has begun.
     """
 
     def __init__(
@@ -112,12 +87,15 @@ class Recorder:
         folder: RunFolder,
         mode: str,
         lifecycle: Lifecycle,
-        policy: Policy,
+        policy: EveryRank | RankPolicy,
         *,
         header: Callable[[], dict[str, Any]],
         start: Callable[[], object],
         secrets: Secrets = _USUAL,
         keep: Mapping[str, Keep] | None = None,
+        expect_tags: Callable[[Mapping[str, Atom]], object] | None = None,
+        fixed: str | None = None,
+        after_t: int = 0,
     ) -> None:
         self.folder = folder
         self.mode = mode
@@ -125,8 +103,8 @@ class Recorder:
         self.secrets = secrets
         self.kept = Kept(lambda: self.writer, keep or {}, self.begin_points)
         self.rank = 0
-        self.watch_series: Callable[[Iterable[str]], object] | None = None
-        self.before_point: Callable[[], object] | None = None
+        self._watch_series: Callable[[Iterable[str]], object] | None = None
+        self._before_point: Callable[[], object] | None = None
         self.row: Callable[..., bool | None] = self._first_row
         self._lifecycle = lifecycle
         self._policy = policy
@@ -135,13 +113,13 @@ class Recorder:
         self._lock = threading.RLock()
         self._content: BlobWriter | None = None
         self._ranked: RankPaths | None = None
-        self.after_t = 0
+        self._after_t = after_t
         self._warned = False
         self.unasked: set[str] = set()
         self._hidden_at: set[str] = set()
         self.parameters = Parameters()
-        self.expect_tags: Callable[[Mapping[str, Atom]], object] | None = None
-        self.fixed: str | None = None
+        self._expect_tags = expect_tags
+        self._fixed = fixed
         self._known_paths: dict[tuple[str, tuple[Any, ...]], tuple[str, ...]] = {}
 
     # ---------------------------------------------------------------- whether it records
@@ -214,15 +192,26 @@ class Recorder:
             self._warned = True
             log.warning("seamark: nothing is recorded: %s", error)
 
-    def open(self, prepare: Callable[[JournalWriter], object] | None = None) -> JournalWriter:
+    def open(
+        self,
+        prepare: Callable[[JournalWriter], object] | None = None,
+        *,
+        watch_series: Callable[[Iterable[str]], object] | None = None,
+        before_point: Callable[[], object] | None = None,
+    ) -> JournalWriter:
         """Begin to record, as the rank that this process is now.
 
         Args:
             prepare: Called with the writer before any thread can record with it.
+            watch_series: Called with the paths of float series before points are added to them,
+                until `unwatch_series`; None where nobody has to know.
+            before_point: Called once before the first point of any series, with which a run begins
+                that was not started; None where it has begun.
         """
+        self._watch_series, self._before_point = watch_series, before_point
         self.rank = self._policy.apart
         self._ranked = RankPaths(self.rank, self.shares) if self.rank else None
-        writer = JournalWriter(self.folder, self._header, after_t=self.after_t, reserved=_RESERVED)
+        writer = JournalWriter(self.folder, self._header, after_t=self._after_t, reserved=_RESERVED)
         writer.at_heartbeat = self._beat
         if prepare is not None:
             prepare(writer)
@@ -268,28 +257,28 @@ class Recorder:
             self._lifecycle.call("heartbeat")
 
     def _rows(self, writer: JournalWriter) -> Callable[..., bool | None]:
-        watched = self.rank or self.watch_series is not None
+        watched = self.rank or self._watch_series is not None
         return self._watched_row if watched else writer.append_row
 
     def _watch(self, paths: Iterable[str]) -> None:
         """Announce points of float series; those of other threads wait until that is done."""
-        if self.watch_series is not None:
+        if self._watch_series is not None:
             with self._lock:
-                if self.watch_series is not None:
-                    self.watch_series(paths)
+                if self._watch_series is not None:
+                    self._watch_series(paths)
 
     def unwatch_series(self) -> None:
         """Take rows the quick way again."""
-        self.watch_series = None
+        self._watch_series = None
         if self.writer is not None:
             self.row = self._rows(self.writer)
 
     def begin_points(self) -> None:
         """Take note that points of series are about to be recorded on purpose."""
-        if self.before_point is None:
+        if self._before_point is None:
             return
         with self._lock:  # another thread's first point waits until the run has begun
-            call, self.before_point = self.before_point, None
+            call, self._before_point = self._before_point, None
             if call is not None:
                 call()
 
@@ -456,10 +445,10 @@ class Recorder:
         writes = gather(path, value)
         if (writer := self.to_write()) is None:
             return _NO_SERIES
-        for at in writes.families() if self.fixed is not None else ():
+        for at in writes.families() if self._fixed is not None else ():
             self._expect_free(at)
-        if self.expect_tags is not None:
-            self.expect_tags(writes.atoms)
+        if self._expect_tags is not None:
+            self._expect_tags(writes.atoms)
         self.parameters.take(writes.atoms)
         families = {at: each for at, each in writes.families().items() if self.shares(at)}
         series = {self.series_path(at): each.family for at, each in writes.series.items()}
@@ -535,7 +524,7 @@ class Recorder:
         return writer if writer is not None and self.shares(path) else None
 
     def _expect_free(self, path: str) -> None:
-        if self.fixed is not None and is_inside(path, self.fixed):
+        if self._fixed is not None and is_inside(path, self._fixed):
             msg = f"path: {path!r} is what {self.folder.words} consists of, and never changes"
             raise PathError(msg)
 
@@ -794,10 +783,10 @@ class Recorder:
         if self._content is not None:
             self._content.close(seconds)
 
-    def rest_soon(self) -> None:
-        """Hold no descriptor and no thread from the next heartbeat on, which comes soon."""
+    def beat_every(self, seconds: float) -> None:
+        """Set the seconds between heartbeats; a run at rest closes its journal at the next one."""
         if self.writer is not None:
-            self.writer.beat_every(SYNC_S)
+            self.writer.beat_every(seconds)
 
     def rest(self) -> None:
         """Hold no descriptor and no thread until something is recorded, and then not for long.
@@ -807,14 +796,9 @@ class Recorder:
         if (writer := self.writer) is None:
             return
         self.kept.write()
-        self.rest_soon()
+        self.beat_every(SYNC_S)
         if self._content is None or self._content.flush(0):
             writer.rest(0)
-
-    def go_on(self) -> None:
-        """Keep the journal open again that is opened next."""
-        if self.writer is not None:
-            self.writer.beat_every(HEARTBEAT_S)
 
     def close(self, reason: str, timeout_s: float) -> int:
         """Write the end of the journal and close it for good.

@@ -8,13 +8,13 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from seamark.errors import ArgumentError, RunNotNamedError, SeamarkError
 from seamark.journal.folder import RunFolder
 from seamark.run.asking import call_within
 from seamark.run.catalogs import first_remote, open_catalog, place_to_read
-from seamark.run.logbook import Logbook
+from seamark.run.logbook import Logbook, LogSession
 from seamark.run.options import project_and_mode, remotes_of
 from seamark.run.place import own_root
 from seamark.run.through import Through
@@ -22,9 +22,8 @@ from seamark.run.through import Through
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
 
-__all__ = ["Place", "check_texts", "expect_writing", "made_at", "names_there", "tell"]
+__all__ = ["Place", "check_texts", "expect_writing", "names_there", "session_at", "tell"]
 
-Kind = TypeVar("Kind", bound=Logbook)
 
 log = logging.getLogger("seamark")
 
@@ -113,26 +112,27 @@ def check_texts(**given: object) -> None:
             raise ArgumentError(msg)
 
 
-def made_at(
-    kind: type[Kind], place: Place, ref: tuple[str, str], *, elsewhere: bool = False
-) -> Kind:
-    """Return a container of a kind; nothing is made on disk before something is recorded.
+def session_at(
+    place: Place, ref: tuple[str, str], *, elsewhere: bool = False, fixed: str | None = None
+) -> LogSession:
+    """Return this process's part in a log; nothing is on disk before something is recorded.
 
     Args:
-        kind: Its class.
         place: Where it is recorded.
         ref: Place below the project, and id.
         elsewhere: Whether nothing of it lies on this disk.
+        fixed: Path at and below which nothing is changed; None if there is none.
     """
     partly = elsewhere and place.mode != "read-only"
     through = Through(place.remotes, place.token, lambda: True) if partly else None
-    return kind(
+    return LogSession(
         place.folder(*ref),
         place.mode,
         place=place.reads,
         remotes=place.remotes,
         token=place.token,
         through=through,
+        fixed=fixed,
     )
 
 
@@ -149,9 +149,9 @@ def expect_writing(place: Place, verb: str) -> None:
 
 def tell(made: Logbook, facts: dict[str, Any]) -> None:
     """Record what is known from the start; here something is made on disk."""
-    if made.recorder.recording:
+    if made.session.recorder.recording:
         made.start()
-        made.recorder.assign_quietly(facts)
+        made.session.recorder.assign_quietly(facts)
 
 
 def names_there(place: Place, at: Path | str | None, project: str, kind: str) -> list[Any]:

@@ -18,7 +18,7 @@ from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
 from seamark.process.job import restart_count
-from seamark.run.elsewhere import ask_again
+from seamark.run.elsewhere import Elsewhere, ask_again
 from seamark.run.marks import mark_op, marked_positions, with_ends
 from seamark.run.partly import known_lengths, lengths, missing_journals
 from seamark.run.restarts import (
@@ -152,23 +152,30 @@ class Resume:
         options: Of the run.
         recorder: Of the run.
         origin: Where the run comes from.
+        elsewhere: Facts that a remote knows about the run, of which not all is on this disk.
+        ahead: Returns what remotes keep more of than this disk: bytes by writer id.
 
     Attributes:
         origin: Where the run comes from.
-        opening: What is known of a run that exists, or partly exists, only elsewhere.
-        unanswered: Whether that was asked and not said.
-        ahead: Returns what remotes keep more of than this disk: bytes by writer id.
     """
 
-    def __init__(self, options: RunOptions, recorder: Recorder, origin: Origin) -> None:
+    def __init__(
+        self,
+        options: RunOptions,
+        recorder: Recorder,
+        origin: Origin,
+        elsewhere: Elsewhere,
+        ahead: Callable[[], dict[str, int]] = dict,
+    ) -> None:
         self._options = options
         self._recorder = recorder
-        self.origin = origin
-        self.opening: Opening | None = None
-        self.unanswered = False
-        self.ahead: Callable[[], dict[str, int]] = dict
+        self._opening, self._unanswered = elsewhere.opening, elsewhere.unanswered
+        self._ahead = ahead
         self._marks_due: list[int] = []
         self._mark_numbers = itertools.count(1)
+        self.origin = origin
+        if elsewhere.opening is not None:
+            self._begin_restarted(elsewhere.opening)
 
     @property
     def _folder(self) -> RunFolder:
@@ -176,25 +183,22 @@ class Resume:
 
     def _newest(self) -> int:
         """Return the number of the newest attempt that is known, here or elsewhere."""
-        elsewhere = 0 if self.opening is None else self.opening.newest_attempt
+        elsewhere = 0 if self._opening is None else self._opening.newest_attempt
         return max(newest_attempt(self._folder), elsewhere)
 
     @property
     def is_partly_elsewhere(self) -> bool:
         """Whether a part of the run lies, or may lie, only elsewhere."""
-        return self.unanswered or bool(missing_journals(self._folder, self._there))
+        return self._unanswered or bool(missing_journals(self._folder, self._there))
 
     @property
     def _there(self) -> dict[str, int]:
         """Sizes of the journals that remotes keep, in bytes by writer id."""
-        return {**({} if self.opening is None else self.opening.sizes), **self.ahead()}
+        return {**({} if self._opening is None else self._opening.sizes), **self._ahead()}
 
-    def go_on_from(self, opening: Opening) -> None:
-        """Take note of what a remote knows of the run, of which nothing is on this disk.
-
-        A job that its launcher restarted on another machine begins an attempt as it would here.
-        """
-        self.opening, options = opening, self._options
+    def _begin_restarted(self, opening: Opening) -> None:
+        """Begin an attempt as on this disk, if a launcher restarted the job on another machine."""
+        options = self._options
         if restart_count() and options.resume != "never" and options.owner is not False:
             number = attempt_after(opening.journals.values())
             if number is not None and self.origin.begun is None:
@@ -239,7 +243,7 @@ class Resume:
             "project": self._folder.project,
             "positions": noted or (None if recorder.silent else {}),
         }
-        if self.unanswered:
+        if self._unanswered:
             state["partly"] = True
         if marked:
             self._marks_due = [*self._marks_due, next(self._mark_numbers)]
@@ -294,7 +298,7 @@ class Resume:
         noted, folder = saved.positions, self._folder
         if noted is None:
             return None
-        here, told = lengths(folder), self.opening
+        here, told = lengths(folder), self._opening
         saver = None if saved.mark is None else saved.mark[0]
         is_short = saver is not None and here.get(saver, 0) < noted.get(saver, 1)
         if self._options.remotes and (saved.partly or is_short):
@@ -310,13 +314,29 @@ class Resume:
         return marked_positions(folder, noted, *saved.mark)
 
     def begin_again(self) -> None:
-        """Begin a new attempt that hides nothing of the earlier ones.
+        """Begin a new attempt that hides nothing of the earlier ones. Never raises.
 
-        For a training that begins from nothing in a run that has one already.
+        For a training that begins from nothing in a run that has one already. Where ranks share the
+        run they have to agree on attempts, and nothing happens here.
         """
-        self.mark_checkpoint()
-        self.origin = replace(self.origin, begun=Begun(self._newest() + 1, None))
-        self._recorder.begin_attempt()
+        options, recorder = self._options, self._recorder
+        if options.ranks == "all" or options.resume == "never" or recorder.silent:
+            return
+
+        def lost(error: Exception) -> None:
+            warn = f"that a training began again was not recorded: {error}"
+            recorder.drop("state", warn=warn)
+
+        if recorder.writer is not None:
+            with quietly(lost):
+                self.mark_checkpoint()
+                self.origin = replace(self.origin, begun=Begun(self._newest() + 1, None))
+                recorder.begin_attempt()
+
+    def follow(self, attempt: int | None) -> None:
+        """Continue the run in the attempt that rank 0 has begun; None if it has begun none."""
+        begun = None if attempt is None else Begun(attempt, None)
+        self.origin = replace(self.origin, begun=begun, continues=True)
 
     def header(self, *, owner: bool, takes_part: bool) -> dict[str, Any]:
         """Return what the HEADER of a journal that is opened now says of where it comes from."""

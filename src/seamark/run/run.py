@@ -2,65 +2,38 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from multiprocessing.context import get_spawning_popen
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from seamark.capture import Capture, Secrets, Switches
-from seamark.errors import SeamarkError
-from seamark.journal.folder import RunFolder
-from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
-from seamark.paths import join_path
-from seamark.process import fork
-from seamark.process.crashes import memory_groups
 from seamark.process.interrupts import quietly
-from seamark.process.job import job_key
-from seamark.process.liveness import process_facts
-from seamark.process.rank import connected, current_rank
-from seamark.run import at_exit
 from seamark.run.arriving import resolve_name_conflict
 from seamark.run.associated import Associations
-from seamark.run.captured import Captured
 from seamark.run.chrono import Chrono, Chronos
-from seamark.run.claims import CLAIMED_BY, Hold, claimed_by
-from seamark.run.container import INTERNAL, Container
+from seamark.run.container import Container
 from seamark.run.distribution import distribution_of
 from seamark.run.drawing import Asked
-from seamark.run.elsewhere import Elsewhere, find_elsewhere, look_elsewhere
-from seamark.run.introduction import Introduction, print_end
-from seamark.run.late_rank import LateRank
-from seamark.run.lifecycle import RECORDING, RESTING, STOPPED, WAITING, Lifecycle
-from seamark.run.opened import has_other_owner
+from seamark.run.elsewhere import find_elsewhere, look_elsewhere
 from seamark.run.options import RunOptions, check_arguments, names_arguments
 from seamark.run.params import Held, Params
-from seamark.run.partly import is_whole
-from seamark.run.place import expect_place, expect_writable, reading_place, run_folder
+from seamark.run.place import run_folder
 from seamark.run.plotting import plot_run
 from seamark.run.positional import parse_positional_argument
 from seamark.run.progress import Loops, Progress
-from seamark.run.ranks import RankPolicy, rank_has_recorded
-from seamark.run.recorded import Recorded
-from seamark.run.recorder import Recorder
-from seamark.run.resume import Origin, Resume, Saved, origin_of
-from seamark.run.shipping import Shipping
-from seamark.run.state import OwnState, check_state, expect_owned
-from seamark.run.tags import TagCheck, is_tag
-from seamark.run.through import Through
-from seamark.run.together import Together
+from seamark.run.resume import Saved, origin_of
+from seamark.run.resuming import Resuming
+from seamark.run.session import Session, Start
+from seamark.run.tags import is_tag
 from seamark.run.transfers import TRANSFERS, transfers_of
 from seamark.run.twins import Revisions
-from seamark.values import Atom, decode_atom, encode_atom
+from seamark.values import decode_atom, encode_atom
 
 if TYPE_CHECKING:
     import re
 
-    from seamark.blobs import BlobWriter
     from seamark.reading.arriving import Conflict
     from seamark.reading.points import Attempt
     from seamark.reading.recorded_errors import RecordedError
@@ -71,15 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "init_run", "make_run"]
 
-log = logging.getLogger("seamark")
-
 T = TypeVar("T")
-
-_STAGED_S: Final = 2.0
-"""Seconds that the end of a run waits for files that earlier processes left to be stored."""
-
-_WITHDRAWN_S: Final = 5.0
-"""Seconds to wait for the disk where a run is left that goes on elsewhere."""
 
 
 def init_run(
@@ -241,9 +206,9 @@ def init_run(
     """
     check_arguments(others)
     given = {key: value for key, value in locals().items() if key not in ("first", "others")}
-    run = _made(parse_positional_argument(first, given))
-    run.begin_at_once()
-    return run
+    session = _session(parse_positional_argument(first, given))
+    session.begin_at_once()
+    return Run(session)
 
 
 def make_run(**given: Any) -> Run:
@@ -257,13 +222,13 @@ def make_run(**given: Any) -> Run:
         PathError: If a name cannot be a folder.
         RunNotFoundError: If ``with_id`` names no run; on a rank above 0 that is rank 0's to say.
     """
-    run = _made(given)
-    if not run.follows_zero:
-        run.expect_place()
-    return run
+    session = _session(given)
+    if not session.together.follows_zero:
+        session.expect_place()
+    return Run(session)
 
 
-def _made(given: Mapping[str, Any]) -> Run:
+def _session(given: Mapping[str, Any]) -> Session:
     options = RunOptions.of(**given)
     folder = run_folder(options)
     if (same := Revisions(options, folder).find_duplicate()) is not None:
@@ -276,45 +241,7 @@ def _made(given: Mapping[str, Any]) -> Run:
         elsewhere = look_elsewhere(options, folder)
     if elsewhere.opening is None:
         options = resolve_name_conflict(options, folder)
-    run = Run(options, folder, origin, made_in=os.getpid())
-    run.go_on_from(elsewhere)
-    return run
-
-
-@dataclass(frozen=True)
-class RunCopy:
-    """State of a run that is pickled for another process.
-
-    Attributes:
-        options: Without the token.
-        folder: Where it lies.
-        origin: Where it comes from.
-        facts: What its first record holds beside what it was given.
-        told: Whether name, tags and parameters have been recorded.
-        owner: Whether its processes decide its state; None if that is not settled.
-        helps: Whether its process opened it and has not gone on with it.
-        keep: What it keeps of fast series, by path or pattern.
-        params: The hyperparameters that its process set, by path.
-    """
-
-    options: RunOptions
-    folder: RunFolder
-    origin: Origin
-    facts: Mapping[str, Atom]
-    told: bool
-    owner: bool | None
-    helps: bool
-    keep: Mapping[str, Keep]
-    params: Mapping[str, Atom]
-
-    def revive(self) -> Run:
-        """Return the run in this process, where nothing is recorded yet."""
-        run = Run(self.options, self.folder, self.origin, told=self.told, owner=self.owner)
-        run._state.may_reopen = not self.helps  # noqa: SLF001 - of its own class
-        run.recorder.kept.patterns.update(self.keep)
-        run.tell(self.facts)
-        run.recorder.parameters.take(self.params)
-        return run
+    return Session(Start(options, folder, origin, elsewhere, made_in=os.getpid()))
 
 
 class Run(Container):
@@ -324,161 +251,34 @@ class Run(Container):
     call `stop`; at the end of the process it stops by itself.
 
     Args:
-        options: What it was given.
-        folder: Where it lies.
-        origin: Where it comes from.
-        made_in: Pid of the process that minted its id; None for a copy.
-        told: Whether name, tags and parameters have been recorded already.
-        owner: Whether its processes decide its state; None if that is not settled.
+        session: This process's part in it.
+
+    Attributes:
+        session: The same, for adapters and other parts of the package.
     """
+
+    session: Session
 
     container_type: ClassVar[str] = "run"
 
-    _internal: ClassVar[frozenset[str]] = INTERNAL | {
-        "agree",
-        "at",
-        "before_end",
-        "claimed",
-        "begin",
-        "begin_again",
-        "begin_at_once",
-        "common_id",
-        "content",
-        "drop",
-        "expect_place",
-        "expect_resumed",
-        "finish_at_exit",
-        "follows_zero",
-        "go_on",
-        "go_on_from",
-        "must_resume",
-        "own",
-        "policy",
-        "positions",
-        "record_atoms",
-        "record_op",
-        "recording",
-        "rest",
-        "restarted_as",
-        "resume",
-        "secrets",
-        "series_base",
-        "shared_id",
-        "speaks_for_all",
-        "tell",
-        "together",
-    }
-
-    def __init__(
-        self,
-        options: RunOptions,
-        folder: RunFolder,
-        origin: Origin | None = None,
-        *,
-        made_in: int | None = None,
-        told: bool = False,
-        owner: bool | None = None,
-    ) -> None:
-        self._options = options
-        self._capture: Capture | None = None
-        self._inherited: JournalWriter | None = None
-        self._late: LateRank | None = None
-        self._hold: Hold | None = None
-        self.lifecycle = Lifecycle()
-        self.policy = RankPolicy(options, made_in)
-        self.recorder = Recorder(
-            folder,
-            options.mode,
-            self.lifecycle,
-            self.policy,
-            header=self._header,
-            start=self._start,
-            secrets=options.hidden(),
-            keep=options.keep,
-        )
-        self._chronos = Chronos(self.recorder, self.lifecycle)
-        self._loops = Loops(self.recorder)
-        self._associations = Associations(self.recorder, options)
-        self._introduction = Introduction(options, self.recorder, told=told)
-        owner = options.owner if owner is None else owner
-        self._state = OwnState(options, self.recorder, owner=owner)
-        self.resume = resume = Resume(options, self.recorder, origin or Origin())
-        self.recorded = Recorded(
-            folder,
-            silent=lambda: self.policy.silent,
-            known=self._introduction.known,
-            disabled=options.mode == "disabled",
-            place=reading_place(options),
-            token=options.api_token,
-            through=Through(options.remotes, options.api_token, lambda: resume.is_partly_elsewhere),
-            settle=self.recorder.kept.write,
-        )
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        recorder, lifecycle = session.recorder, session.lifecycle
+        self._chronos = Chronos(recorder, lifecycle)
+        self._loops = Loops(recorder)
+        self._associations = Associations(recorder, session.options)
         self._params = Held(
-            options, self.recorder, self.recorded, resume, self.lifecycle, self._introduction.tell
+            session.options,
+            recorder,
+            session.recorded,
+            session.resume,
+            lifecycle,
+            session.introduction.tell,
         )
-        tags = TagCheck(self.recorded, options.remotes, options.api_token)
-        self.recorder.expect_tags = tags.expect
-        self._tags = tags
-        self.together = Together(options, self.recorder, self.policy, self.resume)
-        self._shipping = Shipping(options.remotes, options.api_token, self.recorder)
-        resume.ahead = self._shipping.ahead
-        self._elsewhere = Elsewhere(folder)
-        fork.register(self.after_fork)
 
     @classmethod
     def _opened(cls, *given: Any, **named: Any) -> Run:
         return init_run(*given, **named)
-
-    def go_on_from(self, elsewhere: Elsewhere) -> None:
-        """Take note of what a remote knows of the run, of which not all is on this disk."""
-        self._elsewhere = elsewhere
-        self.resume.unanswered = elsewhere.unanswered
-        if (opening := elsewhere.opening) is not None:
-            self._state.opening = opening
-            self.resume.go_on_from(opening)
-            self.recorder.after_t = opening.largest_t
-
-    def begin_at_once(self) -> None:
-        """Record what is known now, as a script expects that holds no logger.
-
-        Raises:
-            ArgumentError: If ``ranks="all"`` and the ranks cannot agree on one run, or if the run
-                was purged.
-            RunNotFoundError: If there is no run with the id that was given, or if
-                ``resume="must"`` and there is nothing to go on with.
-            JournalError: If the root cannot be written to.
-        """
-        if self.mode == "read-only":
-            self.expect_place()
-            return
-        if self._options.ranks == "all":
-            # Whatever the mode: a rank that is disabled must not leave the others waiting.
-            found = self.agree(self.together.refusal(self._expect_origin))
-            assert found is self  # noqa: S101 - nothing was recorded or read yet
-            self.together.connected_at_start = self.policy.agreed
-        elif not self.follows_zero:
-            self._expect_origin()
-        self._open_at_once()
-
-    def _open_at_once(self) -> None:
-        if not self.recorder.silent:
-            expect_writable(self.folder)
-        self.recorder.to_write()
-
-    def expect_place(self) -> None:
-        """Refuse a run that should be there and is not, or that was purged.
-
-        Raises:
-            RunNotFoundError: If it does not exist.
-            ArgumentError: If it was purged, or was given a keyed tag that a project above defines.
-        """
-        if not self._elsewhere.may_begin:
-            expect_place(self._options, self.folder)
-        self._tags.expect(self._options.tags.keyed)
-
-    def _expect_origin(self) -> None:
-        self.expect_place()
-        self.resume.expect_found()
 
     # ---------------------------------------------------------------- facts
 
@@ -491,9 +291,9 @@ class Run(Container):
             return "disabled"
         if self.mode != "read-only" and not self._is_recorded_by_other_processes:
             return self.written_state
-        if self.recorded.was_read:
+        if self.session.recorded.was_read:
             with quietly():  # what was read last; nothing is looked up for it
-                view = self.recorded.index.view(self.folder.project, self.folder.run)
+                view = self.session.recorded.index.view(self.folder.project, self.folder.run)
                 return str(view.state)
         return self.mode if self.mode == "read-only" else "opened"
 
@@ -519,12 +319,12 @@ class Run(Container):
         What it is called after others renamed it is read with ``run["sys/name"].fetch()``.
         """
         recorded = self._as_recorded("sys/name") if self.mode == "read-only" else None
-        return recorded or self._options.name
+        return recorded or self.session.options.name
 
     @property
     def writer(self) -> str | None:
         """Writer id of this process, or None before the first record."""
-        writer = self.recorder.writer
+        writer = self.session.recorder.writer
         return writer.writer if writer else None
 
     @property
@@ -540,17 +340,17 @@ class Run(Container):
     @property
     def written_state(self) -> str:
         """State as this process last wrote it; ``"created"`` if it wrote none."""
-        return self._state.word
+        return self.session.state.word
 
     @property
     def _is_recorded_by_other_processes(self) -> bool:
         """Whether other processes, such as ranks, recorded into this run, and this one did not."""
-        wrote = self.written_state != "created" or self.recorder.positions()
+        wrote = self.written_state != "created" or self.session.recorder.positions()
         return not wrote and bool(self.folder.journals())
 
     def _as_recorded(self, path: str) -> str | None:
         """Return a text as it is recorded; None if there is none."""
-        found = self.recorded.attributes(path)
+        found = self.session.recorded.attributes(path)
         return found[0].value if found else None
 
     @property
@@ -563,7 +363,8 @@ class Run(Container):
         """
         from seamark.reading.recorded_errors import recorded_errors
 
-        return [] if self.recorded.is_empty else recorded_errors(self.recorded.view())
+        recorded = self.session.recorded
+        return [] if recorded.is_empty else recorded_errors(recorded.view())
 
     def report(self, short: bool = False) -> Report:  # noqa: FBT001, FBT002 - as people call it
         """Return what the run comes to, as far as it is recorded: a dict that prints itself.
@@ -584,19 +385,19 @@ class Run(Container):
         """
         from seamark.reading.report import report_of_run, with_plain_values
 
-        view = self.recorded.reader()
-        attributes = self.recorded.attributes(reader=view)
+        view = self.session.recorded.reader()
+        attributes = self.session.recorded.attributes(reader=view)
         return with_plain_values(report_of_run(view, attributes, project=self.project, short=short))
 
     @property
     def checkpoints(self) -> str:
         """``"reference"`` or ``"keep"``: what becomes of checkpoint files."""
-        return self._options.checkpoints
+        return self.session.options.checkpoints
 
     @property
     def ranks(self) -> str:
         """``"zero"`` or ``"all"``: which ranks record."""
-        return self._options.ranks
+        return self.session.options.ranks
 
     @property
     def params(self) -> Params:
@@ -610,14 +411,14 @@ class Run(Container):
         They are kept under ``tags/``; tags without a key are those of ``sys/tags``. Of a run that
         is sent to a server they include what the projects say only there, which is asked once.
         """
-        if self.recorder.silent:  # what it was given is all that it knows
-            facts = self._introduction.facts
+        if self.session.recorder.silent:  # what it was given is all that it knows
+            facts = self.session.introduction.facts
             return {
                 path.partition("/")[2]: decode_atom(*atom)
                 for path, atom in facts.items()
                 if is_tag(path)
             }
-        return super().tags | self._tags.known_there()
+        return super().tags | self.session.tags.known_there()
 
     @property
     def transfers(self) -> list[dict[str, Any]]:
@@ -626,7 +427,7 @@ class Run(Container):
         Both places know it; of what ``remote=`` sends, it is when that began. ``name`` is what the
         run was called where it came to.
         """
-        return transfers_of(self.recorded.attributes(TRANSFERS))
+        return transfers_of(self.session.recorded.attributes(TRANSFERS))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of the run as JSON values: what ``seamark export --format json`` writes of it.
@@ -634,7 +435,7 @@ class Run(Container):
         `seamark.from_dict` makes the run again. Bytes of files are not in it. Points lie in
         ``series``, ``texts``, ``files`` and ``histograms``, everything else in ``attributes``.
         """
-        return self.recorded.document()
+        return self.session.recorded.document()
 
     def log_distribution(self, what: Any) -> dict[str, Any]:
         """Record under ``distributed/`` how a training is distributed.
@@ -655,7 +456,7 @@ class Run(Container):
         """
         facts = distribution_of(what)
         atoms = {f"distributed/{name}": encode_atom(fact) for name, fact in facts.items()}
-        self.recorder.record_atoms(atoms)
+        self.session.recorder.record_atoms(atoms)
         return facts
 
     @names_arguments
@@ -677,7 +478,7 @@ class Run(Container):
             ReadOnlyError: If the run was opened for reading.
             OSError: If a file cannot be read.
         """
-        self._shipping.send_along(self._associations.mark("input", what, name))
+        self.session.shipping.send_along(self._associations.mark("input", what, name))
 
     @names_arguments
     def mark_output(self, what: Any, *, name: str | None = None) -> None:
@@ -687,7 +488,7 @@ class Run(Container):
             what: As in `mark_input`, which also says what is raised.
             name: What it is called in this run; None for its own name.
         """
-        self._shipping.send_along(self._associations.mark("output", what, name))
+        self.session.shipping.send_along(self._associations.mark("output", what, name))
 
     def lineage(self) -> Lineage:
         """Return what led to this run and what came of it, over all generations.
@@ -700,15 +501,15 @@ class Run(Container):
         """
         from seamark.run.lineage import lineage_of
 
-        self.recorded.view()  # with what was recorded up to now
-        index = self.recorded.index
+        self.session.recorded.view()  # with what was recorded up to now
+        index = self.session.recorded.index
         index.refresh()
         return lineage_of(index, (self.folder.project, self.folder.run))
 
     @property
     def monitoring_namespace(self) -> str:
         """Path of what is captured by this process: as given, or ``monitoring/<writer>``."""
-        given = self._options.monitoring_namespace
+        given = self.session.options.monitoring_namespace
         return given or "/".join(filter(None, ("monitoring", self.writer)))
 
     def plot(
@@ -747,7 +548,7 @@ class Run(Container):
             PathError: If ``x`` breaks the grammar of paths.
         """
         asked = Asked(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
-        return plot_run(self.recorded, paths, asked, refresh)
+        return plot_run(self.session.recorded, paths, asked, refresh)
 
     def chrono(
         self,
@@ -812,142 +613,7 @@ class Run(Container):
         msg = f"{type(self).__name__!r} object has no attribute {name!r}{also(VERBS, name)}"
         raise AttributeError(msg, name=name, obj=self)
 
-    # ---------------------------------------------------------------- for adapters
-
-    @property
-    def recording(self) -> bool:
-        """Whether this process can record: not on silent ranks, not once stopped or read-only."""
-        return self.recorder.recording
-
-    @property
-    def speaks_for_all(self) -> bool:
-        """Whether this process records what is recorded once for all ranks: values, tags, files."""
-        return self.recorder.speaks_for_all
-
-    @property
-    def content(self) -> BlobWriter:
-        """Writer that takes and stores files."""
-        return self.recorder.content
-
-    def begin(self) -> bool:
-        """Start the run, if that has not happened yet; return whether this process records.
-
-        For files, whose storing does not start it.
-        """
-        return self.recording and self.recorder.to_write() is not None
-
-    def positions(self) -> dict[str, int]:
-        """Return {writer id: bytes} of this process's journals, as they are now."""
-        return self.recorder.positions()
-
-    def record_op(self, op: Mapping[str, Any]) -> bool:
-        """Append one op; see `Recorder.record_op`."""
-        return self.recorder.record_op(op)
-
-    def record_atoms(self, atoms: Mapping[str, Atom]) -> bool:
-        """Append values that are encoded already; see `Recorder.record_atoms`."""
-        return self.recorder.record_atoms(atoms)
-
-    @property
-    def secrets(self) -> Secrets:
-        """Secrets that are masked in the records of this run."""
-        return self.recorder.secrets
-
-    def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count what could not be recorded, and warn once about it. Never raises.
-
-        Args:
-            reason: Short name under which the losses are counted.
-            count: How many values or records.
-            warn: What a person should read, once for each reason.
-        """
-        self.recorder.drop(reason, count, warn)
-
-    def before_end(self, call: Callable[[], None]) -> None:
-        """Register a call before this process ends the run or rests it, once.
-
-        For records that are put together late; what it raises is logged and goes no further.
-        """
-        self.lifecycle.before_end(call)
-
-    def tell(self, atoms: Mapping[str, Atom]) -> None:
-        """Record facts with the first record, or now if there was one. Never raises.
-
-        Args:
-            atoms: Encoded values by path.
-        """
-        self._introduction.tell(atoms)
-
-    def series_base(self, base: str) -> str:
-        """Return where in a namespace the series of this process belong.
-
-        A rank above 0 that records too has ``ranks/<rank>`` there for its own; in the run as a
-        whole, whose namespace is empty, the recorder itself sees to it.
-
-        Args:
-            base: Path of the namespace.
-        """
-        rank = self.policy.apart if base else 0
-        return join_path(base, f"ranks/{rank}") if rank else base
-
-    # ---------------------------------------------------------------- starting
-
-    def _start(self) -> None:
-        if self._inherited is not None and self._continue_after_fork(self._inherited):
-            return
-        self.resume.expect_found()
-        existed, made = self._existing_state()
-        rank, waits = self.policy.apart, not self._options.start
-        self._state.begin_here()
-        if self._state.owner is None and (rank or self.resume.origin.begun or not made):
-            self._state.owner = True
-        writer = self._open_journal(rank, waits=waits)
-        if not rank:
-            self._watch_rank()
-        if self._state.owner and not (waits and (existed or rank)):
-            self._state.set("created" if waits else "running")
-        if not self._introduction.told and not rank:
-            self._introduce(writer, existed=existed)
-        if existed:
-            self._take_over()
-        if not waits:
-            self._begun()
-
-    def _open_journal(self, rank: int, *, waits: bool) -> JournalWriter:
-        """Begin to record once it is known what an earlier process of this rank recorded."""
-        self.lifecycle.phase = WAITING if waits else RECORDING
-        if waits:
-            self.recorder.before_point = self._begin_to_run
-        if waits or self._state.owner is None:
-            self.recorder.watch_series = self._before_points
-        knows = self._elsewhere.opening is not None or rank_has_recorded(self.folder, rank)
-        writer = self.recorder.open(self._state.learn if knows else None)
-        if waits:
-            self.recorder.rest_soon()
-            at_exit.finish_at_exit(self, self._key)
-        return writer
-
-    def _watch_rank(self) -> None:
-        """Look at heartbeats and at the end whether this process is rank 0, as it seems to be."""
-        if self._options.owner is not False:
-            self._late = LateRank(
-                self.id, self.ranks, lead=self._lead, leave=self._stop_as_other_rank, stop=self.stop
-            )
-            self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.look)
-
-    def _begun(self) -> None:
-        at_exit.finish_at_exit(self, self._key)
-        if self._state.owner is not False:
-            self._watch()
-        self._introduction.told = True
-
-    def _begin_to_run(self) -> None:
-        """Go on from waiting as a run does that is not made with ``start=False``."""
-        if self.lifecycle.phase == WAITING and self._state.is_here:
-            self._record_again()
-            if self._state.owner:
-                self._state.set("running")
-            self._begun()
+    # ---------------------------------------------------------------- state
 
     def start(self) -> None:
         """Start a run that was recorded with ``start=False``.
@@ -961,192 +627,7 @@ class Run(Container):
             InactiveRunError: If it was stopped.
             ReadOnlyError: If it was opened for reading.
         """
-        if self.recorder.to_write() is None or not self._state.is_here:
-            return
-        self.recorder.begin_points()
-        if not self._state.owner and self.recorded.view().state == "created":
-            expect_owned("start", self.folder.words, owned=self._state.owner is None)
-            self.own()
-
-    def _introduce(self, writer: JournalWriter, *, existed: bool) -> None:
-        """Record what the run was given, and which of the runs it is that were given the same."""
-        revision: dict[str, Any] = {}
-        if not existed:
-            version = self._introduction.find_version()
-            revision = Revisions(self._options, self.folder).take(version)
-        self._introduction.record(writer, owner=bool(self._state.owner), revision=revision)
-
-    def _existing_state(self) -> tuple[bool, bool]:
-        """Return whether the run exists, here or elsewhere, and whether somebody else made it."""
-        made = has_other_owner(self.folder, self._lineage)
-        if (opening := self._elsewhere.opening) is not None:
-            return True, made or opening.has_other_owner(self._lineage)
-        return bool(self.folder.journals()), made
-
-    @property
-    def _lineage(self) -> str:
-        return self.resume.origin.lineage
-
-    def _watch(self) -> None:
-        """Capture what this process is, up to its end; of an owner, what the run is."""
-        capture = self._captures()
-        if self._state.owner and not capture.owner:
-            capture.owner = True
-            if not self.recorder.rank:
-                # First: what a run says of itself is no output of the training.
-                self._introduction.greet(self.resume.origin)
-                if (sources := self._introduction.keep_sources()) is not None:
-                    self.before_end(sources.finish)
-        self.lifecycle.call("start")
-
-    def _captures(self) -> Capture:
-        """Return what captures for this run in this process; it may still have to be started."""
-        if self._capture is None:
-            where = Captured(self.recorder, self._note_state)
-            self._capture = Capture(where, self._switches(), owner=False)
-            self.lifecycle.on(start=self._capture.start, rest=self._capture.stop)
-            self.lifecycle.on(stop=self._capture.stop)
-        return self._capture
-
-    def _switches(self) -> Switches:
-        options, rank = self._options, self.recorder.rank
-        captures = options.captures
-        if rank:  # as on rank 0, which tells it
-            captures.update(git=False, script=False, packages=False)
-        return Switches(
-            **captures,
-            version=options.code_version is None,
-            version_at_start=self._introduction.executed_code,
-            script_file=options.source_files is None,
-            dependencies=None if rank else options.dependencies,
-            git_ref=options.git_ref,
-            limit=options.capture_limit,
-            monitoring_namespace=None if rank else options.monitoring_namespace,
-            fail_on_exception=options.fail_on_exception is not False,
-            secrets=self.recorder.secrets,
-        )
-
-    def _header(self) -> dict[str, Any]:
-        from seamark import __version__
-
-        self._shipping.begin()  # here, as a forked child opens journals of its own
-        state, here = self._state, self._state.is_here  # a forked helper is not an owner
-        rank, apart = current_rank(), self.recorder.rank
-        owner = bool(state.owner) and here and not apart
-        return {
-            "seamark": __version__,
-            **self.resume.header(owner=owner, takes_part=state.owner is not False and here),
-            "owner": owner,
-            **process_facts(),
-            "cgroup": memory_groups(),
-            "rank": apart or rank.rank,
-            "ranks": self.ranks,
-            "world_size": rank.world_size,
-            "launcher": rank.launcher,
-            "job": job_key(),
-        }
-
-    # ---------------------------------------------------------------- opening a run that was there
-
-    def _before_points(self, paths: Iterable[str]) -> None:
-        """Own a run that is reopened; else warn of points of the owner's series."""
-        self.recorder.begin_points()
-        if self._state.is_reopened:
-            self.own()
-        if self._state.owner is not None or self._state.warn_of_series(paths):
-            self.recorder.unwatch_series()
-
-    def own(self) -> None:
-        """Note that this process trains the run, so that this process sets the run's state.
-
-        Does nothing where that is decided already: see ``owner`` of `init_run`. Never raises.
-        """
-        if self._state.owner is not None:
-            return
-        self._state.owner = True
-        if (writer := self.recorder.writer) is None:
-            return
-
-        def lost(error: Exception) -> None:
-            self.drop("state", warn=f"this process's ownership could not be recorded: {error}")
-
-        with quietly(lost):
-            writer.rotate()  # the header of the next journal says whose state it tells
-            self._state.set("running")
-            self.recorder.assign_quietly(self._introduction.of_owner())
-            if self.lifecycle.phase in (RESTING, WAITING):
-                self._record_again()
-            self._watch()
-            self._take_over()
-
-    def _take_over(self) -> None:
-        """Go on with what earlier processes left; their files are stored on a thread."""
-        if (finish := self._state.take_over()) is not None and self.folder.staging_dir.is_dir():
-            thread = threading.Thread(target=finish, name="seamark-staged", daemon=True)
-            thread.start()
-            self.before_end(lambda: thread.join(_STAGED_S))
-
-    # ---------------------------------------------------------------- ranks
-
-    @property
-    def common_id(self) -> bool:
-        """Whether the run's id was given, or came here from another process; see `RankPolicy`."""
-        return self.policy.common_id
-
-    @property
-    def shared_id(self) -> bool:
-        """Whether other processes know the run's id: by `common_id`, or since the ranks agreed."""
-        return self.policy.shared_id
-
-    @property
-    def follows_zero(self) -> bool:
-        """Whether rank 0 finds out what this rank goes on with, from its own disk."""
-        return self.together.follows_zero
-
-    def agree(self, refusal: SeamarkError | None = None) -> Run:
-        """Return the run that all ranks record into: that of rank 0. Every rank has to call this.
-
-        For loggers, which make their id before the ranks can communicate; once a process group or
-        Horovod is initialised. Without either, or if the id is known to the other ranks anyway, it
-        is this run.
-
-        Args:
-            refusal: Why rank 0 does not begin, which is raised on all ranks.
-
-        Raises:
-            ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
-            SeamarkError: What rank 0 was given as ``refusal``.
-        """
-        agreed = self.together.receive_decision(refusal)
-        if agreed is None:
-            return self
-        found = self
-        if (agreed.run, agreed.project) != (self.folder.run, self.folder.project):
-            if self.recorder.writer is None and not self.recorded.was_read:
-                # Whoever holds it holds the right one.
-                self._move_to(RunFolder(self.root, agreed.project, agreed.run))
-            else:
-                found = self.at(agreed.run, agreed.project)
-        found.together.accept(agreed.attempt)
-        return found
-
-    def _move_to(self, folder: RunFolder) -> None:
-        """Move a run that has no records yet to another folder."""
-        self.recorder.folder = self.recorded.folder = folder
-
-    def _stop_as_other_rank(self) -> None:
-        """Record nothing more: this process turned out to be a rank that does not record."""
-        origin = self.resume.origin
-        if self._options.names_a_run or self.policy.common_id or origin.continues:
-            self._disown()  # rank 0 records it, too, and tells its state
-        elif self.written_state == "running":
-            self._note_state("interrupted")
-        self.policy.withdraw()
-
-    def _lead(self) -> None:
-        """Own a run that this process found running: rank 0 is told late that it is that."""
-        if self._state.was_running:
-            self.own()
+        self.session.start()
 
     def stragglers(self) -> list[RankTiming]:
         """Return how each rank is doing and how long its steps take, the slowest rank first.
@@ -1160,33 +641,12 @@ class Run(Container):
         from seamark.errors import MissingFieldError
         from seamark.reading.stragglers import rank_timings
 
-        if self.recorded.is_empty:
+        if self.session.recorded.is_empty:
             msg = f"{self.folder.words}: nothing is recorded yet"
             raise MissingFieldError(msg)
-        return rank_timings(self.recorded.view())
+        return rank_timings(self.session.recorded.view())
 
     # ---------------------------------------------------------------- checkpoints and resuming
-
-    @property
-    def must_resume(self) -> bool:
-        """Whether this run has to exist already: ``resume="must"``."""
-        return self._options.must_resume
-
-    @property
-    def restarted_as(self) -> int | None:
-        """The attempt that a restart of the job began and that has recorded nothing yet, or None.
-
-        0-based.
-        """
-        return self.resume.restarted_as
-
-    def expect_resumed(self) -> None:
-        """Refuse to begin a new run with ``resume="must"``.
-
-        Raises:
-            RunNotFoundError: If this would be one.
-        """
-        self.resume.expect_found()
 
     def checkpoint_state(self, *, marked: bool | None = None) -> dict[str, Any]:
         """Return what a checkpoint stores of this run: see `resumed`.
@@ -1205,36 +665,14 @@ class Run(Container):
                 and record the metrics of that step afterwards. None: that was made already.
         """
         here = marked is None and self.ranks == "all"
-        state = self.resume.checkpoint_state(marked=bool(marked) or here)
+        state = self.session.resume.checkpoint_state(marked=bool(marked) or here)
         if here:
             self.mark_checkpoint()
         return state
 
     def mark_checkpoint(self) -> None:
         """Note that what is recorded from now on came after the last checkpoint. Never raises."""
-        self.resume.mark_checkpoint()
-
-    def at(self, run: str, project: str | None = None, *, owner: bool = True) -> Run:
-        """Return a run with the options of this one and another id; nothing is on disk yet.
-
-        Args:
-            run: Run id.
-            project: Project path, this run's if left out.
-            owner: False for a rank that adds something to the run of rank 0, whose state is not its
-                own: such a run is recorded whatever the rank, and at the paths that it is given.
-        """
-        options = self._options if owner else replace(self._options, owner=False, ranks="zero")
-        found = Run(
-            options,
-            RunFolder(self.root, project or self.project, run),
-            replace(self.resume.origin, begun=None, continues=True),
-            made_in=self.policy.made_in,
-            told=not owner,
-        )
-        found.tell(self._introduction.facts)
-        found.recorder.kept.patterns.update(self.recorder.kept.travelling())
-        found.recorder.parameters.take(self.recorder.parameters.atoms)
-        return found
+        self.session.resume.mark_checkpoint()
 
     def resumed(
         self, state: Mapping[str, Any], *, stay: bool = False, training: bool = True
@@ -1260,125 +698,10 @@ class Run(Container):
             RunNotFoundError: If ``resume="must"`` and the run is not below this root.
         """
         saved = Saved.of(state)
-        if self.together.connected_at_start and connected() and not stay:
-            return self._resume_on_all_ranks(saved, training=training)
-        return self._resumed(saved, stay=stay, training=training)
+        found = Resuming(self.session, saved, stay=stay, training=training).resume()
+        return self if found is self.session else Run(found)
 
-    def _resume_on_all_ranks(self, saved: Saved, *, training: bool) -> Run:
-        """Resume the run that rank 0 decides on, on all ranks."""
-        if not current_rank().rank:
-            try:
-                found = self._resumed(saved, stay=False, training=training)
-            except SeamarkError as error:
-                self.agree(error)
-                raise
-            return found.agree()
-        before = self.resume.origin.begun
-        self.resume.mark_checkpoint()
-        found = self.agree()
-        if found is not self:
-            found.together.connected_at_start = True
-            self._finish("stop", _WITHDRAWN_S, quiet=True)
-            found._open_at_once()  # noqa: SLF001 - of its own class
-        elif found.resume.origin.begun != before:
-            self.recorder.begin_attempt()
-        return found
-
-    def _resumed(self, saved: Saved, *, stay: bool, training: bool) -> Run:
-        options, here = self._options, self.folder
-        if self.mode in ("disabled", "read-only"):
-            return self
-        never, must = options.resume == "never", options.resume == "must"
-        if (saved.run, saved.project) == (here.run, here.project):
-            if training and not never:
-                self._begin_attempt(saved)
-            return self
-        place = RunFolder(here.root, saved.project, saved.run)
-        elsewhere, exists = Elsewhere(place), place.journal_dir.is_dir()
-        if not (exists and is_whole(place)) and (must or (training and not never)):
-            elsewhere = look_elsewhere(options, place)
-            exists = exists or elsewhere.opening is not None
-        if must and not exists:
-            raise _not_found(saved, here)
-        if exists and (must or (training and not never)):
-            if not (stay or options.names_a_run) and self._is_untouched:
-                return self._go_over(saved, elsewhere, training=training)
-            self._warn("the checkpoint is of run %r; continuing with run %r", saved.run, here.run)
-        elif training and not never:
-            self._warn("%s; recording a new run", saved.not_found(here))
-        if training or self.recorder.writer is None:
-            self.tell(
-                {
-                    "origin/run_id": encode_atom(saved.run),
-                    "origin/project": encode_atom(saved.project),
-                }
-            )
-        return self
-
-    def begin_again(self) -> None:
-        """Count what is recorded from now on as a new attempt; for adapters. Never raises.
-
-        Nothing is hidden. Where ranks share the run they have to agree on attempts, and nothing
-        happens here.
-        """
-
-        def lost(error: Exception) -> None:
-            self.drop("state", warn=f"that a training began again was not recorded: {error}")
-
-        alone = self._options.ranks != "all" and self._options.resume != "never"
-        if alone and not self.recorder.silent and self.recorder.writer is not None:
-            with quietly(lost):
-                self.resume.begin_again()
-
-    def _begin_attempt(self, saved: Saved) -> None:
-        if self.resume.begin_attempt(saved) is not None:
-            self.own()
-
-    def _go_over(self, saved: Saved, elsewhere: Elsewhere, *, training: bool) -> Run:
-        """Return the run of a checkpoint, which is recorded instead of this one."""
-        found = self.at(saved.run, saved.project)
-        found.go_on_from(elsewhere)
-        if training:
-            found._begin_attempt(saved)  # noqa: SLF001 - of its own class
-        if self.recorder.writer is not None:  # it began at once, and holds nothing but that
-            log.info("seamark: run %s is not recorded: run %s goes on", self.id, saved.run)
-            self._withdraw()
-            found.together.connected_at_start = self.together.connected_at_start
-            found._open_at_once()  # noqa: SLF001
-        return found
-
-    @property
-    def _is_untouched(self) -> bool:
-        """Whether nothing is recorded but what a run records of itself when it begins."""
-        writer = self.recorder.writer
-        return writer is None or self._introduction.covers(writer.families)
-
-    def _withdraw(self) -> None:
-        """Take back what has begun and does not come to be, and stop.
-
-        A run of this process alone goes into the trash. From one that others record too only what
-        this process wrote is removed.
-        """
-
-        def lost(error: Exception) -> None:
-            log.debug("seamark: run %s could not be withdrawn: %r", self.id, error)
-
-        with quietly(lost):
-            shared = self.policy.common_id or self._options.names_a_run
-            if not shared:
-                self.recorder.assign_quietly({"sys/trashed": True})
-            writer = self.recorder.writer
-            own = writer.writers if shared and writer is not None else ()
-            self._finish("stop", _WITHDRAWN_S, quiet=True)  # else it would be written again
-            for journal in self.folder.journals():
-                if journal.writer in own:
-                    journal.path.unlink(missing_ok=True)
-
-    def _warn(self, message: str, *args: object) -> None:
-        if not self.recorder.silent:
-            log.warning(f"seamark: {message}", *args)  # noqa: G004 - the arguments are not in it
-
-    # ---------------------------------------------------------------- state
+    # ---------------------------------------------------------------- the end
 
     def set_state(
         self, state: str, *, detail: str | None = None, error: BaseException | None = None
@@ -1401,96 +724,7 @@ class Run(Container):
             InactiveRunError: If it was stopped.
             ReadOnlyError: If it was opened for reading.
         """
-        check_state(state, detail, error)
-        if self.recorder.to_write() is None:
-            return
-        owned = bool(self._state.owner) and self._state.is_here
-        expect_owned("set_state", self.folder.words, owned=owned)
-        if state == "running":
-            self.recorder.begin_points()
-            self._revive()
-        if error is not None:
-            self._captures().note_exception(error, asked=True)
-        self.recorder.kept.write()
-        self._state.set(state, detail=detail, error=error)
-
-    def go_on(self) -> None:
-        """Set a run that has ended or not begun to running; for adapters. Never raises.
-
-        Does nothing where the state is not this process's to tell.
-        """
-        if self.lifecycle.phase == WAITING:
-            self.recorder.begin_points()
-        else:
-            self._note_state("running")
-
-    def _note_state(
-        self, state: str, *, error: BaseException | None = None, signal: str | None = None
-    ) -> None:
-        """Write the run's state; never raises, and does nothing where this process owns no state.
-
-        Args:
-            state: See `set_state`.
-            error: What ended the run; type and message are kept, secrets masked.
-            signal: Name of the signal that ended it.
-        """
-
-        def lost(trouble: Exception) -> None:
-            self.drop("state", 1, f"the state {state!r} could not be recorded: {trouble!r:.200}")
-
-        if state != "running":
-            self.recorder.kept.write()
-        with quietly(lost):
-            noted = self._state.note(state, error=error, signal=signal)
-            if noted and state == "running":
-                self._revive()
-
-    def _revive(self) -> None:
-        """Leave a rest, where the run is running again."""
-        if self.lifecycle.phase == RESTING:
-            self._record_again()
-            self._watch()
-
-    def _record_again(self) -> None:
-        """Record again after a rest."""
-        at_exit.finish_at_exit(self, self._key)
-        self.lifecycle.phase = RECORDING
-        self.recorder.go_on()
-
-    # ---------------------------------------------------------------- the end
-
-    def rest(self, state: str = "completed", *, error: BaseException | None = None) -> None:
-        """Note how a training has ended, and hold no descriptor and no thread from then on.
-
-        What is recorded later is recorded as ever, in another journal. What becomes of the process
-        says nothing about the run any more, until it is ``"running"`` again. Never raises.
-
-        Args:
-            state: See `set_state`.
-            error: What ended it, with its traceback.
-        """
-        if self.lifecycle.phase == RECORDING and self._state.is_here:
-            if error is not None and self._capture is not None:
-                self._capture.note_exception(error)
-            self.lifecycle.call("rest")
-            self._note_state(state, error=error)
-            self.lifecycle.phase = RESTING
-            state, rank = self.written_state, self.recorder.rank
-            if self._state.owner and not rank:
-                at_exit.print_at_exit(self, self._key, lambda: self._print_end(state, 0, []))
-            else:
-                at_exit.settle(self, self._key)
-            self.recorder.rest()
-            self._shipping.rest()
-            self.recorded.close()
-        else:
-            self._note_state(state, error=error)
-
-    def claimed(self, hold: Hold) -> None:
-        """Take note that this process has claimed the run; see `seamark.Project.claim`."""
-        self._hold, hold.on_loss = hold, self._disown
-        self.recorder.assign_quietly({CLAIMED_BY: claimed_by(hold.claim.facts)})
-        self.lifecycle.on(heartbeat=hold.look)
+        self.session.set_state(state, detail=detail, error=error)
 
     def release(self) -> bool:
         """Give back a run that `seamark.Project.claim` returned, so that others may claim it.
@@ -1501,26 +735,7 @@ class Run(Container):
             Whether it was still this process's: somebody else may have it, if nothing was heard of
             this process for so long that it counted as crashed.
         """
-        if (hold := self._end_claim()) is None:
-            return False
-        return hold.release(self.recorder.positions())
-
-    def _end_claim(self) -> Hold | None:
-        """Record that this process has the run no more; return its claim if it had it."""
-        hold = self._hold
-        if hold is None or not hold.is_mine or hold.is_lost():
-            return None
-        with quietly(lambda error: self.drop("claim", warn=f"a claim is shown as held: {error}")):
-            if self.recorder.recording:
-                self.recorder.record_op({"op": "delete", "paths": [CLAIMED_BY]})
-        return hold
-
-    def _disown(self) -> None:
-        """Leave the run's state to whoever has taken the run over."""
-        self._state.owner = False
-        if (writer := self.recorder.writer) is not None:
-            with quietly():
-                writer.rotate()  # the header of the next journal says so
+        return self.session.claim.release()
 
     def stop(self, *, seconds: float | None = None) -> None:
         """Finish: store taken files, mark the run completed, force everything to disk.
@@ -1531,59 +746,11 @@ class Run(Container):
             seconds: How long to wait for files and the disk; None waits as long as files are being
                 stored.
         """
-        self._finish("stop", seconds)
-
-    def finish_at_exit(self, error: BaseException | None) -> None:
-        """Finish because the process ends; the error is what ended it, if anything did."""
-        self._note_error(error)
-        self._finish("exit", 60.0)
-
-    def _finish(
-        self, reason: str, seconds: float | None, *, quiet: bool = False, failed: bool = False
-    ) -> None:
-        writer = self.recorder.writer
-        if writer is not None and not self._state.is_here:
-            self.recorder.kept.write()
-            if writer.writer is not None:  # a forked helper closes what it wrote itself
-                writer.close(reason)
-                self._shipping.finish(seconds, in_haste=True)
-            return
-        if self.lifecycle.phase == STOPPED:
-            return
-        if writer is not None:
-            if not quiet:
-                self.recorder.kept.write()  # with which a run that waited begins, so that it ends
-            writer.retry_now()
-        hold = self._end_claim()
-        self.lifecycle.call("stop")
-        self.lifecycle.phase = STOPPED
-        at_exit.settle(self, self._key)
-        timeout_s = CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S)
-        self.recorder.store_files(seconds)
-        if self.written_state == "running":
-            self._note_state("completed")
-        lost = self.recorder.close(reason, timeout_s)
-        self.recorded.close()
-        in_haste = self.written_state in ("interrupted", "suspended")
-        sent = self._shipping.finish(
-            0 if quiet else seconds,
-            in_haste=in_haste,
-            quiet=quiet,
-            later=failed or reason == "exit",
-        )
-        if hold is not None:
-            hold.release(self.recorder.positions())
-        if writer is not None and self._state.owner and not self.recorder.rank and not quiet:
-            self._print_end(self.written_state, lost, sent)
-
-    def _print_end(self, state: str, lost: int, sent: list[str]) -> None:
-        print_end(self.folder, self._introduction.called(self.resume.origin), state, lost, sent)
-        if self._late is not None:
-            self._late.tell_of_tasks()
+        self.session.ending.finish("stop", seconds)
 
     def __enter__(self) -> Run:  # noqa: PYI034 - typing.Self is of Python 3.11
         """Return itself, running."""
-        if not self._options.start and self.recording:
+        if not self.session.options.start and self.session.recording:
             self.start()
         return self
 
@@ -1597,62 +764,15 @@ class Run(Container):
 
         An exception on its way out fails the run, Ctrl-C interrupts it. Nothing is swallowed.
         """
-        self._note_error(error)
-        self._finish("stop", None, failed=error is not None)
-
-    def _note_error(self, error: BaseException | None) -> None:
-        if self._capture is not None:  # else nothing was recorded, or the run is only added to
-            self._capture.saw_exception(error)
-
-    @property
-    def _key(self) -> str:
-        return os.fspath(self.folder.path)
-
-    # ---------------------------------------------------------------- other processes
-
-    def after_fork(self) -> None:
-        """Make the copy in a forked child whole again: it may be another rank."""
-        self.recorder.after_fork()
-        self._chronos.after_fork()
-        if self._options.ranks == "all" and self.recorder.writer is not None:
-            self._inherited = self.recorder.let_go()
-            self.recorder.ask_again()
-
-    def _continue_after_fork(self, inherited: JournalWriter) -> bool:
-        """Record in a forked child as a helper of its parent; False if it is another rank."""
-        self._inherited = None
-        if self.recorder.rank == current_rank().rank:
-            self.recorder.use(inherited)
-            return True
-        self._state.word, self._introduction.told = "created", True
-        return False
+        self.session.ending.exit(error)
 
     def __reduce__(self) -> Any:
         """Travel as one value.
 
         The copy opens a journal of its own when it records something.
         """
-        facts = self.recorder.secrets.atoms(self._introduction.facts)
-        told = self._introduction.told
-        told = told or self.recorder.writer is not None
-        owner = self._state.owner
-        keep = self.recorder.kept.travelling()
-        params = self.recorder.parameters.atoms
-        if get_spawning_popen() is None:  # else it goes to a process of this training, by a pipe
-            params = self.recorder.secrets.atoms(params)
-        place, origin = self.folder, self.resume.origin
-        waits = self.lifecycle.phase == WAITING
-        options = self._options if waits else replace(self._options, start=True)
-        helps = owner is None and self.recorder.writer is not None
-        copy = RunCopy(options, place, origin, facts, told, owner, helps, keep, params)
-        return RunCopy.revive, (copy,)
+        return Run, (self.session,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Run:
         """Return the same run: copying a script's objects must not start another."""
         return self
-
-
-def _not_found(saved: Saved, here: RunFolder) -> Exception:
-    from seamark.errors import RunNotFoundError
-
-    return RunNotFoundError(saved.not_found(here))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,7 @@ from seamark.values import escape
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.remote.opening import Opening
+    from seamark.run.lifecycle import Lifecycle
     from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
 
@@ -35,6 +37,8 @@ _NOT_SET: Final = {
 }
 _LONGEST: Final = 1000
 """Characters that a person's word beside a state may have."""
+_STAGED_S: Final = 2.0
+"""Seconds that the end of a run waits for files that earlier processes left to be stored."""
 
 
 def check_state(state: object, detail: object, error: object) -> None:
@@ -84,23 +88,34 @@ class OwnState:
     Args:
         options: Of the run.
         recorder: Of the run.
+        revive: Called when the run is noted as running, after a rest or not.
         owner: Whether this process decides the state; None if that is not settled.
-
-    Attributes:
-        owner: The same.
-        word: The state as this process last wrote it.
         opening: What is known of a run that exists only elsewhere.
         may_reopen: Whether this process goes on with a run that it finds left.
+
+    Attributes:
+        owner: Whether this process decides the state; None if that is not settled.
+        word: The state as this process last wrote it; ``"created"`` if it wrote none.
     """
 
-    def __init__(self, options: RunOptions, recorder: Recorder, *, owner: bool | None) -> None:
+    def __init__(
+        self,
+        options: RunOptions,
+        recorder: Recorder,
+        revive: Callable[[], object],
+        *,
+        owner: bool | None,
+        opening: Opening | None,
+        may_reopen: bool,
+    ) -> None:
         self._options = options
         self._recorder = recorder
+        self._revive = revive
         self._pid = os.getpid()
         self._held = Held()
         self.owner = owner
-        self.opening: Opening | None = None
-        self.may_reopen = True
+        self._opening = opening
+        self._may_reopen = may_reopen
         self.word = "created"
 
     @property
@@ -108,27 +123,60 @@ class OwnState:
         """Whether this is the process that records, not a forked helper of it."""
         return self._pid == os.getpid()
 
-    def begin_here(self) -> None:
-        """Take it that this process records, even if it was forked."""
+    def begin_here(self, *, owns: bool) -> None:
+        """Record in this process from now on, even if it was forked.
+
+        Args:
+            owns: Whether it decides the state, if that is not settled.
+        """
         self._pid = os.getpid()
+        self.word = "created"  # in a forked child that is another rank, too
+        if owns:
+            self.own()
+
+    def own(self) -> bool:
+        """Decide the state from now on; return False where it was settled who does."""
+        if self.owner is not None:
+            return False
+        self.owner = True
+        return True
+
+    def disown(self) -> None:
+        """Leave the state to whoever has taken the run over."""
+        self.owner = False
+        if (writer := self._recorder.writer) is not None:
+            with quietly():
+                writer.rotate()  # the header of the next journal says so
 
     # ---------------------------------------------------------------- telling it
 
     def note(
         self, state: str, *, error: BaseException | None = None, signal: str | None = None
-    ) -> bool:
-        """Write the state, if it is this process's to write; see `set`.
+    ) -> None:
+        """Write the state, if it is this process's to write; see `set`. Never raises.
 
-        Returns:
-            Whether it was this process's to write.
+        Args:
+            state: See `seamark.Run.set_state`.
+            error: What ended the run; type and message are kept, secrets masked.
+            signal: Name of the signal that ended it.
         """
-        writer = self._recorder.writer
-        if writer is None or writer.closed or not self.owner or not self.is_here:
-            return False
-        if state == "interrupted" and self.word == "suspended":
-            return False  # the job is queued again already; being stopped now is part of that
-        self.set(state, error=error, signal=signal)
-        return True
+        recorder = self._recorder
+
+        def lost(trouble: Exception) -> None:
+            warn = f"the state {state!r} could not be recorded: {trouble!r:.200}"
+            recorder.drop("state", 1, warn)
+
+        if state != "running":
+            recorder.kept.write()
+        with quietly(lost):
+            writer = recorder.writer
+            if writer is None or writer.closed or not self.owner or not self.is_here:
+                return
+            if state == "interrupted" and self.word == "suspended":
+                return  # the job is queued again already; being stopped now is part of that
+            self.set(state, error=error, signal=signal)
+            if state == "running":
+                self._revive()
 
     def set(
         self,
@@ -165,7 +213,7 @@ class OwnState:
     def learn(self, writer: JournalWriter) -> None:
         """Read the paths, the last steps and the state that the run had. Never raises."""
         namespace = self._options.monitoring_namespace or "monitoring"
-        folder, opening = self._recorder.folder, self.opening
+        folder, opening = self._recorder.folder, self._opening
 
         def lost(error: Exception) -> None:
             log.warning("seamark: what run %s holds could not be read: %s", folder.run, error)
@@ -179,21 +227,29 @@ class OwnState:
                 here = learn(folder, writer, namespace)
                 self._held = here.beside(learn_from(opening, writer, namespace))
 
-    def take_over(self) -> Callable[[], object] | None:
-        """Note that a run that failed goes on; return what finishes files of dead processes."""
+    def take_over(self, lifecycle: Lifecycle) -> None:
+        """Note that a run that failed goes on, and store on a thread what dead processes left.
+
+        Args:
+            lifecycle: Of the run, whose end waits for the thread.
+        """
         recorder = self._recorder
         if not self.owner or recorder.rank:
-            return None
+            return
         if self._held.failed and self.word != "failed":
             recorder.assign_quietly({"sys/failed": False})
-        from seamark.blobs import finish_staged
+        if recorder.folder.staging_dir.is_dir():
+            from seamark.blobs import finish_staged
 
-        return partial(finish_staged, recorder.folder, recorder.record_content)
+            finish = partial(finish_staged, recorder.folder, recorder.record_content)
+            thread = threading.Thread(target=finish, name="seamark-staged", daemon=True)
+            thread.start()
+            lifecycle.before_end(lambda: thread.join(_STAGED_S))
 
     @property
     def is_reopened(self) -> bool:
         """Whether this process goes on with a run that had not ended, and has no point yet."""
-        undecided = self.owner is None and self.may_reopen and self.is_here
+        undecided = self.owner is None and self._may_reopen and self.is_here
         return undecided and self._held.resumable
 
     @property

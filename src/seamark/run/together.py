@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seamark import errors
 from seamark.errors import SeamarkError
 from seamark.process.rank import connected, current_rank
 from seamark.run.place import expect_writable
-from seamark.run.resume import Begun
 
 if TYPE_CHECKING:
     from seamark.run.options import RunOptions
@@ -46,6 +44,7 @@ class Together:
         recorder: Of the run.
         policy: Of the run.
         resume: Of the run.
+        connected: Whether the ranks agreed on the run before this one that it continues.
 
     Attributes:
         connected_at_start: Whether the ranks agreed on this run when it began, so that each of them
@@ -53,13 +52,19 @@ class Together:
     """
 
     def __init__(
-        self, options: RunOptions, recorder: Recorder, policy: RankPolicy, resume: Resume
+        self,
+        options: RunOptions,
+        recorder: Recorder,
+        policy: RankPolicy,
+        resume: Resume,
+        *,
+        connected: bool,
     ) -> None:
         self._options = options
         self._recorder = recorder
         self._policy = policy
         self._resume = resume
-        self.connected_at_start = False
+        self.connected_at_start = connected
 
     @property
     def follows_zero(self) -> bool:
@@ -110,13 +115,13 @@ class Together:
         project, _, run = place.rpartition("/")
         return Agreed(run, project, int(attempt) if attempt else None)
 
+    def begin(self) -> None:
+        """Remember whether the ranks agreed on the run as it begins."""
+        self.connected_at_start = self._policy.agreed
+
     def accept(self, attempt: int | None) -> None:
-        """Take it that the ranks agreed on this run, and on the attempt of rank 0."""
-        self._policy.agreed = True
+        """Adopt this run, and the attempt of rank 0: the ranks agreed on them."""
+        self._policy.agree()
         self._recorder.ask_again()  # what was another's to record may be ours now
         if current_rank().rank:  # as far as this is asked for, rank 0 answers for it
-            self._resume.origin = replace(
-                self._resume.origin,
-                begun=None if attempt is None else Begun(attempt, None),
-                continues=True,
-            )
+            self._resume.follow(attempt)

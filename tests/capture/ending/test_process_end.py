@@ -351,7 +351,7 @@ RESTING = """
 import os, signal, sys, seamark
 found = signal.getsignal(signal.SIGTERM), sys.excepthook
 run = seamark.init_run(capture_git=False)
-capture = run._capture
+capture = run.session._watch._capture
 run.set_state("completed")
 for _ in range(2):
     capture.stop()

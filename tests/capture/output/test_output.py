@@ -150,7 +150,7 @@ def test_a_run_at_rest_records_nothing_and_goes_on(stdout):
     """What is printed before the end is in; the thread is gone; a run that goes on records on."""
     run = init_run(**ON)
     print("before")
-    run.rest()
+    run.session.rest()
     assert threads() == []
     assert vars(stdout).get("write") is None
     print("between")
@@ -837,7 +837,7 @@ def test_a_value_that_is_hidden_is_warned_of_after_output_too(stdout, caplog):
     """Output takes no warning away from what a person records."""
     run = init_run(**ON)
     print("token=hunter2secretA9")
-    run.rest()
+    run.session.rest()
     run["params/api_token"] = "hunter2secretA9"
     run.stop()
     assert "params/api_token" in caplog.text
@@ -941,7 +941,7 @@ def test_a_bar_counts_with_its_last_state_only():
 def test_what_finds_no_room_is_counted(stdout):
     """With a thread that is held up, some MiB wait; the rest is left out and said to be."""
     run = init_run(capture_limit="1GiB/min", **ON)
-    lock = run.recorder.writer._guard.lock  # as long as a disk that hangs is written to
+    lock = run.session.recorder.writer._guard.lock  # as long as a disk that hangs is written to
     line = "x" * 1023 + "\n"
     with lock:
         for _ in range(20_000):

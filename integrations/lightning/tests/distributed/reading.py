@@ -48,7 +48,7 @@ class Recorded:
             (run,) = runs(folder, project)
         root = folder / ".seamark"
         self.run = seamark.init_run(project=project, with_id=run, mode="read-only", root=root)
-        self.found = {one.path: one for one in self.run.recorded.attributes()}
+        self.found = {one.path: one for one in self.run.session.recorded.attributes()}
 
     def value(self, path):
         return self.found[path].value

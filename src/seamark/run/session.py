@@ -1,0 +1,583 @@
+"""Part of one process in a run: the object behind `seamark.Run`, which adapters use, too.
+
+A session opens its journal with its first record, or as soon as a script asks for that. It knows
+whether this process decides the run's state, which rank it is, and what it captures; it rests
+between trainings and ends with the run or with the process. Its copy in another process, pickled or
+forked, is another part in the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from multiprocessing.context import get_spawning_popen
+from typing import TYPE_CHECKING, Any
+
+from seamark.journal.folder import RunFolder
+from seamark.journal.writer import SYNC_S
+from seamark.paths import join_path
+from seamark.process import fork
+from seamark.process.crashes import memory_groups
+from seamark.process.interrupts import quietly
+from seamark.process.job import job_key
+from seamark.process.liveness import process_facts
+from seamark.process.rank import current_rank
+from seamark.run.captured import Watch
+from seamark.run.claims import OwnClaim
+from seamark.run.elsewhere import Elsewhere
+from seamark.run.ending import Ending
+from seamark.run.introduction import Introduction, print_end
+from seamark.run.late_rank import LateRank
+from seamark.run.lifecycle import RECORDING, RESTING, WAITING, Lifecycle
+from seamark.run.opened import has_other_owner
+from seamark.run.place import expect_place, expect_writable, reading_place
+from seamark.run.ranks import RankPolicy, rank_has_recorded
+from seamark.run.recorded import Recorded
+from seamark.run.recorder import Recorder
+from seamark.run.resume import Origin, Resume, Saved
+from seamark.run.shipping import Shipping
+from seamark.run.state import OwnState, check_state, expect_owned
+from seamark.run.tags import TagCheck
+from seamark.run.through import Through
+from seamark.run.together import Together
+from seamark.run.twins import Revisions
+
+if TYPE_CHECKING:
+    from seamark.blobs import BlobWriter
+    from seamark.capture import Secrets
+    from seamark.errors import SeamarkError
+    from seamark.journal.writer import JournalWriter
+    from seamark.run.claims import Hold
+    from seamark.run.options import RunOptions
+    from seamark.values import Atom
+    from seamark.values.keeping import Keep
+
+__all__ = ["Session", "Start"]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Everything that a session starts with; travels to other processes, without the token.
+
+    Attributes:
+        options: Arguments of the run.
+        folder: Where it lies.
+        origin: Where it comes from.
+        elsewhere: What a remote knows of it; None if none was asked.
+        made_in: Pid of the process that minted its id; None for a copy.
+        told: Whether name, tags and parameters have been recorded already.
+        owner: Whether its processes decide its state; None if that is as the options say.
+        helps: Whether its process opened it and has not gone on with it.
+        connected: Whether the ranks agreed on the run before this one that it continues.
+        facts: Encoded values by path for its first record, beside what the options say.
+        keep: What it keeps of fast series, by path or pattern, beside what the options say.
+        params: The hyperparameters that its process set, by path.
+    """
+
+    options: RunOptions
+    folder: RunFolder
+    origin: Origin = field(default_factory=Origin)
+    elsewhere: Elsewhere | None = None
+    made_in: int | None = None
+    told: bool = False
+    owner: bool | None = None
+    helps: bool = False
+    connected: bool = False
+    facts: Mapping[str, Atom] = field(default_factory=dict)
+    keep: Mapping[str, Keep] = field(default_factory=dict)
+    params: Mapping[str, Atom] = field(default_factory=dict)
+
+
+class Session:
+    """Part of one process in a run; `seamark.Run.session`.
+
+    Args:
+        start: What it starts with.
+
+    Attributes:
+        options: Arguments of the run.
+        lifecycle: Its phase in this process, and the hooks that follow it.
+        policy: The decision whether this process records.
+        recorder: What writes it.
+        recorded: What reads it.
+        resume: Its attempts, and what a checkpoint stores of it.
+        state: Its state, as far as it is this process's to tell.
+        introduction: What it was given, and facts that adapters tell.
+        together: The agreement of all ranks on it.
+        shipping: What sends it to remotes.
+        tags: The check of keyed tags.
+        claim: The claim that this process has on it, if it has one.
+        ending: Its rests and its end.
+    """
+
+    def __init__(self, start: Start) -> None:
+        self.options = options = start.options
+        folder, owner = start.folder, start.owner
+        self._elsewhere = elsewhere = start.elsewhere or Elsewhere(folder)
+        self._inherited: JournalWriter | None = None
+        self._late: LateRank | None = None
+        self.lifecycle = Lifecycle()
+        self.policy = RankPolicy(options, start.made_in)
+        self.recorder = Recorder(
+            folder,
+            options.mode,
+            self.lifecycle,
+            self.policy,
+            header=self._header,
+            start=self._start,
+            secrets=options.hidden(),
+            keep={**(options.keep or {}), **start.keep},
+            expect_tags=self._expect_tags,
+            after_t=elsewhere.opening.largest_t if elsewhere.opening else 0,
+        )
+        self.shipping = Shipping(options.remotes, options.api_token, self.recorder)
+        self.introduction = Introduction(options, self.recorder, told=start.told)
+        self.state = OwnState(
+            options,
+            self.recorder,
+            self._revive,
+            owner=options.owner if owner is None else owner,
+            opening=elsewhere.opening,
+            may_reopen=not start.helps,
+        )
+        self.resume = resume = Resume(
+            options, self.recorder, start.origin, elsewhere, self.shipping.ahead
+        )
+        self.recorded = Recorded(
+            folder,
+            silent=lambda: self.policy.silent,
+            known=self.introduction.known,
+            disabled=options.mode == "disabled",
+            place=reading_place(options),
+            token=options.api_token,
+            through=Through(options.remotes, options.api_token, lambda: resume.is_partly_elsewhere),
+            settle=self.recorder.kept.write,
+        )
+        self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
+        self.together = Together(
+            options, self.recorder, self.policy, self.resume, connected=start.connected
+        )
+        self._watch = Watch(
+            options, self.recorder, self.introduction, self.lifecycle, self.state, self.resume
+        )
+        self.claim = OwnClaim(self.recorder)
+        self.ending = Ending(
+            self.recorder,
+            self.recorded,
+            self.lifecycle,
+            self.state,
+            self.shipping,
+            self._watch,
+            self.claim,
+            self._print_end,
+        )
+        fork.register(self.after_fork)
+        self.tell(start.facts)
+        self.recorder.parameters.take(start.params)
+
+    @property
+    def folder(self) -> RunFolder:
+        """The folder of the run."""
+        return self.recorder.folder
+
+    # ---------------------------------------------------------------- recording, for adapters
+
+    @property
+    def recording(self) -> bool:
+        """Whether this process can record: not on silent ranks, not once stopped or read-only."""
+        return self.recorder.recording
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether this process records what is recorded once for all ranks: values, tags, files."""
+        return self.recorder.speaks_for_all
+
+    @property
+    def content(self) -> BlobWriter:
+        """Writer that takes and stores files."""
+        return self.recorder.content
+
+    @property
+    def secrets(self) -> Secrets:
+        """Secrets that are masked in the records of this run."""
+        return self.recorder.secrets
+
+    def begin(self) -> bool:
+        """Start the run, if that has not happened yet; return whether this process records.
+
+        For files, whose storing does not start it.
+        """
+        return self.recording and self.recorder.to_write() is not None
+
+    def record_op(self, op: Mapping[str, Any]) -> bool:
+        """Append one op; see `Recorder.record_op`."""
+        return self.recorder.record_op(op)
+
+    def record_atoms(self, atoms: Mapping[str, Atom]) -> bool:
+        """Append values that are encoded already; see `Recorder.record_atoms`."""
+        return self.recorder.record_atoms(atoms)
+
+    def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
+        """Count what could not be recorded, and warn once about it. Never raises.
+
+        Args:
+            reason: Short name under which the losses are counted.
+            count: How many values or records.
+            warn: What a person should read, once for each reason.
+        """
+        self.recorder.drop(reason, count, warn)
+
+    def before_end(self, call: Callable[[], None]) -> None:
+        """Register a call before this process ends the run or rests it, once.
+
+        For records that are put together late; what it raises is logged and goes no further.
+        """
+        self.lifecycle.before_end(call)
+
+    def tell(self, atoms: Mapping[str, Atom]) -> None:
+        """Record facts with the first record, or now if there was one. Never raises.
+
+        Args:
+            atoms: Encoded values by path.
+        """
+        self.introduction.tell(atoms)
+
+    def series_base(self, base: str) -> str:
+        """Return where in a namespace the series of this process belong.
+
+        A rank above 0 that records too has ``ranks/<rank>`` there for its own; in the run as a
+        whole, whose namespace is empty, the recorder itself sees to it.
+
+        Args:
+            base: Path of the namespace.
+        """
+        rank = self.policy.apart if base else 0
+        return join_path(base, f"ranks/{rank}") if rank else base
+
+    # ---------------------------------------------------------------- opening
+
+    def begin_at_once(self) -> None:
+        """Record what is known now, as a script expects that holds no logger.
+
+        Raises:
+            ArgumentError: If ``ranks="all"`` and the ranks cannot agree on one run, or if the run
+                was purged.
+            RunNotFoundError: If there is no run with the id that was given, or if
+                ``resume="must"`` and there is nothing to go on with.
+            JournalError: If the root cannot be written to.
+        """
+        if self.recorder.mode == "read-only":
+            self.expect_place()
+            return
+        if self.options.ranks == "all":
+            # Whatever the mode: a rank that is disabled must not leave the others waiting.
+            found = self.agree(self.together.refusal(self._expect_origin))
+            assert found is self  # noqa: S101 - nothing was recorded or read yet
+            self.together.begin()
+        elif not self.together.follows_zero:
+            self._expect_origin()
+        self.open_at_once()
+
+    def open_at_once(self) -> None:
+        """Open the journal, if this process records.
+
+        Raises:
+            JournalError: If the root cannot be written to.
+        """
+        if not self.recorder.silent:
+            expect_writable(self.folder)
+        self.recorder.to_write()
+
+    def expect_place(self) -> None:
+        """Refuse a run that should be there and is not, or that was purged.
+
+        Raises:
+            RunNotFoundError: If it does not exist.
+            ArgumentError: If it was purged, or was given a keyed tag that a project above defines.
+        """
+        if not self._elsewhere.may_begin:
+            expect_place(self.options, self.folder)
+        self.tags.expect(self.options.tags.keyed)
+
+    def _expect_tags(self, atoms: Mapping[str, Atom]) -> None:
+        self.tags.expect(atoms)
+
+    def _expect_origin(self) -> None:
+        self.expect_place()
+        self.resume.expect_found()
+
+    def _start(self) -> None:
+        if self._inherited is not None and self._continue_after_fork(self._inherited):
+            return
+        self.resume.expect_found()
+        opening, origin = self._elsewhere.opening, self.resume.origin
+        existed = opening is not None or bool(self.folder.journals())
+        made = has_other_owner(self.folder, origin.lineage)
+        made = made or (opening is not None and opening.has_other_owner(origin.lineage))
+        rank, waits = self.policy.apart, not self.options.start
+        self.state.begin_here(owns=bool(rank or origin.begun or not made))
+        writer = self._open_journal(rank, waits=waits)
+        if not rank and self.options.owner is not False:
+            # Looks at heartbeats and at the end whether this process is rank 0, as it seems to be.
+            self._late = LateRank(
+                self.options,
+                self.recorder,
+                self.policy,
+                self.state,
+                self.resume,
+                own=self.own,
+                stop=lambda: self.ending.finish("stop"),
+            )
+            self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.look)
+        if self.state.owner and not (waits and (existed or rank)):
+            self.state.set("created" if waits else "running")
+        if not self.introduction.told and not rank:
+            of_new = Revisions(self.options, self.folder)
+            revision = {} if existed else of_new.take(self.introduction.find_version())
+            self.introduction.record(writer, owner=bool(self.state.owner), revision=revision)
+        if existed:
+            self.state.take_over(self.lifecycle)
+        if not waits:
+            self._complete_start()
+
+    def _open_journal(self, rank: int, *, waits: bool) -> JournalWriter:
+        """Begin to record once it is known what an earlier process of this rank recorded."""
+        self.lifecycle.enter(WAITING if waits else RECORDING)
+        knows = self._elsewhere.opening is not None or rank_has_recorded(self.folder, rank)
+        writer = self.recorder.open(
+            self.state.learn if knows else None,
+            watch_series=self._before_points if waits or self.state.owner is None else None,
+            before_point=self._begin_to_run if waits else None,
+        )
+        if waits:
+            self.recorder.beat_every(SYNC_S)  # its journal is closed at the next heartbeat
+            self.ending.expect()
+        return writer
+
+    def _header(self) -> dict[str, Any]:
+        from seamark import __version__
+
+        self.shipping.begin()  # here, as a forked child opens journals of its own
+        state, here = self.state, self.state.is_here  # a forked helper is not an owner
+        rank, apart = current_rank(), self.recorder.rank
+        owner = bool(state.owner) and here and not apart
+        return {
+            "seamark": __version__,
+            **self.resume.header(owner=owner, takes_part=state.owner is not False and here),
+            "owner": owner,
+            **process_facts(),
+            "cgroup": memory_groups(),
+            "rank": apart or rank.rank,
+            "ranks": self.options.ranks,
+            "world_size": rank.world_size,
+            "launcher": rank.launcher,
+            "job": job_key(),
+        }
+
+    def _complete_start(self) -> None:
+        self.ending.expect()
+        if self.state.owner is not False:
+            self._watch.begin()
+        self.introduction.end()
+
+    def start(self) -> None:
+        """Start a run that was recorded with ``start=False``; see `seamark.Run.start`."""
+        if self.recorder.to_write() is None or not self.state.is_here:
+            return
+        self.recorder.begin_points()
+        if not self.state.owner and self.recorded.view().state == "created":
+            expect_owned("start", self.folder.words, owned=self.state.owner is None)
+            self.own()
+
+    def _begin_to_run(self) -> None:
+        """Go on from waiting as a run does that is not made with ``start=False``."""
+        if self.lifecycle.phase == WAITING and self.state.is_here:
+            self.ending.go_on()
+            if self.state.owner:
+                self.state.set("running")
+            self._complete_start()
+
+    # ---------------------------------------------------------------- ownership and state
+
+    def own(self) -> None:
+        """Note that this process trains the run, so that this process sets the run's state.
+
+        Does nothing where that is decided already: see ``owner`` of `init_run`. Never raises.
+        """
+        if not self.state.own() or (writer := self.recorder.writer) is None:
+            return
+
+        def lost(error: Exception) -> None:
+            self.drop("state", warn=f"this process's ownership could not be recorded: {error}")
+
+        with quietly(lost):
+            writer.rotate()  # the header of the next journal says whose state it tells
+            self.state.set("running")
+            self.recorder.assign_quietly(self.introduction.of_owner())
+            if self.lifecycle.phase in (RESTING, WAITING):
+                self.ending.go_on()
+            self._watch.begin()
+            self.state.take_over(self.lifecycle)
+
+    def _before_points(self, paths: Iterable[str]) -> None:
+        """Own a run that is reopened; else warn of points of the owner's series."""
+        self.recorder.begin_points()
+        if self.state.is_reopened:
+            self.own()
+        if self.state.owner is not None or self.state.warn_of_series(paths):
+            self.recorder.unwatch_series()
+
+    def set_state(
+        self, state: str, *, detail: str | None = None, error: BaseException | None = None
+    ) -> None:
+        """Say how the run is doing; see `seamark.Run.set_state`."""
+        check_state(state, detail, error)
+        if self.recorder.to_write() is None:
+            return
+        owned = bool(self.state.owner) and self.state.is_here
+        expect_owned("set_state", self.folder.words, owned=owned)
+        if state == "running":
+            self.recorder.begin_points()
+            self._revive()
+        if error is not None:
+            self._watch.note_error(error, asked=True)
+        self.recorder.kept.write()
+        self.state.set(state, detail=detail, error=error)
+
+    def go_on(self) -> None:
+        """Set a run that has ended or not begun to running. Never raises.
+
+        Does nothing where the state is not this process's to tell.
+        """
+        if self.lifecycle.phase == WAITING:
+            self.recorder.begin_points()
+        else:
+            self.state.note("running")
+
+    def _revive(self) -> None:
+        """Leave a rest, where the run is running again."""
+        if self.lifecycle.phase == RESTING:
+            self.ending.go_on()
+            self._watch.begin()
+
+    def claimed(self, hold: Hold) -> None:
+        """Take note that this process has claimed the run; see `seamark.Project.claim`."""
+        self.claim.begin(hold, self.state.disown)
+        self.lifecycle.on(heartbeat=hold.look)
+
+    # ---------------------------------------------------------------- ranks and attempts
+
+    def agree(self, refusal: SeamarkError | None = None) -> Session:
+        """Return the session of the run that all ranks record into: that of rank 0.
+
+        Every rank has to call this. For loggers, which make their id before the ranks can
+        communicate; once a process group or Horovod is initialised. Without either, or if the id is
+        known to the other ranks anyway, it is this session.
+
+        Args:
+            refusal: Why rank 0 does not begin, which is raised on all ranks.
+
+        Raises:
+            ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
+            SeamarkError: What rank 0 was given as ``refusal``.
+        """
+        agreed = self.together.receive_decision(refusal)
+        if agreed is None:
+            return self
+        found = self
+        if (agreed.run, agreed.project) != (self.folder.run, self.folder.project):
+            if self.recorder.writer is None and not self.recorded.was_read:
+                # Whoever holds it holds the right one.
+                there = RunFolder(self.folder.root, agreed.project, agreed.run)
+                self.recorder.folder = self.recorded.folder = there
+            else:
+                found = self.at(agreed.run, agreed.project)
+        found.together.accept(agreed.attempt)
+        return found
+
+    def at(
+        self,
+        run: str,
+        project: str | None = None,
+        *,
+        owner: bool = True,
+        elsewhere: Elsewhere | None = None,
+    ) -> Session:
+        """Return a session with the options of this one and another id; nothing is on disk yet.
+
+        Args:
+            run: Run id.
+            project: Project path, this run's if left out.
+            owner: False for a rank that adds something to the run of rank 0, whose state is not its
+                own: such a run is recorded whatever the rank, and at the paths that it is given.
+            elsewhere: What a remote knows of that run.
+        """
+        options, here = self.options, self.folder
+        return Session(
+            Start(
+                options if owner else replace(options, owner=False, ranks="zero"),
+                RunFolder(here.root, project or here.project, run),
+                replace(self.resume.origin, begun=None, continues=True),
+                elsewhere,
+                made_in=self.policy.made_in,
+                told=not owner,
+                connected=self.together.connected_at_start,
+                facts=self.introduction.facts,
+                keep=self.recorder.kept.travelling(),
+                params=self.recorder.parameters.atoms,
+            )
+        )
+
+    def begin_attempt(self, saved: Saved) -> None:
+        """Begin a new attempt, which goes on from a checkpoint of the run."""
+        if self.resume.begin_attempt(saved) is not None:
+            self.own()
+
+    # ---------------------------------------------------------------- rest and end
+
+    def rest(self, state: str = "completed", *, error: BaseException | None = None) -> None:
+        """Note how a training has ended, and rest; see `Ending.rest`. Never raises."""
+        self.ending.rest(state, error=error)
+
+    def _print_end(self, state: str, lost: int, sent: list[str]) -> None:
+        print_end(self.folder, self.introduction.called(self.resume.origin), state, lost, sent)
+        if self._late is not None:
+            self._late.tell_of_tasks()
+
+    # ---------------------------------------------------------------- other processes
+
+    def after_fork(self) -> None:
+        """Make the copy in a forked child whole again: it may be another rank."""
+        self.recorder.after_fork()
+        if self.options.ranks == "all" and self.recorder.writer is not None:
+            self._inherited = self.recorder.let_go()
+            self.recorder.ask_again()
+
+    def _continue_after_fork(self, inherited: JournalWriter) -> bool:
+        """Record in a forked child as a helper of its parent; False if it is another rank."""
+        self._inherited = None
+        if self.recorder.rank == current_rank().rank:
+            self.recorder.use(inherited)
+            return True
+        self.introduction.end()
+        return False
+
+    def __reduce__(self) -> Any:
+        """Travel as what a copy starts with, which opens a journal when it records something."""
+        recorder, owner = self.recorder, self.state.owner
+        params = recorder.parameters.atoms
+        if get_spawning_popen() is None:  # else it goes to a process of this training, by a pipe
+            params = recorder.secrets.atoms(params)
+        waits = self.lifecycle.phase == WAITING
+        start = Start(
+            self.options if waits else replace(self.options, start=True),
+            self.folder,
+            self.resume.origin,
+            told=self.introduction.told or recorder.writer is not None,
+            owner=owner,
+            helps=owner is None and recorder.writer is not None,
+            facts=recorder.secrets.atoms(self.introduction.facts),
+            keep=recorder.kept.travelling(),
+            params=params,
+        )
+        return Session, (start,)

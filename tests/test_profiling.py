@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import math
 import pickle
 import statistics
@@ -15,7 +14,6 @@ from seamark import init_run
 from seamark.errors import ArgumentError
 from seamark.profiling import (
     LONG_COLUMNS,
-    MISSING,
     SAMPLE_LIMIT,
     Breakdown,
     Samples,
@@ -124,27 +122,6 @@ def test_a_rhythm_is_kept_as_often_as_it_is_there(period, slow):
     _, values = samples.rows()
     assert SAMPLE_LIMIT / 2 <= len(values) <= SAMPLE_LIMIT
     assert (values == 900).mean() == pytest.approx(1 / period, rel=0.05)
-
-
-def test_a_column_that_thinning_leaves_nothing_of_has_statistics():
-    """Of four rows one is kept: of three of these samples none with the second column."""
-    for only in range(4):
-        samples = Samples(2)
-        rows = [(number, 10, MISSING) for number in range(3 * SAMPLE_LIMIT)]
-        rows[only] = (only, 10, 20)
-        samples.waiting.extend(itertools.chain.from_iterable(rows))
-        found = stat(samples, column=1)
-        assert (found.count, found.p50_s, found.max_s, found.min_iteration) == (
-            1, 20e-9, 20e-9, only,
-        )  # fmt: skip
-
-
-def test_rows_may_have_holes():
-    samples = Samples(2)
-    samples.waiting.extend((position(1, 1), 10, MISSING))
-    samples.waiting.extend((position(1, 2), MISSING, 20))
-    assert [stat(samples, column=at).total_s for at in (0, 1)] == [1e-8, 2e-8]
-    assert stat(samples, column=1).max_iteration == 2
 
 
 def test_self_time_leaves_out_what_is_timed_elsewhere():

@@ -66,9 +66,7 @@ def added_time(bench: Bench) -> Iterator[Result]:
         (
             f"{size:,} iterations with an empty step and empty handlers on ITERATION_COMPLETED; "
             "each profiler in a process of its own, in turn with none; the fastest of seven turns, "
-            "the median of the rounds. "
-            "Ours leave out the engine's debug message where nobody listens to it, which pays for "
-            "part of them."
+            "the median of the rounds."
         ),
         bench.rounds,
     )

@@ -27,7 +27,6 @@ from ignite.engine import Engine, Events
 from seamark import init_run
 from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler, SeamarkLogger
 
-BETWEEN_RUNS = {"_fire_event", "_internal_run", "_internal_run_legacy", "__getstate__"}
 QUIET = {"capture_git": False, "capture_packages": False}
 
 
@@ -51,9 +50,7 @@ def profiler(request):
 # ---------------------------------------------------------------- copies
 
 
-@pytest.mark.parametrize(
-    "travel", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
-)
+@pytest.mark.parametrize("travel", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
 def test_a_copy_is_a_plain_engine(profiler, travel):
     """It runs itself, not the engine that it was copied from, and nobody measures it."""
     engine = Engine(nothing)
@@ -66,19 +63,6 @@ def test_a_copy_is_a_plain_engine(profiler, travel):
     assert profiler.stats() == []
     engine.run(range(2))
     assert phase(profiler).count == 2
-
-
-def test_a_copy_keeps_a_run_that_somebody_else_put_there(profiler):
-    engine, calls = Engine(nothing), []
-    plain = engine.run
-    engine.run = lambda *args, **kwargs: calls.append(1) or plain(*args, **kwargs)
-    theirs = engine.__dict__["run"]
-    profiler.attach(engine)
-    assert copy.copy(engine).__dict__["run"] is theirs
-    engine.run(range(2))
-    profiler.detach()
-    assert engine.__dict__["run"] is theirs
-    assert calls == [1]
 
 
 @pytest.mark.parametrize("travel", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
@@ -139,7 +123,7 @@ def test_attached_in_the_middle_and_undone_at_every_end(profiler, how):
             engine.run(range(6))
     else:
         engine.run(range(6))
-    assert own_attributes(engine) == BETWEEN_RUNS
+    assert not own_attributes(engine)
     assert phase(profiler).count == {"exception": 1, "end": 4}.get(how, 2)
     if how == "interrupt":
         engine.run(range(6))
@@ -207,7 +191,7 @@ def test_what_is_between_detaching_and_attaching_counts_nowhere(profiler, event,
     assert phase(profiler, run=0).count in (1, 2)
     assert phase(profiler, run=1).count in (3, 4)
     assert all(one.min_iteration >= 6 for one in after if one.count)
-    assert own_attributes(engine) == BETWEEN_RUNS
+    assert not own_attributes(engine)
 
 
 def test_who_leaves_keeps_what_was_measured_and_others_go_on():
@@ -275,7 +259,7 @@ def test_ctrl_c_interrupts_as_ever():
     """)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=240)
-    assert out == f"{sorted(BETWEEN_RUNS)} True True 1\n", err
+    assert out == "[] True True 1\n", err
 
 
 @pytest.mark.launches
@@ -380,9 +364,11 @@ def test_a_long_run_is_exact_and_bounded(hand_clock):
     assert stretches.min() >= 245
     assert stretches.max() <= 255
     assert (positions >> 36).tolist() == (1 + (iterations - 1) // size).tolist()
-    held = sum(block.nbytes for one in profiler._times().all_samples() for block in one._blocks)
+    times = profiler._times()
+    every_samples = [times.processing, times.dataflow, *(one.samples for one in times.events)]
+    held = sum(block.nbytes for one in every_samples for block in one._blocks)
     assert held < 8 * 2**20
-    assert all(len(one.waiting) < 8 * 8192 for one in profiler._times().all_samples())
+    assert len(times.tape) < 2**18
 
 
 # ---------------------------------------------------------------- times in a run
@@ -470,6 +456,40 @@ def test_no_gpu_is_said_once(caplog):
     assert "cuda_processing_stats" not in profiler.get_results()
 
 
+def test_steps_are_timed_between_events_of_a_device(monkeypatch):
+    """From after the last handler of ITERATION_STARTED, also one that comes late, to the step."""
+    now_ms = [0.0]
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at_ms = now_ms[0]
+
+        def query(self):
+            return True
+
+        def synchronize(self):
+            pass
+
+        def elapsed_time(self, other):
+            return other.at_ms - self.at_ms
+
+    def work(*_):
+        now_ms[0] += 2
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    engine, profiler = Engine(work), HandlersTimeProfiler(cuda="events")
+    engine.add_event_handler(Events.ITERATION_STARTED, work)
+    profiler.attach(engine)
+    engine.add_event_handler(Events.ITERATION_STARTED, work)
+    engine.run(range(5), max_epochs=2)
+    (found,) = [one for one in profiler.stats() if one.clock == "cuda"]
+    assert (found.count, found.total_s, found.max_s) == (10, 0.02, 0.002)
+
+
 # ---------------------------------------------------------------- other ways to run
 
 
@@ -498,7 +518,7 @@ def test_no_data_ends_as_without_a_profiler(profiler, data, given):
     plain, engine = Engine(nothing), Engine(nothing)
     profiler.attach(engine)
     assert outcome(engine) == outcome(plain)
-    assert own_attributes(engine) == BETWEEN_RUNS
+    assert not own_attributes(engine)
     engine.state.max_epochs = engine.state.epoch_length = None
     engine.run(range(2))
     assert phase(profiler).count == 2

@@ -15,6 +15,7 @@ import sys
 import weakref
 
 import pytest
+import torch
 from ignite import handlers as ignites
 from ignite.engine import Engine, EventEnum, Events
 from ignite.handlers import Checkpoint
@@ -28,7 +29,6 @@ from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
 NEWER = pytest.mark.skipif(
     "max_iters" not in inspect.signature(Engine.run).parameters, reason="came with Ignite 0.5"
 )
-BETWEEN_RUNS = {"_fire_event", "_internal_run", "_internal_run_legacy", "__getstate__"}
 PROFILERS = [BasicTimeProfiler, HandlersTimeProfiler]
 WIDE = [
     "epoch", "iteration", "processing_stats", "dataflow_stats", "Event_STARTED", "Event_COMPLETED",
@@ -140,7 +140,7 @@ def test_exceptions_leave_the_run(profiler, error):
     with pytest.raises(type(error)):
         engine.run(range(3), max_epochs=2)
     assert engine.state.iteration == 2
-    assert own_attributes(engine) == BETWEEN_RUNS
+    assert not own_attributes(engine)
     assert Events.EXCEPTION_RAISED not in engine._event_handlers
     assert phase(profiler).count == 1
 
@@ -155,7 +155,7 @@ def test_exceptions_of_handlers_leave_the_run(profiler):
 
     with pytest.raises(ValueError, match=message):
         engine.run(range(3))
-    assert own_attributes(engine) == BETWEEN_RUNS
+    assert not own_attributes(engine)
 
 
 def test_a_run_after_an_exception_reaches_its_end(profiler):
@@ -208,28 +208,19 @@ def furnished():
 
 @pytest.mark.parametrize("attached", [PROFILERS[:1], PROFILERS[1:], PROFILERS])
 def test_engine_and_handlers_are_those_of_a_run_without(attached):
-    """Same calls with the same arguments, same keys, lists and handlers in the same order."""
+    """Same calls with the same arguments; after detaching, the same handlers in the same order."""
     engine, seen = furnished()
     twin, expected = furnished()
-    during = []
-    for one, noted in ((engine, during), (twin, [])):
-        one.add_event_handler(
-            Events.EPOCH_COMPLETED,
-            lambda one=one, noted=noted: noted.append(
-                {event: list(handlers) for event, handlers in one._event_handlers.items()}
-            ),
-        )
-    before = {event: (id(held), list(held)) for event, held in engine._event_handlers.items()}
-    for cls in attached:
-        cls().attach(engine)
+    before = {event: list(held) for event, held in engine._event_handlers.items()}
+    profilers = [cls() for cls in attached]
+    for one in profilers:
+        one.attach(engine)
     engine.run(range(3), max_epochs=3)
     twin.run(range(3), max_epochs=3)
     assert seen == expected
-    assert list(engine._event_handlers) == list(twin._event_handlers)
-    for event, (held, handlers) in before.items():
-        assert id(engine._event_handlers[event]) == held
-        assert engine._event_handlers[event] == handlers
-        assert all(table[event] == handlers for table in during)
+    for one in profilers:
+        one.detach()
+    assert engine._event_handlers == before
     assert engine.state.iteration == twin.state.iteration
 
 
@@ -313,7 +304,7 @@ def test_a_method_that_somebody_else_put_there_is_called_and_stays(profiler):
 
 
 def test_an_engine_that_fires_in_its_own_way_does_so(hand_clock):
-    """Handlers cannot be told apart then, and are timed together."""
+    """Its method is called, and its handlers are timed."""
 
     class Own(Engine):
         fired = 0
@@ -327,9 +318,8 @@ def test_an_engine_that_fires_in_its_own_way_does_so(hand_clock):
     engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: hand_clock.sleep(0.001))
     engine.run(range(3))
     assert engine.fired == 16
-    name, event, total, *_ = profiler.get_results()[0]
-    assert (name, event) == ("(all handlers)", "ITERATION_COMPLETED")
-    assert total == pytest.approx(0.003)
+    _, event, total, *_ = profiler.get_results()[0]
+    assert (event, total) == ("ITERATION_COMPLETED", pytest.approx(0.003))
 
 
 def test_odd_handlers_are_called(both):
@@ -350,6 +340,23 @@ def test_odd_handlers_are_called(both):
     engine.run(range(3))
     assert calls == [1, 1, 1]
     assert phase(both[1]).count == 3
+
+
+def test_a_closure_that_is_not_filled_yet_can_be_a_handler(both):
+    """Nor is what a handler closes over compared with anything."""
+    engine, calls = Engine(nothing), []
+    for one in both:
+        one.attach(engine)
+
+    def handler():
+        calls.append(later)
+
+    engine.add_event_handler(Events.ITERATION_COMPLETED, handler)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), handler)
+    later = torch.ones(2)
+    engine.run(range(4))
+    assert len(calls) == 6
+    assert [one.count for one in both[1].stats() if one.kind == "handler"] == [4, 2]
 
 
 # ---------------------------------------------------------------- every length of data
@@ -450,7 +457,7 @@ def test_terminate_is_an_end_like_any_other(profiler, given):
 
     engine.run(range(5), max_epochs=2)
     assert phase(profiler).count == 3
-    assert own_attributes(engine) == BETWEEN_RUNS
+    assert not own_attributes(engine)
 
 
 def test_an_interruption_counts_nowhere_and_the_run_goes_on(profiler, hand_clock):
@@ -462,7 +469,7 @@ def test_an_interruption_counts_nowhere_and_the_run_goes_on(profiler, hand_clock
         engine.interrupt()
 
     engine.run(range(5), max_epochs=1)
-    assert own_attributes(engine) == BETWEEN_RUNS
+    assert not own_attributes(engine)
     hand_clock.sleep(0.2)
     engine.run(range(5), max_epochs=1)
     stats = profiler.stats()
@@ -485,7 +492,6 @@ def test_every_run_has_its_own_numbers(profiler):
     assert [phase(profiler, run=at).count for at in range(4)] == [5, 4, 3, 2]
     assert phase(profiler).count == phase(profiler, run=-1).count == 2
     assert phase(profiler, run=-4).count == 5
-    assert sum(map(len, engine._event_handlers.values())) == 1
 
 
 def test_old_runs_make_room(profiler):
@@ -558,7 +564,7 @@ def test_attached_in_the_middle_of_a_run(profiler):
 
     engine.run(range(6), max_epochs=2)
     assert phase(profiler).count == 9
-    assert own_attributes(engine) == BETWEEN_RUNS
+    assert not own_attributes(engine)
 
 
 def test_attached_by_what_ends_a_run(profiler):
@@ -572,7 +578,7 @@ def test_attached_by_what_ends_a_run(profiler):
 
     with pytest.raises(KeyError):
         engine.run(range(6))
-    assert own_attributes(engine) == BETWEEN_RUNS
+    assert not own_attributes(engine)
 
 
 # ---------------------------------------------------------------- handlers and events

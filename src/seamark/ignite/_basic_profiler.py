@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import torch
 from ignite.engine import Events
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from seamark.ignite._times import EventTimes, RunTimes
 
 __all__ = ["BasicTimeProfiler"]
+
+
+_RULE: Final = " ----------------------------------------------------"
+_OF_ITERATIONS: Final = (
+    "ITERATION_STARTED",
+    "ITERATION_COMPLETED",
+    "GET_BATCH_STARTED",
+    "GET_BATCH_COMPLETED",
+)
 
 
 class _Total(float):
@@ -71,16 +80,14 @@ class BasicTimeProfiler(EngineProfiler):
         """Return processing, dataflow, and each event that happened or has handlers."""
         shown = [
             source
-            for source, one in [(each.source(), each) for each in list(times.events.values())]
-            if one.event not in self.events_to_ignore
-            or one.names
-            or source.samples.running(source.column).count
+            for source, one in [(each.source(), each) for each in list(times.events)]
+            if one.event not in self.events_to_ignore or one.names or source.samples.running().count
         ]
         return times.phases() + shown
 
     def _reported(self) -> list[EventTimes]:
         """Return the times of each event that Ignite reports, and of custom ones."""
-        events = list(self._times().events.values())
+        events = list(self._times().events)
         return [one for one in events if one.event not in self.events_to_ignore]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
@@ -124,42 +131,42 @@ class BasicTimeProfiler(EngineProfiler):
         events += [name for name in stats if name not in first and name != "total_time"]
         largest = sorted(events, key=lambda name: -_total(stats[name]))[:TOP]
         columns = columns_of(sys.stdout)
-        sections = [
-            ("Processing function:", _basic_line(results["processing_stats"])),
-            ("Dataflow:", _basic_line(results["dataflow_stats"])),
+        lines = [
+            *("", _RULE, "| Time profiling stats (in seconds):                 |", _RULE),
+            "total  |  min/index  |  max/index  |  mean  |  std",
+            *("", "Processing function:", _basic_line(results["processing_stats"])),
         ]
-        if "cuda_processing_stats" in results:
-            line = _basic_line(results["cuda_processing_stats"])
-            sections.insert(1, ("Processing function on the GPU (CUDA events):", line))
-        sections.append(("Event handlers:", f"{stats['total_time']:.5f}"))
+        if device := results.get("cuda_processing_stats"):
+            lines += ["", "Processing function on the GPU (CUDA events):", _basic_line(device)]
+        lines += ["", "Dataflow:", _basic_line(results["dataflow_stats"])]
+        lines += ["", "Event handlers:", f"{stats['total_time']:.5f}", ""]
         for name in events:
             if name in largest:
-                head = _named(f"- Events.{name}: ", names.get(f"{name}_names", []), columns)
-                sections.append((head, _basic_line(stats[name])))
-        rule = " ----------------------------------------------------"
-        lines = [
-            "",
-            rule,
-            "| Time profiling stats (in seconds):                 |",
-            rule,
-            "total  |  min/index  |  max/index  |  mean  |  std",
-            "",
-            *(f"{head}\n{line}\n" for head, line in sections),
-            *([f"{more_of(len(events))}\n"] if len(events) > TOP else []),
-        ]
+                head = f"- Events.{name}: {list(names.get(f'{name}_names', []))}"
+                lines += [without_middle(head, columns), _basic_line(stats[name]), ""]
+        lines += [f"{more_of(len(events))}\n"] if len(events) > TOP else []
         text = "\n".join(lines)
         show(text)
         return text
 
     def _columns(self, times: RunTimes) -> Mapping[str, Any]:
-        names = [
-            "epoch", "iteration", "processing_stats", "dataflow_stats", "Event_STARTED",
-            "Event_COMPLETED", "Event_EPOCH_STARTED", "Event_EPOCH_COMPLETED",
-            "Event_ITERATION_STARTED", "Event_ITERATION_COMPLETED", "Event_GET_BATCH_STARTED",
-            "Event_GET_BATCH_COMPLETED",
-        ]  # fmt: skip
-        rows = _wide_rows(times)
-        return {name: [row[at] for row in rows] for at, name in enumerate(names)}
+        """Return columns with one number for each iteration that ran; 0 where there is no time."""
+        processing, dataflow = (_by_position(one) for one in times.phases()[:2])
+        events = {one.name: _by_position(one.source()) for one in list(times.events)}
+        started = events["ITERATION_STARTED"]
+        ran = sorted({*processing, *(at for at in started if at in dataflow)})
+        epochs, iterations = ([position_parts(at)[part] for at in ran] for part in (0, 1))
+        found: dict[str, list[Any]] = {"epoch": epochs, "iteration": iterations}
+        found["processing_stats"] = [processing.get(at, 0.0) for at in ran]
+        found["dataflow_stats"] = [dataflow.get(at, 0.0) for at in ran]
+        for name in ("STARTED", "COMPLETED"):
+            found[f"Event_{name}"] = [next(iter(events[name].values()), 0.0)] * len(ran)
+        for name in ("EPOCH_STARTED", "EPOCH_COMPLETED"):
+            by_epoch = {position_parts(at)[0]: seconds for at, seconds in events[name].items()}
+            found[f"Event_{name}"] = [by_epoch.get(epoch, 0.0) for epoch in epochs]
+        for name in _OF_ITERATIONS:
+            found[f"Event_{name}"] = [events[name].get(at, 0.0) for at in ran]
+        return found
 
     # ------------------------------------------------------------ attributes that Ignite's has
 
@@ -185,17 +192,17 @@ class BasicTimeProfiler(EngineProfiler):
 
     @property
     def max_epochs(self) -> int | None:
-        """How many epochs the engine was to run."""
+        """The number of epochs that the engine was to run."""
         return self._times().max_epochs
 
     @property
     def total_num_iters(self) -> int:
-        """How many iterations the latest run had."""
-        return self._times().rows.running(1).count
+        """The number of iterations of the latest run."""
+        return self._times().processing.running().count
 
 
 def _basic(source: Source) -> OrderedDict[str, Any]:
-    found = source.samples.running(source.column)
+    found = source.samples.running()
     if not found.count:
         return OrderedDict(total="not yet triggered")
     return OrderedDict(
@@ -214,24 +221,6 @@ def _total(stats: Mapping[str, Any]) -> float:
     return -1.0 if isinstance(total, str) else float(total)
 
 
-def _named(head: str, names: Sequence[str], columns: int) -> str:
-    """Return a line with as many names as fit into it."""
-    line = f"{head}{list(names)}"
-    if len(line) <= columns:
-        return line
-    shown, last = "", f" and {len(names)} more]"
-    for count, name in enumerate(names):
-        longer = f"{shown}, {name!r}" if shown else repr(name)
-        if len(head) + len(longer) + len(last) + 1 > columns:
-            if not shown:
-                room = columns - len(head) - len(last) - 1
-                shown, count = without_middle(repr(name), room), 1  # noqa: PLW2901
-            left = len(names) - count
-            return f"{head}[{shown}{f' and {left} more' if left else ''}]"
-        shown = longer
-    return f"{head}[{shown}]"
-
-
 def _basic_line(stats: Mapping[str, Any]) -> str:
     def cell(value: Any) -> str:
         if isinstance(value, str):
@@ -241,25 +230,6 @@ def _basic_line(stats: Mapping[str, Any]) -> str:
     return " | ".join(map(cell, stats.values()))
 
 
-def _wide_rows(times: RunTimes) -> list[list[Any]]:
-    """Return one row for each iteration that ran; 0 where there is no time, as Ignite's have."""
-    by_name = {one.name: one.source() for one in list(times.events.values())}
-    rows = times.rows.rows().T.tolist()
-    whole = {name: next(iter(seconds_of(by_name[name])), 0.0) for name in ("STARTED", "COMPLETED")}
-    by_epoch: dict[str, dict[int, float]] = {}
-    for name in ("EPOCH_STARTED", "EPOCH_COMPLETED"):
-        positions, durations = by_name[name].durations()
-        pairs = zip(positions.tolist(), durations.tolist(), strict=True)
-        by_epoch[name] = {position_parts(at)[0]: ns / 1e9 for at, ns in pairs}
-    found: list[list[Any]] = []
-    last = None
-    for at, dataflow, processing, fetch, fetched, step, stepped in rows:
-        if at == last or max(processing, step) < 0:  # fired by hand, or nothing came
-            continue
-        last = at
-        epoch, iteration = position_parts(at)
-        timed = [max(0, ns) / 1e9 for ns in (processing, dataflow)]
-        events = [max(0, ns) / 1e9 for ns in (step, stepped, fetch, fetched)]
-        whole_epoch = [times_of.get(epoch, 0.0) for times_of in by_epoch.values()]
-        found.append([epoch, iteration, *timed, *whole.values(), *whole_epoch, *events])
-    return found
+def _by_position(source: Source) -> dict[int, float]:
+    positions, durations = source.durations()
+    return dict(zip(positions.tolist(), (durations / 1e9).tolist(), strict=True))

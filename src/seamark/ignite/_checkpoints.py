@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seamark.ignite import _host
-from seamark.ignite._target import checked_tag, target_of
+from seamark.ignite._target import checked_tag, dropping, target_of
 from seamark.paths import join_path
-from seamark.process.interrupts import let_pass
 from seamark.run.checkpoints import CheckpointSet
 from seamark.values import encode_atom, to_float
 
@@ -54,9 +53,7 @@ class CheckpointRecorder:
         self._best: dict[str, Any] = {}
 
     def attach(self, engine: Any, event_name: Any) -> Any:
-        """Look when an event fires, when the engine completes, and when a handler says it saved.
-
-        Handlers say so from 0.5.3 on; before that the order of attaching decides.
+        """Look when an event fires and when the engine completes.
 
         Args:
             engine: The engine that the handler is attached to.
@@ -65,15 +62,9 @@ class CheckpointRecorder:
         Returns:
             Ignite's ``RemovableEventHandle``.
         """
+        wanted = _host.engine.EventsList() | _host.engine.Events.COMPLETED
         several = isinstance(event_name, _host.engine.EventsList)
-        events = [*(event_name if several else [event_name]), _host.engine.Events.COMPLETED]
-        said = getattr(_host.handlers.checkpoint, "CheckpointEvents", None)
-        if said is not None:
-            if not engine.has_registered_events(said.SAVED_CHECKPOINT):
-                engine.register_events(*said)
-            events.append(said.SAVED_CHECKPOINT)
-        wanted = _host.engine.EventsList()
-        for event in events:
+        for event in event_name if several else [event_name]:
             wanted = wanted | event
         return engine.add_event_handler(wanted, self)
 
@@ -87,12 +78,9 @@ class CheckpointRecorder:
 
     def _guarded(self, step: Any) -> None:
         run, base = target_of(self._logger, "attach_checkpoint")
-        try:
+        with dropping(run, "checkpoints", "checkpoints could not be recorded"):
             if run.session.speaks_for_all:
                 step(run, join_path(base, self._tag, "model"))
-        except Exception as error:  # noqa: BLE001 - must not stop the training
-            let_pass(error)
-            run.session.drop("checkpoints", warn=f"checkpoints could not be recorded: {error!r}")
 
     def _look(self, run: Run, namespace: str) -> None:
         locations = list(self._locations())

@@ -24,7 +24,6 @@ class GpuTimes:
     def __init__(self) -> None:
         self._samples = Samples()
         self._waiting: deque[tuple[Any, Any, int]] = deque()
-        self._spare: list[Any] = []
         self._start: Any = None
 
     @classmethod
@@ -34,11 +33,11 @@ class GpuTimes:
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel as numbers, without what belongs to the device."""
-        return {"_samples": self._samples, "_waiting": deque(), "_spare": [], "_start": None}
+        return {"_samples": self._samples, "_waiting": deque(), "_start": None}
 
     def _event(self) -> Any:
         make: Any = torch.cuda.Event  # not annotated
-        event = self._spare.pop() if self._spare else make(enable_timing=True)
+        event = make(enable_timing=True)
         event.record()
         return event
 
@@ -63,7 +62,6 @@ class GpuTimes:
         start, end, at = self._waiting.popleft()
         end.synchronize()
         self._samples.waiting.extend((at, round(start.elapsed_time(end) * 1e6)))
-        self._spare += (start, end)
 
     def collected(self) -> Samples:
         """Return the times of all steps that ended, waiting for the device if need be."""

@@ -67,7 +67,7 @@ def _is_several(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
 
-class OutputHandler(_host.BaseOutputHandler):
+class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of any release
     """Records an engine's metrics, output and attributes of its state.
 
     Nested mappings, sequences and one-dimensional tensors are taken apart with ``/``. Numbers, also
@@ -143,7 +143,7 @@ class OutputHandler(_host.BaseOutputHandler):
         return values
 
 
-class OptimizerParamsHandler(_host.BaseOptimizerParamsHandler):
+class OptimizerParamsHandler(_host.base.BaseOptimizerParamsHandler):  # type: ignore[misc] # of any release
     """Records a parameter of each group of an optimizer, under ``<param_name>/group_<i>``.
 
     Args:
@@ -175,10 +175,11 @@ class OptimizerParamsHandler(_host.BaseOptimizerParamsHandler):
         record_series(run, values, _own_step(engine, event_name), prefix)
 
 
-class _Parameters(_host.BaseWeightsHandler):
-    """What the handlers of a model's parameters share; each says in a word what it records."""
+class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any release
+    """Base of the handlers of a model's parameters; each names in a word the thing to record."""
 
     _of: ClassVar[Literal["weights", "grads"]]
+    weights: Any
 
     def _check(self, tag: Any, whitelist: Any) -> None:
         checked_tag(tag, type(self).__name__)
@@ -209,8 +210,8 @@ def _as_numbers(tensor: Tensor) -> Tensor:
     )
 
 
-class _ScalarHandler(_Parameters, _host.BaseWeightsScalarHandler):
-    """What the handlers of one number for each parameter share."""
+class _ScalarHandler(_Parameters, _host.base.BaseWeightsScalarHandler):  # type: ignore[misc] # of any release
+    """Base of the handlers that record one number for each parameter."""
 
     def __init__(
         self,
@@ -266,7 +267,7 @@ class GradsScalarHandler(_ScalarHandler):
 
 
 class _HistHandler(_Parameters):
-    """What the handlers of a histogram for each parameter share."""
+    """Base of the handlers that record a histogram of each parameter."""
 
     def __init__(
         self, model: torch.nn.Module, tag: str | None = None, whitelist: Whitelist = None

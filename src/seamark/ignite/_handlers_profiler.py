@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of
-from seamark.pictures.printing import columns_of, show, without_middle
+from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
 
 if TYPE_CHECKING:
     from seamark.ignite._times import RunTimes
@@ -26,8 +26,7 @@ _HEADS: Final = (
     "Mean(s)",
     "Std(s)",
 )
-_NAMES: Final = 40
-"""Columns that names need together; where they have fewer, a column of numbers is left out."""
+_SHORT: Final = (0, 1, 2, 4, 5)
 
 
 class HandlersTimeProfiler(EngineProfiler):
@@ -130,13 +129,13 @@ class HandlersTimeProfiler(EngineProfiler):
         """Seconds of each call, by event and by name of the handler."""
         return {
             one.event: {source.name: seconds_of(source) for source in one.handler_sources()}
-            for one in list(self._times().events.values())
+            for one in list(self._times().events)
         }
 
     @property
     def event_handlers_names(self) -> dict[Any, list[str]]:
         """Names of the handlers of each event."""
-        return {one.event: one.names for one in list(self._times().events.values())}
+        return {one.event: one.names for one in list(self._times().events)}
 
 
 def _spent(row: Sequence[Any]) -> float:
@@ -144,35 +143,27 @@ def _spent(row: Sequence[Any]) -> float:
 
 
 def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """Return lines of a width at most; names are cut, and where that is too little, numbers go."""
-    texts = [["{}/{}".format(*c) if isinstance(c, tuple) else str(c) for c in row] for row in rows]
-    columns = list(zip(*texts, strict=True))
-    shown = list(range(len(columns)))
-    widths = [max(map(len, column)) for column in columns]
-
-    def room() -> int:
-        """Return what is left for the two names."""
-        return width - sum(widths[at] + 2 for at in shown[2:]) - 2
-
-    for dispensable in (_HEADS.index("Std(s)"), _HEADS.index("Min(s)/IDX")):
-        if room() < min(_NAMES, widths[0] + widths[1]):
-            shown.remove(dispensable)
-    if (excess := widths[0] + widths[1] - room()) > 0:
-        event = min(widths[1], max(widths[1] - excess, room() // 2))  # the handler's name gives way
-        widths[:2] = max(3, room() - event), event
-    return [
-        "  ".join(
-            without_middle(row[at], widths[at]).ljust(widths[at])
-            if at < 2  # noqa: PLR2004 - the two names
-            else row[at].rjust(widths[at])
-            for at in shown
-        ).rstrip()
-        for row in texts
+    """Return lines of a width at most: names are cut, and a narrow terminal shows less numbers."""
+    shown = range(len(_HEADS)) if width >= MOST_COLUMNS else _SHORT
+    texts = [
+        ["{}/{}".format(*row[at]) if isinstance(row[at], tuple) else str(row[at]) for at in shown]
+        for row in rows
     ]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    room = width - sum(number + 2 for number in widths[2:]) - 2
+    widths[1] = min(widths[1], room // 2)
+    widths[0] = min(widths[0], room - widths[1])
+    lines = []
+    for name, event, *numbers in texts:
+        cells = [without_middle(name, widths[0]).ljust(widths[0])]
+        cells.append(without_middle(event, widths[1]).ljust(widths[1]))
+        cells += [text.rjust(size) for text, size in zip(numbers, widths[2:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def _cells(source: Source) -> list[Any]:
-    found = source.samples.running(source.column)
+    found = source.samples.running()
     if not found.count:
         return ["not triggered", ("None", "None"), ("None", "None"), "None", "None"]
     return [

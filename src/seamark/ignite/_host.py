@@ -1,28 +1,14 @@
-"""What the adapter takes from Ignite, 0.4.13 and later, and the types it relies on."""
+"""The parts of Ignite, 0.4.13 and later, that the adapter uses."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.errors import MissingExtraError
 from seamark.process.rank import current_rank
 
-__all__ = [
-    "BaseLogger",
-    "BaseOptimizerParamsHandler",
-    "BaseOutputHandler",
-    "BaseSaveHandler",
-    "BaseWeightsHandler",
-    "BaseWeightsScalarHandler",
-    "base",
-    "engine",
-    "handlers",
-    "idist",
-    "idist_knows",
-    "version",
-]
+__all__ = ["base", "checkpoint", "engine", "handlers", "idist", "idist_knows", "version"]
 
 
 def _import(*names: str) -> Any:
@@ -45,61 +31,7 @@ idist: Final = _import("ignite.distributed")
 # The older place is gone from 0.5 on, where a forwarding module warns about it.
 base: Final = _import("ignite.handlers.base_logger", "ignite.contrib.handlers.base_logger")
 
-if TYPE_CHECKING:
-    # What the adapter relies on, so that types are checked without a host.
-    class BaseLogger:
-        """Attaches handlers to engines."""
-
-        def attach_output_handler(
-            self, engine: Any, event_name: Any, *args: Any, **kwargs: Any
-        ) -> Any: ...
-        def attach_opt_params_handler(
-            self, engine: Any, event_name: Any, *args: Any, **kwargs: Any
-        ) -> Any: ...
-
-    class BaseSaveHandler:
-        """Writes what a ``Checkpoint`` hands it."""
-
-    class BaseOutputHandler:
-        """Checks and keeps the arguments of handlers of metrics and outputs."""
-
-        tag: str | None
-        metric_names: str | list[str] | None
-        output_transform: Callable[[Any], Any] | None
-        global_step_transform: Callable[[Any, Any], Any]
-        state_attributes: list[str] | None
-
-        def __init__(self, *args: Any) -> None: ...
-
-    class BaseOptimizerParamsHandler:
-        """Checks and keeps the arguments of handlers of optimizers."""
-
-        optimizer: Any
-        param_name: str
-        tag: str | None
-
-        def __init__(self, *args: Any) -> None: ...
-
-    class BaseWeightsHandler:
-        """Checks and keeps the arguments of handlers of a model's parameters."""
-
-        weights: Sequence[tuple[str, Any]]
-        tag: str | None
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
-
-    class BaseWeightsScalarHandler(BaseWeightsHandler):
-        """The same, with a reduction to one number."""
-
-        reduction: Callable[[Any], Any]
-
-else:
-    BaseLogger = base.BaseLogger
-    BaseOptimizerParamsHandler = base.BaseOptimizerParamsHandler
-    BaseOutputHandler = base.BaseOutputHandler
-    BaseSaveHandler = importlib.import_module("ignite.handlers.checkpoint").BaseSaveHandler
-    BaseWeightsScalarHandler = base.BaseWeightsScalarHandler
-    BaseWeightsHandler = base.BaseWeightsHandler
+checkpoint: Final = _import("ignite.handlers.checkpoint")
 
 
 def version() -> str:

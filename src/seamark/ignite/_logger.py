@@ -30,7 +30,7 @@ __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
 _VERSION_PATH: Final = "source_code/integrations/neptune-pytorch-ignite"
 
 
-class SeamarkLogger(_host.BaseLogger):
+class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any release
     """An Ignite logger that records into a Seamark run.
 
     It takes the arguments of Ignite's ``NeptuneLogger`` and writes the same fields. Item access and
@@ -211,7 +211,7 @@ class SeamarkLogger(_host.BaseLogger):
             self._experiment = found
 
     def agree_on_run(self) -> None:
-        """Have all ranks name the same run, the one of rank 0. Every rank has to call this.
+        """Agree with all ranks on the run of rank 0. Every rank has to call this.
 
         Needed only where another rank than 0 records too; with ``ranks="all"`` it is done whenever
         the engine that trains starts. Without, a run whose id was given, or that travelled here
@@ -235,7 +235,7 @@ class SeamarkLogger(_host.BaseLogger):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Have a handler called with (engine, logger, event name, ...) when an event fires.
+        """Call a handler with (engine, logger, event name, ...) whenever an event fires.
 
         Args:
             engine: The engine.

@@ -4,9 +4,9 @@ Changing the import is all it takes::
 
     from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
 
-They replace no handler, need no length of the data, measure handlers that are added while the
-engine runs, and keep the times of each run of each engine. The engine behaves as it does without
-them. Here is what both share: engines, runs, statistics, files and records.
+They need no length of the data, measure handlers that are added while the engine runs, and keep
+the times of each run of each engine. The engine behaves as it does without them. This module has
+the parts that both share: engines, runs, statistics, files and records.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections import OrderedDict
 from collections.abc import Mapping
 from time import perf_counter_ns
 from typing import Any, ClassVar, Final, Literal
 
+import torch
 from ignite.engine import Engine
 
 from seamark.errors import ArgumentError, MissingExtraError
@@ -45,7 +45,6 @@ TOP: Final = 15
 """So many rows are printed, those with most time; what is recorded and returned has all."""
 
 _KEPT_RUNS: Final = 32
-_ROWS_OF_OLD_RUNS: Final = 4096
 _SUMMARY_EVERY_NS: Final = 10_000_000_000
 _ONCE_A_RUN: Final = frozenset({"STARTED", "COMPLETED"})
 _ONCE_AN_EPOCH: Final = frozenset({"EPOCH_STARTED", "EPOCH_COMPLETED"})
@@ -74,43 +73,37 @@ class _Attached:
 
     Attributes:
         number: Of the engine, 0 for the first that the profiler was attached to.
+        record: Where its runs are recorded.
     """
 
     def __init__(self, profiler: EngineProfiler, engine: Engine, number: int) -> None:
         self._profiler = profiler
         self._ref: weakref.ref[Engine] | None = weakref.ref(engine)
         self._summed_up_ns = -_SUMMARY_EVERY_NS
-        self._not_summed_up: RunTimes | None = None
-        self._records: list[TimesInRun] = []
-        self.record: TimesInRun | None = None  # of these, the one into which runs go
+        self._is_summed_up = False
+        self._records: dict[object, TimesInRun] = {}
+        self.record: TimesInRun | None = None
         self.number = number
-        self.runs: OrderedDict[int, RunTimes] = OrderedDict()
-        self.wants_handlers = profiler._wants_handlers  # noqa: SLF001 - its own class
+        self.runs: dict[int, RunTimes] = {}
         self.wants_gpu = profiler.cuda == "events"
         self.due_ns = NEVER
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel as numbers, away from the engine and the run."""
-        alone: dict[str, Any] = {
-            "_ref": None,
-            "_records": [],
-            "record": None,
-            "_not_summed_up": None,
-        }
-        return {**self.__dict__, **alone, "due_ns": NEVER}
+        self.latest()
+        return {**self.__dict__, "_ref": None, "_records": {}, "record": None, "due_ns": NEVER}
 
     @property
     def engine(self) -> Engine | None:
         """The engine, if it is still there."""
         return None if self._ref is None else self._ref()
 
-    def listen(self, record: TimesInRun | None) -> None:
+    def listen(self, engine: Engine, record: TimesInRun | None) -> None:
         """Hear of the engine's runs, and record them."""
         if record is not None:
-            self.record = self._known(record)
+            self.record = self._records.setdefault(record.place, record)
             self.due_ns = 0
-        if (engine := self.engine) is not None:
-            clock_of(engine).listen(self)
+        clock_of(engine).listen(self)
 
     def leave(self) -> None:
         """Hear of them no longer."""
@@ -121,73 +114,57 @@ class _Attached:
         """Return the times of the latest run, as of now."""
         times = next(reversed(self.runs.values()), None)
         engine = self.engine
-        if times is not None and engine is not None and clock_of(engine).run is times:
+        if times is not None and engine is None:
+            times.settle(is_still=True)
+        elif times is not None and engine is not None and clock_of(engine).run is times:
             clock_of(engine).look()
         return times
 
     # ------------------------------------------------------------ as a listener of the clock
 
     def opened(self, times: RunTimes) -> None:
-        """Keep a run that begins, and less of those before."""
-        number, before = next(reversed(self.runs.items()), (-1, None))
-        if before is times:
-            return
-        if before is not None:
-            before.thin(_ROWS_OF_OLD_RUNS)
-        self.runs[number + 1] = times
+        """Keep a run that begins."""
+        self.runs[max(self.runs, default=-1) + 1] = times
         if len(self.runs) > _KEPT_RUNS:
-            self.runs.popitem(last=False)
-        if self.wants_gpu and times.gpu is None:
-            self._profiler._warn_of_no_gpu()  # noqa: SLF001
+            del self.runs[min(self.runs)]
+        self._is_summed_up = False
+        if self.record is not None and self.record.recording:
+            self.record.at_end(self._sum_up)  # an exception ends a run without an event
 
-    def iterated(self, times: RunTimes, now_ns: int, iteration: int) -> None:
+    def iterated(self, now_ns: int, iteration: int) -> None:
         """Record a row of means."""
         if self.record is not None:
+            times = next(reversed(self.runs.values()))
             self.record.row(now_ns, self._profiler._sources(times), iteration)  # noqa: SLF001
             self.due_ns = self.record.due_ns
 
     def over(self, times: RunTimes) -> None:
         """Record the summary; an evaluator that runs every minute need not do so each time."""
-        self.runs[next(reversed(self.runs))] = times
-        if self.record is None or not self.record.recording:
-            return
-        self._not_summed_up = times
-        if perf_counter_ns() - self._summed_up_ns < _SUMMARY_EVERY_NS:
-            self.record.at_end(self._sum_up)
-        else:
+        self.runs[max(self.runs)] = times
+        self._is_summed_up = False
+        if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
             self._sum_up()
 
     def _sum_up(self) -> None:
-        record, times, self._not_summed_up = self.record, self._not_summed_up, None
-        if record is None or times is None:
-            return
-        now = self._summed_up_ns = perf_counter_ns()
-        iteration = position_parts(times.rows.running(1).last_at)[1]
-        sources = self._profiler._sources(times)  # noqa: SLF001
-        record.row(now, sources, iteration)
-        record.summary(time_stats(sources), self._profiler._breakdown(times))  # noqa: SLF001
-
-    # ------------------------------------------------------------ afterwards
+        times = next(reversed(self.runs.values()))
+        if self.record is not None and self.record.recording and not self._is_summed_up:
+            self._is_summed_up = True
+            self._summed_up_ns = perf_counter_ns()
+            iteration = position_parts(times.processing.running().last_at)[1]
+            sources = self._profiler._sources(times)  # noqa: SLF001
+            self.record.row(self._summed_up_ns, sources, iteration)
+            self._profiler._summarize(self.record, times)  # noqa: SLF001
 
     def tell(self, record: TimesInRun) -> None:
         """Record the latest run now; what was recorded there before is not recorded again."""
-        if (times := self.latest()) is None:
-            return
-        record = self._known(record)
-        sources = self._profiler._sources(times)  # noqa: SLF001
-        record.points(sources)
-        record.summary(time_stats(sources), self._profiler._breakdown(times))  # noqa: SLF001
-
-    def _known(self, record: TimesInRun) -> TimesInRun:
-        """Return what records in the same place, and knows what is there already."""
-        found = next((one for one in self._records if one.place == record.place), None)
-        if found is None:
-            self._records.append(record)
-        return found or record
+        if (times := self.latest()) is not None:
+            record = self._records.setdefault(record.place, record)
+            record.points(self._profiler._sources(times))  # noqa: SLF001
+            self._profiler._summarize(record, times)  # noqa: SLF001
 
 
 class EngineProfiler:
-    """What both profilers share: engines, runs, statistics, files and records."""
+    """Base of both profilers: engines, runs, statistics, files and records."""
 
     _wants_handlers: ClassVar[bool]
     _kind: ClassVar[str]
@@ -196,20 +173,15 @@ class EngineProfiler:
         if cuda not in ("off", "events"):
             msg = f"{type(self).__name__}: cuda: expected 'off' or 'events', got {cuda!r}"
             raise ArgumentError(msg)
-        self.cuda = cuda
-        self._engines: list[_Attached] = []
-        self._attached = 0
-        self._warned_of_no_gpu = False
-
-    def _warn_of_no_gpu(self) -> None:
-        """Say once that there is no CUDA device whose time could be taken."""
-        if not self._warned_of_no_gpu:
-            self._warned_of_no_gpu = True
+        if cuda == "events" and not torch.cuda.is_available():
             log.warning(
                 'seamark: %s(cuda="events"): there is no CUDA device; times are those of the clock '
                 "on the wall alone",
                 type(self).__name__,
             )
+        self.cuda = cuda
+        self._engines: list[_Attached] = []
+        self._attached = 0
 
     # ------------------------------------------------------------ engines
 
@@ -230,25 +202,24 @@ class EngineProfiler:
         if not isinstance(engine, Engine):
             msg = f"Argument engine should be ignite.engine.Engine, but given {type(engine)}"
             raise TypeError(msg)
-        found = self._attached_to(engine) or _Attached(self, engine, self._attached)
         record = None
         if run is not None:
             TimesInRun(run, namespace)  # refuses what is none before anything is attached
-            record = TimesInRun(run, self._namespace(namespace, found.number))
-        if found not in self._engines:
+        found = self._attached_to(engine)
+        if found is None:
+            found = _Attached(self, engine, self._attached)
             self._attached += 1
-            self._forget_engines()
-            self._engines.append(found)
-        found.listen(record)
+            self._engines = [
+                *(one for one in self._engines[:-_KEPT_RUNS] if one.engine or not one.number),
+                *self._engines[-_KEPT_RUNS:],
+                found,
+            ]
+        if run is not None:
+            record = TimesInRun(run, self._namespace(namespace, found.number))
+        found.listen(engine, record)
 
     def _attached_to(self, engine: Engine) -> _Attached | None:
         return next((one for one in self._engines if one.engine is engine), None)
-
-    def _forget_engines(self) -> None:
-        """Keep no more than so many engines that are gone, and always the first."""
-        gone = [one for one in self._engines[1:] if one.engine is None]
-        for one in gone[: len(gone) - _KEPT_RUNS]:
-            self._engines.remove(one)
 
     def detach(self, engine: Engine | None = None) -> None:
         """Measure an engine no longer; what was measured stays. Detaching twice is harmless.
@@ -272,6 +243,9 @@ class EngineProfiler:
     def _breakdown(self, times: RunTimes) -> Breakdown:
         """Return what the time of an epoch is made of."""
         return times.breakdown(by_handler=self._wants_handlers)
+
+    def _summarize(self, record: TimesInRun, times: RunTimes) -> None:
+        record.summary(time_stats(self._sources(times)), self._breakdown(times))
 
     def _times(self, run: int = -1, engine: Engine | None = None) -> RunTimes:
         """Return the times of a run; if there was none yet, those of nothing.
@@ -328,7 +302,10 @@ class EngineProfiler:
         Raises:
             ArgumentError: If the engine is not attached, or the run does not exist.
         """
-        return table(self.stats(run, engine)) + self.largest_cost(run, engine) + "\n"
+        text = table(self.stats(run, engine)) + self.largest_cost(run, engine) + "\n"
+        if count := self._times(run, engine).events_elsewhere:
+            text += f"{count} events of other threads were not timed.\n"
+        return text
 
     def to_run(self, run: Any, namespace: str = "profiling") -> None:
         """Record the latest run of each engine: times as series, summary, largest cost, picture.

@@ -14,7 +14,7 @@ import torch
 
 from seamark.errors import ArgumentError
 from seamark.ignite import _host
-from seamark.ignite._target import target_of
+from seamark.ignite._target import dropping, target_of
 from seamark.paths import check_writable, join_path
 from seamark.process.interrupts import let_pass
 from seamark.run.run import Run
@@ -23,7 +23,7 @@ from seamark.values import parameters
 __all__ = ["NeptuneSaver", "SeamarkSaver"]
 
 
-class SeamarkSaver(_host.BaseSaveHandler):
+class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of any release
     """Saves checkpoints into the run, as the ``save_handler`` of an Ignite ``Checkpoint``.
 
     The bytes lie in the run's folder, where `path` finds them, and the run has a file under the
@@ -116,13 +116,8 @@ class SeamarkSaver(_host.BaseSaveHandler):
                 "checkpoints", warn=f"checkpoint {filename!r} could not be saved: {error}"
             )
             return
-        try:
+        with dropping(run, "checkpoints", f"checkpoint {filename!r} could not be recorded"):
             _record(run, join_path(base, str(filename)), target, metadata)
-        except Exception as error:  # noqa: BLE001 - it is saved; the training goes on
-            let_pass(error)
-            run.session.drop(
-                "checkpoints", warn=f"checkpoint {filename!r} could not be recorded: {error}"
-            )
 
     def remove(self, filename: str) -> None:
         """Remove a checkpoint, from the disk and from the run. Never raises if it is gone."""
@@ -130,15 +125,10 @@ class SeamarkSaver(_host.BaseSaveHandler):
             return
         run, base = found
         target, at = self.path(filename), join_path(base, str(filename))
-        try:
+        with dropping(run, "checkpoints", f"checkpoint {filename!r} could not be removed"):
             target.unlink(missing_ok=True)
             run.session.record_op({"op": "delete", "paths": [at]})
             run.session.content.prune(at)
-        except Exception as error:  # noqa: BLE001 - must not stop the training
-            let_pass(error)
-            run.session.drop(
-                "checkpoints", warn=f"checkpoint {filename!r} could not be removed: {error}"
-            )
 
     def _recorder(self) -> tuple[Run, str] | None:
         """Return the run and the namespace if this rank saves, else None."""

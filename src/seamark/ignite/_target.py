@@ -1,4 +1,4 @@
-"""Which run a logger stands for, whatever class the logger is of, and where in it."""
+"""Find the run and the namespace that a logger records into, whatever its class."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 from seamark.errors import PathError
 from seamark.paths import check_path
+from seamark.process.interrupts import quietly
 from seamark.run.handler import Handler
 from seamark.run.run import Run
 
-__all__ = ["checked_tag", "series_target_of", "target_of"]
+__all__ = ["checked_tag", "dropping", "series_target_of", "target_of"]
 
 
 def checked_tag(tag: Any, caller: str) -> str | None:
@@ -48,6 +49,17 @@ def target_of(logger: Any, caller: str) -> tuple[Run, str]:
         f"or with what has a seamark Run as its 'experiment', got {type(logger)}"
     )
     raise TypeError(msg)
+
+
+def dropping(run: Run, what: str, warning: str) -> quietly:
+    """Return a context manager that counts and reports an error instead of raising it.
+
+    Args:
+        run: The run that loses a record.
+        what: What is lost.
+        warning: Text of the warning, before the error.
+    """
+    return quietly(lambda error: run.session.drop(what, warn=f"{warning}: {error!r}"))
 
 
 def series_target_of(logger: Any, caller: str) -> tuple[Run, str]:

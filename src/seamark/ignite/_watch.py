@@ -1,4 +1,4 @@
-"""What a logger learns from the engine that trains: how it is distributed, how long steps take."""
+"""Facts about the engine that trains: its distribution and the times of its steps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch.utils.hooks import unserializable_hook
 
 from seamark.ignite import _host
 from seamark.ignite._handlers import GradsHistHandler, GradsScalarHandler, OptimizerParamsHandler
-from seamark.ignite._target import series_target_of, target_of
+from seamark.ignite._target import dropping, series_target_of, target_of
 from seamark.paths import join_path
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
 from seamark.reading.stragglers import OWN_TIME, STEP_TIME
 from seamark.run.adapters import batch_size
@@ -77,7 +77,7 @@ class EngineWatch:
     # ------------------------------------------------------------ checkpoints
 
     def expect_step(self) -> bool:
-        """Have the end of what belongs to a checkpoint marked when the next step begins.
+        """Mark the end of a checkpoint's records when the next step begins.
 
         A checkpoint is saved in one handler, and what is recorded of the same step or epoch in
         another that may come after it.
@@ -112,16 +112,11 @@ class EngineWatch:
         if self._times is not None:
             self._times.begin(self._optimizer or _optimizer(engine))
         run, base = target_of(self._logger, "SeamarkLogger")
-        try:
+        with dropping(run, "facts", "facts of the training could not be recorded"):
             if run.session.speaks_for_all:
                 known = {name: fact for name, fact in _facts(engine).items() if fact is not None}
                 paths = {name: join_path(base, "distributed", name) for name in known}
                 run.session.tell({paths[name]: encode_atom(fact) for name, fact in known.items()})
-        except Exception as error:  # noqa: BLE001 - nobody asked for them
-            let_pass(error)
-            run.session.drop(
-                "facts", warn=f"facts of the training could not be recorded: {error!r}"
-            )
 
 
 class _StepTimes:
@@ -155,15 +150,13 @@ class _StepTimes:
         def has_gradient(_: Any) -> None:
             self._computed = perf_counter()
 
-        try:
+        with quietly():  # steps are timed anyway
             groups = () if optimizer is None else optimizer.param_groups
             found = [one for group in groups for one in group["params"] if one.requires_grad]
             if found:
                 # So that pickling a model does not warn that this hook stays behind.
                 hook = unserializable_hook(has_gradient)  # type: ignore[no-untyped-call]
                 self._hook = found[0].register_hook(hook)
-        except Exception as error:  # noqa: BLE001 - nobody asked, and steps are timed anyway
-            let_pass(error)
 
     def _unhook(self, *_: Any) -> None:
         if self._hook is not None:
@@ -188,14 +181,11 @@ class _StepTimes:
 
     def _record(self, engine: Any, now: float) -> None:
         run, base = series_target_of(self._logger, "SeamarkLogger")
-        try:
+        with dropping(run, "step_time", "step times could not be recorded"):
             row = {join_path(base, STEP_TIME): self._spent / self._steps}
             if not math.isnan(self._own):
                 row[join_path(base, OWN_TIME)] = self._own / self._steps
             run.log_metrics(row, engine.state.iteration)
-        except Exception as error:  # noqa: BLE001 - stands in a training loop
-            let_pass(error)
-            run.session.drop("step_time", warn=f"step times could not be recorded: {error!r}")
         self._due, self._spent, self._own, self._steps = now + _INTERVAL_S, 0.0, 0.0, 0
 
 

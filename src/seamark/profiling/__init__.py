@@ -1,4 +1,4 @@
-"""Where time goes: statistics of durations, and the table, line and picture made of them.
+"""Statistics of durations, and the table, line and picture made of them.
 
 Knows no framework. An adapter appends durations to `Samples` (that is all it does while training
 runs) and describes them with `Source`; statistics, files and series come from there. Durations are
@@ -13,7 +13,6 @@ from seamark.profiling.breakdown import Breakdown, largest_cost, picture
 from seamark.profiling.in_run import TimesInRun
 from seamark.profiling.samples import (
     FLUSH_AT,
-    MISSING,
     POSITION_SHIFT,
     SAMPLE_LIMIT,
     Samples,
@@ -34,7 +33,6 @@ from seamark.profiling.statistics import (
 __all__ = [
     "FLUSH_AT",
     "LONG_COLUMNS",
-    "MISSING",
     "POSITION_SHIFT",
     "SAMPLE_LIMIT",
     "Breakdown",

@@ -1,4 +1,4 @@
-"""What an epoch is made of: the largest cost in plain words, and a picture."""
+"""The parts of an epoch: the largest cost in plain words, and a picture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LABEL: Final = 90
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """What the time of a mean epoch is made of.
+    """The parts of the time of a mean epoch.
 
     Attributes:
         parts: What a part is, in plain words, and its seconds an epoch; no moment is in two of

@@ -21,7 +21,7 @@ _SERIES_POINTS: Final = 1_000
 
 
 class _Told(NamedTuple):
-    """How far a source has been recorded."""
+    """The part of a source that has been recorded."""
 
     samples: Samples
     how_many: int
@@ -62,7 +62,7 @@ class TimesInRun:
         self._namespace = check_path(namespace) if namespace != "" else ""
         self._interval_ns = round(interval_s * 1e9)
         self.due_ns = 0
-        self._told: dict[tuple[int, int], _Told] = {}
+        self._told: dict[int, _Told] = {}
         self._ends_with: Any = None
 
     @property
@@ -86,16 +86,16 @@ class TimesInRun:
 
     @property
     def recording(self) -> bool:
-        """Whether the run takes records: not once somebody has stopped it, which is no loss."""
+        """True if the run takes records; a run that was stopped does not, which is no loss."""
         return bool(getattr(self._session, "recording", True))
 
     @property
     def place(self) -> tuple[object, str]:
-        """Where it records, to be compared with other places of this process."""
+        """The place of the records, to be compared with other places of this process."""
         return id(self._root), join_path(str(getattr(self._run, "path", "")), self._namespace)
 
     def at_end(self, call: Callable[[], None]) -> None:
-        """Have something called when the run is about to end, if that was not asked before."""
+        """Call something when the run is about to end, once for each run."""
         session = self._session
         if session is not None and self._ends_with is not session:
             self._ends_with = session
@@ -112,10 +112,10 @@ class TimesInRun:
 
     def _news(self, sources: Iterable[Source]) -> Iterator[tuple[Source, _Told, _Told]]:
         """Yield each source with how far it had been recorded, and how far it is there now."""
-        told: dict[tuple[int, int], _Told] = {}
+        told: dict[int, _Told] = {}
         for one in sources:
-            found = one.samples.running(one.column)
-            key = (id(one.samples), one.column)
+            found = one.samples.running()
+            key = id(one.samples)
             # The samples are kept, so that the id stays its own; what is no source is let go.
             told[key] = _Told(one.samples, found.count, found.total, found.last_at)
             yield one, self._told.get(key, _NOTHING), told[key]

@@ -1,4 +1,4 @@
-"""What durations come to: numbers, and the tables made of them."""
+"""Statistics of durations, and the tables made of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TimeStat:
-    """How long one thing took: numbers only, times in seconds.
+    """Times of one thing: numbers only, in seconds.
 
     Without a single duration, ``count`` is 0 and every other number is 0 as well.
 
@@ -80,14 +80,12 @@ def time_stats(sources: Iterable[Source]) -> list[TimeStat]:
 def _time_stat(source: Source) -> TimeStat:
     import numpy as np
 
-    running = source.samples.running(source.column)
+    running = source.samples.running()
     found, shortest, longest = running.moments, 0.0, 0.0
     middle = high = highest = 0.0
     if found.count:
         shortest, longest = found.min, found.max
         kept = source.durations()[1]
-        if not len(kept):  # a column so rare that thinning left none
-            kept = np.array([shortest, round(found.mean), longest])
         middle, high, highest = (np.percentile(kept, (50, 95, 99)) / 1e9).tolist()
     min_epoch, min_iteration = position_parts(running.min_at)
     max_epoch, max_iteration = position_parts(running.max_at)
@@ -154,7 +152,7 @@ def write_long(sources: Iterable[Source], path: str | os.PathLike[str]) -> None:
         writer.writerow(LONG_COLUMNS)
         for one in sources:
             positions, durations = one.durations()
-            epochs, iterations = position_parts(positions)  # type: ignore[arg-type]
+            epochs, iterations = position_parts(positions)
             named = (one.kind, one.event, one.name, one.clock)
             writer.writerows(
                 (*named, epoch, iteration, f"{ns / 1e9:.9f}")

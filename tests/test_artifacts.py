@@ -405,7 +405,7 @@ _KILLED = """
 import os, random, signal, sys
 from pathlib import Path
 import seamark
-import seamark.local.index  # now, and not in each child
+import seamark.index.index  # now, and not in each child
 import seamark.run.artifacts
 
 LOOKED_AT = ("draft.py", "numbers.py", "artifacts.py", "segment.py", "stream.py", "safe.py")

@@ -278,7 +278,7 @@ def test_long_series_are_read_alike_however_they_are_read(tmp_path: Any) -> None
 
 def test_a_run_that_is_no_fork_asks_nothing_more(child: seamark.Run) -> None:
     """Its statements are those of one that is read without a look at others."""
-    from seamark.local.index import Index
+    from seamark.index.index import Index
     from seamark.store.read.run import RunReader
 
     view = Index(opened(child).folder.root).fresh_view(P, _id_of_parent())

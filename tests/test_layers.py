@@ -25,7 +25,7 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"page"}),
     frozenset({"handler", "integrations", "typing"}),  # where Neptune has names of rooms below
     frozenset({"run"}),
-    frozenset({"capture", "imports", "local", "server"}),
+    frozenset({"capture", "index", "interchange", "server"}),
     frozenset({"remote", "store"}),
     frozenset({"blobs"}),
     frozenset({"journal"}),
@@ -272,7 +272,7 @@ def test_base_install_names_no_host() -> None:
     missing = sorted(HOSTS | {"PIL", "matplotlib", "pandas", "plotly"})
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n"
-        "import seamark.run.run, seamark.run.project, seamark.local.index, seamark.cli\n"
+        "import seamark.run.run, seamark.run.project, seamark.index.index, seamark.cli\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

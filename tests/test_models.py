@@ -29,8 +29,8 @@ from seamark.errors import (
     StageError,
     UnknownArgumentError,
 )
+from seamark.index.index import Index
 from seamark.journal.folder import RunFolder, iter_runs
-from seamark.local.index import Index
 from seamark.run.logbook import LogSession
 
 

@@ -12,7 +12,7 @@ from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError, JournalError, ReadOnlyError, RunNotFoundError
-from seamark.local.index import Index
+from seamark.index.index import Index
 from seamark.reading.names import generated_name
 from seamark.run.run import make_run
 

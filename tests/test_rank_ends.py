@@ -246,7 +246,7 @@ def test_a_worker_of_torch_that_raises_has_failed(tmp_path):
 
 def test_a_run_that_rests_says_so(tmp_path, monkeypatch):
     """With ranks="zero" too: no step for long, although the process lives."""
-    from seamark.local.index import Index
+    from seamark.index.index import Index
 
     with init_run("p", root=tmp_path, **SIGNALS_ONLY) as run:
         for step in range(5):

@@ -12,7 +12,7 @@ from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError, FamilyError, FileMissingError, MissingFieldError
-from seamark.local.index import Index
+from seamark.index.index import Index
 from seamark.store import runs
 from seamark.types import File, Histogram
 

@@ -15,8 +15,8 @@ from forking import Ended, Forks, forking_seamark
 from recording import QUIET
 
 import seamark
+from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
-from seamark.local.index import Index
 from seamark.run import place, restarts
 
 PROGRAM = """

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import seamark
-from seamark.local.place import index_path
+from seamark.index.place import index_path
 
 steps, chance = int(sys.argv[1]), random.Random(5)
 run = seamark.init_run(capture_packages=False)

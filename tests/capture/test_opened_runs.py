@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from command import app
 
-from seamark.local.index import Index
+from seamark.index.index import Index
 
 FIRST = """
     import sys, seamark

@@ -138,7 +138,7 @@ def test_a_root_that_is_none(
         monkeypatch.setenv("SEAMARK_DIR", str(place))
         assert tab("seamark show ") == []
     monkeypatch.setenv("SEAMARK_DIR", str(root))
-    monkeypatch.setattr("seamark.local.index.Index.open", lambda *_: 1 / 0)
+    monkeypatch.setattr("seamark.index.index.Index.open", lambda *_: 1 / 0)
     assert tab("seamark show ") == []
 
 

@@ -16,7 +16,7 @@ import pytest
 from recording import QUIET
 
 from seamark import init_run
-from seamark.local.index import Index
+from seamark.index.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -306,7 +306,7 @@ def test_a_root_that_may_only_be_read(common: Path) -> None:
     # Modules are loaded before: such a user may not read where Python is installed.
     code = f"""
         import importlib, os, sys
-        import seamark.cli, seamark.run.run, seamark.local.index, seamark.capture
+        import seamark.cli, seamark.run.run, seamark.index.index, seamark.capture
         from seamark.__main__ import main
         edits = {{command: words for command, (words, *_) in {EDITS!r}.items()}}
         warm = seamark.init_run("p", name="w", mode="debug", **{QUIET})

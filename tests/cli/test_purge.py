@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from journals import journal_files
 
-from seamark.local import purging as purge_module
+from seamark.index import purging as purge_module
 from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:

@@ -388,7 +388,7 @@ def as_nobody(code: str, *args: str, **environment: str) -> str:
     prelude = f"""
         import os, sys
         import seamark, seamark.capture, seamark.process.rank, seamark.blobs, seamark.run.project
-        from seamark.local.index import Index
+        from seamark.index.index import Index
         warm = seamark.init_run("p", mode="debug", capture_git=False, capture_packages=False)
         warm.log_metrics({{"a": 1.0}}, 0)
         warm["a"].fetch_points()

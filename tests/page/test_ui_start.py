@@ -28,7 +28,7 @@ from process_status import has_ended  # noqa: E402
 from recording import QUIET  # noqa: E402
 
 from seamark.cli import main  # noqa: E402
-from seamark.local.index import Index  # noqa: E402
+from seamark.index.index import Index  # noqa: E402
 from seamark.page import running, start  # noqa: E402
 from seamark.page.roots import named_roots  # noqa: E402
 from seamark.run.run import init_run  # noqa: E402

@@ -12,7 +12,7 @@ from page_process import page_environment, until
 from recording import QUIET
 
 from seamark import init_run
-from seamark.local.index import Index
+from seamark.index.index import Index
 from seamark.page.entry import Entry
 from seamark.page.looking import CALM_S, FORGET_S, IDLE_S, PAUSE_S, QUICK_S, SHARE, Looker
 from seamark.page.roots import Root, named_roots

@@ -27,8 +27,8 @@ from seamark.errors import (
     ReadOnlyError,
     RunNotFoundError,
 )
+from seamark.index.index import Index
 from seamark.journal.folder import iter_runs
-from seamark.local.index import Index
 from seamark.reading.curves import Look
 from seamark.reading.finding import Finder
 from seamark.remote.http.catalog import RemoteCatalog

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
+from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
 from seamark.journal.source import BytesSource
-from seamark.local.index import Index
 from seamark.store import groups, ingest
 from seamark.store.ingest import fold_run
 from seamark.store.read import series

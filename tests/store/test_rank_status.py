@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from seamark.local.index import Index
+from seamark.index.index import Index
 from seamark.process.liveness import boot_id, host_name, process_start
 
 S = 10**9

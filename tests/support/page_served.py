@@ -15,7 +15,7 @@ import uvicorn
 from recording import QUIET
 
 import seamark
-from seamark.local.index import Index
+from seamark.index.index import Index
 from seamark.page.app import make_page
 from seamark.page.roots import Root
 from seamark.page.watch import Looked

@@ -32,8 +32,8 @@ if not any(name in sys.modules for name in PACKAGES):
     for _name in INSTALLED:
         importlib.import_module(_name)
 
+from seamark.index.index import Index  # noqa: E402
 from seamark.lightning import SeamarkLogger  # noqa: E402 - see above
-from seamark.local.index import Index  # noqa: E402
 
 
 def pytest_configure() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.local.index import Index
+from seamark.index.index import Index
 
 TESTS = Path(__file__).parent
 HEAD = """

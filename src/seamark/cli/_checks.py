@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._text import human_bytes, plural
 from seamark.errors import ArgumentError, JournalError
+from seamark.index.purging import PURGING
 from seamark.journal.folder import (
     DEEPEST,
     DRAFT,
@@ -22,11 +23,10 @@ from seamark.journal.folder import (
 from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import names_in, open_file
-from seamark.local.purging import PURGING
 from seamark.paths import ARTIFACTS, MODELS
 
 if TYPE_CHECKING:
-    from seamark.local.view import RunView
+    from seamark.index.view import RunView
 
 __all__ = [
     "COPY",

@@ -22,7 +22,7 @@ from seamark.reading.document import ref_of
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
-    from seamark.local.index import Index
+    from seamark.index.index import Index
     from seamark.reading.catalog import Catalog
     from seamark.reading.finding import Finder
     from seamark.reading.reader import Reader
@@ -153,7 +153,7 @@ class Runs:
     @property
     def local(self) -> Index:
         """The index of the root, for commands that look into folders; see `open_runs`."""
-        from seamark.local.index import Index
+        from seamark.index.index import Index
 
         assert isinstance(self.index, Index)  # noqa: S101 - it was opened for such a command
         return self.index

@@ -19,8 +19,8 @@ from seamark.cli._runs import Runs, open_runs, project_option, runs_argument
 from seamark.cli._screen import Cell, Column, Screen, note
 from seamark.cli._text import clean, human_bytes, plural
 from seamark.errors import SeamarkError
+from seamark.index.purging import PURGING, is_live
 from seamark.journal.folder import RunFolder, iter_runs
-from seamark.local.purging import PURGING, is_live
 
 __all__ = ["fsck"]
 

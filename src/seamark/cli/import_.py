@@ -15,8 +15,8 @@ from seamark.cli._text import clean, human_bytes, human_time, plural
 from seamark.journal.folder import root_dir
 
 if TYPE_CHECKING:
-    from seamark.imports.found import Notes
-    from seamark.imports.importing import Imported, Listed, Source
+    from seamark.interchange.found import Notes
+    from seamark.interchange.importing import Imported, Listed, Source
 
 __all__ = ["import_"]
 
@@ -75,7 +75,7 @@ def from_json(context: click.Context, path: Path, project: str | None) -> None:
       seamark import runs.json
       seamark import runs.json --project digits/from-anna
     """
-    from seamark.imports.document import DocumentRun, documents_in
+    from seamark.interchange.document import DocumentRun, documents_in
 
     root = root_dir(context.find_root().params.get("root"))
     documents = documents_in(path)
@@ -145,7 +145,7 @@ def neptune(
       seamark import neptune exports/data --files exports/files --project digits
       seamark import neptune .neptune --project digits --dry-run
     """
-    from seamark.imports.importing import find_neptune, list_runs
+    from seamark.interchange.importing import find_neptune, list_runs
 
     root = root_dir(context.find_root().params.get("root"))
     sources, left_out = find_neptune(root, path, project=project, files=files, zone=zone)
@@ -164,7 +164,7 @@ def neptune(
 
 def _import(root: Path, sources: list[Source], left_out: Notes) -> bool:
     """Import, and say what came; return whether something did not."""
-    from seamark.imports.importing import import_runs
+    from seamark.interchange.importing import import_runs
 
     with progress_bar("Importing", of_bytes=True) as progress:
         done = import_runs(sources, progress)

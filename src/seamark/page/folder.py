@@ -26,10 +26,10 @@ import sqlalchemy as sa
 
 from seamark.blobs.store import blob_path, has_blob, open_blob
 from seamark.errors import PathError, SeamarkError
+from seamark.index.copies import open_journal
+from seamark.index.index import Index, is_damaged
+from seamark.index.view import RunView
 from seamark.journal.folder import RunFolder, split_journal_name
-from seamark.local.copies import open_journal
-from seamark.local.index import Index, is_damaged
-from seamark.local.view import RunView
 from seamark.page.editing import Edits
 from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name

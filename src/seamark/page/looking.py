@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.page.watch import MOST_SHOWN, SHOWN_S, Looked
 
 if TYPE_CHECKING:
-    from seamark.local.index import Index
+    from seamark.index.index import Index
 
 __all__ = ["Looker", "main"]
 
@@ -245,7 +245,7 @@ class _Once(logging.Filter):
 
 def main() -> int:
     """Look until the input ends."""
-    from seamark.local.index import Index
+    from seamark.index.index import Index
 
     with contextlib.suppress(OSError):
         os.nice(_NICE)

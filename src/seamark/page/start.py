@@ -208,7 +208,7 @@ def _writable_index(roots: Sequence[Root]) -> Iterator[None]:
 
     Where none can be written, it lies in a temporary folder as long as the page runs.
     """
-    from seamark.local.index import Index
+    from seamark.index.index import Index
 
     held = False
     for root in roots:

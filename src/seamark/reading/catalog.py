@@ -173,7 +173,7 @@ class Wanted(Protocol):
 class Catalog(Protocol):
     """The runs of one place.
 
-    `seamark.local.index.Index` has those of a root and `seamark.remote.http.catalog.RemoteCatalog`
+    `seamark.index.index.Index` has those of a root and `seamark.remote.http.catalog.RemoteCatalog`
     those of a server. Both answer alike, and raise the same errors.
     """
 

@@ -25,7 +25,7 @@ __all__ = ["GROUP", "canonical", "check_token", "check_uri", "open_remote", "sch
 
 GROUP: Final = "seamark.remotes"
 _OWN: Final = {
-    "file": "seamark.local.remote:open_remote",
+    "file": "seamark.index.remote:open_remote",
     "http": "seamark.remote.http.sender:open_remote",
     "https": "seamark.remote.http.sender:open_remote",
     "neptune": "seamark.neptune.forward:open_remote",

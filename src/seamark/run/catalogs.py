@@ -86,7 +86,7 @@ def open_catalog(place: Path | str, token: str | None = None) -> Catalog:
         MissingExtraError: If what asks a server is not installed.
     """
     if isinstance(place, Path):
-        from seamark.local.index import Index  # SQLAlchemy is for those who need it
+        from seamark.index.index import Index  # SQLAlchemy is for those who need it
 
         return Index.open(place)
     from seamark.remote.http.catalog import RemoteCatalog

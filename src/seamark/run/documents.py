@@ -40,7 +40,7 @@ def from_dict(
         RunExistsError: If the project has a run with this id.
         OSError: If it cannot be written.
     """
-    from seamark.imports.document import DocumentRun
+    from seamark.interchange.document import DocumentRun
     from seamark.run.run import init_run
 
     place = DocumentRun(root_dir(root), document, project).make()

@@ -267,7 +267,7 @@ class Mover:
 
 def _known(folder: RunFolder) -> _Known:
     """Return what a run says of itself."""
-    from seamark.local.index import Index
+    from seamark.index.index import Index
 
     with Index.open(folder.root) as index:
         index.refresh(folder.project, folder.run)

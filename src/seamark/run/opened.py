@@ -56,7 +56,7 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
         RunNotFoundError: If there is no such run.
         OSError: If it cannot be read.
     """
-    from seamark.local.index import Index
+    from seamark.index.index import Index
 
     series = set()
     index = Index.open(folder.root)

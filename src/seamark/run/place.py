@@ -176,7 +176,7 @@ def _find(root: Path, options: RunOptions) -> RunFolder:
         RunNotFoundError: If it means no run.
         ArgumentError: If it may mean several.
     """
-    from seamark.local.finding import find_below  # SQLAlchemy is for those who need it
+    from seamark.index.finding import find_below  # SQLAlchemy is for those who need it
 
     reading = options.mode == "read-only"
     word, project = str(options.with_id), options.project

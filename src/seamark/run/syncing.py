@@ -21,7 +21,7 @@ from seamark.run.named import folder_at, path_of
 from seamark.run.options import names_arguments
 
 if TYPE_CHECKING:
-    from seamark.local.index import Index
+    from seamark.index.index import Index
     from seamark.reading.arriving import Conflict
     from seamark.reading.catalog import Ref
     from seamark.remote.protocol import Remote
@@ -109,7 +109,7 @@ def with_artifacts(folders: Iterable[RunFolder]) -> list[RunFolder]:
     Returns:
         Each once; artifacts that are not on this disk are left out.
     """
-    from seamark.local.index import Index
+    from seamark.index.index import Index
 
     found: dict[RunFolder, None] = {}
     with contextlib.ExitStack() as opened:
@@ -194,7 +194,7 @@ def _named(
             if not one.is_purged:
                 yield folder_at(one.path) or one
         return
-    from seamark.local.index import Index
+    from seamark.index.index import Index
 
     with Index.open(root_dir(root)) as index:
         index.refresh()

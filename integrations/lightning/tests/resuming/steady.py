@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from seamark.local.index import Index
+from seamark.index.index import Index
 
 LOSS = "training/loss"
 

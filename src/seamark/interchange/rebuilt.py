@@ -12,14 +12,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.imports.found import uid_of
+from seamark.interchange.found import uid_of
 from seamark.journal.format import MAX_PAYLOAD_BYTES
 from seamark.values import Atom, escape
 
 if TYPE_CHECKING:
-    from seamark.imports.columns import Columns
-    from seamark.imports.draft import Draft
-    from seamark.imports.journal import GivenJournal
+    from seamark.interchange.columns import Columns
+    from seamark.interchange.draft import Draft
+    from seamark.interchange.journal import GivenJournal
 
 __all__ = ["Rebuilt"]
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from command import app
 
 from seamark import init_run
-from seamark.local.index import Index
+from seamark.index.index import Index
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.errors import PathError
-from seamark.imports.journal import writer_of
+from seamark.interchange.journal import writer_of
 from seamark.journal.folder import RunFolder, hashed_run_id, journal_name
 from seamark.paths import check_path
 
 if TYPE_CHECKING:
-    from seamark.imports.draft import Draft
+    from seamark.interchange.draft import Draft
 
 __all__ = [
     "DERIVED",

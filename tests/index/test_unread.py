@@ -15,9 +15,9 @@ from recording import QUIET
 import seamark
 from seamark.cli import main
 from seamark.errors import RunNotFoundError
+from seamark.index import index as local_index
+from seamark.index.index import Index
 from seamark.journal.folder import hashed_run_id, iter_runs
-from seamark.local import index as local_index
-from seamark.local.index import Index
 
 
 class Looks:

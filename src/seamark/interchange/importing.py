@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.imports.draft import Draft, NotImportedError
-from seamark.imports.export import ExportedRun, check_parquet, parts_below
-from seamark.imports.files import Places
-from seamark.imports.found import Glance, Notes
-from seamark.imports.offline import ClientFolder, ClientRun, folders_below
-from seamark.imports.oplog import logs_in
+from seamark.interchange.draft import Draft, NotImportedError
+from seamark.interchange.export import ExportedRun, check_parquet, parts_below
+from seamark.interchange.files import Places
+from seamark.interchange.found import Glance, Notes
+from seamark.interchange.offline import ClientFolder, ClientRun, folders_below
+from seamark.interchange.oplog import logs_in
 from seamark.journal.safe import is_folder
 from seamark.paths import check_project
 
 if TYPE_CHECKING:
-    from seamark.imports.found import FoundRun
+    from seamark.interchange.found import FoundRun
 
 __all__ = ["Imported", "Listed", "Source", "find_neptune", "import_runs", "list_runs"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seamark.blobs.contents import FolderContents
+from seamark.index.copies import open_journal
 from seamark.journal.folder import RunFolder
-from seamark.local.copies import open_journal
 from seamark.store.read.run import RunReader, Snapshot
 
 if TYPE_CHECKING:

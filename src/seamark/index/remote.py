@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seamark.local.arriving import arrive, arrive_artifact
+from seamark.index.arriving import arrive, arrive_artifact
 from seamark.remote.file import FileRemote, root_of
 
 if TYPE_CHECKING:

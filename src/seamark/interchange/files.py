@@ -14,8 +14,8 @@ from seamark.errors import ArgumentError
 from seamark.journal.safe import is_folder, open_file, parts_of
 
 if TYPE_CHECKING:
-    from seamark.imports.draft import Draft
-    from seamark.imports.found import Notes
+    from seamark.interchange.draft import Draft
+    from seamark.interchange.found import Notes
 
 __all__ = ["Places", "extension_of", "keep_zip", "open_below", "walk_below"]
 

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from seamark.blobs.store import ANYBODY, copy_blob, put_bytes, sync_blob, sync_folder
 from seamark.errors import RunExistsError, SeamarkError
-from seamark.imports.journal import GivenJournal
+from seamark.interchange.journal import GivenJournal
 from seamark.journal.folder import RunFolder
 from seamark.journal.safe import is_folder, make_folder, names_in, open_folder, remove_entry
 from seamark.process.interrupts import let_pass

@@ -7,9 +7,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
+from seamark.index.index import Index
 from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.safe import is_folder, locked, make_folder, open_folder
-from seamark.local.index import Index
 from seamark.paths import home_of
 from seamark.reading.arriving import Arrival, settle, settle_artifact
 

@@ -11,7 +11,7 @@ from recording import QUIET
 
 from seamark import init_run
 from seamark.errors import ArgumentError, RunNotFoundError
-from seamark.local.index import Index
+from seamark.index.index import Index
 from seamark.reading import names
 from seamark.reading.finding import Finder
 from seamark.reading.names import generated_name

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.index.copies import choose, open_journal
+from seamark.index.looks import Known, Look, Stat, listing, save_looks, stat_of
 from seamark.journal.format import MAX_PAYLOAD_BYTES, salt_of
 from seamark.journal.reader import SETTLE_NS, scan
-from seamark.local.copies import choose, open_journal
-from seamark.local.looks import Known, Look, Stat, listing, save_looks, stat_of
 from seamark.store.ingest import UNREADABLE, Folding, prefix_crc
 
 if TYPE_CHECKING:

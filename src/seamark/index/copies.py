@@ -20,7 +20,7 @@ from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
-    from seamark.local.looks import Look, Stat
+    from seamark.index.looks import Look, Stat
 
 __all__ = ["Copies", "choose", "open_journal"]
 

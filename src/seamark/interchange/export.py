@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError
-from seamark.imports.draft import NotImportedError
-from seamark.imports.files import (
+from seamark.interchange.draft import NotImportedError
+from seamark.interchange.files import (
     MISSING,
     REFUSED,
     extension_of,
@@ -29,7 +29,7 @@ from seamark.imports.files import (
     open_below,
     walk_below,
 )
-from seamark.imports.found import (
+from seamark.interchange.found import (
     DERIVED,
     Glance,
     has_journal,
@@ -37,8 +37,8 @@ from seamark.imports.found import (
     run_id_of,
     uid_of,
 )
-from seamark.imports.journal import sound_time
-from seamark.imports.projects import project_of
+from seamark.interchange.journal import sound_time
+from seamark.interchange.projects import project_of
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.records import digest_of_text
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from seamark.imports.draft import Draft
-    from seamark.imports.found import Notes, Progress
-    from seamark.imports.journal import GivenJournal
+    from seamark.interchange.draft import Draft
+    from seamark.interchange.found import Notes, Progress
+    from seamark.interchange.journal import GivenJournal
 
 __all__ = ["ExportedRun", "check_parquet", "parts_below"]
 
@@ -124,7 +124,7 @@ def parts_below(folder: Path) -> dict[str, list[Path]]:
 
 
 class ExportedRun:
-    """A run of an export; see `seamark.imports.found.FoundRun`.
+    """A run of an export; see `seamark.interchange.found.FoundRun`.
 
     Args:
         root: Root folder that it goes to.

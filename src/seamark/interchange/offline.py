@@ -18,19 +18,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.imports.draft import NotImportedError
-from seamark.imports.found import Glance, Notes, run_id_of, uid_of
-from seamark.imports.oplog import logs_in, operations
-from seamark.imports.replay import Memory, Replay
+from seamark.interchange.draft import NotImportedError
+from seamark.interchange.found import Glance, Notes, run_id_of, uid_of
+from seamark.interchange.oplog import logs_in, operations
+from seamark.interchange.replay import Memory, Replay
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.safe import is_folder, open_file
 from seamark.values import Atom, escape
 
 if TYPE_CHECKING:
-    from seamark.imports.draft import Draft
-    from seamark.imports.files import Places
-    from seamark.imports.found import Progress
+    from seamark.interchange.draft import Draft
+    from seamark.interchange.files import Places
+    from seamark.interchange.found import Progress
 
 __all__ = ["ClientFolder", "ClientRun", "folders_below"]
 
@@ -107,7 +107,7 @@ def _moment(text: Any) -> int:
 
 
 class ClientRun:
-    """A run of the client; see `seamark.imports.found.FoundRun`.
+    """A run of the client; see `seamark.interchange.found.FoundRun`.
 
     Args:
         root: Root folder that it goes to.

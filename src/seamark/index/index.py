@@ -1,6 +1,6 @@
 """The local index of one root: a cache of what its journals say, to use and to throw away.
 
-It lies outside the root (`seamark.local.place`). A reader folds what is new; two processes
+It lies outside the root (`seamark.index.place`). A reader folds what is new; two processes
 that do so at once share the work, because each saves a run only if nobody else did meanwhile.
 Whatever goes wrong with the file, it is made again.
 """
@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from seamark.errors import RunNotFoundError
+from seamark.index import looks, place
+from seamark.index.lock import exclusive
+from seamark.index.looks import Known, Looks, Ref
 from seamark.journal.folder import PROJECT_LOG, RunFolder, is_run_id, iter_runs, purged_ids
 from seamark.journal.root import root_inside
-from seamark.local import looks, place
-from seamark.local.lock import exclusive
-from seamark.local.looks import Known, Looks, Ref
 from seamark.paths import MODELS, home_of, is_inside, kind_of, projects_above
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
@@ -62,8 +62,8 @@ from seamark.store.runs import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from seamark.local.refresh import Refresh
-    from seamark.local.view import RunView
+    from seamark.index.refresh import Refresh
+    from seamark.index.view import RunView
     from seamark.reading.changes import Changes
     from seamark.reading.names import RunName
     from seamark.store.read.many import Recent
@@ -486,7 +486,7 @@ class Index:
 
     def _fold_aside(self, ref: Ref) -> None:
         """Fold one run in memory: others write to the file all the time."""
-        from seamark.local.refresh import Refresh
+        from seamark.index.refresh import Refresh
 
         store, folder = _store_in_memory(), RunFolder(self.root, *ref)
         try:
@@ -661,7 +661,7 @@ class Index:
 
     def _folded(self, ref: Ref, known: Known | None) -> Refresh | None:
         """Return a run with what is new in its folder; None and a warning if that fails."""
-        from seamark.local.refresh import Refresh  # NumPy is for those who fold
+        from seamark.index.refresh import Refresh  # NumPy is for those who fold
 
         folder = RunFolder(self.root, *ref)
         tries = _Tries(lambda: self._folded_bytes(ref))
@@ -704,7 +704,7 @@ class Index:
         Raises:
             RunNotFoundError: If the index has no such run.
         """
-        from seamark.local.copies import open_journal
+        from seamark.index.copies import open_journal
         from seamark.store.ingest import prefix_crc
 
         ref, folder, changed = (project, run), RunFolder(self.root, project, run), []
@@ -854,7 +854,7 @@ class Index:
             cursor: Of an earlier answer; empty to begin.
             project: Only this project and its sub-projects; None for all.
         """
-        from seamark.local.changes import changes_since
+        from seamark.index.changes import changes_since
 
         def answer() -> Changes:
             return changes_since(self.store, cursor, project, self.now_ns(), self._looked_ns)
@@ -919,7 +919,7 @@ class Index:
         Raises:
             ArgumentError: If ``attempt`` or ``points`` cannot be one.
         """
-        from seamark.local.copies import open_journal
+        from seamark.index.copies import open_journal
         from seamark.store.read.many import Recent, read_many
 
         chosen = check_attempt(attempt)
@@ -1020,7 +1020,7 @@ class Index:
     def _view(
         self, project: str, run: str, freshen: Callable[[str], None] | None = None
     ) -> RunView:
-        from seamark.local.view import RunView
+        from seamark.index.view import RunView
 
         with self.lock:
             if (project, run) not in self._aside:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import seamark
-from seamark.local import looks
-from seamark.local.index import Index
+from seamark.index import looks
+from seamark.index.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.journal.safe import open_file
 
 if TYPE_CHECKING:
-    from seamark.imports.found import Notes, Progress
+    from seamark.interchange.found import Notes, Progress
 
 __all__ = ["logs_in", "operations"]
 

@@ -8,8 +8,8 @@ from command import app
 from recording import QUIET
 
 import seamark
+from seamark.index.index import Index
 from seamark.journal.folder import hashed_run_id
-from seamark.local.index import Index
 from seamark.store.query.selection import Selection
 
 NOTHING = "0" * 16

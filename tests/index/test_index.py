@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 import seamark
 from seamark.errors import ArgumentError, FamilyError, RunNotFoundError
+from seamark.index import copies
+from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import SETTLE_NS
-from seamark.local import copies
-from seamark.local.index import Index
 from seamark.store import ingest
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -284,7 +284,7 @@ def test_a_journal_that_failed_to_open_is_read_once_it_opens(
 ):
     """Too many open files, or a server that is away, is no property of a journal."""
     from seamark.errors import JournalError
-    from seamark.local import refresh
+    from seamark.index import refresh
 
     builder("one").assign(a=1).save(folder)
     path = builder("two").assign(b=2).save(folder)
@@ -476,7 +476,7 @@ def test_a_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, op
 
 def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, monkeypatch):
     """Offsets are set by comparing: where locks do not work, no frame is counted twice."""
-    from seamark.local import refresh
+    from seamark.index import refresh
 
     journal = builder().row({"m": 1.0}, 0)
     journal.save(folder)
@@ -574,7 +574,7 @@ def test_readers_and_a_trainer_at_once(folder, tmp_path):
         "writer.close()\n"
     )
     reader = (
-        "import sys; from pathlib import Path; from seamark.local.index import Index\n"
+        "import sys; from pathlib import Path; from seamark.index.index import Index\n"
         "with Index.open(Path(sys.argv[1])) as index:\n"
         "    for _ in range(30):\n"
         "        index.refresh('p', 'r')\n"

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
-from seamark.imports.columns import Columns, columns_of, floats_of, inside, refused
-from seamark.imports.draft import Draft, taken
-from seamark.imports.rebuilt import Rebuilt
+from seamark.interchange.columns import Columns, columns_of, floats_of, inside, refused
+from seamark.interchange.draft import Draft, taken
+from seamark.interchange.rebuilt import Rebuilt
 from seamark.journal.folder import RunFolder
 from seamark.journal.records import digest_of_text, file_of
 from seamark.paths import check_name, check_path, check_project, is_derived

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seamark.errors import PathError, RunNotFoundError
+from seamark.index.index import Index
 from seamark.journal.safe import is_folder
-from seamark.local.index import Index
 from seamark.paths import check_project
 from seamark.reading.finding import Finder, parted
 

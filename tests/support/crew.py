@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 SUPPORT = Path(__file__).parent
-_ROOMS = ("blobs", "journal", "local", "process", "reading", "run", "store", "values")
+_ROOMS = ("blobs", "index", "journal", "process", "reading", "run", "store", "values")
 _MACHINE = "MACHINE"
 
 

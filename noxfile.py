@@ -38,6 +38,7 @@ ROOT = Path(__file__).parent
 PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 ERAS = ["oldest", "latest"]
 HOSTS = ["ignite", "lightning", "neptune", "neptune-client"]
+PROVEN = [("accelerate", "latest"), *((host, era) for host in HOSTS for era in ERAS)]
 # Programs that a test uses where they are installed; names begin like this.
 OPTIONAL_TOOLS = ("apt", "chrom", "fish", "google-chrome", "rsync", "strace", "zsh")
 # The tests that everybody runs: `nox -s tests`.
@@ -67,8 +68,7 @@ CONSTRAINTS = {
     "neptune-client-first": ["--group", "integrations/neptune-client/pyproject.toml:first"],
     **{
         f"{host}-{era}": ["--group", f"integrations/{host}/pyproject.toml:{era}"]
-        for host in HOSTS
-        for era in ERAS
+        for host, era in PROVEN
     },
 }
 CONSTRAINTS["neptune-latest"] += ["--extra", "server"]
@@ -335,8 +335,7 @@ def typing_api(session: nox.Session, checker: str) -> None:
 
 
 @nox.session
-@nox.parametrize("era", ERAS, ids=ERAS)
-@nox.parametrize("host", HOSTS, ids=HOSTS)
+@nox.parametrize(("host", "era"), PROVEN, ids=[", ".join(one) for one in PROVEN])
 def integration(session: nox.Session, host: str, era: str) -> None:
     """Prove the built wheel against one host; a missing host or another version of it fails."""
     longest = host in ("lightning", "neptune-client")

@@ -31,6 +31,7 @@ settings.load_profile(os.environ.get("SEAMARK_TEST_EXAMPLES", "same"))
 
 EXTRAS = (
     "PIL",
+    "accelerate",
     "alembic",
     "fastapi",
     "ignite",

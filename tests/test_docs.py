@@ -56,7 +56,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 HOSTS = re.compile(
-    r"\b(torch|ignite|lightning|pytorch_lightning|pandas|sklearn|matplotlib|plotly|PIL)\b"
+    r"\b(torch|accelerate|ignite|lightning|pytorch_lightning|pandas|sklearn|matplotlib|plotly|PIL)\b"
 )
 GENERATED = re.compile(r"\b({})-({})\b".format(*("|".join(words) for words in names._words())))
 ALIKE = (

@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "seamark"
 # Highest first. A room imports from itself and from lower rows, never from beside itself.
 ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"__main__", "new"}),
-    frozenset({"cli", "ignite", "lightning", "neptune", "testing"}),
+    frozenset({"accelerate", "cli", "ignite", "lightning", "neptune", "testing"}),
     frozenset({""}),  # the public face, which finds its names on first use
     frozenset({"management"}),
     frozenset({"page"}),
@@ -38,9 +38,17 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"constants", "envs", "exceptions", "substitutes", "version"}),
     frozenset({"errors"}),
 )
-ADAPTERS = frozenset({"ignite", "lightning", "neptune"})
+ADAPTERS = frozenset({"accelerate", "ignite", "lightning", "neptune"})
 HOSTS = frozenset(
-    {"ignite", "lightning", "lightning_fabric", "neptune", "pytorch_lightning", "torch"}
+    {
+        "accelerate",
+        "ignite",
+        "lightning",
+        "lightning_fabric",
+        "neptune",
+        "pytorch_lightning",
+        "torch",
+    }
 )
 HEAVY = frozenset({"numpy", "pandas", "pyarrow", "rich", "sqlalchemy", "torch", "zstandard"})
 
@@ -134,6 +142,7 @@ def test_the_root_holds_the_public_face_only() -> None:
     assert at_the_root == {
         "__init__",
         "__main__",
+        "accelerate",
         "constants",
         "envs",
         "errors",
@@ -279,7 +288,16 @@ def test_base_install_names_no_host() -> None:
 
 # Modules that `docs/reference` names, and those that scripts written for Neptune import.
 PUBLIC = {
-    *("constants", "envs", "errors", "exceptions", "handler", "ignite", "integrations"),
+    *(
+        "accelerate",
+        "constants",
+        "envs",
+        "errors",
+        "exceptions",
+        "handler",
+        "ignite",
+        "integrations",
+    ),
     *("lightning", "management", "neptune", "new", "paths", "testing", "types", "typing"),
     *("__main__", "utils", "version"),
 }

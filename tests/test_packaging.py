@@ -22,7 +22,7 @@ PUBLIC_MODULES = (
     "seamark.utils",
     "seamark.values",
 )
-HOST_MODULES = ("seamark.ignite", "seamark.lightning")
+HOST_MODULES = ("seamark.accelerate", "seamark.ignite", "seamark.lightning")
 
 
 def documented_names(module: str) -> list[str]:

@@ -67,6 +67,7 @@ def test_the_supported_versions_are_those_that_are_tested() -> None:
     assert rows["`lightning`, `pytorch_lightning`"] == f"{lightning[0]} to {lightning[-1]}"
     assert pins("lightning", "lightning")[-1] == lightning[-1]
     assert rows["`pytorch-ignite`"] == f"{ignite[0]} to {ignite[-1]}"
+    assert pins("accelerate", "accelerate") == [rows["`accelerate`"]]
     tested = f"{', '.join(client[:-1])} and {client[-1]}"
     assert rows["`neptune` with a Seamark server"] == f"{tested} are tested"
 

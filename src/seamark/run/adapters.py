@@ -61,13 +61,14 @@ def words_of(logger: object, run: Run | None) -> str:
     return f"<{kind} of {run.project}/{run.id}{name} in {run.root}>"
 
 
-def check_run(run: object, others: Mapping[str, Any]) -> None:
+def check_run(run: object, others: Mapping[str, Any], what: str = "SeamarkLogger") -> None:
     """Check ``run=`` and that nothing else is given which only a new run could take.
 
     Args:
         run: What was given as ``run``.
         others: The other arguments that describe a run, by name; those that are None were not
             given.
+        what: Name of the class that takes them, for messages.
 
     Raises:
         ArgumentError: If ``run`` is neither a run nor a namespace of one, or if ``others`` holds
@@ -79,13 +80,13 @@ def check_run(run: object, others: Mapping[str, Any]) -> None:
     if not isinstance(root, Run):
         kind = f"{type(run).__module__}.{type(run).__qualname__}"
         msg = (
-            "SeamarkLogger(run=...): expected the Run that seamark.init_run() returns, "
+            f"{what}(run=...): expected the Run that seamark.init_run() returns, "
             f"or a namespace of it such as run['folds/1'], got {kind}"
         )
         raise ArgumentError(msg)
     if redundant := [name for name, value in others.items() if value is not None]:
         msg = (
-            f"SeamarkLogger(run=...): {', '.join(redundant)} cannot be given with a run that "
+            f"{what}(run=...): {', '.join(redundant)} cannot be given with a run that "
             "exists; pass them to seamark.init_run() instead"
         )
         raise ArgumentError(msg)

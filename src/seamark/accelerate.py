@@ -1,0 +1,120 @@
+"""Seamark for Hugging Face Accelerate, 1.15 and later: a tracker that records into a run."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from seamark.errors import ArgumentError, MissingExtraError
+from seamark.paths import join_path
+from seamark.process.rank import current_rank
+from seamark.run.adapters import check_run, guarded, new_run, record_series
+from seamark.run.handler import Handler
+from seamark.run.run import Run
+from seamark.types import File
+from seamark.values import encode_atom, parameters
+
+__all__ = ["SeamarkTracker"]
+
+try:
+    _host: Any = importlib.import_module("accelerate.tracking")
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "accelerate":
+        raise
+    msg = "accelerate is not installed: pip install 'seamark[accelerate]'"
+    raise MissingExtraError(msg) from None
+
+
+class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any release
+    """A tracker of Accelerate that records into a Seamark run; only the main process records.
+
+    ``Accelerator(log_with="seamark")`` makes one once this module is imported, with the project and
+    ``init_kwargs["seamark"]`` of ``init_trackers``. One that is made by hand takes them itself. The
+    run begins in ``init_trackers``. A tracker that was given to ``register_for_checkpointing``
+    continues its run, as a new attempt, where ``load_state`` is called before that.
+
+    Args:
+        project: Path of the project; else SEAMARK_PROJECT, NEPTUNE_PROJECT or ``"default"``.
+        run: An existing ``Run`` or a namespace of one, which `finish` leaves open.
+        **others: Further arguments of ``seamark.init_run``, such as ``name`` or ``tags``.
+
+    Raises:
+        ArgumentError: If arguments contradict each other or have no legal value.
+        UnknownArgumentError: If a further argument does not exist; the nearest one is named.
+        PathError: If the project breaks the grammar.
+        RunNotFoundError: If ``with_id`` names no run.
+    """
+
+    name = "seamark"
+    requires_logging_directory = False
+
+    def __init__(
+        self, project: str | None = None, *, run: Run | Handler | None = None, **others: Any
+    ) -> None:
+        check_run(run, {"project": project, **others}, "SeamarkTracker")
+        if others.get("ranks") == "all":
+            msg = "SeamarkTracker(ranks=...): expected 'zero', as one process logs, got 'all'"
+            raise ArgumentError(msg)
+        self._is_own, self._base = run is None, run.path if isinstance(run, Handler) else ""
+        self.tracker: Run | Handler = new_run(project=project, **others) if run is None else run
+        super().__init__()  # looks for `tracker`
+
+    @property
+    def _run(self) -> Run:
+        assert isinstance(root := self.tracker.get_root_object(), Run)  # noqa: S101, RUF018
+        return root
+
+    @guarded
+    def start(self) -> None:
+        """Begin the run and record how the training is distributed, under ``distributed/``."""
+        state = _host.PartialState()
+        facts = {"strategy": state.backend, "launcher": current_rank().launcher}
+        facts |= {"world_size": state.num_processes, "accelerator": state.device.type}
+        known = {f"distributed/{name}": encode_atom(fact) for name, fact in facts.items() if fact}
+        self._run.session.tell(known)
+        self._run.session.begin()
+
+    @guarded
+    def store_init_configuration(self, values: Any) -> None:
+        """Record hyperparameters, nested as they may be, under ``parameters/``."""
+        found = parameters(values, join_path(self._base, "parameters"))
+        self._run.session.recorder.parameters.take(found)
+        self._run.session.record_atoms(found)
+
+    @guarded
+    def log(self, values: Mapping[str, Any], step: float | None = None) -> None:
+        """Record numbers and texts at one step; None numbers the points."""
+        record_series(self._run, values, step, self._base)
+
+    @guarded
+    def log_images(self, values: Mapping[str, Any], step: float | None = None) -> None:
+        """Record the images of each name: one, or several below ``<name>/0``, ``<name>/1``, ..."""
+        for name, given in values.items():
+            several = isinstance(given, (list, tuple)) or getattr(given, "ndim", 0) > 3  # noqa: PLR2004
+            for at, image in enumerate(given if several else [given]):
+                path = f"{name}/{at}" if several else name
+                self.tracker[path].append(File.as_image(image), step=step)
+
+    def finish(self) -> None:
+        """Stop the run, unless it was given; one that an exception leaves has failed."""
+        if self._is_own:
+            error = sys.exc_info()[1]
+            self._run.__exit__(type(error) if error else None, error, None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of the run."""
+        return self._run.checkpoint_state()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue the run that a checkpoint was saved in; see ``Run.resumed``."""
+        found = self._run.resumed(state_dict, stay=not self._is_own)
+        self.tracker = found if self._is_own else self.tracker
+
+    def _lost(self, method: str, error: Exception) -> None:
+        warn = f"{method}: {type(error).__name__}: {error}"
+        self._run.session.drop(f"accelerate.{method}", warn=warn)
+
+
+_host.register_tracker_class(SeamarkTracker)

@@ -196,7 +196,8 @@ def test_each_rank_notes_how_it_ended(tmp_path):
     """Also one that failed, whose word does not decide the run's state."""
     code = """
         os.environ.pop("PYTHONSTARTUP", None)
-        settings = {**quiet, "capture_traceback": True, "capture_host": True}
+        settings = {**quiet, "capture_traceback": True}
+        settings["capture"] = {**quiet["capture"], "host": True}
         run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks="all", **settings)
         run.log_metrics({"loss": 1}, 0)
         sys.excepthook = lambda *_: None

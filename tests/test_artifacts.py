@@ -117,22 +117,6 @@ def test_a_version_can_be_opened_by_its_folder(given: dict[str, Any]) -> None:
         seamark.init_artifact(folder, root="other")
 
 
-def test_other_names_of_arguments_are_answered_with_the_line_to_write(
-    given: dict[str, Any],
-) -> None:
-    """As they are called in t9k.em; nothing is added."""
-    draft = seamark.init_artifact(name="data", **given)
-    with pytest.raises(UnknownArgumentError, match=r"Write add_file\(path='a', destination='b/'\)"):
-        draft.add_file(file_path="a", obj_path="b/")  # type: ignore[call-arg]
-    with pytest.raises(UnknownArgumentError, match=r"Write add_dir\(path='a'\)"):
-        draft.add_dir(dir_path="a")  # type: ignore[call-arg]
-    with pytest.raises(UnknownArgumentError, match=r"Write add_reference\(uri='s3://a/b', dest"):
-        draft.add_reference(uri="s3://a/b", obj_path="b")  # type: ignore[call-arg]
-    with pytest.raises(UnknownArgumentError, match=r"argument 'nothing'$"):
-        draft.add_file("a", nothing=1)  # type: ignore[call-arg]
-    assert not draft.objects
-
-
 @pytest.mark.parametrize(
     ("destination", "why"),
     [

@@ -16,7 +16,7 @@ from seamark.run.checkpoints import CheckpointSet, checkpoint_name, fingerprint
 
 @pytest.fixture
 def run():
-    with seamark.init_run(capture_git=False, capture_packages=False) as run:
+    with seamark.init_run(capture={"git": False, "packages": False}) as run:
         yield run
 
 

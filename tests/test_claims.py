@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from recording import QUIET
 
 import seamark
 from seamark import errors
@@ -21,10 +22,6 @@ from seamark.journal.reader import SETTLE_NS
 
 HALF_A_MINUTE_NS = 30 * 10**9
 """How long a claimant may be kept from what it does, between two lines of a test."""
-QUIET = {
-    f"capture_{name}": False
-    for name in ("stdout", "stderr", "hardware_metrics", "script", "packages", "host", "git")
-} | {"capture_signals": False, "capture_traceback": False}
 
 
 def seamark_command(*words: str) -> str:
@@ -234,8 +231,8 @@ def workers(count: int, script: str) -> list[subprocess.Popen[str]]:
 
 WORKER = """
 import os, sys, random, seamark
-quiet = {f"capture_{n}": False for n in ("stdout", "stderr", "hardware_metrics", "script",
-    "packages", "host", "git", "signals", "traceback")}
+quiet = {f"capture_{n}": False for n in ("stdout", "stderr", "hardware_metrics", "traceback")}
+quiet["capture"] = dict.fromkeys(("script", "packages", "host", "git", "signals"), False)
 random.seed(int(sys.argv[1]))
 deadly = float(os.environ.get("DEADLY", 0))
 with seamark.init_project("team/x") as project:

@@ -13,7 +13,7 @@ import yaml
 
 import seamark
 from seamark.errors import ArgumentError
-from seamark.run.options import RunOptions
+from seamark.run.settings import Settings
 
 WHOLE = """
 name: digits
@@ -90,7 +90,9 @@ def test_the_words_of_t9k_are_read_with_one_hint(caplog):
         ("keep: {a: last}\n", "1:1", "'keep' cannot be given here: it takes objects"),
         ("config_path: x\n", "1:1", "'config_path' cannot be given here"),
         ("\nmode: of\n", "2:7", "mode: expected one of 'online', .* got 'of'"),
-        ("capture_git: 3\n", "1:14", "capture_git: expected True or False, got 3"),
+        ("capture: {git: 3}\n", "1:10", r"capture\['git'\]: expected True or False, got 3"),
+        ("capture: {gitt: false}\n", "1:10", "did you mean 'git'?"),
+        ("capture_git: false\n", "1:1", "write capture: {'git': "),
         ("conflict_strategy: old\n", "1:20", "conflict_strategy: expected .* got 'old'"),
         ("name: 2024\n", "1:7", r"name: expected a text, got int: 2024 \(in quotes it is a text\)"),
         ("name: [a]\n", "1:7", "name: expected a text, got list"),
@@ -152,27 +154,21 @@ source_files: [run.yaml]
 dependencies: infer
 capture_stdout: false
 capture_stderr: fd
-capture_limit: 2MiB/min
 capture_hardware_metrics: false
 capture_traceback: false
-capture_script: false
-capture_packages: false
-capture_host: false
-capture_git: false
-capture_signals: false
+capture: {script: false, packages: false, host: false, git: false, signals: false, limit: 2MiB/min}
 monitoring_namespace: watched
 fail_on_exception: false
-mask_secrets: false
 secrets: [patient_id]
 """
 
 
 def test_every_argument_can_stand_in_a_file():
     """It has the same effect as where it is given to the function."""
-    file = RunOptions.of(config_path=write(WHOLE.replace("data: data.csv", "") + EVERY))
+    file = Settings.of(config_path=write(WHOLE.replace("data: data.csv", "") + EVERY))
     said = yaml.safe_load(EVERY)
-    alone = RunOptions.of(**said)
-    names = {each.name for each in dataclasses.fields(RunOptions)}
+    alone = Settings.of(**said)
+    names = {each.name for each in dataclasses.fields(Settings)}
     assert names - said.keys() - yaml.safe_load(WHOLE).keys() == {*KEPT_OUT}
     assert {name: getattr(file, name) for name in said} == {
         name: getattr(alone, name) for name in said
@@ -183,7 +179,7 @@ def test_the_page_names_every_key():
     """No more, and no less."""
     page = (Path(__file__).parents[1] / "docs" / "howto" / "parameters.md").read_text("utf-8")
     listed = page.partition("<!-- keys -->")[2].partition("<!-- end of keys -->")[0]
-    names = {each.name for each in dataclasses.fields(RunOptions)}
+    names = {each.name for each in dataclasses.fields(Settings)}
     assert sorted(re.findall("`([a-z_]+)`", listed)) == sorted({*names, "inputs"} - {*KEPT_OUT})
 
 

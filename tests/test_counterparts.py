@@ -218,9 +218,7 @@ def test_a_name_of_another_program_is_an_error_that_says_ours(tmp_path: Path) ->
     for name, words in foreign.FUNCTIONS.items():
         with pytest.raises(AttributeError, match=re.escape(words)):
             getattr(seamark, name)
-    draft = seamark.init_artifact(name="d", root=tmp_path / "root")
-    verbs = [partial(seamark.init_run, "p", root=tmp_path), draft.add_file, run.mark_input]
-    verbs.append(seamark.init_project)
+    verbs = [partial(seamark.init_run, "p", root=tmp_path), seamark.init_project]
     for name, ours in foreign.ARGUMENTS.items():
         known = [(verb, inspect.signature(verb).parameters) for verb in verbs]
         having = [verb for verb, names in known if ours in names and name not in names]

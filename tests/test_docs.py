@@ -19,7 +19,6 @@ Commands write to a terminal 100 cells wide. Printed text is compared without re
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import doctest
 import fcntl
 import importlib.util
@@ -40,7 +39,7 @@ import pytest
 
 from seamark.journal.format import Kind
 from seamark.reading import names
-from seamark.run.options import RunOptions
+from seamark.run.settings import VARIABLES
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "seamark"
@@ -197,24 +196,34 @@ def test_every_environment_variable_is_documented() -> None:
     read = {
         name for path in SOURCE.rglob("*.py") for name in pattern.findall(path.read_text("utf-8"))
     }
-    variables = {each.metadata["variable"] for each in dataclasses.fields(RunOptions)}
-    read |= {f"SEAMARK_{variable}" for variable in variables - {None}}
+    read |= {f"SEAMARK_{variable}" for variable in VARIABLES}
     page = (ROOT / "docs" / "reference" / "environment.md").read_text("utf-8")
     assert set(re.findall(r"^\| `(SEAMARK_\w+)`", page, re.MULTILINE)) == read
 
 
-def test_command_reference_is_what_the_commands_say() -> None:
-    """``docs/reference/cli.md`` is the help of every command as it is now."""
-    spec = importlib.util.spec_from_file_location(
-        "cli_reference", ROOT / "docs" / "cli_reference.py"
-    )
+def generator(name: str) -> Any:
+    """Return the module of ``docs`` that writes a reference."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    generator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generator)
-    assert (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8") == generator.page(), (
-        "out of date: python docs/cli_reference.py > docs/reference/cli.md"
-    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_option_reference_is_what_the_options_say() -> None:
+    """The page of the options, and the table of the environment, are as they are in the source."""
+    for name, text in generator("options_reference").pages().items():
+        assert (ROOT / "docs" / "reference" / name).read_text("utf-8") == text, (
+            "out of date: python docs/options_reference.py"
+        )
+
+
+def test_command_reference_is_what_the_commands_say() -> None:
+    """``docs/reference/cli.md`` is the help of every command as it is now."""
+    assert (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8") == generator(
+        "cli_reference"
+    ).page(), "out of date: python docs/cli_reference.py > docs/reference/cli.md"
 
 
 def test_every_record_is_documented() -> None:

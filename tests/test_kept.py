@@ -199,7 +199,8 @@ def test_a_killed_process_has_lost_what_it_saw_in_its_last_second_alone():
 def test_a_signal_writes_it_first():
     """SIGTERM ends a process whose last second would be lost otherwise."""
     code = """
-    run = seamark.init_run(**{**quiet, "capture_signals": True}, custom_run_id="ended")
+    quiet["capture"]["signals"] = True
+    run = seamark.init_run(**quiet, custom_run_id="ended")
     run["a"].keep(Statistics())
     for at in range(1000):
         run["a"].append(1.0)

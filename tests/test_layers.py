@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from recording import QUIET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -258,8 +259,7 @@ def test_a_run_loads_what_it_captures_and_nothing_before_it_is_needed(
     switched: str, tmp_path: Path
 ) -> None:
     """With captures off none of them; with captures on, drivers and the like by threads."""
-    names = "git hardware_metrics host packages script signals stderr stdout traceback"
-    off = {f"capture_{name}": False for name in names.split()} if switched == "off" else {}
+    off = QUIET if switched == "off" else {}
     code = (
         "import sys, threading, seamark\n"
         "threading.Thread.start = lambda self: None\n"  # what the training's thread loads itself

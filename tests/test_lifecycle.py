@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from recording import NOTHING
 
 import seamark
 from seamark import init_run
@@ -18,13 +19,7 @@ from seamark.errors import InactiveRunError, ReadOnlyError
 from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED
 from seamark.run.run import make_run
 
-QUIET = {
-    "capture_git": False,
-    "capture_packages": False,
-    "capture_script": False,
-    "capture_host": False,
-    "capture_signals": False,
-}
+QUIET = {"capture": NOTHING}
 
 
 def open_below(folder):
@@ -533,15 +528,17 @@ def test_points_of_threads_that_meet_as_a_run_is_reopened(tmp_path):
 
 
 def test_every_argument_is_said_once():
-    """The options are those of init_run, with its defaults."""
+    """The signature has each option, and None for none; what is checked are the same ones."""
     import dataclasses
     import inspect
 
     from seamark.run.options import RunOptions
+    from seamark.run.settings import Settings
 
     asked = {
         name: each.default
         for name, each in inspect.signature(init_run).parameters.items()
         if each.kind is each.KEYWORD_ONLY
     }
-    assert asked == {each.name: each.default for each in dataclasses.fields(RunOptions)}
+    assert asked == dict.fromkeys(RunOptions.__annotations__)
+    assert asked.keys() == {each.name for each in dataclasses.fields(Settings)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from recording import QUIET
+from recording import NOTHING, QUIET
 
 import seamark
 from seamark import exceptions, types
@@ -195,7 +195,7 @@ def test_git_ref_is_for_the_start(run: Run, tmp_path: Path) -> None:
     assert types.GitRef().resolve_path() is None
     assert types.GitRef(tmp_path).resolve_path() == tmp_path.resolve()
     for git_ref in (types.GitRef.DISABLED, types.GitRef(tmp_path)):
-        quiet = {**QUIET, "capture_git": True}
+        quiet = {**QUIET, "capture": {**NOTHING, "git": True}}
         with seamark.init_run("p", root=tmp_path / "r", git_ref=git_ref, **quiet) as other:
             assert not other.exists("source_code/git")
 

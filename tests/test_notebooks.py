@@ -335,7 +335,7 @@ def test_interrupting_the_cell_stops_the_looking_only(kernel):
 CODE = [
     "import seamark\nAPI_KEY = 'planted-1'",
     "%env SOME_TOKEN=planted2",
-    "run = seamark.init_run('demo', capture_git=False, capture_packages=False)",
+    "run = seamark.init_run('demo', capture=dict(git=False, packages=False))",
     """import threading
 [one.join() for one in threading.enumerate() if 'capture' in one.name]
 early = run.fetch()['source_code']['version']""",

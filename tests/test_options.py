@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import logging
 import re
 from pathlib import Path
@@ -9,16 +11,17 @@ from pathlib import Path
 import pytest
 
 import seamark
-from seamark.errors import ArgumentError, PathError
-from seamark.run import options
-from seamark.run.options import RunOptions, known_variables
+from seamark.errors import ArgumentError, PathError, UnknownArgumentError
+from seamark.run import settings
+from seamark.run.options import RunOptions
+from seamark.run.settings import VARIABLES, Settings
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
 
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch):
-    monkeypatch.setattr(options, "_warned_of", set())
+    monkeypatch.setattr(settings, "_warned_of", set())
 
 
 @pytest.mark.parametrize(
@@ -40,7 +43,7 @@ def test_a_namespace_that_nothing_can_be_captured_below_is_refused_at_once(given
 @pytest.mark.parametrize("given", ["mine", "/mine/", "mine/"])
 def test_a_namespace_may_begin_and_end_with_a_slash(given):
     """As Neptune takes it."""
-    assert RunOptions.of(monitoring_namespace=given).monitoring_namespace == "mine"
+    assert Settings.of(monitoring_namespace=given).monitoring_namespace == "mine"
 
 
 @pytest.mark.usefixtures("captured")
@@ -62,7 +65,7 @@ def test_what_is_wrong_in_a_variable_names_the_variable(
     """The one that was read; nobody has given an argument."""
     monkeypatch.setenv(f"{prefix}_{variable}", given)
     with pytest.raises(ArgumentError) as caught:
-        RunOptions.of()
+        Settings.of()
     assert str(caught.value).startswith(f"{prefix}_{variable}: {expected}")
 
 
@@ -70,13 +73,61 @@ def test_a_project_from_a_variable_that_is_none_names_the_variable(monkeypatch):
     """Its message tells of the project, and where it was found."""
     monkeypatch.setenv("SEAMARK_PROJECT", "a//b")
     with pytest.raises(PathError, match=r"^SEAMARK_PROJECT: project 'a//b'"):
-        RunOptions.of()
+        Settings.of()
 
 
 def test_an_argument_is_named_as_such():
     """Even if the environment has something to say, too."""
-    with pytest.raises(ArgumentError, match=r"^capture_git: expected True or False, got 'maybe'"):
-        RunOptions.of(capture_git="maybe")
+    with pytest.raises(ArgumentError, match=r"^capture\['git'\]: expected True or False, got 'm"):
+        Settings.of(capture={"git": "maybe"})
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "why"),
+    [
+        ({"capture_git": False}, UnknownArgumentError, "write capture={'git': ...}"),
+        ({"capture_limit": "1MB"}, UnknownArgumentError, "write capture={'limit': ...}"),
+        ({"mask_secrets": False}, UnknownArgumentError, "write secrets=False"),
+        ({"captures": {}}, UnknownArgumentError, "did you mean 'capture'?"),
+        ({"capture": False}, ArgumentError, "expected a mapping such as {'git': False}, got bool"),
+        ({"capture": {"gits": 0}}, ArgumentError, "got 'gits'; did you mean 'git'?"),
+        ({"capture": {"limit": "much"}}, ArgumentError, "capture['limit']: expected an amount"),
+    ],
+)
+def test_a_mistaken_option_says_what_to_write(given, error, why):
+    """Also names that options had before, and keys of ``capture``."""
+    with pytest.raises(error, match=re.escape(why)):
+        seamark.init_run(**given)
+
+
+@pytest.mark.usefixtures("captured")
+def test_captures_that_are_not_given_are_those_of_the_environment(monkeypatch):
+    """One by one."""
+    monkeypatch.setenv("SEAMARK_CAPTURE_GIT", "0")
+    monkeypatch.setenv("SEAMARK_CAPTURE_HOST", "0")
+    found = Settings.of(capture={"host": True, "script": False, "limit": None}).capture
+    assert {key for key, kept in found.items() if kept is True} == {"packages", "host", "signals"}
+    assert found["limit"].per_minute == 1 << 20
+
+
+def test_none_is_not_given():
+    """For every option."""
+    assert Settings.of(**dict.fromkeys(RunOptions.__annotations__)) == Settings.of()
+
+
+@pytest.mark.parametrize("where", ["seamark", "seamark.lightning", "seamark.ignite"])
+def test_every_option_is_listed_with_its_text(where):
+    """Where people and programs look for it: `help`, a signature, and a docstring."""
+    if where != "seamark":
+        pytest.importorskip(where.removeprefix("seamark."))
+    module = importlib.import_module(where)
+    taker = module.init_run if where == "seamark" else module.SeamarkLogger
+    named = inspect.signature(taker).parameters
+    for option in RunOptions.__annotations__:
+        assert named[option].default is None
+        assert not isinstance(named[option].annotation, str)
+        assert re.search(rf"^    {option}: \S", inspect.getdoc(taker), re.MULTILINE)
+    assert "**options" not in inspect.getdoc(taker)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +144,8 @@ def test_a_variable_that_does_nothing_is_told_once(monkeypatch, caplog, name, sa
     """Who switches something off by a wrong name believes that it is off."""
     caplog.set_level(logging.WARNING, "seamark")
     monkeypatch.setenv(name, "0")
-    RunOptions.of()
-    RunOptions.of()
+    Settings.of()
+    Settings.of()
     told = [one.getMessage() for one in caplog.records if name in one.getMessage()]
     assert len(told) == bool(said)
     assert all(one.endswith(said) for one in told)
@@ -104,4 +155,4 @@ def test_every_variable_that_is_documented_is_known():
     """And none is known that the page does not name."""
     (page,) = REFERENCE.glob("environment*.md")
     documented = re.findall(r"^\| `(SEAMARK_\w+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(documented) == known_variables()
+    assert documented == [f"SEAMARK_{name}" for name in VARIABLES]

@@ -45,7 +45,7 @@ def stat(samples, **given):
 
 @pytest.fixture
 def run(tmp_path):
-    with init_run(root=tmp_path, capture_git=False, capture_packages=False) as run:
+    with init_run(root=tmp_path, capture={"git": False, "packages": False}) as run:
         yield run
 
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 from command import app
-from recording import QUIET
+from recording import NOTHING, QUIET
 
 from seamark import init_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SIGNALS_ONLY = {name: QUIET[name] for name in QUIET if name != "capture_signals"}
+SIGNALS_ONLY = QUIET | {"capture": NOTHING | {"signals": True}}
 WORK = """
     import os, sys
     from seamark import init_run

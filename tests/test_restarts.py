@@ -24,7 +24,7 @@ import json, os, signal, sys
 import seamark
 from seamark import Run
 
-quiet = dict.fromkeys(["capture_git", "capture_packages", "capture_signals"], False)
+quiet = {"capture": dict(git=False, packages=False, signals=False)}
 given = json.loads(os.environ["GIVEN"])
 ids = []
 for project in given.get("projects", ["default"]):
@@ -230,7 +230,7 @@ import multiprocessing, os, sys
 import seamark
 
 def work(name):
-    with seamark.init_run(custom_run_id=None, capture_signals=False) as run:
+    with seamark.init_run(custom_run_id=None, capture=dict(signals=False)) as run:
         run[name] = 1
         print(name, run.id, flush=True)
 

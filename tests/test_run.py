@@ -522,7 +522,7 @@ def test_the_end_of_the_process(root: Path, code: str, state: str, status: int) 
         f"""
         import os, sys
         from seamark import init_run
-        run = init_run("p", root=sys.argv[1], capture_git=False, capture_packages=False)
+        run = init_run("p", root=sys.argv[1], capture=dict(git=False, packages=False))
         run.log_metrics({{"a": 1.0}}, step=1)
         print(run.id, flush=True)
         {code}

@@ -191,7 +191,7 @@ def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
 
 
 def recorded(path: str, value: Any, **given: Any) -> Any:
-    with seamark.init_run(capture_packages=False, capture_git=False, **given) as run:
+    with seamark.init_run(capture={"packages": False, "git": False}, **given) as run:
         run[path] = value
     return seamark.init_run(with_id=run.id, mode="read-only")[path].fetch()
 
@@ -200,7 +200,7 @@ def recorded(path: str, value: Any, **given: Any) -> Any:
 def test_a_word_given_as_a_token_is_no_secret(word):
     """Placeholders stand in scripts that were written for a service, and in every other line."""
     text = f"we {word} a model of {word}s"
-    with seamark.init_run(capture_packages=False, capture_git=False, api_token=word) as run:
+    with seamark.init_run(capture={"packages": False, "git": False}, api_token=word) as run:
         run["note"] = text
         run["log"].append(text)
         run.wait()
@@ -224,7 +224,7 @@ def test_a_word_given_as_a_token_is_no_secret(word):
 )
 def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets(url, kept):
     """By name in query and fragment, by shape anywhere, and the token itself."""
-    with seamark.init_run(capture_packages=False, capture_git=False, api_token="given-7f3a") as run:
+    with seamark.init_run(capture={"packages": False, "git": False}, api_token="given-7f3a") as run:
         run["data"].track_files(url)
         run.session.recorder.content.refer("model", url)
     with seamark.init_run(with_id=run.id, mode="read-only") as again:
@@ -243,7 +243,7 @@ def test_the_values_of_the_training_are_left_alone():
 
 def test_one_line_says_so_and_the_run_lists_the_places(caplog):
     """The first place is named; the others are under ``sys/masked``."""
-    with seamark.init_run(capture_packages=False, capture_git=False) as run:
+    with seamark.init_run(capture={"packages": False, "git": False}) as run:
         run["a/token"] = "x"
         run["b"] = {"password": "y", "n": 1}
         run["a/token"] = "z"
@@ -262,7 +262,7 @@ def test_nothing_is_said_where_nothing_is_hidden(caplog):
     assert "secret" not in caplog.text
 
 
-@pytest.mark.parametrize("given", [{"mask_secrets": False}, {}], ids=["argument", "variable"])
+@pytest.mark.parametrize("given", [{"secrets": False}, {}], ids=["argument", "variable"])
 def test_it_can_be_switched_off(given, monkeypatch):
     """By an argument or by a variable."""
     if not given:
@@ -273,7 +273,7 @@ def test_it_can_be_switched_off(given, monkeypatch):
 def test_an_argument_takes_precedence_over_the_variable(monkeypatch):
     """As everywhere."""
     monkeypatch.setenv("SEAMARK_MASK_SECRETS", "0")
-    assert recorded("token", "t0k", mask_secrets=True) == BY_NAME
+    assert recorded("token", "t0k", secrets=True) == BY_NAME
 
 
 def test_names_and_expressions_come_from_a_variable(monkeypatch):
@@ -306,7 +306,6 @@ def test_a_project_hides_secrets_too(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"mask_secrets": "maybe"}, "mask_secrets: expected True or False"),
         ({"secrets": ["a("]}, r"secrets: expected names and regular expressions, got 'a\('"),
         ({"secrets": [3]}, "secrets: expected names and regular expressions, got int"),
     ],
@@ -321,7 +320,7 @@ def test_metrics_are_not_looked_at(monkeypatch):
     """A series of numbers costs what it did."""
     from seamark.capture.secrets import secrets
 
-    with seamark.init_run(capture_packages=False, capture_git=False) as run:
+    with seamark.init_run(capture={"packages": False, "git": False}) as run:
         run.log_metrics({"token": 1.0}, step=0)
         with monkeypatch.context() as patched:
             patched.setattr(secrets.Secrets, "atoms", None)

@@ -29,8 +29,7 @@ def run(tmp_path: Path) -> Iterator[Any]:
         capture_stderr=False,
         capture_hardware_metrics=False,
         source_files=[],
-        capture_git=False,
-        capture_packages=False,
+        capture={"git": False, "packages": False},
     ) as run:
         yield run
 

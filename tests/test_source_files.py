@@ -113,7 +113,7 @@ def test_a_folder_with_very_many_files_is_not_walked_to_its_end(monkeypatch):
     monkeypatch.setattr(
         Ignored, "takes", lambda self, path, **kind: looked.append(path) or real(self, path, **kind)
     )
-    with seamark.init_run(source_files="big", capture_packages=False) as run:
+    with seamark.init_run(source_files="big", capture={"packages": False}) as run:
         pass
     assert len([path for path in looked if "big" in str(path)]) < 30
     assert len(names_of(run)) == 10

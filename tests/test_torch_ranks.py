@@ -74,7 +74,7 @@ def test_one_run_for_each_training_under_torchrun():
 def test_data_parallel_on_the_cpu_is_one_process(tmp_path):
     """As far as a CPU goes: one replica, which records like any other module."""
     net = torch.nn.DataParallel(torch.nn.Linear(4, 1))
-    with seamark.init_run("p", capture_git=False, capture_packages=False) as run:
+    with seamark.init_run("p", capture={"git": False, "packages": False}) as run:
         for step in range(3):
             run["loss"].append(net(torch.ones(2, 4)).pow(2).mean(), step=step)
     assert len(points_of(run, "loss")) == 3

@@ -9,15 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from recording import QUIET
 
 import seamark
 from seamark import errors
 from seamark.journal.twins import TWINS, make_twin
 
-QUIET = {
-    f"capture_{name}": False
-    for name in ("stdout", "stderr", "hardware_metrics", "script", "packages", "host", "git")
-} | {"capture_signals": False, "capture_traceback": False}
 PARAMS = {"lr": 0.1, "layers": [1, 2], "name": "a", "on": True, "none": None, "n": 3}
 
 
@@ -248,10 +245,9 @@ class TestOnDuplicate:
         """Revisions are given once, and whoever comes later goes on with the newest run."""
         script = (
             "import seamark\n"
-            "quiet = dict.fromkeys(['capture_git', 'capture_packages', 'capture_host'], False)\n"
             "input()\n"
             "run = seamark.init_run(project='t', params={'a': 1}, on_duplicate='reuse',"
-            " capture_script=False, **quiet)\n"
+            " capture=dict(script=False, git=False, packages=False, host=False))\n"
             "print(run.id)\nrun.stop()\n"
         )
         some = [

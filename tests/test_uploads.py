@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from recording import QUIET
+from recording import NOTHING, QUIET
 
 from seamark import Run, init_run
 from seamark.errors import ArgumentError, FileMissingError
@@ -104,7 +104,7 @@ def test_a_version_of_ones_own_stands_for_the_code(tmp_path: Path) -> None:
         asked.append(1)
         return "2024.3"
 
-    given: Any = {**QUIET, "root": tmp_path, "capture_script": True}
+    given: Any = {**QUIET, "root": tmp_path, "capture": {**NOTHING, "script": True}}
     with init_run("p", code_version=version, **given) as run:
         run.log_metrics({"loss": 1.0})
     assert run["source_code/version"].fetch() == "2024.3"

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import seamark
 
-QUIET = {"capture_git": False, "capture_packages": False}
+QUIET = {"capture": {"git": False, "packages": False}}
 
 
 def wrapped(kind, net):

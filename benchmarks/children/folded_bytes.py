@@ -20,7 +20,7 @@ import seamark
 from seamark.index.place import index_path
 
 steps, chance = int(sys.argv[1]), random.Random(5)
-run = seamark.init_run(capture_packages=False)
+run = seamark.init_run(capture={"packages": False})
 names = [f"train/loss_{number}" for number in range(10)]
 for step in range(steps):
     falling = math.exp(-step / steps * 3)

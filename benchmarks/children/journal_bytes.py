@@ -13,7 +13,7 @@ from pathlib import Path
 import seamark
 
 metrics, calls, series = map(int, sys.argv[1:])
-run = seamark.init_run(**dict.fromkeys(("capture_git", "capture_packages"), False))
+run = seamark.init_run(capture={"git": False, "packages": False})
 names = [f"train/layer_{number:04}/norm" for number in range(series)]
 chance = random.Random(3)
 run.log_metrics(dict.fromkeys(names, 0.0), 0)  # names, once each

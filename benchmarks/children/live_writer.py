@@ -16,7 +16,7 @@ Log = Callable[[Mapping[str, float], int], object]
 def with_seamark(attributes: int) -> tuple[str, Log]:
     import seamark
 
-    run = seamark.init_run(capture_packages=False, capture_git=False)
+    run = seamark.init_run(capture={"packages": False, "git": False})
     given = {f"number_{number}": number for number in range(attributes - 1)}
     run.assign({"parameters": {"lr": 0.01, **given}})
     return run.id, run.log_metrics

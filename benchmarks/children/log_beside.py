@@ -31,7 +31,7 @@ with started("seamark") as behind, chromium() as browser:
     print(len([one for one in polls if "/changes" in one]), flush=True)
 """
 
-run = seamark.init_run(capture_packages=False, capture_git=False)
+run = seamark.init_run(capture={"packages": False, "git": False})
 names = [f"train/metric_{number}" for number in range(METRICS)]
 for step in range(1_000):
     run.log_metrics(dict.fromkeys(names, step * 0.001), step)

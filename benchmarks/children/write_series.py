@@ -21,7 +21,7 @@ rows, kind = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "one"
 between = 50 if kind == "apart" else 1
 sets = [["train/loss"], ["train/loss", *EXTRA[:2]], ["train/loss", *EXTRA]]
 sets = sets if kind == "sets" else sets[:1]
-run = seamark.init_run(capture_packages=False, capture_git=False)
+run = seamark.init_run(capture={"packages": False, "git": False})
 spike_at = rows * 7 // 9
 for row in range(rows):
     value = SPIKE if row == spike_at else 1 / (1 + row)

@@ -8,7 +8,7 @@ import sys
 import seamark
 
 kind, count = sys.argv[1], int(sys.argv[2])
-run = seamark.init_run(capture_packages=False, capture_git=False)
+run = seamark.init_run(capture={"packages": False, "git": False})
 if kind == "series":
     for step in range(20):
         run.log_metrics({f"series_{number}": number + step for number in range(count)}, step)

@@ -77,13 +77,13 @@ def test_git_is_that_of_the_script(scripts):
 def test_each_capture_has_a_switch(scripts):
     """Off means that its facts, and only these, are not there."""
     missing_of = {
-        "capture_script=False": {
+        "capture=dict(script=False)": {
             "source_code/entrypoint",
             "source_code/arguments",
             "source_code/version",
         },
-        "capture_packages=False": {"source_code/packages", "source_code/python"},
-        "capture_host=False": {"hostname", "pid", "environment"},
+        "capture=dict(packages=False)": {"source_code/packages", "source_code/python"},
+        "capture=dict(host=False)": {"hostname", "pid", "environment"},
     }
 
     def name(path: str) -> str:
@@ -187,7 +187,7 @@ def kept(scripts, path: str, target: str) -> str:
 
 def test_dependencies_are_inferred_or_a_file(scripts):
     """Neptune's argument; without it there are only the packages."""
-    recorded, _ = recorded_with(scripts, "dependencies='infer', capture_packages=False")
+    recorded, _ = recorded_with(scripts, "dependencies='infer', capture=dict(packages=False)")
     assert "source_code/packages" not in recorded.atoms
     assert "pytest==" in kept(scripts, "source_code/requirements", "inferred.txt")
     shutil.rmtree(scripts.root)
@@ -220,7 +220,7 @@ def test_what_has_changed_in_the_repository_is_kept_without_secrets(scripts):
     disk = b"".join(path.read_bytes() for path in scripts.root.rglob("*") if path.is_file())
     assert SECRET.encode() not in disk
     shutil.rmtree(scripts.root)
-    without, _ = recorded_with(scripts, "capture_git=False")
+    without, _ = recorded_with(scripts, "capture=dict(git=False)")
     assert not without.below("source_code/git/")
     assert not without.below("source_code/diff")
 
@@ -267,7 +267,7 @@ def test_what_is_imported_meanwhile_counts_at_the_exit_of_the_interpreter(script
     """Where no thread can be started any more."""
     code = """
         import seamark
-        run = seamark.init_run(capture_git=False, capture_packages=False)
+        run = seamark.init_run(capture=dict(git=False, packages=False))
         run["a"] = 1
     """
     versions = []

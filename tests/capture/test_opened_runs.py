@@ -13,20 +13,20 @@ from seamark.index.index import Index
 
 FIRST = """
     import sys, seamark
-    run = seamark.init_run(custom_run_id="cub", capture_packages=False)
+    run = seamark.init_run(custom_run_id="cub", capture=dict(packages=False))
     print("first")
     for step in range(3):
         run.log_metrics({"loss": 1.0}, step=step)
 """
 AGAIN = """
 import sys, seamark
-run = seamark.init_run(custom_run_id="cub", capture_packages=False)
+run = seamark.init_run(custom_run_id="cub", capture=dict(packages=False))
 """
 
 LEFT = """
 import seamark
-names = ("stdout", "stderr", "hardware_metrics", "script", "packages", "host", "git", "signals")
-quiet = {f"capture_{name}": False for name in names}
+quiet = {f"capture_{name}": False for name in ("stdout", "stderr", "hardware_metrics")}
+quiet["capture"] = dict.fromkeys(("script", "packages", "host", "git", "signals"), False)
 run = seamark.init_run(custom_run_id="cub", owner=True, **quiet)
 run.set_state("interrupted")
 """
@@ -129,7 +129,7 @@ def test_an_evaluation_leaves_the_run_as_it_was(scripts, look):
 def test_who_only_adds_captures_nothing(scripts, look):
     """owner=False: a script that tags stays light, and one that raises leaves no trace."""
     before = values(look(), "monitoring")
-    code = AGAIN.replace("capture_packages", "owner=False, capture_packages")
+    code = AGAIN.replace("capture=", "owner=False, capture=")
     code += 'run["sys/tags"].add("best")\nprint("tagged")\nraise ValueError\n'
     assert scripts.run(code).code == 1
     assert values(look(), "monitoring") == before

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TRAINING = """
 import sys, seamark
 {before}
-run = seamark.init_run("p", name="live", git_ref=False, capture_packages=False)
+run = seamark.init_run("p", name="live", git_ref=False, capture=dict(packages=False))
 run.log_metrics({{"loss": 1.0}}, step=0)
 run.sync()
 print(run.id, flush=True)

@@ -44,8 +44,8 @@ raise ValueError("diverged")
 TRAINS = """
 import sys, seamark
 # What is found out on threads may come before or after the edits.
-quiet = ("hardware_metrics", "host", "packages", "script", "stdout")
-quiet = {f"capture_{name}": False for name in quiet}
+quiet = {"capture_hardware_metrics": False, "capture_stdout": False}
+quiet["capture"] = dict.fromkeys(("host", "packages", "script"), False)
 run = seamark.init_run("p", name="live", tags=["draft", "kept"], git_ref=False, **quiet)
 run.log_metrics({"loss": 1.0}, 0)
 print(run.id, flush=True)

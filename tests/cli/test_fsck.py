@@ -261,7 +261,7 @@ TAKEN = """
     from seamark.blobs.worker import Job
     from seamark import init_run
 
-    run = init_run(capture_packages=False, capture_git=False)
+    run = init_run(capture=dict(packages=False, git=False))
     run.session.content._worker.submit(Job(threading.Event().wait))
     run.session.content.keep("model/last", Path(sys.argv[1]))
     print(run.id, flush=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TRAINING = """
 import sys, seamark
-run = seamark.init_run("p", name="live", git_ref=False, capture_packages=False)
+run = seamark.init_run("p", name="live", git_ref=False, capture=dict(packages=False))
 run.log_metrics({"loss": 1.0}, 0)
 print("recorded", flush=True)
 sys.stdin.readline()

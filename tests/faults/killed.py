@@ -105,12 +105,13 @@ def train(root: str, run_id: str, seed: int, said: int) -> None:
     """Record until killed; after each call that returned, say so with one byte."""
     from seamark import init_run
 
-    quiet = ("git", "script", "packages", "host", "traceback", "signals")
+    quiet = ("git", "script", "packages", "host", "signals")
     run = init_run(
         "killed",
         root=root,
         custom_run_id=run_id,
-        **{f"capture_{what}": False for what in quiet},  # type: ignore[arg-type]
+        capture=dict.fromkeys(quiet, False),
+        capture_traceback=False,
     )
     for call in calls(seed):
         make(run, *call)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from journals import journals
-from recording import QUIET
+from recording import NOTHING, QUIET
 
 from seamark import init_run
 from seamark.types import File, Histogram
@@ -170,7 +170,7 @@ def test_disk_full_from_the_start(
     if there == "the root":
         (disk.path / "root").mkdir()
     disk.fill()
-    facts: Any = QUIET | {"capture_host": True}
+    facts: Any = QUIET | {"capture": NOTHING | {"host": True}}
     run = init_run(
         "p", root=disk.path / "root", name="early", tags=["t"], params={"lr": 0.1}, **facts
     )
@@ -389,7 +389,7 @@ def as_nobody(code: str, *args: str, **environment: str) -> str:
         import os, sys
         import seamark, seamark.capture, seamark.process.rank, seamark.blobs, seamark.run.project
         from seamark.index.index import Index
-        warm = seamark.init_run("p", mode="debug", capture_git=False, capture_packages=False)
+        warm = seamark.init_run("p", mode="debug", capture=dict(git=False, packages=False))
         warm.log_metrics({{"a": 1.0}}, 0)
         warm["a"].fetch_points()
         seamark.init_project("p", root=warm.root).fetch_runs_table().to_rows()
@@ -492,7 +492,7 @@ def test_root_closed_while_training(common: Path) -> None:
         from seamark.journal.reader import JournalReader, decode_json
         writer.ROTATE_BYTES, stream._REOPEN_S = 1000, 0.0
         drop()
-        run = seamark.init_run("p", root=sys.argv[1], capture_git=False, capture_packages=False)
+        run = seamark.init_run("p", root=sys.argv[1], capture=dict(git=False, packages=False))
         folders = [run.folder.journal_dir, run.folder.path]
         def close_root(mode):
             for folder in folders:

@@ -23,7 +23,7 @@ BEGIN = """
     from seamark import init_run
 
     def begin(**given):
-        quiet = dict.fromkeys(["capture_git", "capture_packages", "capture_script"], False)
+        quiet = {"capture": dict(git=False, packages=False, script=False)}
         return init_run("p", root=sys.argv[1], custom_run_id="job", **{**quiet, **given})
 """
 
@@ -367,7 +367,7 @@ def test_stop_from_a_signal_handler(tmp_path: Path) -> None:
         told = script(
             tmp_path,
             """
-            run = begin(capture_signals=False)
+            run = begin(capture=dict(signals=False))
             def handler(number, frame):
                 run.stop()
                 print(json.dumps(step))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TRAIN = """
     import sys
     from seamark import init_run
-    quiet = dict(capture_git=False, capture_packages=False)
+    quiet = dict(capture=dict(git=False, packages=False))
     run = init_run("p", root=sys.argv[1], custom_run_id="live", **quiet)
     print("begun", flush=True)
     sys.stdin.readline()

@@ -505,7 +505,7 @@ TRAINING = """
     from seamark import init_run
     from seamark.blobs.worker import Job
 
-    quiet = dict(capture_git=False, capture_packages=False)
+    quiet = dict(capture=dict(git=False, packages=False))
     run = init_run("p", root=sys.argv[1], custom_run_id="x", **quiet)
     run.session.content._worker.submit(Job(sys.stdin.readline))
     run["model"].upload(sys.argv[2])

@@ -37,7 +37,7 @@ def index(root: Path) -> Iterator[Index]:
 
 WRITES = """
 import json, sys, seamark
-off = dict.fromkeys(["capture_git", "capture_packages"], False)
+off = {"capture": {"git": False, "packages": False}}
 for line in sys.stdin:
     root, name, value = json.loads(line)
     with seamark.init_run(root=root, custom_run_id=name, **off) as run:
@@ -132,7 +132,7 @@ def test_what_this_process_writes_is_seen_at_once(
 ) -> None:
     """Who writes and reads in one process sees what it wrote, also in a run that was at rest."""
     looked()
-    off = dict.fromkeys(["capture_git", "capture_packages"], False)
+    off = {"capture": {"git": False, "packages": False}}
     run = seamark.init_run(root=root, custom_run_id="old", **off)
     run["value"] = 5
     index.refresh()

@@ -205,7 +205,7 @@ def test_again_changes_nothing(exports: Path, cli, root, held) -> None:
 def test_what_is_there_and_differs_stays(exports: Path, cli, root, held) -> None:
     """A run that was exported again, and another run that has the same custom id, are named."""
     write_run(exports, P, "SAN-6", [system("SAN-6")])
-    with seamark.init_run(P, custom_run_id="mine", capture_git=False) as run:
+    with seamark.init_run(P, custom_run_id="mine", capture={"git": False}) as run:
         run["x"] = 1
     cli("import", "neptune", exports)
     before = held()

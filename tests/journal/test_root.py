@@ -138,7 +138,7 @@ def test_a_root_of_somebody_else_has_to_be_named(inner: Path, tmp_path: Path, wh
         init_run()
     init_run(mode="disabled").stop()  # which touches nothing
     assert root_dir(found) == found
-    with init_run(root=found, capture_git=False) as run:
+    with init_run(root=found, capture={"git": False}) as run:
         pass
     assert run.root == found
 
@@ -148,7 +148,7 @@ def test_recording_goes_where_reading_looks(inner: Path) -> None:
     from any other.
     """
     made = make(inner.parents[1])
-    code = "import seamark; seamark.init_run(capture_git=False).stop()"
+    code = "import seamark; seamark.init_run(capture=dict(git=False)).stop()"
 
     def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -42,8 +42,7 @@ from seamark.store.query.selection import Selection
 QUIET: dict[str, Any] = {
     "capture_stdout": True,
     "capture_hardware_metrics": False,
-    "capture_host": False,
-    "capture_packages": False,
+    "capture": {"host": False, "packages": False},
     "git_ref": False,
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from recording import QUIET
 
 import seamark
 from seamark.journal.claims import claimant
@@ -13,11 +14,6 @@ from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.protocol import RemoteError
 
 pytest.importorskip("fastapi")
-
-QUIET = {
-    f"capture_{name}": False
-    for name in ("stdout", "stderr", "hardware_metrics", "script", "packages", "host", "git")
-} | {"capture_signals": False, "capture_traceback": False}
 
 
 def begin(count: int, project: str, **where: object) -> list[str]:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-QUIET: Any = dict.fromkeys(
-    [
-        f"capture_{what}"
-        for what in (
-            *("git", "script", "packages", "host", "traceback", "signals"),
-            *("hardware_metrics", "stderr", "stdout"),
-        )
-    ],
-    False,
-)
+NOTHING: dict[str, bool] = dict.fromkeys(("git", "script", "packages", "host", "signals"), False)
+"""The option ``capture`` with which it captures nothing."""
+QUIET: Any = {
+    "capture": NOTHING,
+    **{f"capture_{what}": False for what in ("traceback", "hardware_metrics", "stderr", "stdout")},
+}
 """Arguments of `init_run` with which nothing is recorded unasked."""

@@ -17,8 +17,11 @@ run: Run = seamark.init_run(
     tags=["a", "b"],
     root=Path("runs"),
     params={"lr": 0.1},
-    capture_git=False,
+    capture={"git": False},
 )
+# A mistyped option is an error, as is a wrong value; without one these comments would be.
+seamark.init_run(nam="a")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+seamark.init_run(mode="ofline")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 handler: Handler = run["train"]["loss"]
 
 run["parameters"] = {"lr": 0.1, "layers": [1, 2]}

@@ -63,7 +63,7 @@ def _environment():
 def logger():
     from seamark.ignite import SeamarkLogger
 
-    one = SeamarkLogger(capture_git=False, capture_packages=False)
+    one = SeamarkLogger(capture={"git": False, "packages": False})
     yield one
     one.close()
 

@@ -34,7 +34,7 @@ def step(engine, how):
 def work(_local_rank, how, ranks):
     torch.set_num_threads(1)
     with SeamarkLogger(
-        project="p", ranks=ranks, capture_git=False, capture_packages=False
+        project="p", ranks=ranks, capture={"git": False, "packages": False}
     ) as logger:
         trainer = Engine(lambda engine, _batch: step(engine, how))
         logger.attach_output_handler(

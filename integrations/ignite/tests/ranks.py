@@ -27,7 +27,7 @@ from seamark.ignite import (
     global_step_from_engine,
 )
 
-QUIET = {"capture_git": False, "capture_packages": False}
+QUIET = {"capture": {"git": False, "packages": False}}
 
 
 def new_logger(name, **given):

@@ -26,7 +26,7 @@ def work(_local_rank, slow):
     rank, restarted = idist.get_rank(), SAVED.is_dir()
     idist.barrier()  # before one of them makes the folder
     trainer = Engine(lambda _engine, batch: batch)
-    logger = SeamarkLogger(project="p", ranks="all", capture_git=False, capture_packages=False)
+    logger = SeamarkLogger(project="p", ranks="all", capture={"git": False, "packages": False})
     kept = {"trainer": trainer, "logger": logger}
 
     def await_rank(number, iteration):

@@ -154,7 +154,7 @@ def test_no_event_pays_for_the_profilers_work(profiler, ends, hand_clock, monkey
     engine.add_event_handler(Events.STARTED, engine.fire_event, Custom.HAPPENED)
     if ends:
         engine.add_event_handler(Events.ITERATION_COMPLETED(once=3), engine.terminate)
-    with init_run(capture_git=False, capture_packages=False) as run:
+    with init_run(capture={"git": False, "packages": False}) as run:
         profiler.attach(engine, run=run)
         engine.run(range(2), max_epochs=3)
         assert max(one.max_s for one in profiler.stats()) == 0

@@ -476,7 +476,7 @@ def test_a_run_a_namespace_and_any_logger_with_an_experiment_will_do(engine, rea
         def __init__(self, experiment):
             self.experiment = experiment
 
-    run = seamark.init_run(capture_git=False, capture_packages=False)
+    run = seamark.init_run(capture={"git": False, "packages": False})
     engine.run([0])
     engine.state.metrics = {"a": 1.0}
     for number, one in enumerate([run, run["sub"], Other(run), Other(run["sub"])]):

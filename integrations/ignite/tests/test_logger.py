@@ -17,7 +17,7 @@ from seamark.errors import ArgumentError, RunNotFoundError, UnknownArgumentError
 from seamark.ignite import OutputHandler, SeamarkLogger
 
 SECRET = "token-that-nobody-may-see"
-QUIET = {"capture_git": False, "capture_packages": False}
+QUIET = {"capture": {"git": False, "packages": False}}
 
 
 def state_of(logger):

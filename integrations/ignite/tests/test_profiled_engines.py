@@ -27,7 +27,7 @@ from ignite.engine import Engine, Events
 from seamark import init_run
 from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler, SeamarkLogger
 
-QUIET = {"capture_git": False, "capture_packages": False}
+QUIET = {"capture": {"git": False, "packages": False}}
 
 
 def nothing(engine, batch):
@@ -267,7 +267,7 @@ def test_ctrl_c_interrupts_as_ever():
 def test_sigterm_ends_the_process_as_ever(recorded, tmp_path):
     """Also with times recorded in a run, which knows the signal."""
     process = script(f"""
-        run = init_run(capture_git=False, capture_packages=False) if {recorded} else None
+        run = init_run(capture=dict(git=False, packages=False)) if {recorded} else None
         basic.attach(engine, run=run)
         handlers.attach(engine, run=run)
         engine.run(range(10**6))

@@ -975,7 +975,7 @@ def test_results_are_printed_wherever_standard_output_goes(profiler, monkeypatch
 
 @pytest.fixture
 def run(tmp_path):
-    with init_run(root=tmp_path / "root", capture_git=False, capture_packages=False) as run:
+    with init_run(root=tmp_path / "root", capture={"git": False, "packages": False}) as run:
         yield run
 
 

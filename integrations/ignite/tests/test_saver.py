@@ -15,7 +15,7 @@ from ignite.handlers import Checkpoint, DiskSaver, ModelCheckpoint
 from seamark.errors import ArgumentError, PathError
 from seamark.ignite import NeptuneSaver, SeamarkLogger, SeamarkSaver
 
-QUIET = {"capture_git": False, "capture_packages": False}
+QUIET = {"capture": {"git": False, "packages": False}}
 
 
 @pytest.fixture(params=["reference", "keep"])

@@ -120,7 +120,7 @@ def test_while_a_profiler_looks_at_a_handler(profiler):
 
 
 def test_while_times_are_recorded():
-    with init_run(capture_git=False, capture_packages=False) as run:
+    with init_run(capture={"git": False, "packages": False}) as run:
         times = TimesInRun(run)
 
         class RingingSamples(Samples):

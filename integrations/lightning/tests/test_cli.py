@@ -174,7 +174,7 @@ trainer:
       params: {{depth: 3}}
       git_ref: false
       source_files: [config.yaml]
-      capture_packages: false
+      capture: {{packages: false}}
       ranks: zero
       {more}
 """
@@ -206,7 +206,7 @@ def test_single_parameters_on_the_command_line(fit, cli_arguments, first):
     ("wrong", "named"),
     [
         ("mode: onlin", "mode"),
-        ("capture_git: perhaps", "capture_git"),
+        ("capture: perhaps", "capture"),
         ("ranks: some", "ranks"),
         ("description: {a: b}", "description"),
         ("tag: [x]", "tag"),

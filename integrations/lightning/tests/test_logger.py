@@ -657,7 +657,7 @@ def distributed(found, above=""):
 @pytest.mark.parametrize("space", ["", "folds/1/"])
 def test_facts_of_one_process(trainer, tiny, read, space):
     """Known from the first stage on; what a step takes as soon as there are data."""
-    run = seamark.init_run(capture_packages=False, capture_git=False)
+    run = seamark.init_run(capture={"packages": False, "git": False})
     logger = SeamarkLogger(run=run[space.rstrip("/")] if space else run)
     fit = trainer(logger=logger, accumulate_grad_batches=2, max_epochs=2)
     fit.validate(tiny, verbose=False)

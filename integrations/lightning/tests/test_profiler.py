@@ -156,7 +156,7 @@ def test_every_stage_is_described(trainer, tiny, logger, read, tmp_path):
 
 
 def test_a_given_run_gets_the_times(trainer, tiny, tmp_path):
-    with init_run(root=tmp_path, capture_git=False, capture_packages=False) as run:
+    with init_run(root=tmp_path, capture={"git": False, "packages": False}) as run:
         trainer(logger=False, profiler=TimeProfiler(run=run["fold"])).fit(tiny)
         assert run.exists("fold/profiling/actions/run_training_batch_s")
 

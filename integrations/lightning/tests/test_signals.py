@@ -33,10 +33,10 @@ way, what = sys.argv[1:]
 run, logger = None, False
 if way == "run":
     import seamark
-    run = seamark.init_run(capture_packages=False)
+    run = seamark.init_run(capture=dict(packages=False))
 if way == "logger":
     from seamark.lightning import SeamarkLogger
-    logger = SeamarkLogger(capture_packages=False)
+    logger = SeamarkLogger(capture=dict(packages=False))
 
 class Told(host.Callback):
     def on_train_start(self, trainer, module): print("train start")

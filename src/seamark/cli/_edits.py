@@ -86,7 +86,7 @@ def as_recorded(text: str) -> str:
     Raises:
         ArgumentError: If the environment says something else about secrets.
     """
-    from seamark.run.options import hidden_by_environment
+    from seamark.run.settings import hidden_by_environment
 
     return hidden_by_environment().text(text)
 

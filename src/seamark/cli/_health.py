@@ -92,7 +92,7 @@ def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
         yield Ailment("dropped", f"lost while recording: {text}", advice, dropped)
     for stream, size in found.get("output", {}).items():
         text = f"left out: {human_bytes(size)} of {stream}, more than is kept of it"
-        advice = ("to keep more of what is printed: init_run(capture_limit=...)",)
+        advice = ("to keep more of what is printed: init_run(capture={'limit': ...})",)
         yield Ailment("output", text, advice, {stream: size})
     if gaps := found.get("gaps"):
         size = sum(length for spans in gaps.values() for _, length in spans)

@@ -18,11 +18,12 @@ from seamark.ignite._watch import EngineWatch
 from seamark.process.rank import connected
 from seamark.run.adapters import agreed_run, check_run, new_run, words_of
 from seamark.run.handler import Handler
+from seamark.run.options import RunOptions, takes_options
 from seamark.run.run import Run
 from seamark.values import Atom
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
 
@@ -30,6 +31,7 @@ __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
 _VERSION_PATH: Final = "source_code/integrations/neptune-pytorch-ignite"
 
 
+@takes_options
 class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any release
     """An Ignite logger that records into a Seamark run.
 
@@ -52,12 +54,9 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
     ``accumulate_grad_batches`` and ``effective_batch_size``.
 
     Args:
-        api_token: For remotes. Held in memory only; never pickled, never recorded.
-        project: Path of the project, such as ``"team/mnist"``; else SEAMARK_PROJECT,
-            NEPTUNE_PROJECT or ``"default"``.
         run: An existing ``Run``, or a namespace of one such as ``run["folds/1"]``, instead of a new
             run. `close` leaves it open.
-        **init_run_kwargs: Further arguments of ``seamark.init_run``, such as ``name`` or ``tags``.
+        **options: Of the run.
 
     Raises:
         ArgumentError: If arguments contradict each other or have no legal value.
@@ -92,11 +91,12 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         self,
         api_token: str | None = None,
         project: str | None = None,
+        /,
         *,
         run: Run | Handler | None = None,
-        **init_run_kwargs: Any,
+        **options: Unpack[RunOptions],
     ) -> None:
-        given = {"api_token": api_token, "project": project, **init_run_kwargs}
+        given: dict[str, Any] = {"api_token": api_token, "project": project, **options}
         check_run(run, given)
         self._is_own = run is None
         self._experiment: Run | Handler = new_run(**given) if run is None else run

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import os
-import re
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
+
+from typing_extensions import Unpack
 
 from seamark.errors import ArgumentError, InactiveRunError, PathError, ReadOnlyError
 from seamark.lightning import _host
@@ -32,9 +32,11 @@ from seamark.paths import check_path, join_path
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
 from seamark.run.adapters import agreed_run, check_run, guarded, new_run, words_of
+from seamark.run.checks import check_switch
 from seamark.run.handler import Handler
-from seamark.run.options import RunOptions, check_argument, check_switch
+from seamark.run.options import RunOptions, takes_options
 from seamark.run.run import Run
+from seamark.run.settings import check_argument
 from seamark.types import File
 from seamark.values import Atom, encode_atom, parameters
 
@@ -66,6 +68,7 @@ class MetricPaths(dict[str, str]):
         return path
 
 
+@takes_options
 @_host.configurable
 class SeamarkLogger(DeprecatedMethods):
     """A Lightning logger that records a training into a Seamark run.
@@ -75,82 +78,25 @@ class SeamarkLogger(DeprecatedMethods):
     than 0 record nothing, and ``experiment`` does nothing there.
 
     Args:
-        api_key: For remotes. Held in memory only; never pickled, never recorded.
-        project: Path of the project, such as ``"team/mnist"``; else SEAMARK_PROJECT,
-            NEPTUNE_PROJECT or ``"default"``.
-        name: Shown name of the run, free text.
+        api_key: The same as ``api_token``, by its name in loggers.
         run: An existing ``Run``, or a namespace of one such as ``run["folds/1"]``, instead of a new
-            run.
+            run; of the options, it may have ``checkpoints``, ``on_duplicate``, ``ranks`` and
+            ``resume`` beside it.
         log_model_checkpoints: Whether to record what the checkpoint callbacks save.
         prefix: Namespace for everything that this logger writes; empty for none.
         save_dir: Where Lightning puts files, by default a folder of the run's own, ``<run
             folder>/files``. Checkpoints go into ``<save_dir>/<name>/<version>/checkpoints``.
-        checkpoints: ``"reference"`` records where checkpoints are, ``"keep"`` takes their bytes
-            into the run folder. By default what the run says.
         log_graph: Whether to keep the model's structure under ``<prefix>/model/graph``. A forward
             pass is made only if the module has an ``example_input_array``.
-        ranks: ``"zero"``: rank 0 records. ``"all"``: every rank records its metrics, rank n above 0
-            under ``<prefix>/ranks/<n>/``, and the times of its steps, ``profiling/step_time_s`` and
-            ``profiling/own_time_s``. Every rank has to have the logger then: when a stage begins
-            they agree on the run of rank 0, and until then other ranks record nothing.
-        resume: ``"auto"``: where ``fit`` loads a checkpoint, or the job was restarted, go on with
-            that run as a new attempt. ``"never"``: record a new run. ``"must"``: refuse to train if
-            there is no run to go on with. See `ResumeCallback`.
-        on_duplicate: What is done if the project has a run with the same ``params`` and the same
-            code: ``"new"`` begins another, ``"reuse"`` goes on with it, ``"error"`` refuses.
-        config_path: A YAML or JSON file that says some of these; see ``seamark.init_run``.
-        tags: Tags of the run: one string or several, or a mapping of keys to values.
-        groups: Names of the groups that the run is in.
-        parent: The run that this one is a part of, its id, or ``PROJECT/ID``.
-        description: Of the run, free text.
-        params: Hyperparameters, kept under ``parameters/``.
-        keep: What is kept of fast series in place of their points, by path or pattern; see
-            `seamark.Handler.keep`.
-        custom_run_id: A name under which several processes find the same run;
-            SEAMARK_CUSTOM_RUN_ID.
-        with_id: Id of an existing run to record into.
-        mode: ``"online"``, ``"async"`` and ``"sync"`` are the same; ``"offline"`` sends nothing;
-            ``"read-only"`` opens ``with_id`` for reading; ``"disabled"`` does nothing; ``"debug"``
-            records into a temporary root. SEAMARK_MODE.
-        root: Folder of all runs; SEAMARK_DIR or ``./.seamark``.
-        owner: Whether this process decides the run's state; None: if it creates the run or trains
-            in it.
-        start: False has the run wait, in state ``"created"``, until a stage of a trainer begins or
-            a point is recorded.
-        remote: Where the run is sent while it is recorded: the address of a Seamark server, another
-            root (``"file:///mnt/runs"``), or several; SEAMARK_REMOTE. Checkpoints are kept by
-            default then.
-        conflict: What becomes of a new run where another one of its project has its ``name`` at a
-            remote: ``"new"``, ``"skip"``, ``"error"`` or ``"replace"``; see ``seamark.init_run``.
-        make_project: False refuses a project that is not there at a remote; else it is made.
-        api_token: The same as ``api_key``, by its name in ``init_run``.
-        git_ref: A repository's path, or False to record nothing of git.
-        code_version: What the code is called, or a function that returns it; see
-            ``seamark.init_run``.
-        source_files: Files to store under ``source_code/files``: paths, folders and patterns; the
-            script that runs by default.
-        dependencies: ``"infer"``, or the path of a requirements file to keep.
-        capture_stdout: Whether to record what Python code prints; ``"fd"``: also what C libraries
-            and subprocesses write.
-        capture_stderr: The same for what goes to standard error.
-        capture_limit: How much output is recorded, such as ``"1MiB/min, 500MiB"``.
-        capture_hardware_metrics: Whether to record what CPU, memory, disk, network and GPUs do.
-        capture_traceback: Whether to record the traceback of an uncaught exception.
-        capture_script: Whether to record the script or the notebook, its arguments, and a version
-            of the code, secrets masked.
-        capture_packages: Whether to record the versions of Python and of installed packages.
-        capture_host: Whether to record where the process runs, and what hardware the host has.
-        capture_git: Whether to record commit, branch, dirty state and remote, what has changed
-            since the commit, and the names of untracked files.
-        capture_signals: Whether to mark the run when SIGTERM arrives.
-        monitoring_namespace: Path to use instead of ``monitoring/<writer>``.
-        fail_on_exception: Whether an uncaught exception fails the run.
-        mask_secrets: Whether what looks like a secret is recorded as ``***``; SEAMARK_MASK_SECRETS.
-        secrets: What else is one: names such as ``"patient_id"``, and regular expressions of values
-            (`re.compile`); SEAMARK_SECRETS.
         agg_key_funcs: Accepted and without effect.
         agg_default_func: Accepted and without effect.
-        **others: Arguments of Neptune's that have no meaning here.
+        **options: Of the run.
+
+    With ``ranks="all"`` every rank records its metrics, rank n above 0 under
+    ``<prefix>/ranks/<n>/``, and the times of its steps, ``profiling/step_time_s`` and
+    ``profiling/own_time_s``. Every rank has to have the logger then: when a stage begins they agree
+    on the run of rank 0, and until then other ranks record nothing. `ResumeCallback` says what
+    ``resume`` means for ``fit``.
 
     Raises:
         ArgumentError: If arguments contradict each other, belong to an older logger, or have no
@@ -176,66 +122,22 @@ class SeamarkLogger(DeprecatedMethods):
         self,
         *,
         api_key: str | None = None,
-        project: str | None = None,
-        name: str | None = None,
         run: Run | Handler | None = None,
         log_model_checkpoints: bool | None = True,
         prefix: str | None = "training",
         save_dir: str | os.PathLike[str] | None = None,
-        checkpoints: Literal["reference", "keep"] | None = None,
         log_graph: bool = False,
-        ranks: Literal["zero", "all"] = "zero",
-        resume: Literal["auto", "never", "must"] = "auto",
-        on_duplicate: Literal["new", "reuse", "error"] = "new",
-        config_path: str | os.PathLike[str] | None = None,
-        tags: str | Iterable[str] | Mapping[str, Any] | None = None,
-        groups: str | Iterable[str] | None = None,
-        parent: Run | str | None = None,
-        description: str | None = None,
-        params: Any = None,
-        keep: Mapping[str, Any] | None = None,
-        custom_run_id: str | None = None,
-        with_id: str | None = None,
-        mode: Literal["online", "async", "sync", "offline", "read-only", "disabled", "debug"]
-        | None = None,
-        root: str | os.PathLike[str] | None = None,
-        owner: bool | None = None,
-        start: bool | None = None,
-        remote: str | Iterable[str] | None = None,
-        conflict: Literal["new", "skip", "error", "replace"] | None = None,
-        make_project: bool | None = None,
-        api_token: str | None = None,
-        git_ref: bool | str | os.PathLike[str] | None = None,
-        code_version: str | Callable[[], str] | None = None,
-        source_files: str | Iterable[str] | None = None,
-        dependencies: str | os.PathLike[str] | None = None,
-        capture_stdout: bool | Literal["fd"] | None = None,
-        capture_stderr: bool | Literal["fd"] | None = None,
-        capture_limit: str | None = None,
-        capture_hardware_metrics: bool | None = None,
-        capture_traceback: bool | None = None,
-        capture_script: bool | None = None,
-        capture_packages: bool | None = None,
-        capture_host: bool | None = None,
-        capture_git: bool | None = None,
-        capture_signals: bool | None = None,
-        monitoring_namespace: str | None = None,
-        fail_on_exception: bool | None = None,
-        mask_secrets: bool | None = None,
-        secrets: Iterable[str | re.Pattern[str]] | None = None,
         agg_key_funcs: Mapping[str, Callable[[Sequence[float]], float]] | None = None,
         agg_default_func: Callable[[Sequence[float]], float] | None = None,
-        **others: Any,
+        **options: Unpack[RunOptions],
     ) -> None:
-        arguments = locals()
-        given = {each.name: arguments[each.name] for each in dataclasses.fields(RunOptions)}
-        check_legacy(others)
+        check_legacy(options)
         check_switch("SeamarkLogger: log_model_checkpoints", log_model_checkpoints)
         check_switch("SeamarkLogger: log_graph", log_graph)
         for key in _OF_THE_LOGGER_TOO:
-            check_argument(key, given[key])
-        described = {key: given[key] for key in given if key not in _OF_THE_LOGGER_TOO}
-        check_run(run, {"api_key": api_key, **described, **others})
+            check_argument(key, options.get(key))
+        described = {key: one for key, one in options.items() if key not in _OF_THE_LOGGER_TOO}
+        check_run(run, {"api_key": api_key, **described})
         if save_dir is not None and not isinstance(save_dir, (str, os.PathLike)):
             msg = f"save_dir: expected a path or None, got {type(save_dir).__name__}"
             raise ArgumentError(msg)
@@ -250,7 +152,7 @@ class SeamarkLogger(DeprecatedMethods):
             raise PathError(msg) from None
         self._is_own = run is None
         self._experiment: Run | Handler = (
-            new_run(api_key=api_key, **given, **others) if run is None else run
+            new_run(api_key=api_key, **options) if run is None else run
         )
         self._run: Run = self._experiment.get_root_object()
         self._base = run.path if isinstance(run, Handler) else ""
@@ -259,7 +161,7 @@ class SeamarkLogger(DeprecatedMethods):
         self._files_dir: str | None = None
         self._log_model_checkpoints = bool(log_model_checkpoints)
         # A new run has the argument already, maybe from a file.
-        kept = self._run.checkpoints if run is None or checkpoints is None else checkpoints
+        kept = (run is not None and options.get("checkpoints")) or self._run.checkpoints
         self._keep = kept == "keep"
         self._log_graph = log_graph
         self._noted: dict[str, Atom] = {}

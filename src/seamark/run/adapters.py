@@ -13,8 +13,8 @@ from seamark.errors import ArgumentError
 from seamark.paths import join_path
 from seamark.process.interrupts import let_pass
 from seamark.run.handler import Handler
-from seamark.run.options import check_arguments
-from seamark.run.run import Run, init_run, make_run
+from seamark.run.options import check_names
+from seamark.run.run import Run, make_run
 from seamark.types import Histogram
 from seamark.values import histograms, series_leaves
 
@@ -123,10 +123,7 @@ def new_run(*, api_key: str | None = None, **given: Any) -> Run:
             msg = "SeamarkLogger: expected api_key or api_token (they are the same), got both"
             raise ArgumentError(msg)
         given["api_token"] = api_key
-    known = {"project", *(init_run.__kwdefaults__ or ())}
-    check_arguments({key: value for key, value in given.items() if key not in known})
-    kept = {key: value for key, value in given.items() if key in known}
-    return make_run(**kept)
+    return make_run(**check_names(given))
 
 
 def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = "") -> None:

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.reading.arriving import Arrival
     from seamark.remote.protocol import Settles
-    from seamark.run.options import RunOptions
+    from seamark.run.settings import Settings
 
 __all__ = ["resolve_name_conflict"]
 
 log = logging.getLogger("seamark")
 
 
-def resolve_name_conflict(options: RunOptions, folder: RunFolder) -> RunOptions:
+def resolve_name_conflict(options: Settings, folder: RunFolder) -> Settings:
     """Return the options of a run that begins, with the name that it has everywhere.
 
     Remotes are asked only where ``conflict`` or ``make_project=False`` was given, and for a few
@@ -62,7 +62,7 @@ def resolve_name_conflict(options: RunOptions, folder: RunFolder) -> RunOptions:
 
 
 def _asked(
-    options: RunOptions, folder: RunFolder, uri: str, name: str | None
+    options: Settings, folder: RunFolder, uri: str, name: str | None
 ) -> tuple[Arrival | None, str]:
     """Return what a remote says, or why it does not, after a few seconds at most.
 

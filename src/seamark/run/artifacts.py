@@ -28,6 +28,7 @@ from seamark.process.interrupts import quietly
 from seamark.process.quiet import is_quiet
 from seamark.reading.artifacts import ArtifactName, check_alias
 from seamark.run.artifact_names import find_artifact, rows_of
+from seamark.run.checks import given_tags
 from seamark.run.draft import Draft, DraftSession
 from seamark.run.logbook import Logbook, LogSession, Progress
 from seamark.run.named import folder_named
@@ -39,7 +40,7 @@ from seamark.run.objects import (
     objects_in,
     uri_of,
 )
-from seamark.run.options import WITHOUT_MEANING, given_tags, names_arguments, refuse_unknown
+from seamark.run.options import WITHOUT_MEANING, refuse_unknown
 from seamark.run.place import artifact_root
 from seamark.run.registry import Place, check_texts, expect_writing, names_there, session_at
 
@@ -220,7 +221,6 @@ class Artifact(Logbook):
             raise FileMissingError(msg)
         return objects
 
-    @names_arguments
     def add_file(self, path: str | os.PathLike[str], destination: str | None = None) -> None:
         """Add a copy of a file.
 
@@ -243,7 +243,6 @@ class Artifact(Logbook):
             raise FileMissingError(msg)
         draft.add({destination_of(Path(source).name, destination): source})
 
-    @names_arguments
     def add_dir(self, path: str | os.PathLike[str], destination: str | None = None) -> None:
         """Add copies of all files below a folder.
 
@@ -266,7 +265,6 @@ class Artifact(Logbook):
         below = destination_of(Path(source).name, destination and destination.removesuffix("./"))
         draft.add({f"{below}/{name}": file for name, file in files_below(source).items()})
 
-    @names_arguments
     def add_reference(self, uri: str, destination: str | None = None) -> None:
         """Add an object that stays where it is; nothing is read of it.
 

@@ -24,8 +24,8 @@ from seamark.run.place import artifact_root
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
-    from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
+    from seamark.run.settings import Settings
 
 __all__ = ["SPACES", "Associations", "Reference", "artifact_folder", "hash_of"]
 
@@ -92,7 +92,7 @@ class Associations:
         options: Of the run.
     """
 
-    def __init__(self, recorder: Recorder, options: RunOptions) -> None:
+    def __init__(self, recorder: Recorder, options: Settings) -> None:
         self._recorder, self._options = recorder, options
         self._marked: dict[str, str] = {}
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.run.introduction import Introduction
     from seamark.run.lifecycle import Lifecycle
-    from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Resume
+    from seamark.run.settings import Settings
     from seamark.run.state import OwnState
     from seamark.types import File
 
@@ -126,7 +126,7 @@ class Watch:
 
     def __init__(
         self,
-        options: RunOptions,
+        options: Settings,
         recorder: Recorder,
         introduction: Introduction,
         lifecycle: Lifecycle,
@@ -186,7 +186,6 @@ class Watch:
             script_file=options.source_files is None,
             dependencies=None if rank else options.dependencies,
             git_ref=options.git_ref,
-            limit=options.capture_limit,
             monitoring_namespace=None if rank else options.monitoring_namespace,
             fail_on_exception=options.fail_on_exception is not False,
             secrets=self._recorder.secrets,

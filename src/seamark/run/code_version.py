@@ -10,7 +10,7 @@ from seamark.run.asking import call_within
 
 if TYPE_CHECKING:
     from seamark.capture.code.executed import CodeVersion
-    from seamark.run.options import RunOptions
+    from seamark.run.settings import Settings
 
 __all__ = ["StartVersion"]
 
@@ -31,7 +31,7 @@ class StartVersion:
     executed: CodeVersion | None = None
 
     @classmethod
-    def of(cls, options: RunOptions) -> StartVersion:
+    def of(cls, options: Settings) -> StartVersion:
         """Return what a person called the code, or else the version of what was executed so far.
 
         Waits for that, because a run is found by a hash of it, but no longer than two seconds.

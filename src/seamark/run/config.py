@@ -16,7 +16,7 @@ from seamark.blobs.names import local_path
 from seamark.errors import ArgumentError, FileMissingError, SeamarkError
 from seamark.paths import check_name, check_path, check_project
 from seamark.reading.artifacts import ArtifactName
-from seamark.run.foreign import ARGUMENTS
+from seamark.run.foreign import ARGUMENTS, REPLACED
 
 __all__ = ["Config", "read_config"]
 
@@ -200,6 +200,8 @@ class _File:
         """Return the message about a key that there is not."""
         if why := _NOT_IN_FILES.get(given):
             return f"{given!r} cannot be given here: {why}"
+        if given in REPLACED:
+            return f"{given!r} is no argument; write {REPLACED[given].replace('=', ': ')}"
         known = {*_TAKE, *self._checks}
         meant = ARGUMENTS.get(given)
         near = difflib.get_close_matches(given, [*known, *_OLD], 1)

@@ -69,10 +69,7 @@ def record_beside(folder: RunFolder, ops: Iterable[Mapping[str, Any]]) -> bool:
         capture_stderr=False,
         capture_hardware_metrics=False,
         capture_traceback=False,
-        capture_script=False,
-        capture_packages=False,
-        capture_host=False,
-        capture_signals=False,
+        capture=dict.fromkeys(("script", "packages", "host", "signals"), False),
         git_ref=False,
     )
     try:

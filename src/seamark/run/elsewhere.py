@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from seamark.remote.opening import Opening
-    from seamark.run.options import RunOptions
+    from seamark.run.settings import Settings
 
 __all__ = ["Elsewhere", "ask_again", "find_elsewhere", "look_elsewhere"]
 
@@ -53,7 +53,7 @@ class Elsewhere:
         return self.opening is not None or self.unanswered
 
 
-def find_elsewhere(options: RunOptions, folder: RunFolder) -> Elsewhere:
+def find_elsewhere(options: Settings, folder: RunFolder) -> Elsewhere:
     """Ask the remotes of a run for it, if it was named and nothing of it lies here.
 
     Who gets no answer within a few seconds is warned once, and goes on: families, steps and
@@ -71,7 +71,7 @@ def find_elsewhere(options: RunOptions, folder: RunFolder) -> Elsewhere:
     return _look(options, folder, _place(options, folder), _AS_NEW)
 
 
-def look_elsewhere(options: RunOptions, folder: RunFolder) -> Elsewhere:
+def look_elsewhere(options: Settings, folder: RunFolder) -> Elsewhere:
     """Ask the remotes of a run for another one, which a checkpoint names.
 
     Args:
@@ -82,7 +82,7 @@ def look_elsewhere(options: RunOptions, folder: RunFolder) -> Elsewhere:
 
 
 def _look(
-    options: RunOptions, folder: RunFolder, place: RunFolder | None, unknown: str = ""
+    options: Settings, folder: RunFolder, place: RunFolder | None, unknown: str = ""
 ) -> Elsewhere:
     """Ask for a run whose place is known; without that, for the one that its name means.
 
@@ -115,7 +115,7 @@ def _look(
 
 
 def ask_again(
-    options: RunOptions, folder: RunFolder, mark: tuple[str, int] | None = None
+    options: Settings, folder: RunFolder, mark: tuple[str, int] | None = None
 ) -> Opening | None:
     """Ask the remotes of a run what they know of it, of which a part lies here; None: nothing.
 
@@ -135,7 +135,7 @@ def ask_again(
     return asking.found[0][1] if asking.found else None
 
 
-def _place(options: RunOptions, folder: RunFolder) -> RunFolder | None:
+def _place(options: Settings, folder: RunFolder) -> RunFolder | None:
     """Return where the run would lie that was named by its id; None if it was not."""
     if not options.names_an_id:
         return None
@@ -165,7 +165,7 @@ class _Asking:
 
     def __init__(
         self,
-        options: RunOptions,
+        options: Settings,
         root: Path,
         place: RunFolder | None,
         mark: tuple[str, int] | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["ARGUMENTS", "FUNCTIONS", "VERBS", "also"]
+__all__ = ["ARGUMENTS", "FUNCTIONS", "REPLACED", "VERBS", "also"]
 
 _METRICS: Final = "run.log_metrics(metrics, step, phase=..., epoch=...) records metrics"
 _PARAMS: Final = "run.params.update(...) records parameters"
@@ -37,7 +37,7 @@ VERBS: Final[Mapping[str, str]] = {
     "add_text": _TEXT,
     "append_tag": _TAG,
     "append_tags": _TAG,
-    "capture_output": "what is printed is recorded unasked: capture_stdout=, capture_limit=",
+    "capture_output": "what is printed is recorded unasked; capture={'limit': ...} says how much",
     "config": _PARAMS,
     "dir": "run.folder is the folder of the run, run.folder.files_dir the one for your files",
     "end": _STOP,
@@ -107,9 +107,7 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "config": "params",
     "conflict_strategy": "conflict",
     "dir": "root",
-    "dir_path": "path",
     "experiment_name": "name",
-    "file_path": "path",
     "folder": "project",
     "group": "groups",
     "hparams": "params",
@@ -119,12 +117,10 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "make_folder": "make_project",
     "name": "project",
     "notes": "description",
-    "obj_path": "destination",
     "offline_mode": "mode",
     "parameters": "params",
     "project_name": "project",
     "project_qualified_name": "project",
-    "resource": "what",
     "run_id": "with_id",
     "root_dir": "root",
     "run": "with_id",
@@ -134,6 +130,15 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "upload_source_files": "source_files",
 }
 """By the name of an argument of another package: the argument here."""
+
+REPLACED: Final[Mapping[str, str]] = {
+    **{
+        f"capture_{key}": f"capture={{{key!r}: ...}}"
+        for key in ("script", "packages", "host", "git", "signals", "limit")
+    },
+    "mask_secrets": "secrets=False",
+}
+"""By the name of an argument that was replaced: what to write instead."""
 
 
 def also(words: Mapping[str, str], name: str) -> str:

@@ -12,6 +12,7 @@ from seamark.paths import check_path, check_writable, given_path, join_path
 from seamark.reading.tracked import TrackedFile
 from seamark.run.artifact import artifact_op
 from seamark.run.browsing import Browsable
+from seamark.run.checks import strings
 from seamark.run.drawing import Asked
 from seamark.run.fetching import (
     bytes_of,
@@ -25,7 +26,7 @@ from seamark.run.fetching import (
     value_of,
 )
 from seamark.run.keep import check_keep
-from seamark.run.options import refuse_unknown, strings
+from seamark.run.options import refuse_unknown
 from seamark.run.plotting import plot_run
 from seamark.run.points import append_point, as_file, assign_series, extend_series
 from seamark.run.uploads import files_to_upload

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from seamark.capture.code.executed import CodeVersion
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
-    from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Origin
+    from seamark.run.settings import Settings
     from seamark.run.source_files import SourceFiles
 
 __all__ = ["Introduction", "print_end"]
@@ -56,7 +56,7 @@ class Introduction:
         told: Whether name, tags and parameters have been recorded.
     """
 
-    def __init__(self, options: RunOptions, recorder: Recorder, *, told: bool) -> None:
+    def __init__(self, options: Settings, recorder: Recorder, *, told: bool) -> None:
         self._options = options
         self._recorder = recorder
         self._made_at = datetime.now(timezone.utc)

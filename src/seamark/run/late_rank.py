@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 from seamark.process.rank import alone, connected, current_rank
 
 if TYPE_CHECKING:
-    from seamark.run.options import RunOptions
     from seamark.run.ranks import RankPolicy
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Resume
+    from seamark.run.settings import Settings
     from seamark.run.state import OwnState
 
 __all__ = ["LateRank"]
@@ -54,7 +54,7 @@ class LateRank:
 
     def __init__(
         self,
-        options: RunOptions,
+        options: Settings,
         recorder: Recorder,
         policy: RankPolicy,
         state: OwnState,

@@ -22,10 +22,10 @@ from seamark.run import at_exit
 from seamark.run.container import Container
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
 from seamark.run.opened import learn
-from seamark.run.options import hidden_by_environment
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
+from seamark.run.settings import hidden_by_environment
 from seamark.run.shipping import Shipping
 from seamark.run.tags import TagCheck
 

@@ -53,7 +53,7 @@ def init(
         api_token=api_token,
         with_id=run,
         custom_run_id=custom_run_id,
-        mode=mode,
+        mode=mode,  # type: ignore[arg-type]  # a word that `init_run` checks
         name=name,
         description=description,
         tags=tags,

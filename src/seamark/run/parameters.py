@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from seamark.paths import is_inside
-from seamark.run.options import PARAMETERS
+from seamark.run.checks import PARAMETERS
 from seamark.values.content import is_parameter
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from seamark.pictures.printing import show as print_line
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import CHANGES
+from seamark.run.checks import PARAMETERS
 from seamark.run.lifecycle import NEW
-from seamark.run.options import PARAMETERS
 from seamark.run.parameters import is_parameter
 from seamark.run.tree import nest
 from seamark.values import Atom, decode_atom, encode_atom, is_container, parameters
@@ -25,10 +25,10 @@ from seamark.values._parameters import legal_key
 if TYPE_CHECKING:
     from seamark.capture import Secrets
     from seamark.run.lifecycle import Lifecycle
-    from seamark.run.options import RunOptions
     from seamark.run.recorded import Recorded
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Resume
+    from seamark.run.settings import Settings
 
 __all__ = ["Held", "Params"]
 
@@ -49,7 +49,7 @@ class Held:
 
     def __init__(
         self,
-        options: RunOptions,
+        options: Settings,
         recorder: Recorder,
         recorded: Recorded,
         resume: Resume,

@@ -27,7 +27,7 @@ from seamark.run.catalogs import first_remote, open_catalog, readable
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
-    from seamark.run.options import RunOptions
+    from seamark.run.settings import Settings
 
 __all__ = [
     "artifact_root",
@@ -61,7 +61,7 @@ def artifact_root() -> Path | None:
     return root_dir(named) if named else None
 
 
-def reading_place(options: RunOptions) -> Path | str | None:
+def reading_place(options: Settings) -> Path | str | None:
     """Return where a run that is only read is, if that is another place than its root.
 
     The first remote that was named and can be read.
@@ -75,7 +75,7 @@ def reading_place(options: RunOptions) -> Path | str | None:
     return readable(first)
 
 
-def run_folder(options: RunOptions) -> RunFolder:
+def run_folder(options: Settings) -> RunFolder:
     """Return where the run with these options lies or will lie; creates nothing.
 
     What is wrong with ``with_id`` is for `expect_place` to say: on another rank than 0 that is rank
@@ -116,7 +116,7 @@ def own_root(mode: str, root: str | os.PathLike[str] | None, *, named: bool) -> 
     return made
 
 
-def _named(root: Path, options: RunOptions) -> RunFolder:
+def _named(root: Path, options: Settings) -> RunFolder:
     """Return the folder of the run that ``with_id`` names; one that is not there if there is none.
 
     Whose id is given in full is found without a look at the index.
@@ -132,7 +132,7 @@ def _named(root: Path, options: RunOptions) -> RunFolder:
     return folder or RunFolder(root, project, hashed_run_id(project, f"with_id\0{word}"))
 
 
-def _named_there(place: str, root: Path, options: RunOptions) -> RunFolder:
+def _named_there(place: str, root: Path, options: Settings) -> RunFolder:
     """Return the run of a server that ``with_id`` names; one that is not there if there is none.
 
     Its folder is below our root, where nothing of it may be.
@@ -145,7 +145,7 @@ def _named_there(place: str, root: Path, options: RunOptions) -> RunFolder:
     return RunFolder(root, project, run)
 
 
-def _find_there(place: str, options: RunOptions) -> Ref:
+def _find_there(place: str, options: Settings) -> Ref:
     """Ask a server what ``with_id`` means.
 
     Raises:
@@ -169,7 +169,7 @@ def _something(folder: RunFolder) -> bool:
     return folder.is_there() or folder.link(inside=False) is not None
 
 
-def _find(root: Path, options: RunOptions) -> RunFolder:
+def _find(root: Path, options: Settings) -> RunFolder:
     """Look up in the index what ``with_id`` means.
 
     Raises:
@@ -193,7 +193,7 @@ def _remove_debug_root(root: Path, pid: int) -> None:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def expect_place(options: RunOptions, folder: RunFolder) -> None:
+def expect_place(options: Settings, folder: RunFolder) -> None:
     """Refuse to open a run that does not exist, and to start one that was purged.
 
     Raises:

@@ -13,8 +13,8 @@ from seamark.journal.safe import is_folder
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
 from seamark.run.elsewhere import find_elsewhere
-from seamark.run.options import RunOptions
 from seamark.run.place import expect_place, run_folder
+from seamark.run.settings import Settings
 
 __all__ = ["parse_positional_argument"]
 
@@ -34,21 +34,20 @@ def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str,
         first: The argument without a name; None if there was none.
         given: The others, all with a name.
     """
-    given = dict(given)
     if first is None:
-        return given
-    named = given["with_id"] is not None or given["custom_run_id"] is not None
-    if given["project"] is not None and not named:
-        return given | {"with_id": first}
+        return dict(given)
+    named = given.get("with_id") is not None or given.get("custom_run_id") is not None
+    if given.get("project") is not None and not named:
+        return {**given, "with_id": first}
     if not named and _is_run(first, given):
-        return given | {"with_id": first}
+        return {**given, "with_id": first}
     if not named and _is_like_neptunes(first) and not current_rank().rank:
         log.warning(
             "seamark: init_run(%r) means the project of that name; write with_id=%r, and project=, "
             "if a run is meant",
             *(first, first),
         )
-    return given | {"project": first}
+    return {**given, "project": first}
 
 
 def _is_like_neptunes(first: Any) -> bool:
@@ -58,10 +57,10 @@ def _is_like_neptunes(first: Any) -> bool:
 def _is_run(first: Any, given: Mapping[str, Any]) -> bool:
     """Return whether a run has this id, and no project this name; asks no more than it has to."""
     is_id = _is_like_neptunes(first) or (isinstance(first, str) and is_run_id(first))
-    if not is_id or given["mode"] in ("disabled", "debug"):
+    if not is_id or given.get("mode") in ("disabled", "debug"):
         return False
     with quietly(only=SeamarkError):  # what is wrong with the others is said where they are used
-        options = RunOptions.of(**{**given, "with_id": first})
+        options = Settings.of(**{**given, "with_id": first})
         folder = run_folder(options)
         if is_folder(folder.root / first):
             return False

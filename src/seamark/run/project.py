@@ -22,13 +22,9 @@ from seamark.run.catalogs import place_to_read
 from seamark.run.drawing import Asked, matches
 from seamark.run.edits import set_trashed
 from seamark.run.logbook import Logbook, LogSession, Progress
-from seamark.run.options import (
-    WITHOUT_MEANING,
-    project_and_mode,
-    refuse_unknown,
-    remotes_of,
-)
+from seamark.run.options import WITHOUT_MEANING, refuse_unknown
 from seamark.run.plotting import plot_runs
+from seamark.run.settings import check_argument, remotes_of
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, RunField
@@ -86,7 +82,7 @@ def init_project(
     """
     own = ("project", "mode", "root", "remote", "api_token")
     refuse_unknown("init_project", others, {*own, *WITHOUT_MEANING} - {"enable_remote_signals"})
-    path, stated = project_and_mode(project, mode)
+    path, stated = check_argument("project", project), check_argument("mode", mode)
     place = place_to_read(root, remote)
     folder = RunFolder(root_dir(root), path, PROJECT_LOG)
     remotes = remotes_of(remote, stated, api_token)

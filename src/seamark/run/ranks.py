@@ -19,7 +19,7 @@ from seamark.process.rank import broadcast_from_rank_zero, current_rank, lasting
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
-    from seamark.run.options import RunOptions
+    from seamark.run.settings import Settings
 
 __all__ = ["EveryRank", "RankPaths", "RankPolicy", "rank_has_recorded"]
 
@@ -68,7 +68,7 @@ class RankPolicy:
         agreed: Whether the ranks agreed on the run.
     """
 
-    def __init__(self, options: RunOptions, made_in: int | None) -> None:
+    def __init__(self, options: Settings, made_in: int | None) -> None:
         self._options = options
         self.made_in = made_in
         self.agreed = False

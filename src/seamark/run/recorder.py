@@ -648,7 +648,7 @@ class Recorder:
             if asked and self._hidden_at <= self.unasked:
                 log.warning(
                     "seamark: what is recorded at %r looks like a secret and is hidden; run[%r] "
-                    "lists all such places. mask_secrets=False records them as they are",
+                    "lists all such places. secrets=False records them as they are",
                     asked[0],
                     MASKED,
                 )

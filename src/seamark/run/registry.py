@@ -15,8 +15,8 @@ from seamark.journal.folder import RunFolder
 from seamark.run.asking import call_within
 from seamark.run.catalogs import first_remote, open_catalog, place_to_read
 from seamark.run.logbook import Logbook, LogSession
-from seamark.run.options import project_and_mode, remotes_of
 from seamark.run.place import own_root
+from seamark.run.settings import check_argument, remotes_of
 from seamark.run.through import Through
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Place:
             PathError: If the project breaks the grammar.
             ArgumentError: If another has no legal value.
         """
-        path, stated = project_and_mode(project, mode)
+        path, stated = check_argument("project", project), check_argument("mode", mode)
         reads = place_to_read(root, remote) if stated == "read-only" else None
         own = otherwise if root is None and stated != "debug" else root
         where = own_root(stated, own, named=named is not None)

@@ -34,8 +34,8 @@ from seamark.run.restarts import (
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.remote.opening import Opening
-    from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
+    from seamark.run.settings import Settings
 
 __all__ = ["Begun", "Origin", "Resume", "Saved", "origin_of"]
 
@@ -121,7 +121,7 @@ class Saved(NamedTuple):
         )
 
 
-def origin_of(options: RunOptions, folder: RunFolder) -> tuple[RunFolder, Origin]:
+def origin_of(options: Settings, folder: RunFolder) -> tuple[RunFolder, Origin]:
     """Return where a run is recorded that is being made, and where it comes from.
 
     That is the run that this job recorded before its launcher restarted it, if there is one. A run
@@ -161,7 +161,7 @@ class Resume:
 
     def __init__(
         self,
-        options: RunOptions,
+        options: Settings,
         recorder: Recorder,
         origin: Origin,
         elsewhere: Elsewhere,

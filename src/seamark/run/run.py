@@ -17,7 +17,7 @@ from seamark.run.container import Container
 from seamark.run.distribution import distribution_of
 from seamark.run.drawing import Asked
 from seamark.run.elsewhere import find_elsewhere, look_elsewhere
-from seamark.run.options import RunOptions, check_arguments, names_arguments
+from seamark.run.options import RunOptions, check_names, takes_options
 from seamark.run.params import Held, Params
 from seamark.run.place import run_folder
 from seamark.run.plotting import plot_run
@@ -26,15 +26,15 @@ from seamark.run.progress import Loops, Progress
 from seamark.run.resume import Saved, origin_of
 from seamark.run.resuming import Resuming
 from seamark.run.session import Session, Start
+from seamark.run.settings import Settings
 from seamark.run.tags import is_tag
 from seamark.run.transfers import TRANSFERS, transfers_of
 from seamark.run.twins import Revisions
 from seamark.values import decode_atom, encode_atom
 
 if TYPE_CHECKING:
-    import re
+    from typing_extensions import Unpack
 
-    from seamark.reading.arriving import Conflict
     from seamark.reading.points import Attempt
     from seamark.reading.recorded_errors import RecordedError
     from seamark.reading.report import Report
@@ -47,150 +47,17 @@ __all__ = ["Run", "init_run", "make_run"]
 T = TypeVar("T")
 
 
-def init_run(
-    first: str | None = None,
-    /,
-    *,
-    project: str | None = None,
-    name: str | None = None,
-    with_id: str | os.PathLike[str] | None = None,
-    custom_run_id: str | None = None,
-    mode: str | None = None,
-    description: str | None = None,
-    tags: str | Iterable[str] | Mapping[str, Any] | None = None,
-    groups: str | Iterable[str] | None = None,
-    parent: Run | str | None = None,
-    root: str | os.PathLike[str] | None = None,
-    params: Any = None,
-    keep: Mapping[str, Keep] | None = None,
-    config_path: str | os.PathLike[str] | None = None,
-    owner: bool | None = None,
-    start: bool | None = None,
-    ranks: str = "zero",
-    resume: str = "auto",
-    on_duplicate: str = "new",
-    checkpoints: str | None = None,
-    remote: str | Iterable[str] | None = None,
-    conflict: Conflict | None = None,
-    make_project: bool | None = None,
-    api_token: str | None = None,
-    git_ref: Any = None,
-    code_version: str | Callable[[], str] | None = None,
-    source_files: str | Iterable[str] | None = None,
-    dependencies: str | os.PathLike[str] | None = None,
-    capture_stdout: bool | Literal["fd"] | None = None,
-    capture_stderr: bool | Literal["fd"] | None = None,
-    capture_limit: str | None = None,
-    capture_hardware_metrics: bool | None = None,
-    capture_traceback: bool | None = None,
-    capture_script: bool | None = None,
-    capture_packages: bool | None = None,
-    capture_host: bool | None = None,
-    capture_git: bool | None = None,
-    capture_signals: bool | None = None,
-    monitoring_namespace: str | None = None,
-    fail_on_exception: bool | None = None,
-    mask_secrets: bool | None = None,
-    secrets: Iterable[str | re.Pattern[str]] | None = None,
-    **others: Any,
-) -> Run:
+@takes_options
+def init_run(first: str | None = None, /, **options: Unpack[RunOptions]) -> Run:
     """Start a run, or open one that exists, and return it.
 
-    Every argument of ``neptune.init_run`` 1.14 is accepted under its own name; switches are on
-    unless set to False.
+    Every argument of ``neptune.init_run`` 1.14 is accepted under its own name; those that have no
+    meaning here do nothing. None is the same as not given.
 
     Args:
         first: The project. What looks like an id, such as ``KEY-12``, is ``with_id`` if a run has
             that id and no project that name, and beside ``project=`` in any case.
-        project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or
-            ``"default"``.
-        name: Display name, free text; an empty one is none.
-        with_id: An existing run to open: its id, its name (recorded or generated), ``"latest"``, or
-            one of these behind ``PROJECT/``. Without that it is looked for in ``project`` and its
-            sub-projects. The beginning of an id is enough with ``mode="read-only"``. Or its place:
-            its folder, as a path or a ``file://`` URI, or ``https://server/PROJECT/NAME``.
-        custom_run_id: A name under which several processes find the same run;
-            SEAMARK_CUSTOM_RUN_ID.
-        mode: ``"online"``, ``"async"`` and ``"sync"`` are the same; ``"offline"`` sends nothing;
-            ``"read-only"`` opens with_id for reading; ``"disabled"`` does nothing; ``"debug"``
-            records into a temporary root. SEAMARK_MODE.
-        description: Free text.
-        tags: One string or several, for ``sys/tags``; or a mapping of keys to values, which are
-            kept under ``tags/``.
-        groups: Names of the groups that the run is in, for ``sys/group_tags``.
-        parent: The run that this one is a part of (a fold, a trial), for ``sys/parent``: the run,
-            its id, or ``PROJECT/ID``.
-        root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``, see the page on
-            environment variables.
-        params: Hyperparameters, kept under ``parameters/``; see `Run.params`.
-        keep: What is kept of fast series in place of their points, by path or pattern, such as
-            ``{"gpu/*": seamark.Statistics(skip=10)}``; see `Handler.keep`.
-        config_path: A YAML or JSON file that says some of what a run is given: these arguments but
-            ``keep`` and ``api_token``, and ``inputs`` (paths and URLs, by name or in a list). What
-            it says wins over arguments, and these over the environment; parameters, tags and
-            groups of both are taken together.
-        owner: Whether this process decides the run's state. None: a process that creates a run
-            does, and so does one that opens a run that was not ended and has no living owner, from
-            its first number on, and one that begins a training in it. True goes on with a run that
-            completed or failed; False is for scripts that only add something.
-        start: False records the run in state ``"created"``, with what it is given here and later,
-            but without captures and heartbeat. It is running from `Run.start` on, from
-            ``with run:``, or from its first point.
-        ranks: ``"zero"``: only rank 0 records, other ranks hold a silent run. ``"all"``: every rank
-            records into one run, its series under ``ranks/<rank>/`` unless it is rank 0; values,
-            tags and files are those of rank 0. Every rank has to call this then, with the same
-            ``with_id`` (a whole id) or ``custom_run_id``, or once ``init_process_group()`` or
-            ``hvd.init()`` has connected them.
-        resume: ``"auto"``: a job that its launcher restarted, or that loads a checkpoint, continues
-            its run. ``"never"``: each start is a new run. ``"must"``: a run to resume has to exist,
-            named by ``with_id``, ``custom_run_id``, a restart or a checkpoint.
-        on_duplicate: What is done if the project has a run with the same parameters and the same
-            code, as they are at the start: ``"new"`` begins another, ``"reuse"`` goes on with the
-            newest of them, ``"error"`` refuses. The latter two need ``params`` or a ``config_path``
-            with some, and look at this disk and then at the remote; if that does not answer within
-            5 s, this disk decides alone.
-        checkpoints: ``"reference"`` or ``"keep"``; None means keep with a remote, else reference.
-        remote: Where the run is sent while it is recorded: the address of a Seamark server such as
-            ``"https://seamark.lab"``, another root such as ``"file:///mnt/runs"``, or several.
-            SEAMARK_REMOTE, separated by commas. It is recorded on this disk in any case.
-        conflict: What becomes of a new run where another one of its project has its ``name`` at a
-            remote: ``"new"`` calls it ``<name>-2``, ``"skip"`` does not send it there, ``"error"``
-            raises, ``"replace"`` puts the other one into the trash there. None asks nobody.
-        make_project: False refuses a project that is not there at a remote; else it is made.
-        api_token: For remotes; kept in memory only. SEAMARK_API_TOKEN, or what ``seamark login``
-            has kept.
-        git_ref: A repository's path, or False to record nothing of git.
-        code_version: What the code that trains is called, for ``source_code/version``; or a
-            function without arguments that returns it, which is called at once. None: a hash of
-            what is executed and is no installed package.
-        source_files: Files, folders and patterns to store under ``source_code/files``: at most
-            2,000 files and 100 MiB, taken while the training goes on, without what ``.gitignore``
-            names below a folder or in a pattern. None: the script that runs; an empty list: none.
-        dependencies: ``"infer"`` keeps what is installed as a requirements file, too, under
-            ``source_code/requirements``; a path keeps that file there.
-        capture_stdout: Record what Python code prints; ``"fd"`` also what C libraries and
-            subprocesses write.
-        capture_stderr: The same for what goes to standard error.
-        capture_limit: How much output is recorded: an amount a minute, one in all, or both, such as
-            ``"1MiB/min, 500MiB"``; None for ``"1MiB/min"``.
-        capture_hardware_metrics: Record what CPU, memory, disk, network and GPUs do.
-        capture_traceback: Record the traceback of an uncaught exception.
-        capture_script: Record the script or the notebook, its arguments, and a version of the code
-            that is executed, secrets masked.
-        capture_packages: Record the versions of Python and of installed packages.
-        capture_host: Record where the process runs: hardware, system, container, cluster,
-            notebook service, torch's build, and host name and pid with them. ``sys/hostname`` and
-            the writer's id name the host in any case.
-        capture_git: Record commit, branch, dirty state and remote, what has changed since the
-            commit, and the names of untracked files.
-        capture_signals: Mark the run when SIGTERM arrives.
-        monitoring_namespace: Path to use instead of ``monitoring/<writer>``.
-        fail_on_exception: Whether an uncaught exception fails the run.
-        mask_secrets: Whether what looks like a secret is recorded as ``***``, in values, texts and
-            arguments; SEAMARK_MASK_SECRETS or True.
-        secrets: What else is one: names such as ``"patient_id"``, and regular expressions of values
-            such as ``"acme-[0-9a-f]{32}"``; SEAMARK_SECRETS, one a line.
-        **others: Arguments of Neptune's that have no meaning here.
+        **options: Of the run.
 
     Raises:
         UnknownArgumentError: If an argument does not exist; the nearest one is named.
@@ -204,9 +71,7 @@ def init_run(
         RunExistsError: If another run has its name at a remote, with ``conflict="error"``.
         JournalError: If the root cannot be written to.
     """
-    check_arguments(others)
-    given = {key: value for key, value in locals().items() if key not in ("first", "others")}
-    session = _session(parse_positional_argument(first, given))
+    session = _session(parse_positional_argument(first, check_names(options)))
     session.begin_at_once()
     return Run(session)
 
@@ -229,7 +94,7 @@ def make_run(**given: Any) -> Run:
 
 
 def _session(given: Mapping[str, Any]) -> Session:
-    options = RunOptions.of(**given)
+    options = Settings.of(**given)
     folder = run_folder(options)
     if (same := Revisions(options, folder).find_duplicate()) is not None:
         folder, named = same, f"{same.project}/{same.run}"
@@ -459,7 +324,6 @@ class Run(Container):
         self.session.recorder.record_atoms(atoms)
         return facts
 
-    @names_arguments
     def mark_input(self, what: Any, *, name: str | None = None) -> None:
         """Record that the run reads something, under ``artifacts/inputs/<name>``.
 
@@ -480,7 +344,6 @@ class Run(Container):
         """
         self.session.shipping.send_along(self._associations.mark("input", what, name))
 
-    @names_arguments
     def mark_output(self, what: Any, *, name: str | None = None) -> None:
         """Record that the run made something, under ``artifacts/outputs/<name>``.
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from seamark.errors import SeamarkError
     from seamark.journal.writer import JournalWriter
     from seamark.run.claims import Hold
-    from seamark.run.options import RunOptions
+    from seamark.run.settings import Settings
     from seamark.values import Atom
     from seamark.values.keeping import Keep
 
@@ -74,7 +74,7 @@ class Start:
         params: The hyperparameters that its process set, by path.
     """
 
-    options: RunOptions
+    options: Settings
     folder: RunFolder
     origin: Origin = field(default_factory=Origin)
     elsewhere: Elsewhere | None = None

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.remote.opening import Opening
     from seamark.run.lifecycle import Lifecycle
-    from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
+    from seamark.run.settings import Settings
 
 __all__ = ["OwnState", "check_state", "expect_owned"]
 
@@ -100,7 +100,7 @@ class OwnState:
 
     def __init__(
         self,
-        options: RunOptions,
+        options: Settings,
         recorder: Recorder,
         revive: Callable[[], object],
         *,

@@ -18,7 +18,6 @@ from seamark.run.associated import SPACES, artifact_folder
 from seamark.run.container import Container
 from seamark.run.moving import Mover
 from seamark.run.named import folder_at, path_of
-from seamark.run.options import names_arguments
 
 if TYPE_CHECKING:
     from seamark.index.index import Index
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["expect_other_place", "sync", "with_artifacts"]
 
 
-@names_arguments
 def sync(
     what: Any,
     to: str | None = None,

@@ -12,7 +12,7 @@ from seamark.paths import projects_above
 from seamark.process.interrupts import quietly
 from seamark.run.asking import call_within
 from seamark.run.catalogs import first_remote, open_catalog, readable
-from seamark.run.options import TAGS
+from seamark.run.checks import TAGS
 from seamark.values import Atom, decode_atom, encode_atom
 
 if TYPE_CHECKING:

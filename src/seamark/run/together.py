@@ -11,10 +11,10 @@ from seamark.process.rank import connected, current_rank
 from seamark.run.place import expect_writable
 
 if TYPE_CHECKING:
-    from seamark.run.options import RunOptions
     from seamark.run.ranks import RankPolicy
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Resume
+    from seamark.run.settings import Settings
 
 __all__ = ["Agreed", "Together"]
 
@@ -53,7 +53,7 @@ class Together:
 
     def __init__(
         self,
-        options: RunOptions,
+        options: Settings,
         recorder: Recorder,
         policy: RankPolicy,
         resume: Resume,

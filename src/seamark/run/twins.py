@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from seamark.journal.folder import RunFolder
-    from seamark.run.options import RunOptions
+    from seamark.run.settings import Settings
 
 __all__ = ["HASH", "REVISION", "Revisions", "check_hash", "start_hash"]
 
@@ -41,7 +41,7 @@ REVISION: Final = "sys/revision"
 _HASH: Final = re.compile("[0-9a-f]{32}")
 
 
-def start_hash(options: RunOptions, version: StartVersion) -> str | None:
+def start_hash(options: Settings, version: StartVersion) -> str | None:
     """Return the hash of what a run is given at its start; None without parameters.
 
     Args:
@@ -72,7 +72,7 @@ class Revisions:
         folder: Where it would be recorded.
     """
 
-    def __init__(self, options: RunOptions, folder: RunFolder) -> None:
+    def __init__(self, options: Settings, folder: RunFolder) -> None:
         self._options, self._folder = options, folder
         self.applies = (
             any(map(is_parameter, options.params))

@@ -14,7 +14,7 @@ from seamark.pictures.render import is_drawing
 from seamark.process.interrupts import let_pass
 from seamark.reading.tracked import TrackedFiles
 from seamark.run.browsing import Browsable
-from seamark.run.options import strings
+from seamark.run.checks import strings
 from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value, ValueCopy
 from seamark.values import Atom, Escaped, encode_atom, flatten, is_container
 from seamark.values._parameters import has_name, parameter

@@ -18,7 +18,7 @@ BEGIN = """
         for thread in threading.enumerate():
             if thread.name == "seamark-capture":
                 thread.join()
-    run = seamark.init_run(capture_git=False, capture_packages=False)
+    run = seamark.init_run(capture=dict(git=False, packages=False))
     recorded()
 """
 WHOLE = BEGIN + "    run.stop()\n"
@@ -54,17 +54,17 @@ def test_the_script_is_kept_by_default(scripts):
     assert files_of(scripts) == {"script.py": (scripts.folder / "script.py").read_text()}
 
 
-@pytest.mark.parametrize("switch", ["source_files=[]", "capture_script=False"])
+@pytest.mark.parametrize("switch", ["script=True), source_files=[]", "script=False)"])
 def test_no_script_is_kept_where_that_is_said(scripts, switch):
     """Neptune's empty list, and the switch."""
-    assert scripts.run(WHOLE.replace("capture_git=False", f"capture_git=False, {switch}")).code == 0
+    assert scripts.run(WHOLE.replace("packages=False)", f"packages=False, {switch}", 1)).code == 0
     assert files_of(scripts) == {}
 
 
 def test_files_that_are_named_stand_in_for_the_script(scripts):
     """As with Neptune; they are kept as they are."""
     (scripts.folder / "conf.py").write_text('password = "hunter2x"\n')
-    scripts.run(WHOLE.replace("capture_git=False", "capture_git=False, source_files='conf.py'"))
+    scripts.run(WHOLE.replace("packages=False)", "packages=False), source_files='conf.py'", 1))
     assert files_of(scripts) == {"conf.py": 'password = "hunter2x"\n'}
 
 

@@ -18,7 +18,7 @@ import seamark
 from seamark.capture.code.git import GitProbe, repository_of
 from seamark.capture.code.script import Script
 from seamark.errors import ArgumentError
-from seamark.run.options import RunOptions
+from seamark.run.settings import Settings
 
 FACTS = "source_code/git/"
 
@@ -479,7 +479,7 @@ def test_a_command_of_git_has_bounded_memory(repository, tmp_path, monkeypatch):
 def test_a_git_ref_that_names_nothing_is_refused(given):
     """At once, and exactly."""
     with pytest.raises(ArgumentError) as caught:
-        RunOptions.of(git_ref=given)
+        Settings.of(git_ref=given)
     said = "git_ref: expected a path, True, False, None or Neptune's GitRef, got "
     assert str(caught.value) == f"{said}{type(given).__name__}: {given!r}"
 
@@ -489,7 +489,7 @@ def test_a_git_ref_that_names_nothing_is_refused(given):
 )
 def test_a_git_ref_that_names_something_is_taken(given):
     """Neptune's, too."""
-    assert RunOptions.of(git_ref=given).git_ref is given
+    assert Settings.of(git_ref=given).git_ref is given
 
 
 @pytest.mark.parametrize("place", ["missing", "empty"])
@@ -498,10 +498,10 @@ def test_a_git_ref_without_a_repository_is_told_once(tmp_path, caplog, place):
     (tmp_path / "empty").mkdir()
     where = tmp_path / place
     for _ in range(2):
-        with seamark.init_run(git_ref=str(where), capture_packages=False):
+        with seamark.init_run(git_ref=str(where), capture={"packages": False}):
             pass
     said = f"seamark: git_ref: git finds no repository that it may read at {where}"
-    with seamark.init_run(capture_packages=False):
+    with seamark.init_run(capture={"packages": False}):
         pass
     told = [record.getMessage() for record in caplog.records]
     assert [line for line in told if "git_ref:" in line] == [said]

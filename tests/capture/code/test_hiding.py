@@ -56,7 +56,7 @@ def test_literals_that_look_like_secrets_are_hidden(code, kept):
         'pad_token = "<pad>"',
         'password = ""',
         'parser.add_argument("--token", help="of the server")',
-        "mask_secrets=False",
+        "secrets=False",
     ],
 )
 def test_expressions_and_words_stay_as_they_are(code):

@@ -13,7 +13,7 @@ def test_a_process_dies_of_the_interrupt_though_a_text_is_executed_after_it(how,
     """As ``namedtuple`` does in a module that is imported; Python has one flag for that."""
     code = (
         "import atexit, seamark\n"
-        "run = seamark.init_run(capture_git=False)\n"
+        "run = seamark.init_run(capture=dict(git=False))\n"
         "run['a'] = 1\n"
         "atexit.register(eval, '1')\n"
         "raise KeyboardInterrupt\n"
@@ -31,7 +31,7 @@ def test_a_script_that_goes_on_after_an_interrupt_ends_well(tmp_path):
     """Also where it shows the error by the hook itself."""
     code = (
         "import sys, seamark\n"
-        "run = seamark.init_run(capture_git=False)\n"
+        "run = seamark.init_run(capture=dict(git=False))\n"
         "run['a'] = 1\n"
         "try:\n"
         "    raise KeyboardInterrupt\n"

@@ -12,8 +12,8 @@ EXITED = "failed" if sys.version_info >= (3, 12) else "completed"
 
 # Each script runs twice: as it is, and with a run (or two) started where OBSERVED stands.
 BARE = "pass"
-WITH_RUN = "import seamark; run = seamark.init_run(capture_git=False, capture_packages=False)"
-WITH_TWO = WITH_RUN + "; other = seamark.init_run(capture_git=False, capture_packages=False)"
+WITH_RUN = "import seamark; run = seamark.init_run(capture=dict(git=False, packages=False))"
+WITH_TWO = WITH_RUN + "; other = seamark.init_run(capture=dict(git=False, packages=False))"
 
 
 def both(scripts, code: str, *, started: str = WITH_RUN):
@@ -152,7 +152,7 @@ def test_a_hook_over_ours_that_calls_it_does_not_tell_the_run_twice(scripts):
         OBSERVED
         before = sys.excepthook
         sys.excepthook = lambda *what: before(*what)
-        second = seamark.init_run(capture_git=False, capture_packages=False)
+        second = seamark.init_run(capture=dict(git=False, packages=False))
         raise ValueError("x")
     """
     scripts.run(code.replace("OBSERVED", WITH_RUN))
@@ -250,10 +250,10 @@ def test_ignored_sigterm_stays_ignored(scripts):
 
 
 def test_the_switch_leaves_sigterm_alone(scripts):
-    """capture_signals=False: no handler at all."""
+    """Signals that are not captured: no handler at all."""
     code = """
         import signal, seamark
-        run = seamark.init_run(capture_signals=False)
+        run = seamark.init_run(capture=dict(signals=False))
         print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
     """
     assert scripts.run(code).stdout == "True\n"
@@ -265,7 +265,7 @@ def test_handlers_go_with_the_last_run(scripts):
         import signal, sys, seamark
         tools = getattr(sys, "monitoring", None)
         found = signal.getsignal(signal.SIGTERM), sys.excepthook
-        runs = [seamark.init_run(capture_git=False, capture_packages=False) for _ in range(2)]
+        runs = [seamark.init_run(capture=dict(git=False, packages=False)) for _ in range(2)]
         ours = signal.getsignal(signal.SIGTERM), sys.excepthook
         runs[0].stop()
         assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == ours
@@ -282,7 +282,7 @@ def test_a_handler_that_was_put_over_ours_is_left_when_the_run_stops(scripts):
     """We take back only what is ours."""
     code = """
         import signal, sys, seamark
-        run = seamark.init_run(capture_git=False, capture_packages=False)
+        run = seamark.init_run(capture=dict(git=False, packages=False))
         mine, hook = lambda *_: None, lambda *_: None
         signal.signal(signal.SIGTERM, mine); sys.excepthook = hook
         run.stop()
@@ -297,7 +297,7 @@ import signal, sys, threading, seamark
 found = signal.getsignal(signal.SIGTERM), sys.excepthook
 
 def begin():
-    return seamark.init_run(capture_git=False, capture_packages=False)
+    return seamark.init_run(capture=dict(git=False, packages=False))
 
 def put_over():
     before = signal.getsignal(signal.SIGTERM), sys.excepthook
@@ -350,7 +350,7 @@ assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == before
 RESTING = """
 import os, signal, sys, seamark
 found = signal.getsignal(signal.SIGTERM), sys.excepthook
-run = seamark.init_run(capture_git=False)
+run = seamark.init_run(capture=dict(git=False))
 capture = run.session._watch._capture
 run.set_state("completed")
 for _ in range(2):
@@ -425,7 +425,7 @@ def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
         import os, signal, threading, seamark
         from seamark.capture.ending import process_end, unanswered
         unanswered._GRACE_S = process_end._SETTLE_S = 60  # however busy this machine is
-        run = seamark.init_run(capture_git=False, capture_packages=False)
+        run = seamark.init_run(capture=dict(git=False, packages=False))
         for step in range(3):
             run.log_metrics({"loss": 1.0}, step=step)
         write, sent = os.write, []
@@ -449,7 +449,7 @@ IN_C = """
 import ctypes, fcntl, os, signal, sys, termios, threading, seamark
 from seamark.capture.ending import process_end, unanswered
 unanswered._TELL_S = 60  # however busy this machine is
-run = seamark.init_run(capture_git=False, capture_packages=False)
+run = seamark.init_run(capture=dict(git=False, packages=False))
 run["loss"].append(1.0)
 """
 
@@ -515,7 +515,7 @@ def test_the_descriptor_of_signals_is_left_as_it_was_found(scripts):
         for taken in (False, True):
             if taken:
                 signal.set_wakeup_fd(its)
-            run = seamark.init_run(capture_git=False, capture_packages=False)
+            run = seamark.init_run(capture=dict(git=False, packages=False))
             current = signal.set_wakeup_fd(-1)
             assert (current == its) == taken
             assert current != -1
@@ -563,7 +563,7 @@ def test_a_forked_child_has_the_handlers_that_were_there_before(scripts):
     code = """
         import os, signal, sys, seamark
         found = signal.getsignal(signal.SIGTERM), sys.excepthook
-        run = seamark.init_run(capture_git=False, capture_packages=False)
+        run = seamark.init_run(capture=dict(git=False, packages=False))
         if os.fork() == 0:
             os._exit(0 if found == (signal.getsignal(signal.SIGTERM), sys.excepthook) else 1)
         sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))

@@ -275,7 +275,7 @@ def test_a_host_is_told_of_once_and_a_rank_tells_of_itself(
 @pytest.mark.parametrize("facts", [True, False])
 @pytest.mark.parametrize("metrics", [True, False])
 def test_facts_and_numbers_have_switches_of_their_own(facts, metrics, clock):
-    """Facts say where a run ran, and belong to ``capture_host``."""
+    """Facts say where a run ran, and belong to ``capture={"host": ...}``."""
     run, held = Recorded(clock), Held()
     held.listener = None
     Hardware(run, "m", facts=facts, metrics=metrics, sampler=held).start()

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from printed import in_order, left_out, points, printed
-from recording import QUIET
+from recording import NOTHING, QUIET
 
 import seamark
 from seamark import init_run
@@ -474,7 +474,7 @@ def test_a_namespace_of_ones_own(stdout):
 @printing
 def test_much_at_once_is_all_there(stdout):
     """More than a frame, in one text and in many, from several threads."""
-    run = init_run(capture_limit="1GiB/min", **ON)
+    run = init_run(**ON | {"capture": NOTHING | {"limit": "1GiB/min"}})
     print("x" * 300_000)
 
     def work(name):
@@ -940,7 +940,7 @@ def test_a_bar_counts_with_its_last_state_only():
 @printing
 def test_what_finds_no_room_is_counted(stdout):
     """With a thread that is held up, some MiB wait; the rest is left out and said to be."""
-    run = init_run(capture_limit="1GiB/min", **ON)
+    run = init_run(**ON | {"capture": NOTHING | {"limit": "1GiB/min"}})
     lock = run.session.recorder.writer._guard.lock  # as long as a disk that hangs is written to
     line = "x" * 1023 + "\n"
     with lock:
@@ -956,8 +956,8 @@ def test_what_finds_no_room_is_counted(stdout):
 
 @printing
 def test_public_arguments(stdout):
-    """``capture_limit`` reaches the stream."""
-    with seamark.init_run(capture_limit="100B", **ON):
+    """The limit reaches the stream."""
+    with seamark.init_run(**ON | {"capture": NOTHING | {"limit": "100B"}}):
         print("a" * 60)
         print("b" * 60)
     text = printed(ROOT)["stdout"]

@@ -26,7 +26,7 @@ warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 HOST = importlib.import_module(os.environ.get("TEST_HOST", "pytorch_lightning"))
 rank_zero_only = importlib.import_module("lightning_utilities.core.rank_zero").rank_zero_only
-QUIET = {"capture_git": False, "capture_packages": False}
+QUIET = {"capture": {"git": False, "packages": False}}
 DEVICES = int(os.environ.get("TEST_DEVICES", "2"))
 NODES = int(os.environ.get("TEST_NODES", "1"))
 

@@ -71,7 +71,7 @@ def test_plain_run_under_torchrun(launch):
         """
 import torch.distributed as dist
 dist.init_process_group("gloo")
-run = seamark.init_run(capture_packages=False)
+run = seamark.init_run(capture=dict(packages=False))
 for step in range(4):
     run.log_metrics({"a": float(step)}, step=step + 4 * (not first_start))
     dist.barrier()

@@ -1,0 +1,335 @@
+"""Checks of the options of a run: each takes a name and a value, and returns what is kept."""
+
+# ruff: noqa: D103 - a check is named by what it checks, and all have one signature
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.capture.output.limit import Limit
+from seamark.capture.secrets import more_of
+from seamark.capture.switches import is_switched_off
+from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
+from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
+from seamark.run.browsing import Browsable
+from seamark.values import encode_atom, parameters
+
+if TYPE_CHECKING:
+    from seamark.values import Atom
+
+__all__ = [
+    "PARAMETERS",
+    "TAGS",
+    "Check",
+    "Tags",
+    "check_dependencies",
+    "check_groups",
+    "check_limit",
+    "check_namespace",
+    "check_on_or_off",
+    "check_output",
+    "check_params",
+    "check_parent",
+    "check_place",
+    "check_remotes",
+    "check_repository",
+    "check_secrets",
+    "check_shown_name",
+    "check_sources",
+    "check_switch",
+    "check_text",
+    "check_version",
+    "given_tags",
+    "keyed_tags",
+    "one_of",
+    "strings",
+    "version_of",
+    "wrong",
+]
+
+PARAMETERS: Final = "parameters"
+"""Where hyperparameters are kept."""
+TAGS: Final = "tags"
+"""Where tags are kept that have a key."""
+_RESERVED: Final = ("sys", "source_code")
+"""Namespaces that belong to the run, and not to one of its processes."""
+_LONGEST_BELOW: Final = 100
+"""Bytes that the longest path has that is captured below a namespace, with room for more."""
+_LONGEST_VERSION: Final = 1000
+"""Characters that a version of the code may have."""
+_ON_OR_OFF: Final = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+
+Check = Callable[[str, Any], Any]
+"""Takes an option's name and what was given, and returns what is kept of it."""
+
+
+def wrong(what: str, expected: str, given: object) -> ArgumentError:
+    """Return the error about a value: what was expected, and its type and itself."""
+    return ArgumentError(f"{what}: expected {expected}, got {type(given).__name__}: {given!r:.80}")
+
+
+@contextmanager
+def _named(what: str, kind: type[SeamarkError] = ArgumentError) -> Iterator[None]:
+    """Raise an error of a value as one of an option that has it."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        msg = f"{what}: {re.sub('^(path|value|remote): ', '', str(error))}"
+        raise kind(msg) from None
+
+
+def strings(values: Any, where: str) -> list[str]:
+    """Return one string or several as a list.
+
+    Raises:
+        ValueKindError: If one of them is not a string.
+    """
+    several = isinstance(values, Iterable) and not isinstance(values, (str, Browsable))
+    found = list(values) if several else [values]
+    for value in found:
+        if not isinstance(value, str):
+            raise ValueKindError(str(wrong(where, "a string or several of them", value)))
+    return found
+
+
+def one_of(*allowed: str | None) -> Check:
+    def check(what: str, given: object) -> object:
+        if given in allowed:
+            return given
+        words = [each for each in allowed if each is not None]
+        near = difflib.get_close_matches(str(given), words, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        msg = f"{what}: expected one of {', '.join(map(repr, words))}, got {given!r}{hint}"
+        raise ArgumentError(msg)
+
+    return check
+
+
+def check_text(what: str, given: object) -> object:
+    if given is not None and not isinstance(given, str):
+        raise wrong(what, "a string or None", given)
+    return given
+
+
+def check_shown_name(what: str, given: Any) -> str | None:
+    """Take an empty name, as of a variable that was not set, for none."""
+    check_text(what, given)
+    return given if given and given.strip(" ") else None
+
+
+def check_switch(what: str, given: object) -> object:
+    if given is not None and not isinstance(given, bool):
+        msg = f"{what}: expected True, False or None, got {given!r:.80}"
+        raise ArgumentError(msg)
+    return given
+
+
+def check_on_or_off(what: str, given: object) -> object:
+    word = given.strip().lower() if isinstance(given, str) else None
+    if word in _ON_OR_OFF:
+        return _ON_OR_OFF[word]
+    if not isinstance(given, bool):
+        expected = "1 or 0" if what.isupper() else "True or False"
+        msg = f"{what}: expected {expected}, got {given!r:.80}"
+        raise ArgumentError(msg)
+    return given
+
+
+def check_output(what: str, given: object) -> object:
+    word = given.strip().lower() if isinstance(given, str) else given
+    if word != "fd" and not isinstance(word, bool) and word not in _ON_OR_OFF:
+        expected = "1, 0 or fd" if what.isupper() else "True, False or 'fd'"
+        msg = f"{what}: expected {expected}, got {given!r:.80}"
+        raise ArgumentError(msg)
+    return word if word == "fd" else check_on_or_off(what, word)
+
+
+def check_limit(what: str, given: object) -> Limit:
+    with _named(what):
+        return Limit.of(given)
+
+
+def check_namespace(what: str, given: Any) -> str | None:
+    check_text(what, given)
+    path = str(given or "").strip("/")
+    if not path:
+        return None
+    with _named(what):
+        check_path(path)
+    if reserved := next((each for each in _RESERVED if is_inside(path, each)), None):
+        msg = (
+            f"{what}: expected a path for what is captured of a process, got {given!r:.200}: "
+            f"{reserved!r} belongs to the run"
+        )
+        raise ArgumentError(msg)
+    if (size := len(path.encode())) > MAX_PATH_BYTES - _LONGEST_BELOW:
+        most = MAX_PATH_BYTES - _LONGEST_BELOW
+        msg = f"{what}: expected at most {most} bytes of UTF-8, got {size} in {path[:60]!r}..."
+        raise ArgumentError(msg)
+    return path
+
+
+def check_place(what: str, given: object) -> object:
+    if given is not None and not isinstance(given, (str, os.PathLike)):
+        raise wrong(what, "a path or None", given)
+    return given
+
+
+def check_secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
+    # A variable holds several on lines of their own: a regular expression may hold spaces.
+    entries = given.splitlines() if isinstance(given, str) else given
+    with _named(what):
+        found = tuple(e.strip() if isinstance(e, str) else e for e in entries or ())
+        more_of(found)
+    return found
+
+
+def check_remotes(what: str, given: Any) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    from seamark.remote.places import canonical  # for those who name one
+
+    several = given.split(",") if isinstance(given, str) else strings(given, what)
+    with _named(what):
+        found = [canonical(uri.strip()) for uri in several if uri.strip()]
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Tags:
+    """Tags as they are given: words, or values by key.
+
+    Attributes:
+        words: Of ``sys/tags``.
+        keyed: Encoded values by path, below ``tags/``.
+    """
+
+    words: tuple[str, ...] = ()
+    keyed: Mapping[str, Atom] = dataclasses.field(default_factory=dict)
+
+
+def given_tags(what: str, given: Any) -> Tags:
+    """Return tags as they were given: words, or a mapping of keyed ones.
+
+    Raises:
+        ArgumentError: If they are neither.
+        PathError: If a key cannot be one.
+        ValueKindError: If a value cannot be kept.
+    """
+    if not given:
+        return Tags()
+    if not isinstance(given, Mapping):
+        return Tags(tuple(strings(given, what)))
+    return Tags(keyed=keyed_tags(what, given))
+
+
+def keyed_tags(what: str, given: Mapping[Any, Any]) -> dict[str, Atom]:
+    """Return keyed tags as encoded values by path, below ``tags/``.
+
+    Args:
+        what: How messages call the argument.
+        given: Single values by key; a key has one or more parts, joined by ``/``.
+
+    Raises:
+        PathError: If a key is none.
+        ValueKindError: If a value is none that can be kept alone.
+    """
+    found: dict[str, Atom] = {}
+    for key, value in given.items():
+        with _named(what, PathError):
+            path = check_path(f"{TAGS}/{check_path(key)}")
+        with _named(f"{what}: {key!r:.80}", ValueKindError):
+            found[path] = encode_atom(value)
+    return found
+
+
+def check_groups(what: str, given: Any) -> tuple[str, ...]:
+    names = strings(given, what) if given else ()
+    return tuple(check_name(name, f"{what}: group") for name in names)
+
+
+def check_parent(what: str, given: Any) -> str | None:
+    """Return project and id of a run, or the id alone as it was given."""
+    folder = getattr(given, "folder", None)
+    if folder is not None and getattr(folder, "kind", None) == "run":
+        return f"{folder.project}/{folder.run}"
+    if given is None or (isinstance(given, str) and given):
+        project, _, run = (given or "").rpartition("/")
+        if given:
+            check_name(run, what)
+        if project:
+            check_project(project)
+        return given
+    raise wrong(what, "a run, its id or PROJECT/ID", given)
+
+
+def check_params(what: str, given: Any) -> dict[str, Atom]:
+    if isinstance(given, str | bytes | int | float | list | tuple | set | frozenset):
+        raise wrong(what, "a mapping, a Namespace, a dataclass or None", given)
+    # Encoded at once, so that it does not matter what becomes of them, and whether they pickle.
+    return {} if given is None else parameters(given, PARAMETERS)
+
+
+def check_sources(what: str, given: Any) -> Any:
+    if given is None or isinstance(given, (str, os.PathLike)):
+        return given
+    is_list = isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping, Browsable))
+    found = list(given) if is_list else [given]
+    for each in found:
+        if not is_list or not isinstance(each, (str, os.PathLike)):
+            raise wrong(what, "a path, a list of paths or None", each)
+    return found
+
+
+def check_repository(what: str, given: Any) -> Any:
+    # Neptune's GitRef has a path; its GitRef.DISABLED is known by the name of its type.
+    is_path = given is None or isinstance(given, (bool, str, os.PathLike))
+    if is_path or hasattr(given, "repository_path") or is_switched_off(given):
+        return given
+    raise wrong(what, "a path, True, False, None or Neptune's GitRef", given)
+
+
+def check_version(what: str, given: Any) -> Any:
+    if given is None or callable(given):
+        return given
+    if not isinstance(given, str) or not 0 < len(given.strip()) <= _LONGEST_VERSION:
+        most = f"a text of 1 to {_LONGEST_VERSION:,} characters"
+        raise wrong(what, f"{most}, a function without arguments that returns one, or None", given)
+    return given
+
+
+def version_of(given: Any) -> str | None:
+    """Return the version of the code, which a person's own function may tell."""
+    if not callable(given):
+        return given  # type: ignore[no-any-return]  # a checked text or None
+    try:
+        found = given()
+    except Exception as error:
+        msg = f"code_version: the function raised {type(error).__name__}: {error!s:.200}"
+        raise ArgumentError(msg) from error
+    if found is None or callable(found):
+        msg = f"code_version: expected a function that returns a text, it returned {found!r:.80}"
+        raise ArgumentError(msg)
+    return check_version("code_version", found)  # type: ignore[no-any-return]  # a text by now
+
+
+def check_dependencies(what: str, given: Any) -> str | None:
+    if given is None or given == "infer":
+        return given  # type: ignore[no-any-return]  # one of both
+    if not isinstance(given, (str, os.PathLike)):
+        raise wrong(what, "'infer', a path or None", given)
+    file = os.path.abspath(os.path.expanduser(given))  # noqa: PTH100, PTH111 - keep links
+    if not os.path.isfile(file):  # noqa: PTH113
+        msg = f"{what}: expected 'infer' or an existing requirements file, got {given!r:.200}"
+        raise ArgumentError(msg)
+    return file

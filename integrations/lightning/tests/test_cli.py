@@ -230,7 +230,7 @@ def test_help_tells_every_argument(fit, capsys):
     for name in inspect.signature(seamark.init_run).parameters:
         if name not in ("first", "others"):  # what has no name is for people
             assert f"--trainer.logger.{name} " in told, name
-    assert "Tags of the run: one string or several, or a mapping of keys to values." in told
+    assert "One string or several, for ``sys/tags``; or a mapping of keys to values" in told
 
 
 def test_run_arguments_in_the_configuration(fit, cli_arguments):

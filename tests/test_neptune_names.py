@@ -57,6 +57,24 @@ def run(tmp_path: Path) -> Iterator[Run]:
 # ------------------------------------------------------------------- names and arguments
 
 
+IGNORED = {
+    "async_lag_callback",
+    "async_lag_threshold",
+    "async_no_progress_callback",
+    "async_no_progress_threshold",
+    "enable_remote_signals",
+    "flush_period",
+    "proxies",
+}
+"""Arguments of Neptune's runs that are taken, do nothing, and are not listed."""
+
+
+@pytest.mark.parametrize("begin", [seamark.init_run, seamark.Run])
+def test_arguments_without_meaning_are_ignored(begin: Any) -> None:
+    with begin(mode="disabled", **dict.fromkeys(IGNORED, 1)) as run:
+        run["a"] = 1
+
+
 def not_taken(ours: Any, arguments: list[list[Any]] | None) -> Iterator[str]:
     """Yield the arguments that ours does not take as Neptune's does."""
     ours = OPENED.get(ours, ours) if isinstance(ours, type) else ours
@@ -68,7 +86,8 @@ def not_taken(ours: Any, arguments: list[list[Any]] | None) -> Iterator[str]:
     by_name = any(each.kind is each.VAR_KEYWORD for each in taken.values())
     for name, how, _ in arguments:
         mine = taken.get(name)
-        if how in ("args", "kwargs", "positional") or (mine is None and by_name):
+        is_ignored = ours is seamark.init_run and name in IGNORED
+        if how in ("args", "kwargs", "positional") or (mine is None and (by_name or is_ignored)):
             continue
         if mine is None or (how == "either" and mine.kind is mine.KEYWORD_ONLY):
             yield name

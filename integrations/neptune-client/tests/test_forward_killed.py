@@ -20,8 +20,9 @@ import seamark
 life = int(sys.argv[1])
 run = seamark.init_run(
     "kills", custom_run_id="one", root="root", remote="neptune://killed/forward",
+    capture=dict.fromkeys(("packages", "git", "script", "host"), False),
     **{f"capture_{what}": False for what in (
-        "stdout", "stderr", "hardware_metrics", "packages", "git", "script", "host", "traceback")},
+        "stdout", "stderr", "hardware_metrics", "traceback")},
 )
 for step in range(life * 100_000, life * 100_000 + 20_000):
     run.log_metrics({"loss": step / 7, "acc": -step}, step=step)

@@ -15,19 +15,16 @@ import time
 from typing import Any
 
 import psutil
+from log_calls import captures_of
 
 WARM_S = 4.0
-SWITCHES = (
-    *("git", "hardware_metrics", "host", "packages"),
-    *("script", "signals", "stderr", "stdout", "traceback"),
-)
 clock = time.perf_counter_ns
 
 
 def start(captures: str) -> Any:
     import seamark
 
-    given: dict[str, Any] = {f"capture_{name}": captures != "off" for name in SWITCHES}
+    given: dict[str, Any] = captures_of(on=captures != "off")
     if captures == "fd":
         given.update(capture_stdout="fd", capture_stderr="fd")
     return seamark.init_run(**given)

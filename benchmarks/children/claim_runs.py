@@ -14,18 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from log_calls import captures_of
 from timed_reads import Spent, settled
 
 import seamark
 
 QUERY = "metrics/acc:last > 0.5 AND parameters/lr:float = 0.01 AND NOT done = 1"
-QUIET: Any = {
-    f"capture_{name}": False
-    for name in (
-        *("stdout", "stderr", "hardware_metrics", "script", "packages", "host", "git"),
-        *("signals", "traceback"),
-    )
-}
+QUIET: Any = captures_of(on=False)
 url, token, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
 os.environ["SEAMARK_API_TOKEN"] = token
 where: dict[str, Any] = {"remote": url, "root": Path("worker")} if url else {}

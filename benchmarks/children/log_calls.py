@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 Call = Callable[[Mapping[str, float], int], object]
 Close = Callable[[], object]
-SWITCHES = (
-    *("git", "hardware_metrics", "host", "packages"),
-    *("script", "signals", "stderr", "stdout", "traceback"),
-)
+
+
+def captures_of(*, on: bool) -> dict[str, Any]:
+    """Return the options that switch all captures."""
+    named = ("hardware_metrics", "stderr", "stdout", "traceback")
+    others = ("git", "host", "packages", "script", "signals")
+    return {"capture": dict.fromkeys(others, on), **{f"capture_{one}": on for one in named}}
 
 
 def empty() -> tuple[Call, Close]:
@@ -28,7 +31,7 @@ def empty() -> tuple[Call, Close]:
 def seamark(*, captures: bool = False) -> tuple[Call, Close]:
     import seamark
 
-    run = seamark.init_run(**{f"capture_{name}": captures for name in SWITCHES})
+    run = seamark.init_run(**captures_of(on=captures))
     return run.log_metrics, run.stop
 
 
@@ -39,7 +42,7 @@ def sent() -> tuple[Call, Close]:
     import seamark
 
     os.environ["SEAMARK_API_TOKEN"] = os.environ["BENCH_TOKEN"]
-    switches: dict[str, Any] = {f"capture_{name}": False for name in SWITCHES}
+    switches: dict[str, Any] = captures_of(on=False)
     run = seamark.init_run(remote=os.environ["BENCH_REMOTE"], **switches)
     return run.log_metrics, run.stop
 
@@ -61,7 +64,7 @@ def shipped() -> tuple[Call, Close]:
     )
     assert server.stdout is not None
     url = server.stdout.readline().strip()
-    run = seamark.init_run(**{f"capture_{name}": False for name in SWITCHES}, remote=url)
+    run = seamark.init_run(**captures_of(on=False), remote=url)
 
     def close() -> None:
         run.stop()
@@ -103,7 +106,7 @@ def append_mapping() -> tuple[Call, Close]:
 def one_run() -> seamark.Run:
     import seamark
 
-    return seamark.init_run(**{f"capture_{name}": False for name in SWITCHES})
+    return seamark.init_run(**captures_of(on=False))
 
 
 def float32() -> Callable[[float], Any]:

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from log_calls import SWITCHES
+from log_calls import captures_of
 from timed_loop import cpu_s
 
 import seamark
@@ -38,10 +38,7 @@ def timed(self: HttpRemote, run: Any, *rest: Any) -> Sent:
 
 
 HttpRemote.send = timed  # type: ignore[method-assign]
-opened = [
-    seamark.init_run(remote=url, **{f"capture_{name}": False for name in SWITCHES})
-    for _ in range(runs)
-]
+opened = [seamark.init_run(remote=url, **captures_of(on=False)) for _ in range(runs)]
 begun = time.time()
 for step in range(calls):
     for run in opened:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
-from log_calls import SWITCHES
+from log_calls import captures_of
 
 import seamark
 
@@ -16,7 +16,7 @@ runs, calls, metrics = map(int, sys.argv[1:])
 names = [f"train/metric_{number:03}" for number in range(metrics)]
 made = []
 for _ in range(runs):
-    run = seamark.init_run(**{f"capture_{name}": False for name in SWITCHES})
+    run = seamark.init_run(**captures_of(on=False))
     for step in range(calls):
         run.log_metrics(dict.fromkeys(names, step * 0.001), step)
     run.stop()

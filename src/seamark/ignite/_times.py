@@ -270,8 +270,9 @@ class RunTimes:
         at = np.concatenate([[self._at], value[marks]])[np.cumsum(marks)]
         depth, inside = _nested(code, value)
         calls, fired = np.flatnonzero(code > 0), np.flatnonzero(code < AT)
-        index_of = np.zeros(1 + max(self._index_of, default=0), dtype=np.int64)
-        index_of[list(self._index_of)] = list(self._index_of.values())
+        known = self._index_of.copy()  # at once: the engine's thread may add handlers meanwhile
+        index_of = np.zeros(1 + max(known, default=0), dtype=np.int64)
+        index_of[list(known)] = list(known.values())
         event, index = index_of[code[calls]], code_of(code[fired])
         # What comes before a step belongs to it, and the position is still that of the last one.
         is_early = (kinds >= FETCH) & (kinds <= STEP)

@@ -12,6 +12,7 @@ from seamark.paths import join_path
 from seamark.process.rank import current_rank
 from seamark.run.adapters import check_run, guarded, new_run, record_series
 from seamark.run.handler import Handler
+from seamark.run.options import takes_options
 from seamark.run.run import Run
 from seamark.types import File
 from seamark.values import encode_atom, parameters
@@ -27,6 +28,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError(msg) from None
 
 
+@takes_options
 class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any release
     """A tracker of Accelerate that records into a Seamark run; only the main process records.
 
@@ -36,9 +38,8 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
     continues its run, as a new attempt, where ``load_state`` is called before that.
 
     Args:
-        project: Path of the project; else SEAMARK_PROJECT, NEPTUNE_PROJECT or ``"default"``.
         run: An existing ``Run`` or a namespace of one, which `finish` leaves open.
-        **others: Further arguments of ``seamark.init_run``, such as ``name`` or ``tags``.
+        **options: Of the run.
 
     Raises:
         ArgumentError: If arguments contradict each other or have no legal value.
@@ -51,14 +52,14 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
     requires_logging_directory = False
 
     def __init__(
-        self, project: str | None = None, *, run: Run | Handler | None = None, **others: Any
+        self, project: str | None = None, *, run: Run | Handler | None = None, **options: Any
     ) -> None:
-        check_run(run, {"project": project, **others}, "SeamarkTracker")
-        if others.get("ranks") == "all":
+        check_run(run, {"project": project, **options}, "SeamarkTracker")
+        if options.get("ranks") == "all":
             msg = "SeamarkTracker(ranks=...): expected 'zero', as one process logs, got 'all'"
             raise ArgumentError(msg)
         self._is_own, self._base = run is None, run.path if isinstance(run, Handler) else ""
-        self.tracker: Run | Handler = new_run(project=project, **others) if run is None else run
+        self.tracker: Run | Handler = new_run(project=project, **options) if run is None else run
         super().__init__()  # looks for `tracker`
 
     @property
@@ -79,9 +80,7 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
     @guarded
     def store_init_configuration(self, values: Any) -> None:
         """Record hyperparameters, nested as they may be, under ``parameters/``."""
-        found = parameters(values, join_path(self._base, "parameters"))
-        self._run.session.recorder.parameters.take(found)
-        self._run.session.record_atoms(found)
+        self._run.session.record_atoms(parameters(values, join_path(self._base, "parameters")))
 
     @guarded
     def log(self, values: Mapping[str, Any], step: float | None = None) -> None:
@@ -100,8 +99,7 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
     def finish(self) -> None:
         """Stop the run, unless it was given; one that an exception leaves has failed."""
         if self._is_own:
-            error = sys.exc_info()[1]
-            self._run.__exit__(type(error) if error else None, error, None)
+            self._run.__exit__(*sys.exc_info())
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of the run."""

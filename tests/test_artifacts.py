@@ -390,7 +390,7 @@ import os, random, signal, sys
 from pathlib import Path
 import seamark
 import seamark.index.index  # now, and not in each child
-import seamark.run.artifacts
+import seamark.registry.artifacts
 
 LOOKED_AT = ("draft.py", "numbers.py", "artifacts.py", "segment.py", "stream.py", "safe.py")
 root, points = Path(sys.argv[1]), int(sys.argv[2])

@@ -13,7 +13,7 @@ import yaml
 
 import seamark
 from seamark.errors import ArgumentError
-from seamark.run.settings import Settings
+from seamark.options.settings import Settings
 
 WHOLE = """
 name: digits

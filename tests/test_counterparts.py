@@ -12,7 +12,7 @@ import pytest
 from recording import QUIET
 
 import seamark
-from seamark.run import foreign
+from seamark.options import foreign
 
 HOWTO = Path(__file__).parents[1] / "docs" / "howto"
 RUN = re.compile(r"^```(?:python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

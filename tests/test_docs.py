@@ -38,8 +38,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from seamark.journal.format import Kind
+from seamark.options.settings import VARIABLES
 from seamark.reading import names
-from seamark.run.settings import VARIABLES
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "seamark"

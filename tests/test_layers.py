@@ -25,7 +25,10 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"management"}),
     frozenset({"page"}),
     frozenset({"handler", "integrations", "typing"}),  # where Neptune has names of rooms below
+    frozenset({"registry"}),
     frozenset({"run"}),
+    frozenset({"opening"}),
+    frozenset({"options"}),
     frozenset({"capture", "index", "interchange", "server"}),
     frozenset({"remote", "store"}),
     frozenset({"blobs"}),
@@ -281,7 +284,7 @@ def test_base_install_names_no_host() -> None:
     missing = sorted(HOSTS | {"PIL", "matplotlib", "pandas", "plotly"})
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n"
-        "import seamark.run.run, seamark.run.project, seamark.index.index, seamark.cli\n"
+        "import seamark.run.run, seamark.registry.project, seamark.index.index, seamark.cli\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

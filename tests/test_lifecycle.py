@@ -532,8 +532,8 @@ def test_every_argument_is_said_once():
     import dataclasses
     import inspect
 
-    from seamark.run.options import RunOptions
-    from seamark.run.settings import Settings
+    from seamark.options.run_options import RunOptions
+    from seamark.options.settings import Settings
 
     asked = {
         name: each.default

@@ -383,7 +383,7 @@ def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(root_place: Place) ->
 def test_a_run_on_its_way_is_in_no_list(root_place: Place, monkeypatch: Any) -> None:
     """What was sent of it can be gone on with; a name that it took stays its own meanwhile."""
     run, other = record(), record()
-    from seamark.run import moving
+    from seamark.registry import moving
 
     whole: Callable[..., Any] = moving.sync_run
 

@@ -12,9 +12,9 @@ import pytest
 
 import seamark
 from seamark.errors import ArgumentError, PathError, UnknownArgumentError
-from seamark.run import settings
-from seamark.run.options import RunOptions
-from seamark.run.settings import VARIABLES, Settings
+from seamark.options import settings
+from seamark.options.run_options import RunOptions
+from seamark.options.settings import VARIABLES, Settings
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 

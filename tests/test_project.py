@@ -218,7 +218,7 @@ class TestRunsTable:
         """NumPy and rows work without it; listing imports neither it nor torch."""
         code = (
             "import sys; sys.modules['pandas'] = None\n"
-            "from seamark.run.project import init_project\n"
+            "from seamark.registry.project import init_project\n"
             "table = init_project('p', root=sys.argv[1]).fetch_runs_table()\n"
             "assert table.to_numpy().keys() == {'sys/id'} and table.to_rows() == []\n"
             "loaded = {name.split('.')[0] for name in sys.modules}\n"

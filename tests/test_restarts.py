@@ -17,7 +17,7 @@ from recording import QUIET
 import seamark
 from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
-from seamark.run import place, restarts
+from seamark.opening import place, restarts
 
 PROGRAM = """
 import json, os, signal, sys

@@ -13,7 +13,7 @@ import click
 import seamark
 from seamark import utils
 from seamark.cli import app
-from seamark.run.group import Group
+from seamark.registry.group import Group
 from seamark.run.params import Params
 
 ROOT = Path(__file__).parents[1]

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from seamark import version as version
     from seamark.constants import ANONYMOUS_API_TOKEN
     from seamark.page.notebook import ui
+    from seamark.registry.artifacts import Artifact, init_artifact
+    from seamark.registry.model import Model, ModelVersion, init_model, init_model_version
+    from seamark.registry.project import Project, init_project
+    from seamark.registry.projects import fetch_projects_table
+    from seamark.registry.syncing import sync
     from seamark.remote.login import login, logout
-    from seamark.run.artifacts import Artifact, init_artifact
     from seamark.run.associated import Reference
     from seamark.run.documents import from_dict
     from seamark.run.handler import Handler
-    from seamark.run.model import Model, ModelVersion, init_model, init_model_version
     from seamark.run.old import init as init
-    from seamark.run.project import Project, init_project
-    from seamark.run.projects import fetch_projects_table
     from seamark.run.run import Run, init_run
-    from seamark.run.syncing import sync
     from seamark.values.keeping import Last, Ring
     from seamark.values.statistics import Statistics
 
@@ -70,27 +70,27 @@ __all__ = [
 
 _HOMES = {
     "ANONYMOUS_API_TOKEN": "seamark.constants",
-    "Artifact": "seamark.run.artifacts",
+    "Artifact": "seamark.registry.artifacts",
     "Handler": "seamark.run.handler",
     "Last": "seamark.values.keeping",
-    "Model": "seamark.run.model",
-    "ModelVersion": "seamark.run.model",
-    "Project": "seamark.run.project",
+    "Model": "seamark.registry.model",
+    "ModelVersion": "seamark.registry.model",
+    "Project": "seamark.registry.project",
     "Reference": "seamark.run.associated",
     "Ring": "seamark.values.keeping",
     "Run": "seamark.run.run",
     "Statistics": "seamark.values.statistics",
-    "fetch_projects_table": "seamark.run.projects",
+    "fetch_projects_table": "seamark.registry.projects",
     "from_dict": "seamark.run.documents",
     "init": "seamark.run.old",
-    "init_artifact": "seamark.run.artifacts",
-    "init_model": "seamark.run.model",
-    "init_model_version": "seamark.run.model",
-    "init_project": "seamark.run.project",
+    "init_artifact": "seamark.registry.artifacts",
+    "init_model": "seamark.registry.model",
+    "init_model_version": "seamark.registry.model",
+    "init_project": "seamark.registry.project",
     "init_run": "seamark.run.run",
     "login": "seamark.remote.login",
     "logout": "seamark.remote.login",
-    "sync": "seamark.run.syncing",
+    "sync": "seamark.registry.syncing",
     "ui": "seamark.page.notebook",
 }
 
@@ -110,7 +110,7 @@ def __getattr__(name: str) -> Any:
     elif name in __all__ or name in _AS_IN_NEPTUNE:
         value = import_module(f"{__name__}.{name}")
     else:
-        from seamark.run.foreign import FUNCTIONS, also
+        from seamark.options.foreign import FUNCTIONS, also
 
         msg = f"module {__name__!r} has no attribute {name!r}{also(FUNCTIONS, name)}"
         raise AttributeError(msg)

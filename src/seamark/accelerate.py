@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.errors import ArgumentError, MissingExtraError
+from seamark.options.run_options import takes_options
 from seamark.paths import join_path
 from seamark.process.rank import current_rank
 from seamark.run.adapters import check_run, guarded, new_run, record_series
 from seamark.run.handler import Handler
-from seamark.run.options import takes_options
 from seamark.run.run import Run
 from seamark.types import File
 from seamark.values import encode_atom, parameters

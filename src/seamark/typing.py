@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from seamark.run.browsing import Browsable as SupportsNamespaces
+from seamark.reading.browsing import Browsable as SupportsNamespaces
 from seamark.run.container import Container as NeptuneObject
 from seamark.utils import ProgressBarCallback
 

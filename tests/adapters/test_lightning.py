@@ -22,8 +22,8 @@ from seamark.lightning._checkpoints import Checkpoints
 from seamark.lightning._host import folder_name, state_after
 from seamark.lightning._logger import MetricPaths
 from seamark.lightning._settings import hide_in_files, without_secrets
-from seamark.run.options import RunOptions
-from seamark.run.settings import MODES
+from seamark.options.run_options import RunOptions
+from seamark.options.settings import MODES
 
 
 class SIGTERMException(SystemExit):

@@ -280,7 +280,7 @@ def test_a_checkpoint_kept_on_a_full_disk(
 def test_long_texts_on_a_full_disk(disk: SmallDisk | FileLimit, monkeypatch: Any) -> None:
     """A text that is a blob follows its bytes, unless something else was assigned meanwhile."""
     monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
-    monkeypatch.setattr("seamark.run.writes.LONG_TEXT", 10_000)
+    monkeypatch.setattr("seamark.journal.format.LONG_TEXT", 10_000)
     with init_run("p", root=disk.path / "root", **QUIET) as run:
         run.log_metrics({"a": 0.5}, 0)
         disk.fill()
@@ -387,7 +387,8 @@ def as_nobody(code: str, *args: str, **environment: str) -> str:
     """
     prelude = f"""
         import os, sys
-        import seamark, seamark.capture, seamark.process.rank, seamark.blobs, seamark.run.project
+        import seamark, seamark.capture, seamark.process.rank, seamark.blobs
+        import seamark.registry.project
         from seamark.index.index import Index
         warm = seamark.init_run("p", mode="debug", capture=dict(git=False, packages=False))
         warm.log_metrics({{"a": 1.0}}, 0)

@@ -11,9 +11,9 @@ import pytest
 
 import seamark
 from seamark.errors import ArgumentError, MissingExtraError
+from seamark.opening.catalogs import readable
 from seamark.remote.neptune import token_to_show
 from seamark.remote.places import canonical
-from seamark.run.catalogs import readable
 
 
 def token_of(**told: str) -> str:

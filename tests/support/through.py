@@ -256,7 +256,7 @@ class Reading:
         return self.homes[root]
 
     def open_catalog(self, place: Path | str, token: str | None = None) -> Any:
-        """See `seamark.run.catalogs.open_catalog`."""
+        """See `seamark.opening.catalogs.open_catalog`."""
         if not isinstance(place, Path) or self._is_local:
             return self._opened(place, token)
         return Through(self.home(place))
@@ -293,7 +293,8 @@ def reading_through(monkeypatch: pytest.MonkeyPatch, servers: Servers) -> Iterat
     """
     from seamark import cli
     from seamark.cli import _app
-    from seamark.run import catalogs, place, recorded
+    from seamark.opening import catalogs, place
+    from seamark.run import recorded
 
     for one in pkgutil.iter_modules(cli.__path__):  # before they take what is put elsewhere here
         import_module(f"{cli.__name__}.{one.name}")

@@ -358,7 +358,7 @@ def place_of(context: click.Context, *, local: str = "") -> tuple[Path | str, bo
         ArgumentError: If the remote cannot be read.
     """
     from seamark.journal.folder import root_dir
-    from seamark.run.catalogs import first_remote, readable
+    from seamark.opening.catalogs import first_remote, readable
 
     params = context.find_root().params
     root, remote = params.get("root"), params.get("remote")

@@ -43,7 +43,7 @@ def record(runs: Runs, ref: RunRef, ops: Iterable[Mapping[str, Any]]) -> None:
         JournalError: If the folder of the run cannot be written.
         Trouble: If a record did not reach the disk.
     """
-    from seamark.run.edits import record_beside
+    from seamark.registry.edits import record_beside
 
     if runs.root is None:
         _record_there(runs, ref, list(ops))
@@ -86,7 +86,7 @@ def as_recorded(text: str) -> str:
     Raises:
         ArgumentError: If the environment says something else about secrets.
     """
-    from seamark.run.settings import hidden_by_environment
+    from seamark.options.settings import hidden_by_environment
 
     return hidden_by_environment().text(text)
 
@@ -97,7 +97,8 @@ def assigned(path: str, value: Any) -> list[dict[str, Any]]:
     Raises:
         Misuse: If it is a text that does not fit into one record.
     """
-    from seamark.run.writes import LONG_TEXT, assign_ops, is_long
+    from seamark.journal.format import LONG_TEXT, is_long
+    from seamark.run.writes import assign_ops
     from seamark.values import encode_atom
 
     if isinstance(value, str) and is_long(value):

@@ -55,9 +55,9 @@ def places_of(
         misuse(
             f"--kind {kind}: --tag, --state, --trashed, --differing, --offset and --by are of runs"
         )
-    from seamark.run.group import groups_there
-    from seamark.run.matching import table_of
-    from seamark.run.projects import project_rows
+    from seamark.registry.group import groups_there
+    from seamark.registry.matching import table_of
+    from seamark.registry.projects import project_rows
 
     rows = project_rows(runs.index) if kind == "project" else groups_there(runs.index)
     there = {at: row for at, row in rows.items() if is_inside(at[0], project or "")}

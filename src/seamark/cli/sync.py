@@ -27,8 +27,8 @@ from seamark.reading.arriving import CONFLICTS
 
 if TYPE_CHECKING:
     from seamark.reading.arriving import Conflict
+    from seamark.registry.moving import Moved
     from seamark.remote.sync import Left
-    from seamark.run.moving import Moved
 
 __all__ = ["sync"]
 
@@ -139,7 +139,7 @@ def _chosen(
     chosen = bool(names) or query is not None
     runs = open_runs(context, project, refresh=chosen, local="sync")
     if chosen:
-        from seamark.run.syncing import with_artifacts
+        from seamark.registry.syncing import with_artifacts
 
         folders: Iterable[RunFolder] = with_artifacts(_refs(runs, names, project, query))
     else:
@@ -180,9 +180,9 @@ def _sync_to(
     uri: str, folders: Sequence[RunFolder], given: Mapping[str, Any], *, dry_run: bool
 ) -> bool:
     """Send to one place, and say what was sent; return whether something could not be."""
+    from seamark.registry.moving import Mover
+    from seamark.registry.syncing import expect_other_place
     from seamark.remote.places import canonical, open_remote, shown
-    from seamark.run.moving import Mover
-    from seamark.run.syncing import expect_other_place
 
     remote, place = open_remote(uri), shown(canonical(uri))
     mover = Mover(remote, place, **given)

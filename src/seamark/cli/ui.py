@@ -125,8 +125,8 @@ def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
         ArgumentError: If nobody named a root, and the nearest one is another user's; or if
             ``SEAMARK_REMOTE`` cannot be read.
     """
+    from seamark.opening.catalogs import first_remote, readable
     from seamark.page.roots import named_roots
-    from seamark.run.catalogs import first_remote, readable
 
     place, named = place_of(context, local="ui")
     assert isinstance(place, Path)  # noqa: S101 - a root, as asked for

@@ -15,10 +15,10 @@ from seamark.ignite._handlers import (
     global_step_from_engine,
 )
 from seamark.ignite._watch import EngineWatch
+from seamark.options.run_options import RunOptions, takes_options
 from seamark.process.rank import connected
 from seamark.run.adapters import agreed_run, check_run, new_run, words_of
 from seamark.run.handler import Handler
-from seamark.run.options import RunOptions, takes_options
 from seamark.run.run import Run
 from seamark.values import Atom
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 __all__ = [
     "FILE_HEADER_BYTES",
     "FRAME_HEADER_BYTES",
+    "LONG_TEXT",
     "MAGIC",
     "MAJOR",
     "MARK",
@@ -34,6 +35,7 @@ __all__ = [
     "dump_json",
     "file_header",
     "frame_bytes",
+    "is_long",
     "padded",
     "parse_file_header",
     "salt_of",
@@ -57,6 +59,9 @@ FRAME_HEAD: Final = struct.Struct("<IBBHI")
 MARK: Final = 0x5EA3
 MAX_PAYLOAD_BYTES: Final = 16 * 1024 * 1024
 MAX_JSON_DEPTH: Final = 64
+LONG_TEXT: Final = 4 << 20
+"""A string of more characters than this is kept as a blob; see `is_long`."""
+_LONG_IF_ESCAPED: Final = 2 << 20
 
 SKIPPABLE: Final = 1
 """Flag: a reader that does not know this kind may pass over it."""
@@ -137,3 +142,11 @@ def time_of(frame: bytes) -> int:
 def dump_json(value: Any) -> bytes:
     """Return ``value`` as compact strict JSON in UTF-8, without NaN tokens; see table C."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def is_long(text: str) -> bool:
+    """Return whether a string is kept as a blob: in JSON, a character has 1 to 6 bytes."""
+    length = len(text)
+    return length > LONG_TEXT or (
+        length > _LONG_IF_ESCAPED and len(dump_json(text)) > 2 * LONG_TEXT
+    )

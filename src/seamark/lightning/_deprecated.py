@@ -9,8 +9,8 @@ from typing import Any, Final, NoReturn
 
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
+from seamark.options.foreign import VERBS
 from seamark.run.adapters import guarded
-from seamark.run.foreign import VERBS
 from seamark.types import File
 
 __all__ = ["DeprecatedMethods", "check_legacy"]

@@ -28,15 +28,15 @@ from seamark.lightning._settings import (
     set_aside,
     settings,
 )
+from seamark.options.checks import check_switch
+from seamark.options.run_options import RunOptions, takes_options
+from seamark.options.settings import check_argument
 from seamark.paths import check_path, join_path
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
 from seamark.run.adapters import agreed_run, check_run, guarded, new_run, words_of
-from seamark.run.checks import check_switch
 from seamark.run.handler import Handler
-from seamark.run.options import RunOptions, takes_options
 from seamark.run.run import Run
-from seamark.run.settings import check_argument
 from seamark.types import File
 from seamark.values import Atom, encode_atom, parameters
 

@@ -61,7 +61,7 @@ class Folder:
         self, project: str, key: str | None, visibility: str, description: str | None
     ) -> str:
         """Make a project, which is to say: record its name. Keys and visibility are a server's."""
-        from seamark.run.project import init_project
+        from seamark.registry.project import init_project
 
         del key, visibility
         if project in self.projects():
@@ -136,7 +136,7 @@ class Folder:
         log.info("seamark: put %d of %d into the trash of %s", done, len(ids), project)
 
     def _put(self, ref: Ref) -> None:
-        from seamark.run.edits import record_beside
+        from seamark.registry.edits import record_beside
         from seamark.run.writes import assign_ops
 
         ops = assign_ops({"sys/trashed": encode_atom(True)})  # noqa: FBT003 - a value
@@ -189,7 +189,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _catalog(self, project: str) -> Iterator[Catalog]:
-        from seamark.run.catalogs import open_catalog
+        from seamark.opening.catalogs import open_catalog
 
         with contextlib.closing(open_catalog(self._root)) as catalog:
             catalog.refresh(project)

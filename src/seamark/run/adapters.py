@@ -10,10 +10,10 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from seamark.errors import ArgumentError
+from seamark.options.run_options import check_names
 from seamark.paths import join_path
 from seamark.process.interrupts import let_pass
 from seamark.run.handler import Handler
-from seamark.run.options import check_names
 from seamark.run.run import Run, make_run
 from seamark.types import Histogram
 from seamark.values import histograms, series_leaves

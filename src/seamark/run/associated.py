@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, FileMissingError, PathError, RunNotFoundError
 from seamark.journal.folder import RunFolder
+from seamark.opening.catalogs import first_remote, open_catalog, readable
+from seamark.opening.place import artifact_root
 from seamark.paths import ARTIFACTS, check_path, check_place, home_of, kind_of, model_key
 from seamark.reading.artifacts import ArtifactName
 from seamark.run.artifact import artifact_op
 from seamark.run.artifact_names import find_artifact, rows_of
-from seamark.run.catalogs import first_remote, open_catalog, readable
 from seamark.run.container import Container
 from seamark.run.objects import uri_of
-from seamark.run.place import artifact_root
 
 if TYPE_CHECKING:
+    from seamark.options.settings import Settings
     from seamark.reading.catalog import Ref
     from seamark.run.recorder import Recorder
-    from seamark.run.settings import Settings
 
 __all__ = ["SPACES", "Associations", "Reference", "artifact_folder", "hash_of"]
 

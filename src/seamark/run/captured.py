@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from seamark.journal.writer import JournalWriter
+    from seamark.options.settings import Settings
     from seamark.run.introduction import Introduction
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Resume
-    from seamark.run.settings import Settings
     from seamark.run.state import OwnState
     from seamark.types import File
 

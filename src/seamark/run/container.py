@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from seamark.errors import FamilyError
 from seamark.paths import check_writable, given_path, is_inside
 from seamark.pictures.printing import show
-from seamark.run.browsing import Browsable
+from seamark.reading.browsing import Browsable
+from seamark.reading.html import harmless
 from seamark.run.handler import Handler
 from seamark.run.lifecycle import NEW, STOPPED
 from seamark.run.part import Part
@@ -81,6 +82,12 @@ class Container(Browsable, metaclass=_Opening):
 
     def _place(self) -> tuple[Recorded, str]:
         return self.session.recorded, ""
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
+        from seamark.run.notebook import page_of
+
+        return harmless(lambda: page_of(*self._place()), self.__repr__)
 
     def __getitem__(self, path: str) -> Handler:
         """Return the handler of a path; nothing is read or written yet.

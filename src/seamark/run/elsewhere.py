@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, PathError, RunNotFoundError
 from seamark.journal.folder import RunFolder
+from seamark.journal.parts import is_whole
 from seamark.paths import check_name, check_project
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
+from seamark.remote.asking import PATIENCE_S
 from seamark.remote.protocol import Missing
-from seamark.run.asking import PATIENCE_S
-from seamark.run.partly import is_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from seamark.options.settings import Settings
     from seamark.remote.opening import Opening
-    from seamark.run.settings import Settings
 
 __all__ = ["Elsewhere", "ask_again", "find_elsewhere", "look_elsewhere"]
 

@@ -8,11 +8,14 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
+from seamark.options.checks import strings
+from seamark.options.keep import check_keep
+from seamark.options.run_options import refuse_unknown
 from seamark.paths import check_path, check_writable, given_path, join_path
+from seamark.reading.browsing import Browsable
+from seamark.reading.html import harmless
 from seamark.reading.tracked import TrackedFile
 from seamark.run.artifact import artifact_op
-from seamark.run.browsing import Browsable
-from seamark.run.checks import strings
 from seamark.run.drawing import Asked
 from seamark.run.fetching import (
     bytes_of,
@@ -25,8 +28,6 @@ from seamark.run.fetching import (
     points_of,
     value_of,
 )
-from seamark.run.keep import check_keep
-from seamark.run.options import refuse_unknown
 from seamark.run.plotting import plot_run
 from seamark.run.points import append_point, as_file, assign_series, extend_series
 from seamark.run.uploads import files_to_upload
@@ -85,6 +86,12 @@ class Handler(Browsable):
 
     def _place(self) -> tuple[Recorded, str]:
         return self._root.session.recorded, self._path
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
+        from seamark.run.notebook import page_of
+
+        return harmless(lambda: page_of(*self._place()), self.__repr__)
 
     def __repr__(self) -> str:
         """Return what the handler points at."""

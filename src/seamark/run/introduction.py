@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.journal.folder import root_dir
+from seamark.opening.code_version import StartVersion
+from seamark.opening.place import is_deleted_at_exit
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import host_name
 from seamark.process.quiet import is_quiet
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name
-from seamark.run.code_version import StartVersion
-from seamark.run.place import is_deleted_at_exit
 from seamark.run.transfers import transfer_to
 from seamark.values import Atom, decode_atom, encode_atom, escape
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from seamark.capture.code.executed import CodeVersion
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
+    from seamark.options.settings import Settings
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Origin
-    from seamark.run.settings import Settings
     from seamark.run.source_files import SourceFiles
 
 __all__ = ["Introduction", "print_end"]
@@ -296,7 +296,7 @@ def _is_found(folder: RunFolder, remotes: Sequence[str]) -> bool:
         folder: Where the run lies on this disk.
         remotes: URIs of the places that have it, or get it, too.
     """
-    from seamark.run.catalogs import first_remote
+    from seamark.opening.catalogs import first_remote
 
     asked = first_remote(os.environ.get("SEAMARK_REMOTE"))
     if asked is None:

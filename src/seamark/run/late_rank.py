@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 from seamark.process.rank import alone, connected, current_rank
 
 if TYPE_CHECKING:
+    from seamark.options.settings import Settings
     from seamark.run.ranks import RankPolicy
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Resume
-    from seamark.run.settings import Settings
     from seamark.run.state import OwnState
 
 __all__ = ["LateRank"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.journal.writer import CLOSE_TIMEOUT_S
+from seamark.options.settings import hidden_by_environment
 from seamark.pictures.printing import obeys_escapes
 from seamark.process import fork
 from seamark.process.interrupts import quietly
@@ -25,7 +26,6 @@ from seamark.run.opened import learn
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
-from seamark.run.settings import hidden_by_environment
 from seamark.run.shipping import Shipping
 from seamark.run.tags import TagCheck
 

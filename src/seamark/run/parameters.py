@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from seamark.options.checks import PARAMETERS
 from seamark.paths import is_inside
-from seamark.run.checks import PARAMETERS
 from seamark.values.content import is_parameter
 
 if TYPE_CHECKING:

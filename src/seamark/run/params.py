@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from typing import TYPE_CHECKING, Any
 
 from seamark.errors import MissingFieldError, ValueKindError
+from seamark.options.checks import PARAMETERS
 from seamark.paths import check_writable, is_inside, join_path
 from seamark.pictures.printing import show as print_line
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import CHANGES
-from seamark.run.checks import PARAMETERS
 from seamark.run.lifecycle import NEW
 from seamark.run.parameters import is_parameter
 from seamark.run.tree import nest
@@ -24,11 +24,11 @@ from seamark.values._parameters import legal_key
 
 if TYPE_CHECKING:
     from seamark.capture import Secrets
+    from seamark.options.settings import Settings
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorded import Recorded
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Resume
-    from seamark.run.settings import Settings
 
 __all__ = ["Held", "Params"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_writable, join_path
-from seamark.run.browsing import Browsable
+from seamark.reading.browsing import Browsable
 from seamark.run.kept import observed
 from seamark.types import File, Histogram, Series, Single
 from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns

@@ -10,11 +10,11 @@ from typing import Any, Final
 from seamark.errors import SeamarkError
 from seamark.journal.folder import is_run_id
 from seamark.journal.safe import is_folder
+from seamark.opening.place import expect_place, run_folder
+from seamark.options.settings import Settings
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
 from seamark.run.elsewhere import find_elsewhere
-from seamark.run.place import expect_place, run_folder
-from seamark.run.settings import Settings
 
 __all__ = ["parse_positional_argument"]
 

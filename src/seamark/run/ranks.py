@@ -19,7 +19,7 @@ from seamark.process.rank import broadcast_from_rank_zero, current_rank, lasting
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
-    from seamark.run.settings import Settings
+    from seamark.options.settings import Settings
 
 __all__ = ["EveryRank", "RankPaths", "RankPolicy", "rank_has_recorded"]
 

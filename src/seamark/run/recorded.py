@@ -8,10 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seamark.errors import MissingFieldError, RunNotFoundError, SeamarkError
+from seamark.errors import FamilyError, MissingFieldError, RunNotFoundError, SeamarkError
+from seamark.journal.families import spoken
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
+from seamark.opening.catalogs import open_catalog
 from seamark.paths import is_inside
-from seamark.run.catalogs import open_catalog
 from seamark.run.tree import nest
 
 if TYPE_CHECKING:
@@ -250,6 +251,21 @@ class Recorded:
         hint = f"; did you mean {near!r}?" if near else ""
         msg = f"path {path!r}: nothing is recorded there in {self.words}{hint}"
         return MissingFieldError(msg)
+
+    def no_namespace(self, path: str, family: str | None) -> MissingFieldError | FamilyError:
+        """Return the error that says that nothing lies below a path.
+
+        Args:
+            path: What was asked for.
+            family: Of what is recorded at the path; None if nothing is.
+        """
+        if family is None:
+            return self.missing(path)
+        msg = (
+            f"{path!r} holds {spoken(family)}, and nothing lies below it to iterate over: "
+            "read it with fetch() or fetch_points()"
+        )
+        return FamilyError(msg)
 
     def exists(self, path: str) -> bool:
         """Return whether something is recorded at a path or below it."""

@@ -12,7 +12,7 @@ from seamark.blobs import BlobWriter
 from seamark.capture.secrets import Secrets
 from seamark.errors import FamilyError, InactiveRunError, PathError, ReadOnlyError
 from seamark.journal.families import spoken
-from seamark.journal.format import Kind
+from seamark.journal.format import Kind, is_long
 from seamark.journal.writer import SYNC_S, JournalWriter
 from seamark.paths import check_path, check_writable, is_inside
 from seamark.process.interrupts import let_pass, quietly
@@ -21,7 +21,7 @@ from seamark.run.lifecycle import RESTING, STOPPED, WAITING, Lifecycle
 from seamark.run.parameters import Parameters, is_parameter
 from seamark.run.phases import in_phase
 from seamark.run.ranks import RankPaths
-from seamark.run.writes import assign_ops, atom_at, gather, is_long
+from seamark.run.writes import assign_ops, atom_at, gather
 from seamark.types import FileSeries, FloatSeries, Series, StringSeries
 from seamark.values import Atom, escape, to_time_ns
 

@@ -15,13 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seamark.errors import ArgumentError, RunNotFoundError
-from seamark.paths import check_name, check_project
-from seamark.process.interrupts import quietly
-from seamark.process.job import restart_count
-from seamark.run.elsewhere import Elsewhere, ask_again
-from seamark.run.marks import mark_op, marked_positions, with_ends
-from seamark.run.partly import known_lengths, lengths, missing_journals
-from seamark.run.restarts import (
+from seamark.journal.parts import known_lengths, lengths, missing_journals
+from seamark.opening.restarts import (
     EarlierRun,
     JobRun,
     attempt_after,
@@ -30,12 +25,17 @@ from seamark.run.restarts import (
     newest_attempt,
     run_before_restart,
 )
+from seamark.paths import check_name, check_project
+from seamark.process.interrupts import quietly
+from seamark.process.job import restart_count
+from seamark.run.elsewhere import Elsewhere, ask_again
+from seamark.run.marks import mark_op, marked_positions, with_ends
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
+    from seamark.options.settings import Settings
     from seamark.remote.opening import Opening
     from seamark.run.recorder import Recorder
-    from seamark.run.settings import Settings
 
 __all__ = ["Begun", "Origin", "Resume", "Saved", "origin_of"]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.errors import RunNotFoundError, SeamarkError
 from seamark.journal.folder import RunFolder
+from seamark.journal.parts import is_whole
 from seamark.process.interrupts import quietly
 from seamark.process.rank import connected, current_rank
 from seamark.run.elsewhere import Elsewhere, look_elsewhere
-from seamark.run.partly import is_whole
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:

@@ -9,27 +9,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
+from seamark.opening.conflict import resolve_name_conflict
+from seamark.opening.place import run_folder
+from seamark.opening.revisions import Revisions
+from seamark.options.run_options import RunOptions, check_names, takes_options
+from seamark.options.settings import Settings
 from seamark.process.interrupts import quietly
-from seamark.run.arriving import resolve_name_conflict
 from seamark.run.associated import Associations
 from seamark.run.chrono import Chrono, Chronos
 from seamark.run.container import Container
 from seamark.run.distribution import distribution_of
 from seamark.run.drawing import Asked
 from seamark.run.elsewhere import find_elsewhere, look_elsewhere
-from seamark.run.options import RunOptions, check_names, takes_options
 from seamark.run.params import Held, Params
-from seamark.run.place import run_folder
 from seamark.run.plotting import plot_run
 from seamark.run.positional import parse_positional_argument
 from seamark.run.progress import Loops, Progress
 from seamark.run.resume import Saved, origin_of
 from seamark.run.resuming import Resuming
 from seamark.run.session import Session, Start
-from seamark.run.settings import Settings
 from seamark.run.tags import is_tag
 from seamark.run.transfers import TRANSFERS, transfers_of
-from seamark.run.twins import Revisions
 from seamark.values import decode_atom, encode_atom
 
 if TYPE_CHECKING:
@@ -471,7 +471,7 @@ class Run(Container):
         Raises:
             AttributeError: As there is no such name.
         """
-        from seamark.run.foreign import VERBS, also
+        from seamark.options.foreign import VERBS, also
 
         msg = f"{type(self).__name__!r} object has no attribute {name!r}{also(VERBS, name)}"
         raise AttributeError(msg, name=name, obj=self)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.journal.folder import RunFolder
 from seamark.journal.writer import SYNC_S
+from seamark.opening.place import expect_place, expect_writable, reading_place
+from seamark.opening.revisions import Revisions
 from seamark.paths import join_path
 from seamark.process import fork
 from seamark.process.crashes import memory_groups
@@ -30,7 +32,6 @@ from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import RECORDING, RESTING, WAITING, Lifecycle
 from seamark.run.opened import has_other_owner
-from seamark.run.place import expect_place, expect_writable, reading_place
 from seamark.run.ranks import RankPolicy, rank_has_recorded
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
@@ -40,15 +41,14 @@ from seamark.run.state import OwnState, check_state, expect_owned
 from seamark.run.tags import TagCheck
 from seamark.run.through import Through
 from seamark.run.together import Together
-from seamark.run.twins import Revisions
 
 if TYPE_CHECKING:
     from seamark.blobs import BlobWriter
     from seamark.capture import Secrets
     from seamark.errors import SeamarkError
     from seamark.journal.writer import JournalWriter
+    from seamark.options.settings import Settings
     from seamark.run.claims import Hold
-    from seamark.run.settings import Settings
     from seamark.values import Atom
     from seamark.values.keeping import Keep
 

@@ -19,10 +19,10 @@ from seamark.values import escape
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
+    from seamark.options.settings import Settings
     from seamark.remote.opening import Opening
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
-    from seamark.run.settings import Settings
 
 __all__ = ["OwnState", "check_state", "expect_owned"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG
+from seamark.opening.catalogs import first_remote, open_catalog, readable
+from seamark.options.checks import TAGS
 from seamark.paths import projects_above
 from seamark.process.interrupts import quietly
-from seamark.run.asking import call_within
-from seamark.run.catalogs import first_remote, open_catalog, readable
-from seamark.run.checks import TAGS
+from seamark.remote.asking import call_within
 from seamark.values import Atom, decode_atom, encode_atom
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seamark import errors
 from seamark.errors import SeamarkError
+from seamark.opening.place import expect_writable
 from seamark.process.rank import connected, current_rank
-from seamark.run.place import expect_writable
 
 if TYPE_CHECKING:
+    from seamark.options.settings import Settings
     from seamark.run.ranks import RankPolicy
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Resume
-    from seamark.run.settings import Settings
 
 __all__ = ["Agreed", "Together"]
 

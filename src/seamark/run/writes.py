@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.blobs import members_of
 from seamark.errors import ValueKindError
 from seamark.journal.families import spoken
-from seamark.journal.format import dump_json
+from seamark.journal.format import LONG_TEXT, is_long
+from seamark.options.checks import strings
 from seamark.paths import check_writable
 from seamark.pictures.render import is_drawing
 from seamark.process.interrupts import let_pass
+from seamark.reading.browsing import Browsable
 from seamark.reading.tracked import TrackedFiles
-from seamark.run.browsing import Browsable
-from seamark.run.checks import strings
 from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value, ValueCopy
 from seamark.values import Atom, Escaped, encode_atom, flatten, is_container
 from seamark.values._parameters import has_name, parameter
@@ -22,10 +22,8 @@ from seamark.values._parameters import has_name, parameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Writes", "assign_ops", "atom_at", "gather", "is_long"]
+__all__ = ["Writes", "assign_ops", "atom_at", "gather"]
 
-LONG_TEXT: Final = 4 << 20
-"""A string of more characters than this is kept as a blob; see `is_long`."""
 _FRAME_CHARACTERS: Final = 2 << 20
 _PLAIN: Final = frozenset({float, int, str, bool, type(None)})
 _OTHER_FAMILIES: Final = ("string_set", "file", "file_set", "artifact")
@@ -194,14 +192,6 @@ def atom_at(path: str, value: Any, *, anything: bool = False) -> Atom:
         )
         raise ValueKindError(msg)
     return atom
-
-
-def is_long(text: str) -> bool:
-    """Return whether a string is kept as a blob: in JSON, a character has 1 to 6 bytes."""
-    length = len(text)
-    return length > LONG_TEXT or (
-        length > _FRAME_CHARACTERS and len(dump_json(text)) > 2 * LONG_TEXT
-    )
 
 
 def assign_ops(atoms: Mapping[str, Atom]) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ import seamark
 from seamark.capture.code.git import GitProbe, repository_of
 from seamark.capture.code.script import Script
 from seamark.errors import ArgumentError
-from seamark.run.settings import Settings
+from seamark.options.settings import Settings
 
 FACTS = "source_code/git/"
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.errors import ArgumentError, RunNotNamedError, SeamarkError
 from seamark.journal.folder import RunFolder
-from seamark.run.asking import call_within
-from seamark.run.catalogs import first_remote, open_catalog, place_to_read
+from seamark.opening.catalogs import first_remote, open_catalog, place_to_read
+from seamark.opening.place import own_root
+from seamark.options.settings import check_argument, remotes_of
+from seamark.remote.asking import call_within
 from seamark.run.logbook import Logbook, LogSession
-from seamark.run.place import own_root
-from seamark.run.settings import check_argument, remotes_of
 from seamark.run.through import Through
 
 if TYPE_CHECKING:

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 from seamark.errors import ArgumentError, RunNotFoundError, SeamarkError
 from seamark.journal.folder import RunFolder, iter_runs, root_dir
 from seamark.journal.safe import is_folder
+from seamark.options.named import folder_at, path_of
 from seamark.process.interrupts import quietly
 from seamark.reading.arriving import check_conflict
+from seamark.registry.moving import Mover
 from seamark.remote.protocol import RemoteError
 from seamark.run.associated import SPACES, artifact_folder
 from seamark.run.container import Container
-from seamark.run.moving import Mover
-from seamark.run.named import folder_at, path_of
 
 if TYPE_CHECKING:
     from seamark.index.index import Index
     from seamark.reading.arriving import Conflict
     from seamark.reading.catalog import Ref
+    from seamark.registry.moving import Moved
     from seamark.remote.protocol import Remote
-    from seamark.run.moving import Moved
 
 __all__ = ["expect_other_place", "sync", "with_artifacts"]
 

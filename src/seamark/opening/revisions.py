@@ -14,21 +14,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, DuplicateRunError
+from seamark.journal.format import is_long
 from seamark.journal.twins import make_twin, newest_revision
+from seamark.opening.catalogs import first_remote, open_catalog, readable
+from seamark.opening.code_version import StartVersion
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.job import restart_count
 from seamark.process.rank import current_rank
-from seamark.run.asking import call_within
-from seamark.run.catalogs import first_remote, open_catalog, readable
-from seamark.run.code_version import StartVersion
+from seamark.remote.asking import call_within
 from seamark.values.content import VERSION, content_hash, is_parameter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from seamark.journal.folder import RunFolder
-    from seamark.run.settings import Settings
+    from seamark.options.settings import Settings
 
 __all__ = ["HASH", "REVISION", "Revisions", "check_hash", "start_hash"]
 
@@ -48,8 +49,6 @@ def start_hash(options: Settings, version: StartVersion) -> str | None:
         options: Of the run.
         version: Of its code.
     """
-    from seamark.run.writes import is_long
-
     secrets = options.hidden()
     atoms: dict[str, tuple[str, Any]] = {}
     for path, (kind, value) in secrets.atoms(options.params).items():

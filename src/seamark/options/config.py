@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from seamark.blobs.names import local_path
 from seamark.errors import ArgumentError, FileMissingError, SeamarkError
+from seamark.options.foreign import ARGUMENTS, REPLACED
 from seamark.paths import check_name, check_path, check_project
 from seamark.reading.artifacts import ArtifactName
-from seamark.run.foreign import ARGUMENTS, REPLACED
 
 __all__ = ["Config", "read_config"]
 

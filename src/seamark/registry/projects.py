@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from seamark.journal.folder import PROJECT_LOG, root_dir
+from seamark.opening.catalogs import open_catalog, place_to_read
 from seamark.paths import home_of, projects_above
-from seamark.run.catalogs import open_catalog, place_to_read
 
 if TYPE_CHECKING:
     from seamark.errors import QueryError
@@ -43,7 +43,7 @@ def fetch_projects_table(
         QueryError: If the query breaks the grammar.
         ArgumentError: If the remote cannot be read.
     """
-    from seamark.run.matching import table_of
+    from seamark.registry.matching import table_of
     from seamark.store.query.language import parse
 
     if query is not None:

@@ -20,13 +20,13 @@ from seamark.errors import (
 )
 from seamark.journal.folder import RunFolder, mint_run_id
 from seamark.journal.numbers import take_number
+from seamark.opening.place import expect_writable
+from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.paths import MODELS, STAGES, check_key, check_name, check_project, home_of
 from seamark.paths import model_key as key_of
 from seamark.reading.registered import find_registered, key_in
+from seamark.registry.place import Place, check_texts, expect_writing, names_there, session_at, tell
 from seamark.run.logbook import Logbook, LogSession, Progress
-from seamark.run.options import WITHOUT_MEANING, refuse_unknown
-from seamark.run.place import expect_writable
-from seamark.run.registry import Place, check_texts, expect_writing, names_there, session_at, tell
 
 if TYPE_CHECKING:
     from seamark.reading.tables import RunsTable

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import FamilyError, PathError
-from seamark.journal.families import spoken
+from seamark.errors import PathError
 from seamark.paths import given_path, join_path
 from seamark.process.interrupts import let_pass
-from seamark.reading.html import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from seamark.run.recorded import Recorded
 
 __all__ = ["Browsable"]
 
@@ -31,7 +27,7 @@ class Browsable:
     __slots__ = ()
 
     @abstractmethod
-    def _place(self) -> tuple[Recorded, str]:
+    def _place(self) -> tuple[Any, str]:
         """Return what reads, and the path of this place; an empty one for the whole."""
 
     def __contains__(self, path: object) -> bool:
@@ -39,7 +35,7 @@ class Browsable:
         recorded, at = self._place()
         try:
             path = given_path(path)
-            return recorded.exists(join_path(at, path) if at else path)
+            return bool(recorded.exists(join_path(at, path) if at else path))
         except PathError:
             return False
 
@@ -58,13 +54,7 @@ class Browsable:
         names = {path.partition("/")[0] for path in _relative(families, at)}
         if names or not at or recorded.silent:
             return sorted(names)
-        if at not in families:
-            raise recorded.missing(at)
-        msg = (
-            f"{at!r} holds {spoken(families[at])}, and nothing lies below it to iterate over: "
-            "read it with fetch() or fetch_points()"
-        )
-        raise FamilyError(msg)
+        raise recorded.no_namespace(at, families.get(at))
 
     def _ipython_key_completions_(self) -> list[str]:
         """Return the paths below, relative to here, with those of namespaces; never raises."""
@@ -81,12 +71,6 @@ class Browsable:
             if len(found) >= _MOST_KEYS:
                 break
         return list(found)[:_MOST_KEYS]
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
-        from seamark.run.notebook import page_of
-
-        return harmless(lambda: page_of(*self._place()), self.__repr__)
 
 
 def _relative(paths: Iterable[str], at: str) -> list[str]:

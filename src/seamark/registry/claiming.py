@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ReadOnlyError
+from seamark.registry.group import Group, Home, group_rows
+from seamark.registry.matching import table_of
 from seamark.run.claims import check_set, first_free, place_of
-from seamark.run.group import Group, Home, group_rows
-from seamark.run.matching import table_of
 from seamark.run.run import init_run
 from seamark.store.query.language import parse
 from seamark.store.query.selection import Selection

@@ -12,11 +12,11 @@ from seamark.journal.folder import iter_runs
 from seamark.journal.headers import begun_ns
 from seamark.paths import check_project, home_of, model_key
 from seamark.process.interrupts import let_pass
+from seamark.registry.edits import record_beside
 from seamark.remote.arrival import ArrivalJournal, trashing
 from seamark.remote.protocol import KeepsByName, Purged, RemoteError, RunKey, Settles
 from seamark.remote.sync import Patience, Synced, sync_run, what_is_left
 from seamark.run.associated import SPACES
-from seamark.run.edits import record_beside
 from seamark.run.transfers import transfer_to
 from seamark.values import encode_atom
 

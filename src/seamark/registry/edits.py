@@ -52,7 +52,7 @@ def record_beside(folder: RunFolder, ops: Iterable[Mapping[str, Any]]) -> bool:
         JournalError: If the folder cannot be written.
     """
     if folder.kind != "run":
-        from seamark.run.model import opened_at
+        from seamark.registry.model import opened_at
 
         with opened_at(folder) as opened:
             kept = [opened.session.recorder.record_op(op) for op in ops]

@@ -22,16 +22,19 @@ from seamark.errors import (
 )
 from seamark.journal.folder import DRAFT, RunFolder, mint_run_id
 from seamark.journal.numbers import take_number
+from seamark.opening.place import artifact_root
+from seamark.options.checks import given_tags
+from seamark.options.named import folder_named
+from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.paths import ARTIFACTS, check_artifact, home_of, model_key
 from seamark.pictures.progress import progress_bar
 from seamark.process.interrupts import quietly
 from seamark.process.quiet import is_quiet
 from seamark.reading.artifacts import ArtifactName, check_alias
+from seamark.registry.draft import Draft, DraftSession
+from seamark.registry.place import Place, check_texts, expect_writing, names_there, session_at
 from seamark.run.artifact_names import find_artifact, rows_of
-from seamark.run.checks import given_tags
-from seamark.run.draft import Draft, DraftSession
 from seamark.run.logbook import Logbook, LogSession, Progress
-from seamark.run.named import folder_named
 from seamark.run.objects import (
     OBJECTS,
     ArtifactObject,
@@ -40,9 +43,6 @@ from seamark.run.objects import (
     objects_in,
     uri_of,
 )
-from seamark.run.options import WITHOUT_MEANING, refuse_unknown
-from seamark.run.place import artifact_root
-from seamark.run.registry import Place, check_texts, expect_writing, names_there, session_at
 
 if TYPE_CHECKING:
     from types import TracebackType

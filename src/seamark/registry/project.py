@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, overload
 
 from seamark.errors import ArgumentError, QueryError, ReadOnlyError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
+from seamark.opening.catalogs import place_to_read
+from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
+from seamark.options.settings import check_argument, remotes_of
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import GroupCurve, group_curves
 from seamark.reading.names import LATEST
 from seamark.reading.points import check_attempt
-from seamark.run.catalogs import place_to_read
+from seamark.registry.edits import set_trashed
 from seamark.run.drawing import Asked, matches
-from seamark.run.edits import set_trashed
 from seamark.run.logbook import Logbook, LogSession, Progress
-from seamark.run.options import WITHOUT_MEANING, refuse_unknown
 from seamark.run.plotting import plot_runs
-from seamark.run.settings import check_argument, remotes_of
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, RunField
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seamark.reading.points import Attempt
     from seamark.reading.report import Report
     from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
-    from seamark.run.group import Group
+    from seamark.registry.group import Group
     from seamark.run.run import Run
 
 __all__ = ["Project", "init_project"]
@@ -447,7 +447,7 @@ class Project(Logbook):
             OSError: If nothing can be claimed in the project's folder.
             RemoteError: If the server cannot be asked, or refuses it.
         """
-        from seamark.run.claiming import claim_run
+        from seamark.registry.claiming import claim_run
 
         look = self._fresh_index
         return claim_run(self, look, query, set, sort_by, ascending=ascending, given=given)
@@ -467,8 +467,8 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             RemoteError: If the server cannot be asked.
         """
+        from seamark.opening.revisions import check_hash
         from seamark.run.run import init_run
-        from seamark.run.twins import check_hash
         from seamark.store.query.twins import find_twin
 
         check_hash(content_hash, revision)
@@ -515,7 +515,7 @@ class Project(Logbook):
             OSError: If nothing can be claimed in the project's folder.
             RemoteError: If the server cannot be asked, or refuses it.
         """
-        from seamark.run.claiming import claim_group
+        from seamark.registry.claiming import claim_group
 
         return claim_group(self, self._fresh_index, query, set, sort_by, ascending=ascending)
 
@@ -528,7 +528,7 @@ class Project(Logbook):
         Raises:
             PathError: If it cannot be the name of a group.
         """
-        from seamark.run.group import Group
+        from seamark.registry.group import Group
 
         return Group(self, name)
 
@@ -548,8 +548,8 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query breaks the grammar.
         """
-        from seamark.run.group import group_rows
-        from seamark.run.matching import table_of
+        from seamark.registry.group import group_rows
+        from seamark.registry.matching import table_of
         from seamark.store.query.language import parse
 
         if query is not None:

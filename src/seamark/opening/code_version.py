@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from seamark.process.interrupts import quietly
-from seamark.run.asking import call_within
+from seamark.remote.asking import call_within
 
 if TYPE_CHECKING:
     from seamark.capture.code.executed import CodeVersion
-    from seamark.run.settings import Settings
+    from seamark.options.settings import Settings
 
 __all__ = ["StartVersion"]
 

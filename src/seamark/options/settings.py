@@ -16,10 +16,7 @@ from seamark.capture.secrets import Secrets, more_of
 from seamark.capture.secrets.names import is_ordinary
 from seamark.errors import ArgumentError, RunNotNamedError, SeamarkError, TwoNamesError
 from seamark.journal.folder import is_run_id
-from seamark.paths import check_project
-from seamark.process.rank import current_rank
-from seamark.reading.arriving import check_conflict
-from seamark.run.checks import (
+from seamark.options.checks import (
     Check,
     Tags,
     check_dependencies,
@@ -44,9 +41,12 @@ from seamark.run.checks import (
     version_of,
     wrong,
 )
-from seamark.run.config import Config, read_config
-from seamark.run.keep import check_patterns
-from seamark.run.named import placed
+from seamark.options.config import Config, read_config
+from seamark.options.keep import check_patterns
+from seamark.options.named import placed
+from seamark.paths import check_project
+from seamark.process.rank import current_rank
+from seamark.reading.arriving import check_conflict
 from seamark.values.content import is_parameter
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _option(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Checked options of a run; `seamark.run.options.RunOptions` describes them.
+    """Checked options of a run; `seamark.options.run_options.RunOptions` describes them.
 
     Made by `of`. Pickles without the token.
     """

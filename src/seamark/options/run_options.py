@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypedDict, TypeVar, cast, get_type_hints
 
 from seamark.errors import UnknownArgumentError
-from seamark.run.foreign import ARGUMENTS, REPLACED
+from seamark.options.foreign import ARGUMENTS, REPLACED
 from seamark.values.keeping import Keep  # noqa: TC001 - evaluated for the signatures
 
 __all__ = ["WITHOUT_MEANING", "RunOptions", "check_names", "refuse_unknown", "takes_options"]

@@ -19,15 +19,15 @@ from seamark.errors import (
     SeamarkError,
 )
 from seamark.journal.folder import RunFolder, hashed_run_id, mint_run_id, root_dir
+from seamark.opening.catalogs import first_remote, open_catalog, readable
 from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
 from seamark.reading.finding import Finder
 from seamark.reading.names import LATEST
-from seamark.run.catalogs import first_remote, open_catalog, readable
 
 if TYPE_CHECKING:
+    from seamark.options.settings import Settings
     from seamark.reading.catalog import Ref
-    from seamark.run.settings import Settings
 
 __all__ = [
     "artifact_root",

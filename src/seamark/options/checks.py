@@ -18,7 +18,7 @@ from seamark.capture.secrets import more_of
 from seamark.capture.switches import is_switched_off
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
-from seamark.run.browsing import Browsable
+from seamark.reading.browsing import Browsable
 from seamark.values import encode_atom, parameters
 
 if TYPE_CHECKING:

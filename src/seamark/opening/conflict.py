@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from seamark.errors import ArgumentError, RunExistsError
 from seamark.process.rank import current_rank
 from seamark.remote.arrival import trashing
+from seamark.remote.asking import ask_remote
 from seamark.remote.protocol import RunKey
-from seamark.run.asking import ask_remote
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
+    from seamark.options.settings import Settings
     from seamark.reading.arriving import Arrival
     from seamark.remote.protocol import Settles
-    from seamark.run.settings import Settings
 
 __all__ = ["resolve_name_conflict"]
 

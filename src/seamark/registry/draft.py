@@ -20,13 +20,13 @@ from seamark.errors import InactiveRunError, JournalError
 from seamark.journal.folder import RunFolder
 from seamark.journal.safe import make_folder
 from seamark.journal.writer import CLOSE_TIMEOUT_S
+from seamark.opening.place import expect_writable
 from seamark.paths import model_key
 from seamark.pictures.progress import progress_bar
 from seamark.process.quiet import is_quiet
 from seamark.run import at_exit
 from seamark.run.logbook import LogSession
 from seamark.run.objects import OBJECTS, ArtifactObject, Objects, digest_of_objects
-from seamark.run.place import expect_writable
 from seamark.run.recorded import Recorded
 
 if TYPE_CHECKING:

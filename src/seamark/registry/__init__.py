@@ -1,0 +1,1 @@
+"""Projects, groups, models and artifacts: containers without a training of their own."""

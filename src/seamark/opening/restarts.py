@@ -24,13 +24,13 @@ from seamark.process.liveness import process_facts
 from seamark.process.rank import current_rank
 
 __all__ = [
-    "EarlierRun",
     "JobRun",
+    "Restart",
     "attempt_after",
-    "attempt_after_restart",
     "attempt_of_peers",
     "newest_attempt",
-    "run_before_restart",
+    "restart_of_named",
+    "restart_of_unnamed",
 ]
 
 
@@ -97,31 +97,41 @@ def _attempt_of(header: Mapping[str, Any]) -> int | None:
     return number if type(number) is int and number >= 0 else None
 
 
-class EarlierRun(NamedTuple):
-    """The run that a job recorded before it was restarted.
+class Restart(NamedTuple):
+    """The run that a restarted job goes on with.
 
     Attributes:
-        run: The run to go on with, or None.
-        passed_over: If there is none, the id of a run that did not complete and was recorded by
-            another command line, or None.
+        run: Its folder, or None.
+        attempt: Number of the attempt that the restart begins, 0-based; None if the job did not
+            record the run.
+        passed_over: Without a run, the id of one that did not complete and was recorded by another
+            command line, or None.
     """
 
     run: RunFolder | None = None
+    attempt: int | None = None
     passed_over: str | None = None
 
 
-def run_before_restart(folder: RunFolder, job_run: JobRun | None) -> EarlierRun:
+def restart_of_named(folder: RunFolder) -> Restart:
+    """Return the restart of a job whose run was named."""
+    return Restart(folder, attempt_after(headers(folder)))
+
+
+def restart_of_unnamed(folder: RunFolder, job_run: JobRun) -> Restart:
     """Return the newest run of the project that this job recorded before it was restarted.
 
-    By the same process of the job with the same command line, and not yet gone on with by another
+    By the same process of the job with the same command line, and not yet continued by another
     process since the restart.
+
+    Args:
+        folder: Where a new run would be recorded.
+        job_run: Which of the runs of the job it is.
     """
-    if job_run is None:
-        return EarlierRun()
     try:
         names = os.listdir(folder.root / folder.project)  # noqa: PTH208
     except OSError:
-        return EarlierRun()
+        return Restart()
     found: list[tuple[int, str, bool]] = []
     for name in names:
         one = RunFolder(folder.root, folder.project, name)
@@ -132,10 +142,10 @@ def run_before_restart(folder: RunFolder, job_run: JobRun | None) -> EarlierRun:
     for _, name, same in sorted(found, reverse=True):  # the newest first
         one = RunFolder(folder.root, folder.project, name)
         if same:
-            return EarlierRun(one)
+            return restart_of_named(one)
         if passed_over is None:
             passed_over = None if _is_completed(one) else name
-    return EarlierRun(None, passed_over)
+    return Restart(passed_over=passed_over)
 
 
 def _recorded_before_restart(folder: RunFolder) -> list[tuple[Any, ...]]:
@@ -168,16 +178,15 @@ def _is_completed(folder: RunFolder) -> bool:
     return last[1]
 
 
-def attempt_after_restart(folder: RunFolder) -> int | None:
+def attempt_after(found: Iterable[Mapping[str, Any]]) -> int | None:
     """Return the number of the attempt that a restart of this job begins, or has begun already.
 
-    None if this job did not record the run.
+    Args:
+        found: Headers of the journals of a run.
+
+    Returns:
+        0-based; None if this job did not record the run.
     """
-    return attempt_after(headers(folder))
-
-
-def attempt_after(found: Iterable[Mapping[str, Any]]) -> int | None:
-    """Do as `attempt_after_restart` for a run of which only headers are known."""
     newest, mine, joined = 0, False, []
     for header in found:
         if (number := _attempt_of(header)) is None:

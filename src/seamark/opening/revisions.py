@@ -10,17 +10,15 @@ import hashlib
 import logging
 import re
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, DuplicateRunError
+from seamark.errors import ArgumentError
 from seamark.journal.format import is_long
 from seamark.journal.twins import make_twin, newest_revision
 from seamark.opening.catalogs import first_remote, open_catalog, readable
-from seamark.opening.code_version import StartVersion
 from seamark.process import fork
 from seamark.process.interrupts import quietly
-from seamark.process.job import restart_count
 from seamark.process.rank import current_rank
 from seamark.remote.asking import call_within
 from seamark.values.content import VERSION, content_hash, is_parameter
@@ -28,10 +26,19 @@ from seamark.values.content import VERSION, content_hash, is_parameter
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from seamark.capture.code.executed import CodeVersion
     from seamark.journal.folder import RunFolder
     from seamark.options.settings import Settings
 
-__all__ = ["HASH", "REVISION", "Revisions", "check_hash", "start_hash"]
+__all__ = [
+    "HASH",
+    "REVISION",
+    "StartVersion",
+    "check_hash",
+    "find_duplicate",
+    "start_hash",
+    "take_revision",
+]
 
 log = logging.getLogger("seamark")
 
@@ -40,6 +47,45 @@ HASH: Final = "sys/start_hash"
 REVISION: Final = "sys/revision"
 """Which run it is of those that were given the same, 1-based."""
 _HASH: Final = re.compile("[0-9a-f]{32}")
+
+
+_PATIENCE_S: Final = 2.0
+"""How long the start of a run waits for a disk to say what was executed, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartVersion:
+    """The version of the code with which a run starts.
+
+    Attributes:
+        text: The version; empty if there is none, or if it is not known yet.
+        executed: What it was found in; None where a person gave it.
+    """
+
+    text: str
+    executed: CodeVersion | None = None
+
+    @classmethod
+    def of(cls, options: Settings) -> StartVersion:
+        """Return what a person called the code, or else the version of what was executed so far.
+
+        Waits for that, because a run is found by a hash of it, but no longer than two seconds.
+
+        Args:
+            options: Of the run.
+        """
+        if options.code_version is not None or not options.captures["script"]:
+            return cls(options.code_version or "")
+        with quietly():
+            from seamark.capture.code.executed import CodeVersion
+            from seamark.capture.code.script import Script
+
+            script = Script.running()
+            found = call_within(
+                lambda: CodeVersion.at_start(script), "seamark-version", _PATIENCE_S
+            )
+            return cls(found.first, found)
+        return cls("")
 
 
 def start_hash(options: Settings, version: StartVersion) -> str | None:
@@ -63,89 +109,72 @@ def _stored_form(text: str) -> tuple[str, dict[str, Any]]:
     return "text", {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
 
 
-class Revisions:
-    """Numbers a run that begins among those that were given the same, or finds one of them.
+def find_duplicate(options: Settings, folder: RunFolder) -> str | None:
+    """Return the id of the newest run of the project that is the same; None if there is none.
+
+    Runs on this disk are looked at first, then those at the remote that is read. Where that does
+    not answer, a line says so and this disk decides alone. A run that another process is only about
+    to begin is not seen: to get exactly one run, claim it.
+
+    Args:
+        options: Of the run that begins; they have parameters.
+        folder: Where it would be recorded.
+    """
+    text = start_hash(options, StartVersion.of(options))
+    assert text is not None  # noqa: S101 - there are parameters
+    uri = first_remote(options.remotes)
+    places = [folder.root] if uri is None else [folder.root, readable(uri)]
+    found = (_find_in(place, options, folder, text) for place in places)
+    return next(filter(None, found), None)
+
+
+def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str) -> str | None:
+    """Return the id of the newest run of a place that is the same. Never raises."""
+    from seamark.store.query.twins import find_twin
+
+    def ask() -> str | None:
+        with fork.held_off():  # modules are imported
+            catalog = open_catalog(place, options.api_token)
+        with closing(catalog):
+            catalog.refresh(folder.project)
+            return find_twin(catalog, folder.project, text)
+
+    def lost(error: Exception) -> None:
+        log.warning("seamark: %s was not asked for the same run: %s", place, error)
+
+    found: list[str | None] = [None]
+    with quietly(lost):
+        found = [ask() if place == folder.root else call_within(ask, "seamark-same-run")]
+    return found[0]
+
+
+def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -> dict[str, Any]:
+    """Take the next revision of what a run is given; nothing if that is impossible. Never raises.
 
     Args:
         options: Of the run.
-        folder: Where it would be recorded.
+        folder: The run.
+        version: Of its code.
+
+    Returns:
+        Values by path.
     """
+    found: dict[str, Any] = {}
 
-    def __init__(self, options: Settings, folder: RunFolder) -> None:
-        self._options, self._folder = options, folder
-        self.applies = (
-            any(map(is_parameter, options.params))
-            and not options.names_a_run
-            and options.mode not in ("disabled", "read-only")
-            and not current_rank().rank
-        )
+    def lost(error: Exception) -> None:
+        log.warning("seamark: which revision this run is could not be recorded: %s", error)
 
-    def find_duplicate(self) -> RunFolder | None:
-        """Return the newest run that is the same and is to go on; None begins another.
-
-        Runs on this disk are looked at first, then those at the remote that is read. Where that
-        does not answer, a line says so and this disk decides alone. A run that another process is
-        only about to begin is not seen: who needs exactly one run claims it.
-
-        Raises:
-            DuplicateRunError: If there is one, and ``on_duplicate="error"``.
-        """
-        options, folder = self._options, self._folder
-        if options.on_duplicate == "new" or not self.applies or restart_count():
-            return None
-        text = start_hash(options, StartVersion.of(options))
-        assert text is not None  # noqa: S101 - there are parameters
-        uri = first_remote(options.remotes)
-        places = [folder.root] if uri is None else [folder.root, readable(uri)]
-        found = next(filter(None, (self._find_in(place, text) for place in places)), None)
-        if found is None:
-            return None
-        if options.on_duplicate == "error":
-            raise _duplicate(found, folder)
-        log.info("seamark: run %s is the same and goes on", found)
-        return replace(folder, run=found)
-
-    def _find_in(self, place: Path | str, text: str) -> str | None:
-        """Return the id of the newest run of the project that is the same; never raises."""
-        from seamark.store.query.twins import find_twin
-
-        project = self._folder.project
-
-        def ask() -> str | None:
-            with fork.held_off():  # modules are imported
-                catalog = open_catalog(place, self._options.api_token)
-            with closing(catalog):
-                catalog.refresh(project)
-                return find_twin(catalog, project, text)
-
-        def lost(error: Exception) -> None:
-            log.warning("seamark: %s was not asked for the same run: %s", place, error)
-
-        found: list[str | None] = [None]
-        with quietly(lost):
-            is_here = place == self._folder.root
-            found = [ask() if is_here else call_within(ask, "seamark-same-run")]
-        return found[0]
-
-    def take(self, version: StartVersion) -> dict[str, Any]:
-        """Take the next revision; nothing where that cannot be known. Never raises.
-
-        Args:
-            version: Of the code.
-        """
-        found: dict[str, Any] = {}
-
-        def lost(error: Exception) -> None:
-            log.warning("seamark: which revision this run is could not be recorded: %s", error)
-
-        with quietly(lost):
-            if self.applies and (text := start_hash(self._options, version)) is not None:
-                project = self._folder.path.parent
-                number = newest_revision(project, text) + 1
-                while not make_twin(project, text, number, self._folder.run):
-                    number += 1
-                found = {HASH: text, REVISION: number}
+    if options.names_a_run or current_rank().rank or not any(map(is_parameter, options.params)):
         return found
+    with quietly(lost):
+        text = start_hash(options, version)
+        assert text is not None  # noqa: S101 - there are parameters
+        project = folder.path.parent
+        number = newest_revision(project, text) + 1
+        while not make_twin(project, text, number, folder.run):
+            number += 1
+        found = {HASH: text, REVISION: number}
+    return found  # noqa: RET504 - empty if it was lost
 
 
 def check_hash(text: object, revision: object) -> None:
@@ -161,11 +190,3 @@ def check_hash(text: object, revision: object) -> None:
     if revision is not None and not is_number:
         msg = f"revision: expected a number from 1 on, or None, got {revision!r:.80}"
         raise ArgumentError(msg)
-
-
-def _duplicate(run: str, folder: RunFolder) -> DuplicateRunError:
-    msg = (
-        f"on_duplicate='error': run {run!r} of project {folder.project!r} has the same parameters "
-        f"and the same code; on_duplicate='reuse' goes on with it, 'new' begins another"
-    )
-    return DuplicateRunError(msg)

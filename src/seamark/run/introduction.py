@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.journal.folder import root_dir
-from seamark.opening.code_version import StartVersion
 from seamark.opening.place import is_deleted_at_exit
+from seamark.opening.revisions import StartVersion
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import host_name
 from seamark.process.quiet import is_quiet
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from seamark.capture.code.executed import CodeVersion
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
+    from seamark.opening.opening import Origin
     from seamark.options.settings import Settings
     from seamark.run.recorder import Recorder
-    from seamark.run.resume import Origin
     from seamark.run.source_files import SourceFiles
 
 __all__ = ["Introduction", "print_end"]

@@ -10,7 +10,7 @@ from seamark.paths import is_inside
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
-    from seamark.remote.opening import Opening
+    from seamark.remote.remote_run import RemoteRun
 
 __all__ = ["Held", "has_other_owner", "learn", "learn_from"]
 
@@ -83,25 +83,25 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
         index.close()
 
 
-def learn_from(opening: Opening, writer: JournalWriter, namespace: str) -> Held:
+def learn_from(remote: RemoteRun, writer: JournalWriter, namespace: str) -> Held:
     """Tell a writer the families and last steps of a run that exists only elsewhere.
 
     Args:
-        opening: What is known of it there.
+        remote: What is known of it there.
         writer: The writer.
         namespace: As in `learn`.
     """
     series = set()
-    for path, family in opening.families.items():
+    for path, family in remote.families.items():
         if path.startswith("sys/") and family == "atom":
             continue
-        trained = opening.trained is None or path in opening.trained
+        trained = remote.trained is None or path in remote.trained
         if family == "float_series" and trained and not is_inside(path, namespace):
             series.add(path)
         writer.families.setdefault(path, family)
-        if path in opening.last_steps and family.endswith("_series"):
-            writer.remember_step(path, opening.last_steps[path])
-    return Held(frozenset(series), opening.failed, opening.resumable)
+        if path in remote.last_steps and family.endswith("_series"):
+            writer.remember_step(path, remote.last_steps[path])
+    return Held(frozenset(series), remote.failed, remote.resumable)
 
 
 def has_other_owner(folder: RunFolder, lineage: str) -> bool:

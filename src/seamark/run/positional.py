@@ -10,11 +10,11 @@ from typing import Any, Final
 from seamark.errors import SeamarkError
 from seamark.journal.folder import is_run_id
 from seamark.journal.safe import is_folder
-from seamark.opening.place import expect_place, run_folder
+from seamark.opening.machine import open_run
+from seamark.opening.place import own_root
 from seamark.options.settings import Settings
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
-from seamark.run.elsewhere import find_elsewhere
 
 __all__ = ["parse_positional_argument"]
 
@@ -61,10 +61,6 @@ def _is_run(first: Any, given: Mapping[str, Any]) -> bool:
         return False
     with quietly(only=SeamarkError):  # what is wrong with the others is said where they are used
         options = Settings.of(**{**given, "with_id": first})
-        folder = run_folder(options)
-        if is_folder(folder.root / first):
-            return False
-        if find_elsewhere(options, folder).opening is None:
-            expect_place(options, folder)
-        return True
+        is_project = is_folder(own_root(options.mode, options.root, named=True) / first)
+        return not is_project and open_run(options).refusal is None
     return False

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from seamark.opening.conflict import resolve_name_conflict
-from seamark.opening.place import run_folder
-from seamark.opening.revisions import Revisions
+from seamark.opening.machine import open_run
+from seamark.opening.opening import Saved
 from seamark.options.run_options import RunOptions, check_names, takes_options
 from seamark.options.settings import Settings
 from seamark.process.interrupts import quietly
@@ -20,14 +18,12 @@ from seamark.run.chrono import Chrono, Chronos
 from seamark.run.container import Container
 from seamark.run.distribution import distribution_of
 from seamark.run.drawing import Asked
-from seamark.run.elsewhere import find_elsewhere, look_elsewhere
 from seamark.run.params import Held, Params
 from seamark.run.plotting import plot_run
 from seamark.run.positional import parse_positional_argument
 from seamark.run.progress import Loops, Progress
-from seamark.run.resume import Saved, origin_of
-from seamark.run.resuming import Resuming
-from seamark.run.session import Session, Start
+from seamark.run.resuming import resume_checkpoint
+from seamark.run.session import Carried, Session
 from seamark.run.tags import is_tag
 from seamark.run.transfers import TRANSFERS, transfers_of
 from seamark.values import decode_atom, encode_atom
@@ -94,19 +90,7 @@ def make_run(**given: Any) -> Run:
 
 
 def _session(given: Mapping[str, Any]) -> Session:
-    options = Settings.of(**given)
-    folder = run_folder(options)
-    if (same := Revisions(options, folder).find_duplicate()) is not None:
-        folder, named = same, f"{same.project}/{same.run}"
-        owner = options.owner is not False
-        options = replace(options, with_id=named, on_duplicate="new", owner=owner)
-    elsewhere = find_elsewhere(options, folder)
-    folder, origin = origin_of(options, elsewhere.folder)
-    if folder != elsewhere.folder:  # which its job recorded before it was restarted
-        elsewhere = look_elsewhere(options, folder)
-    if elsewhere.opening is None:
-        options = resolve_name_conflict(options, folder)
-    return Session(Start(options, folder, origin, elsewhere, made_in=os.getpid()))
+    return Session(open_run(Settings.of(**given)), Carried(made_in=os.getpid()))
 
 
 class Run(Container):
@@ -561,7 +545,7 @@ class Run(Container):
             RunNotFoundError: If ``resume="must"`` and the run is not below this root.
         """
         saved = Saved.of(state)
-        found = Resuming(self.session, saved, stay=stay, training=training).resume()
+        found = resume_checkpoint(self.session, saved, stay=stay, training=training)
         return self if found is self.session else Run(found)
 
     # ---------------------------------------------------------------- the end

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.journal.folder import RunFolder
 from seamark.journal.writer import SYNC_S
-from seamark.opening.place import expect_place, expect_writable, reading_place
-from seamark.opening.revisions import Revisions
+from seamark.opening.opening import Opening
+from seamark.opening.place import expect_writable, reading_place
+from seamark.opening.revisions import take_revision
 from seamark.paths import join_path
 from seamark.process import fork
 from seamark.process.crashes import memory_groups
@@ -26,7 +27,6 @@ from seamark.process.liveness import process_facts
 from seamark.process.rank import current_rank
 from seamark.run.captured import Watch
 from seamark.run.claims import OwnClaim
-from seamark.run.elsewhere import Elsewhere
 from seamark.run.ending import Ending
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
@@ -35,7 +35,7 @@ from seamark.run.opened import has_other_owner
 from seamark.run.ranks import RankPolicy, rank_has_recorded
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
-from seamark.run.resume import Origin, Resume, Saved
+from seamark.run.resume import Resume
 from seamark.run.shipping import Shipping
 from seamark.run.state import OwnState, check_state, expect_owned
 from seamark.run.tags import TagCheck
@@ -47,24 +47,20 @@ if TYPE_CHECKING:
     from seamark.capture import Secrets
     from seamark.errors import SeamarkError
     from seamark.journal.writer import JournalWriter
-    from seamark.options.settings import Settings
+    from seamark.opening.opening import Saved
     from seamark.run.claims import Hold
     from seamark.values import Atom
     from seamark.values.keeping import Keep
 
-__all__ = ["Session", "Start"]
+__all__ = ["Carried", "Session"]
 
 
 @dataclass(frozen=True)
-class Start:
-    """Everything that a session starts with; travels to other processes, without the token.
+class Carried:
+    """State that a run takes along to another session or process.
 
     Attributes:
-        options: Arguments of the run.
-        folder: Where it lies.
-        origin: Where it comes from.
-        elsewhere: What a remote knows of it; None if none was asked.
-        made_in: Pid of the process that minted its id; None for a copy.
+        made_in: Pid of the process that minted the run's id; None for a copy.
         told: Whether name, tags and parameters have been recorded already.
         owner: Whether its processes decide its state; None if that is as the options say.
         helps: Whether its process opened it and has not gone on with it.
@@ -74,10 +70,6 @@ class Start:
         params: The hyperparameters that its process set, by path.
     """
 
-    options: Settings
-    folder: RunFolder
-    origin: Origin = field(default_factory=Origin)
-    elsewhere: Elsewhere | None = None
     made_in: int | None = None
     told: bool = False
     owner: bool | None = None
@@ -92,9 +84,11 @@ class Session:
     """Part of one process in a run; `seamark.Run.session`.
 
     Args:
-        start: What it starts with.
+        opening: Decision how this process takes part in the run.
+        carried: State of the session or process that it continues.
 
     Attributes:
+        opening: Decision how this process takes part in the run.
         options: Arguments of the run.
         lifecycle: Its phase in this process, and the hooks that follow it.
         policy: The decision whether this process records.
@@ -110,14 +104,14 @@ class Session:
         ending: Its rests and its end.
     """
 
-    def __init__(self, start: Start) -> None:
-        self.options = options = start.options
-        folder, owner = start.folder, start.owner
-        self._elsewhere = elsewhere = start.elsewhere or Elsewhere(folder)
+    def __init__(self, opening: Opening, carried: Carried) -> None:
+        self.opening = opening
+        self.options = options = opening.options
+        folder, owner, remote = opening.folder, carried.owner, opening.remote
         self._inherited: JournalWriter | None = None
         self._late: LateRank | None = None
         self.lifecycle = Lifecycle()
-        self.policy = RankPolicy(options, start.made_in)
+        self.policy = RankPolicy(options, carried.made_in)
         self.recorder = Recorder(
             folder,
             options.mode,
@@ -126,23 +120,21 @@ class Session:
             header=self._header,
             start=self._start,
             secrets=options.hidden(),
-            keep={**(options.keep or {}), **start.keep},
+            keep={**(options.keep or {}), **carried.keep},
             expect_tags=self._expect_tags,
-            after_t=elsewhere.opening.largest_t if elsewhere.opening else 0,
+            after_t=remote.largest_t if remote else 0,
         )
         self.shipping = Shipping(options.remotes, options.api_token, self.recorder)
-        self.introduction = Introduction(options, self.recorder, told=start.told)
+        self.introduction = Introduction(options, self.recorder, told=carried.told)
         self.state = OwnState(
             options,
             self.recorder,
             self._revive,
             owner=options.owner if owner is None else owner,
-            opening=elsewhere.opening,
-            may_reopen=not start.helps,
+            remote=remote,
+            may_reopen=not carried.helps,
         )
-        self.resume = resume = Resume(
-            options, self.recorder, start.origin, elsewhere, self.shipping.ahead
-        )
+        self.resume = resume = Resume(opening, self.recorder, self.shipping.ahead)
         self.recorded = Recorded(
             folder,
             silent=lambda: self.policy.silent,
@@ -155,7 +147,7 @@ class Session:
         )
         self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
         self.together = Together(
-            options, self.recorder, self.policy, self.resume, connected=start.connected
+            options, self.recorder, self.policy, self.resume, connected=carried.connected
         )
         self._watch = Watch(
             options, self.recorder, self.introduction, self.lifecycle, self.state, self.resume
@@ -172,8 +164,8 @@ class Session:
             self._print_end,
         )
         fork.register(self.after_fork)
-        self.tell(start.facts)
-        self.recorder.parameters.take(start.params)
+        self.tell(carried.facts)
+        self.recorder.parameters.take(carried.params)
 
     @property
     def folder(self) -> RunFolder:
@@ -295,8 +287,8 @@ class Session:
             RunNotFoundError: If it does not exist.
             ArgumentError: If it was purged, or was given a keyed tag that a project above defines.
         """
-        if not self._elsewhere.may_begin:
-            expect_place(self.options, self.folder)
+        if self.opening.refusal is not None:
+            raise self.opening.refusal
         self.tags.expect(self.options.tags.keyed)
 
     def _expect_tags(self, atoms: Mapping[str, Atom]) -> None:
@@ -310,10 +302,10 @@ class Session:
         if self._inherited is not None and self._continue_after_fork(self._inherited):
             return
         self.resume.expect_found()
-        opening, origin = self._elsewhere.opening, self.resume.origin
-        existed = opening is not None or bool(self.folder.journals())
+        remote, origin = self.opening.remote, self.resume.origin
+        existed = remote is not None or bool(self.folder.journals())
         made = has_other_owner(self.folder, origin.lineage)
-        made = made or (opening is not None and opening.has_other_owner(origin.lineage))
+        made = made or (remote is not None and remote.has_other_owner(origin.lineage))
         rank, waits = self.policy.apart, not self.options.start
         self.state.begin_here(owns=bool(rank or origin.begun or not made))
         writer = self._open_journal(rank, waits=waits)
@@ -332,8 +324,10 @@ class Session:
         if self.state.owner and not (waits and (existed or rank)):
             self.state.set("created" if waits else "running")
         if not self.introduction.told and not rank:
-            of_new = Revisions(self.options, self.folder)
-            revision = {} if existed else of_new.take(self.introduction.find_version())
+            revision: dict[str, Any] = {}
+            if not existed:
+                version = self.introduction.find_version()
+                revision = take_revision(self.options, self.folder, version)
             self.introduction.record(writer, owner=bool(self.state.owner), revision=revision)
         if existed:
             self.state.take_over(self.lifecycle)
@@ -343,7 +337,7 @@ class Session:
     def _open_journal(self, rank: int, *, waits: bool) -> JournalWriter:
         """Begin to record once it is known what an earlier process of this rank recorded."""
         self.lifecycle.enter(WAITING if waits else RECORDING)
-        knows = self._elsewhere.opening is not None or rank_has_recorded(self.folder, rank)
+        knows = self.opening.remote is not None or rank_has_recorded(self.folder, rank)
         writer = self.recorder.open(
             self.state.learn if knows else None,
             watch_series=self._before_points if waits or self.state.owner is None else None,
@@ -490,43 +484,44 @@ class Session:
                 # Whoever holds it holds the right one.
                 there = RunFolder(self.folder.root, agreed.project, agreed.run)
                 self.recorder.folder = self.recorded.folder = there
+                self.opening = replace(self.opening, folder=there)
             else:
                 found = self.at(agreed.run, agreed.project)
         found.together.accept(agreed.attempt)
         return found
 
-    def at(
-        self,
-        run: str,
-        project: str | None = None,
-        *,
-        owner: bool = True,
-        elsewhere: Elsewhere | None = None,
-    ) -> Session:
-        """Return a session with the options of this one and another id; nothing is on disk yet.
+    def at(self, run: str, project: str | None = None, *, owner: bool = True) -> Session:
+        """Return a session of another run that continues this one; nothing is on disk yet.
 
         Args:
             run: Run id.
             project: Project path, this run's if left out.
             owner: False for a rank that adds something to the run of rank 0, whose state is not its
                 own: such a run is recorded whatever the rank, and at the paths that it is given.
-            elsewhere: What a remote knows of that run.
         """
-        options, here = self.options, self.folder
-        return Session(
-            Start(
-                options if owner else replace(options, owner=False, ranks="zero"),
-                RunFolder(here.root, project or here.project, run),
-                replace(self.resume.origin, begun=None, continues=True),
-                elsewhere,
-                made_in=self.policy.made_in,
-                told=not owner,
-                connected=self.together.connected_at_start,
-                facts=self.introduction.facts,
-                keep=self.recorder.kept.travelling(),
-                params=self.recorder.parameters.atoms,
-            )
+        here = self.folder
+        opening = self.opening.at(RunFolder(here.root, project or here.project, run))
+        if not owner:
+            options = replace(opening.options, owner=False, ranks="zero")
+            opening = replace(opening, options=options)
+        return self.continue_with(opening, told=not owner)
+
+    def continue_with(self, opening: Opening, *, told: bool = False) -> Session:
+        """Return a session that continues this one as another run.
+
+        Args:
+            opening: Of the other run.
+            told: Whether it has been recorded what this run was given.
+        """
+        carried = Carried(
+            made_in=self.policy.made_in,
+            told=told,
+            connected=self.together.connected_at_start,
+            facts=self.introduction.facts,
+            keep=self.recorder.kept.travelling(),
+            params=self.recorder.parameters.atoms,
         )
+        return Session(opening, carried)
 
     def begin_attempt(self, saved: Saved) -> None:
         """Begin a new attempt, which goes on from a checkpoint of the run."""
@@ -569,10 +564,8 @@ class Session:
         if get_spawning_popen() is None:  # else it goes to a process of this training, by a pipe
             params = recorder.secrets.atoms(params)
         waits = self.lifecycle.phase == WAITING
-        start = Start(
-            self.options if waits else replace(self.options, start=True),
-            self.folder,
-            self.resume.origin,
+        options = self.options if waits else replace(self.options, start=True)
+        carried = Carried(
             told=self.introduction.told or recorder.writer is not None,
             owner=owner,
             helps=owner is None and recorder.writer is not None,
@@ -580,4 +573,4 @@ class Session:
             keep=recorder.kept.travelling(),
             params=params,
         )
-        return Session, (start,)
+        return Session, (Opening(options, self.folder, self.resume.origin), carried)

@@ -20,7 +20,7 @@ from seamark.values import escape
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.options.settings import Settings
-    from seamark.remote.opening import Opening
+    from seamark.remote.remote_run import RemoteRun
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
 
@@ -90,7 +90,7 @@ class OwnState:
         recorder: Of the run.
         revive: Called when the run is noted as running, after a rest or not.
         owner: Whether this process decides the state; None if that is not settled.
-        opening: What is known of a run that exists only elsewhere.
+        remote: Facts that a remote has about the run; None if all of it lies here.
         may_reopen: Whether this process goes on with a run that it finds left.
 
     Attributes:
@@ -105,7 +105,7 @@ class OwnState:
         revive: Callable[[], object],
         *,
         owner: bool | None,
-        opening: Opening | None,
+        remote: RemoteRun | None,
         may_reopen: bool,
     ) -> None:
         self._options = options
@@ -114,7 +114,7 @@ class OwnState:
         self._pid = os.getpid()
         self._held = Held()
         self.owner = owner
-        self._opening = opening
+        self._remote = remote
         self._may_reopen = may_reopen
         self.word = "created"
 
@@ -213,19 +213,19 @@ class OwnState:
     def learn(self, writer: JournalWriter) -> None:
         """Read the paths, the last steps and the state that the run had. Never raises."""
         namespace = self._options.monitoring_namespace or "monitoring"
-        folder, opening = self._recorder.folder, self._opening
+        folder, remote = self._recorder.folder, self._remote
 
         def lost(error: Exception) -> None:
             log.warning("seamark: what run %s holds could not be read: %s", folder.run, error)
 
         with quietly(lost):
-            if opening is None:
+            if remote is None:
                 self._held = learn(folder, writer, namespace)
             elif not folder.journals():
-                self._held = learn_from(opening, writer, namespace)
+                self._held = learn_from(remote, writer, namespace)
             else:  # here is what was recorded last, and there what went before
                 here = learn(folder, writer, namespace)
-                self._held = here.beside(learn_from(opening, writer, namespace))
+                self._held = here.beside(learn_from(remote, writer, namespace))
 
     def take_over(self, lifecycle: Lifecycle) -> None:
         """Note that a run that failed goes on, and store on a thread what dead processes left.

@@ -10,8 +10,8 @@ from urllib.parse import quote
 from seamark.reading.arriving import Arrival
 from seamark.reading.wire import WireError, loads
 from seamark.remote.http.connection import Answer, Connection, run_path
-from seamark.remote.opening import Opening
 from seamark.remote.protocol import Missing, RemoteError, Sent, Unreachable
+from seamark.remote.remote_run import RemoteRun
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -123,7 +123,9 @@ class HttpRemote:
             if offset >= size:
                 return
 
-    def opening(self, run: RunKey, seconds: float, mark: tuple[str, int] | None = None) -> Opening:
+    def opening(
+        self, run: RunKey, seconds: float, mark: tuple[str, int] | None = None
+    ) -> RemoteRun:
         """Return what who resumes a run has to know of it.
 
         Args:
@@ -159,7 +161,7 @@ class HttpRemote:
             told = loads(answer.body)
         except WireError as error:
             raise RemoteError(str(error)) from error
-        return Opening.of(told if isinstance(told, dict) else {})
+        return RemoteRun.of(told if isinstance(told, dict) else {})
 
     # ---------------------------------------------------------------- who goes on
 

@@ -1,4 +1,4 @@
-"""What a process has to know of a run that exists only elsewhere, before it goes on with it."""
+"""Facts about a run of which a part lies only at a remote, needed before a process resumes it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-__all__ = ["Opening"]
+__all__ = ["RemoteRun"]
 
 _LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """What a remote knows of a run.
+class RemoteRun:
+    """Facts that a remote has about a run.
 
     Attributes:
         largest_t: Largest time of a record, nanoseconds since the Unix epoch.
@@ -42,8 +42,8 @@ class Opening:
     ends: Mapping[str, int | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Opening:
-        """Return what an answer says; what of it has another form is left out."""
+    def of(cls, told: Mapping[str, Any]) -> RemoteRun:
+        """Return the facts in an answer, without those of another form."""
         largest = told.get("largest_t")
         is_time = isinstance(largest, int) and not isinstance(largest, bool)
         headers, families, steps, ends = (

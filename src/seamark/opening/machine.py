@@ -1,0 +1,128 @@
+"""The `World` of a process: its disk, its launcher and the remotes of the run."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seamark.errors import PathError
+from seamark.journal.folder import RunFolder, hashed_run_id
+from seamark.journal.parts import is_whole
+from seamark.opening.catalogs import open_catalog
+from seamark.opening.place import own_root, reading_place
+from seamark.opening.remotes import ask_for_run, claim_name
+from seamark.opening.resolve import Presence, RemoteAnswer, resolve, resolve_checkpoint
+from seamark.opening.restarts import JobRun, Restart, restart_of_named, restart_of_unnamed
+from seamark.opening.revisions import find_duplicate
+from seamark.paths import check_name, check_project
+from seamark.process.interrupts import quietly
+from seamark.process.job import restart_count
+from seamark.process.rank import current_rank
+from seamark.reading.finding import Finder
+from seamark.reading.names import LATEST
+
+if TYPE_CHECKING:
+    from seamark.opening.opening import Opening, Saved
+    from seamark.opening.resolve import CheckpointDecision
+    from seamark.options.settings import Settings
+
+__all__ = ["open_checkpoint", "open_run"]
+
+
+def open_run(options: Settings) -> Opening:
+    """Decide where this process records a run, and what it goes on with.
+
+    Args:
+        options: Arguments of the run.
+
+    Raises:
+        SeamarkError: As `resolve`; `ArgumentError` if the root is no path, or another user's and
+            not named.
+    """
+    root = own_root(options.mode, options.root, named=bool(options.with_id))
+    place = reading_place(options)
+    is_counted = not options.names_a_run and options.mode not in ("disabled", "read-only")
+    job_run = JobRun.next() if is_counted else None
+    root = place if isinstance(place, Path) else root
+    return resolve(options, root, _Machine(options, root, place), job_run)
+
+
+def open_checkpoint(
+    opening: Opening, saved: Saved, *, stay: bool, training: bool, is_new: bool
+) -> CheckpointDecision:
+    """Decide which run goes on where a checkpoint is loaded; see `resolve_checkpoint`."""
+    world = _Machine(opening.options, opening.folder.root, None)
+    return resolve_checkpoint(opening, saved, world, stay=stay, training=training, is_new=is_new)
+
+
+class _Machine:
+    """This process's disk, launcher and remotes.
+
+    Args:
+        options: Arguments of the run.
+        root: Below which it is recorded, or read.
+        place: Root or address of a server where it is only read; None for the root.
+    """
+
+    def __init__(self, options: Settings, root: Path, place: Path | str | None) -> None:
+        self._options, self._root = options, root
+        self._server = place if isinstance(place, str) else None
+
+    @property
+    def rank(self) -> int:
+        return current_rank().rank
+
+    @property
+    def restarts(self) -> int:
+        return restart_count()
+
+    def find(self) -> RunFolder:
+        options, root, project = self._options, self._root, self._options.project
+        if self._server is not None:
+            return self._find_on_server(self._server)
+        if options.custom_run_id:
+            return RunFolder(root, project, hashed_run_id(project, options.custom_run_id))
+        word = str(options.with_id)
+        # The index is not opened for a run whose id is given in full.
+        for name in ((project, word), word.rpartition("/")[::2]):
+            with quietly(only=PathError):
+                folder = RunFolder(root, check_project(name[0]), check_name(name[1]))
+                is_there = folder.is_there() or folder.link(inside=False) is not None
+                if folder.run != LATEST and is_there:
+                    return folder
+        from seamark.index.finding import find_below  # SQLAlchemy is for those who need it
+
+        beginnings = options.mode == "read-only"
+        return RunFolder(root, *find_below(root, word, project, beginnings=beginnings))
+
+    def _find_on_server(self, place: str) -> RunFolder:
+        options, project = self._options, self._options.project
+        with contextlib.closing(open_catalog(place, options.api_token)) as catalog:
+            if options.custom_run_id:
+                run = hashed_run_id(project, options.custom_run_id)
+                catalog.fresh_view(project, run)
+                return RunFolder(self._root, project, run)
+            catalog.refresh()
+            return RunFolder(self._root, *Finder(catalog).find(str(options.with_id), project))
+
+    def presence(self, folder: RunFolder) -> Presence:
+        if self._server is not None:
+            return Presence(exists=True)  # it answered for the run
+        exists = folder.is_there()
+        whole = not (exists and self._options.remotes) or is_whole(folder)
+        return Presence(exists, whole, folder.is_purged, folder.link(inside=False))
+
+    def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
+        return ask_for_run(self._options, self._root, place)
+
+    def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
+        if job_run is None:
+            return restart_of_named(folder)
+        return restart_of_unnamed(folder, job_run)
+
+    def find_duplicate(self, folder: RunFolder) -> str | None:
+        return find_duplicate(self._options, folder)
+
+    def claim_name(self, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
+        return claim_name(self._options, folder)

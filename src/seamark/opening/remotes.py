@@ -1,0 +1,171 @@
+"""Questions to remotes before a run begins: for a few seconds, as a training waits for nobody."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from seamark.errors import ArgumentError, RunExistsError, RunNotFoundError
+from seamark.journal.folder import RunFolder
+from seamark.opening.resolve import RemoteAnswer
+from seamark.process import fork
+from seamark.remote.arrival import trashing
+from seamark.remote.asking import PATIENCE_S, ask_remote, call_within
+from seamark.remote.protocol import Missing, RunKey, Unreachable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from seamark.options.settings import Settings
+    from seamark.reading.arriving import Arrival
+    from seamark.remote.protocol import Settles
+
+__all__ = ["ask_for_run", "claim_name"]
+
+log = logging.getLogger("seamark")
+
+
+def ask_for_run(
+    options: Settings, root: Path, place: RunFolder | None, mark: tuple[str, int] | None = None
+) -> RemoteAnswer:
+    """Ask the remotes of a run for it, one after the other, until one knows it.
+
+    Args:
+        options: Of the run.
+        root: Below which it is recorded.
+        place: Where it lies; None for the run that ``with_id`` names there.
+        mark: Writer id and number of the mark of a checkpoint, if its ends are asked for.
+
+    Raises:
+        ArgumentError: If the name may mean several runs there.
+    """
+    failures: list[str] = []
+
+    def ask() -> RemoteAnswer:
+        for uri in options.remotes:
+            try:
+                found = _ask_one(options, uri, root, place, mark)
+            except (Missing, RunNotFoundError):
+                continue
+            except ArgumentError:
+                if place is None:
+                    raise
+                continue
+            except Exception as error:  # noqa: BLE001 - it may be somebody else's
+                failures.append(str(error))
+                continue
+            if found is not None:
+                return found
+        return RemoteAnswer(failure=failures[0] if failures else None)
+
+    try:
+        return call_within(ask, "seamark-opening")
+    except Unreachable as error:
+        return RemoteAnswer(failure=str(error))
+
+
+def _ask_one(
+    options: Settings,
+    uri: str,
+    root: Path,
+    place: RunFolder | None,
+    mark: tuple[str, int] | None,
+) -> RemoteAnswer | None:
+    """Return the answer of one remote; None if it cannot be asked.
+
+    Raises:
+        Exception: If it does not answer, or does not have the run.
+    """
+    from seamark.remote.places import open_remote
+
+    with fork.held_off():  # modules are imported
+        remote: Any = open_remote(uri, options.api_token)
+    with closing(remote):
+        ask = getattr(remote, "opening", None)
+        place = place or _named_there(options, root, remote)
+        if ask is None or place is None:
+            return None
+        told = {} if mark is None else {"mark": mark}
+        facts = ask(RunKey(place.project, place.run), PATIENCE_S, **told)
+        return RemoteAnswer(place, facts)
+
+
+def _named_there(options: Settings, root: Path, remote: Any) -> RunFolder | None:
+    """Return the run that ``with_id`` means at a remote; None if it cannot be asked.
+
+    Raises:
+        RunNotFoundError: If it means none.
+        ArgumentError: If it may mean several.
+        RemoteError: If that cannot be known.
+    """
+    if (connection := getattr(remote, "connection", None)) is None:
+        return None
+    from seamark.reading.finding import Finder
+    from seamark.remote.http.catalog import RemoteCatalog
+
+    catalog = RemoteCatalog(connection)
+    catalog.refresh()
+    ref = Finder(catalog).find(str(options.with_id), options.project, beginnings=False)
+    return RunFolder(root, *ref)
+
+
+def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
+    """Return the name of a run that begins, and the remotes that it is sent to.
+
+    Without an answer the training begins all the same.
+
+    Args:
+        options: As they were given.
+        folder: Where the run is recorded.
+
+    Raises:
+        RunExistsError: If another run has its name, and that is to be an error.
+        ArgumentError: If there is no such project, and none is to be made.
+    """
+    name, kept = options.name, []
+    for uri in options.remotes:
+        found = None
+        try:
+            found = _arrive(options, folder, uri, name)
+        except Exception as error:  # noqa: BLE001 - it may be somebody else's
+            why = (str(error) or type(error).__name__)[:400]
+            log.warning("seamark: %s was not asked about the name of the run: %s", uri, why)
+        outcome = "go" if found is None else found.outcome
+        if outcome == "taken":
+            msg = f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
+            raise RunExistsError(msg)
+        if outcome == "no project":
+            msg = f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
+            raise ArgumentError(msg)
+        if outcome == "skip":
+            log.warning("seamark: %s has a run called %r: this one is not sent there", uri, name)
+            continue
+        name = found.name if found is not None and found.name is not None else name
+        kept.append(uri)
+    return name, tuple(kept)
+
+
+def _arrive(options: Settings, folder: RunFolder, uri: str, name: str | None) -> Arrival | None:
+    """Announce a run to a remote; put the runs that it replaces into the trash there.
+
+    Raises:
+        Exception: If the remote does not answer within a few seconds.
+    """
+    key = RunKey(folder.project, folder.run)
+
+    def ask(remote: Settles) -> Arrival | None:
+        found = remote.arrive(
+            key,
+            None if options.conflict is None else name,
+            options.conflict or "new",
+            make_project=options.make_project is not False,
+        )
+        for other in found.others if found is not None and found.outcome == "go" else ():
+            replaced = RunKey(folder.project, other)
+            journal, data = trashing(replaced, time.time_ns())
+            remote.send(replaced, journal, 0, data)
+        return found
+
+    return ask_remote(uri, options.api_token, ask)

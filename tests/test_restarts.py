@@ -17,7 +17,7 @@ from recording import QUIET
 import seamark
 from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
-from seamark.opening import place, restarts
+from seamark.opening import resolve, restarts
 
 PROGRAM = """
 import json, os, signal, sys
@@ -268,11 +268,10 @@ def test_the_newest_run_is_the_one_that_began_last(monkeypatch, tmp_path):
     """Whatever the ids are: they say nothing about time."""
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     for run in ("v" * 16, "0" * 16, "k" * 16):
-        monkeypatch.setattr(place, "mint_run_id", lambda run=run: run)
+        monkeypatch.setattr(resolve, "mint_run_id", lambda run=run: run)
         monkeypatch.setattr(restarts, "_ordinals", itertools.count())
         seamark.init_run(root=tmp_path, **QUIET).stop()
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     monkeypatch.setattr(restarts, "_ordinals", itertools.count())
-    folder = RunFolder(tmp_path, "default", "new")
-    found = restarts.run_before_restart(folder, restarts.JobRun.next())
-    assert found.run == RunFolder(tmp_path, "default", "k" * 16)
+    with seamark.init_run(root=tmp_path, **QUIET) as run:
+        assert run.id == "k" * 16

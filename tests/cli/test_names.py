@@ -102,7 +102,7 @@ def test_a_series_is_no_beginning_of_an_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Some id begins with any short word: what a named run has as a series stays a series."""
-    monkeypatch.setattr("seamark.opening.place.mint_run_id", lambda: "lr00000000000001")
+    monkeypatch.setattr("seamark.opening.resolve.mint_run_id", lambda: "lr00000000000001")
     assert record(name="second") == "lr00000000000001"
     run = start(name="third", custom_run_id="third")
     run["lr"].append(0.1)

@@ -101,28 +101,6 @@ def test_checkpoint_of_a_rank_that_does_not_record(monkeypatch):
     assert steps(later) == [1, 2, 2]
 
 
-@pytest.mark.parametrize(
-    ("given", "goes_over"),
-    [({}, True), ({"resume": "never"}, False), ({"custom_run_id": "other"}, False)],
-)
-def test_which_run_goes_over(given, goes_over):
-    """One that was chosen by an id, or is never to resume, stays as it is."""
-    with seamark.init_run(**QUIET) as run:
-        run["a"] = 1
-    found = make_run(**QUIET, **given).resumed(run.checkpoint_state())
-    assert (found.id == run.id) is goes_over
-
-
-def test_run_that_is_gone(caplog):
-    """Is warned about, or refused where it has to be there."""
-    state = {"run": "gone0000", "project": "default", "positions": {}}
-    lazy = make_run(**QUIET)
-    assert lazy.resumed(state) is lazy
-    assert "not found" in caplog.text
-    with pytest.raises(RunNotFoundError, match="gone0000"):
-        make_run(resume="must", **QUIET).resumed(state)
-
-
 @pytest.mark.parametrize("state", [None, 3, {}, {"run": 1, "project": "p", "positions": {}}])
 def test_state_that_is_none_is_refused(state):
     """With what was expected."""
@@ -185,26 +163,27 @@ def test_mark_in_the_journal_that_goes_on():
     assert (steps(second), steps(second, "b")) == ([1], [1])
 
 
-@pytest.mark.parametrize("given", [{}, {"resume": "never"}, {"custom_run_id": "other"}])
-def test_run_that_does_not_go_over_names_its_origin(given):
-    """The run of the checkpoint, be it here or not."""
+def test_run_that_does_not_go_over_names_its_origin(caplog):
+    """Which is not found here; where it has to be there, nothing is recorded."""
     state = {"run": "gone0000", "project": "team/x", "positions": {}}
-    run = make_run(**QUIET, **given).resumed(state)
+    run = make_run(**QUIET)
+    assert run.resumed(state) is run
+    assert "not found" in caplog.text
     run["a"] = 1
     run.stop()
     assert run["origin/run_id"].fetch() == "gone0000"
     assert run["origin/project"].fetch() == "team/x"
+    with pytest.raises(RunNotFoundError, match="gone0000"):
+        make_run(resume="must", **QUIET).resumed(state)
 
 
 def test_evaluating_is_no_attempt():
-    """Another run stays another; the same one begins nothing; "must" goes there."""
+    """Also where it has to go over to the run of the checkpoint: nothing of that is hidden."""
     with seamark.init_run(**QUIET) as run:
         run.log_metrics({"a": 1.0}, step=1)
         state = run.checkpoint_state()
         run.log_metrics({"a": 1.0}, step=2)
         assert run.resumed(state, training=False) is run
-    other = make_run(**QUIET)
-    assert other.resumed(state, training=False) is other
     must = make_run(resume="must", **QUIET).resumed(state, training=False)
     must["b"] = 1
     must.stop()

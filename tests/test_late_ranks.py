@@ -112,27 +112,6 @@ def test_a_worker_that_learns_late_that_it_is_another_rank_stops_recording(forks
     assert other["sys/id"].fetch() in done.stderr
 
 
-@pytest.mark.once
-def test_a_worker_that_ends_before_a_heartbeat_is_told(forks, tmp_path):
-    """Its run is not shown as one that completed."""
-    done = worked(
-        forks,
-        tmp_path,
-        """
-        def work(rank):
-            run = begin()
-            run["x"] = rank
-            join(rank)
-            run.stop()
-            dist.destroy_process_group()
-        main(work)
-        """,
-    )
-    states = [run["sys/state"].fetch() for run in runs(tmp_path / "root")]
-    assert states == ["completed", "interrupted"]
-    assert done.stderr.count("turned out to be rank 1") == 1
-
-
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 @pytest.mark.once
 @pytest.mark.thorough

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import pickle
 import subprocess
@@ -15,7 +14,6 @@ from recording import NOTHING
 
 import seamark
 from seamark import init_run
-from seamark.errors import InactiveRunError, ReadOnlyError
 from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED
 from seamark.run.run import make_run
 
@@ -62,16 +60,6 @@ def test_a_new_run_holds_and_leaves_nothing(tmp_path):
     run.stop()
     assert run.session.lifecycle.phase == STOPPED
     assert not (tmp_path / "root").exists()
-
-
-def test_the_first_record_begins_it(tmp_path):
-    """new → recording."""
-    run = make_run(project="p", root=tmp_path, **QUIET)
-    run["a"] = 1
-    assert run.session.lifecycle.phase == RECORDING
-    assert run["sys/state"].fetch() == "running"
-    run.stop()
-    assert run["sys/state"].fetch() == "completed"
 
 
 def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
@@ -167,18 +155,6 @@ def test_what_finished_stays_finished_whatever_becomes_of_the_process(tmp_path):
     assert states == {"done": ("completed", None), "left": ("failed", True)}
 
 
-def test_a_stopped_run_refuses(tmp_path, caplog):
-    """stopped: stop again does nothing, verbs raise, log_metrics warns once."""
-    run = init_run("p", root=tmp_path, **QUIET)
-    run.stop()
-    run.stop()
-    with pytest.raises(InactiveRunError):
-        run["a"] = 1
-    run.log_metrics({"a": 1.0})
-    run.log_metrics({"a": 1.0})
-    assert sum("nothing is recorded" in each.message for each in caplog.records) == 1
-
-
 def test_a_stopped_run_names_no_verb_that_nobody_called(tmp_path, caplog):
     """The one line holds for `append` as for `log_metrics`."""
     run = init_run("p", root=tmp_path, **QUIET)
@@ -188,27 +164,6 @@ def test_a_stopped_run_names_no_verb_that_nobody_called(tmp_path, caplog):
     (told,) = [each.message for each in caplog.records]
     assert told.startswith(f"seamark: nothing is recorded: {run.folder.words} was stopped")
     assert "log_metrics" not in told
-
-
-def test_settled_once(tmp_path, monkeypatch):
-    """disabled, read-only and silent: each for the life of the object."""
-    off = init_run("p", root=tmp_path / "off", mode="disabled")
-    off["a"] = 1
-    off.log_metrics({"a": 1.0})
-    assert off["a"].fetch() is None
-    assert not (tmp_path / "off").exists()
-    with init_run("p", root=tmp_path, **QUIET) as run:
-        run["a"] = 1
-    reading = reopened(tmp_path, run.id)
-    assert reading["a"].fetch() == 1
-    with pytest.raises(ReadOnlyError):
-        reading["a"] = 2
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    silent = init_run("p", root=tmp_path / "silent", **QUIET)
-    silent["a"] = 1
-    silent.log_metrics({"a": 1.0})
-    assert not (tmp_path / "silent").exists()
 
 
 def test_reads_of_a_silent_rank_are_empty_and_never_raise(tmp_path, monkeypatch):
@@ -245,15 +200,6 @@ def test_what_is_known_is_answered_before_the_first_record(tmp_path):
     assert run["sys/creation_time"].fetch() is not None
     assert run.exists("sys/id")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_log_call_can_be_followed_by_reading(tmp_path):
-    """The row of a run that records is that of its writer, with nothing between."""
-    run = init_run("p", root=tmp_path, **QUIET)
-    run.log_metrics({"a": 1.0})
-    assert run.session.recorder.writer is not None
-    assert run.session.recorder.row == run.session.recorder.writer.append_row
-    run.stop()
 
 
 # --------------------------------------------------------------------- whose state
@@ -375,35 +321,6 @@ def test_owner_settles_it_at_once(tmp_path, owner):
 
 
 # --------------------------------------------------------------------- other processes
-
-
-def test_a_pickle_is_one_value(tmp_path):
-    """The copy writes a journal of its own; name, tags and parameters are told once."""
-    run = init_run("p", root=tmp_path, name="n", params={"lr": 1}, tags=["t"], **QUIET)
-    (value,) = run.__reduce__()[1]
-    twin = pickle.loads(pickle.dumps(run))
-    assert value.folder == twin.folder == run.folder
-    assert twin.session.lifecycle.phase == NEW
-    twin.log_metrics({"twin": 1.0}, 0)
-    assert twin.session.lifecycle.phase == RECORDING
-    assert len(run.folder.journals()) == 2
-    twin.stop()
-    run.stop()
-    assert copy.deepcopy(run) is run
-
-
-def test_init_run_twice(tmp_path):
-    """Two runs; with one custom_run_id two objects of one run."""
-    first, second = (init_run("p", root=tmp_path, **QUIET) for _ in range(2))
-    assert first.id != second.id
-    one, two = (init_run("p", root=tmp_path, custom_run_id="x", **QUIET) for _ in range(2))
-    assert one.id == two.id
-    one.log_metrics({"a": 1.0}, 0)
-    two.log_metrics({"b": 1.0}, 0)
-    for run in (first, second, one, two):
-        run.stop()
-    assert one["a"].fetch_last() == one["b"].fetch_last() == 1.0
-    assert one["sys/state"].fetch() == "completed"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -67,15 +67,6 @@ def test_a_purged_run_is_not_started_again(tmp_path: Path) -> None:
         seamark.init_run(custom_run_id="k", root=tmp_path)
 
 
-def test_a_run_that_does_not_exist_cannot_be_opened(tmp_path: Path) -> None:
-    """With `with_id`, or read-only by a custom id, nothing is created."""
-    with pytest.raises(RunNotFoundError, match="seamark ls"):
-        seamark.init_run(with_id="nothing", root=tmp_path)
-    with pytest.raises(RunNotFoundError):
-        seamark.init_run(custom_run_id="nothing", mode="read-only", root=tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def recorded(root: Path, project: str = "p", **given: Any) -> str:
     """Record a run and return its id."""
     with seamark.init_run(project, root=root, **QUIET, **given) as run:

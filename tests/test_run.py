@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import math
@@ -24,7 +25,6 @@ from seamark import Run, init_run
 from seamark.errors import (
     ArgumentError,
     InactiveRunError,
-    JournalError,
     PathError,
     ReadOnlyError,
     RunNotFoundError,
@@ -293,12 +293,6 @@ def test_read_only(start: Any, frames: Any) -> None:
     assert len(run.folder.journals()) == 1
 
 
-def test_read_only_by_custom_id(start: Any, root: Path) -> None:
-    """A run is found by the name that was given to it."""
-    start(custom_run_id="nightly")["a"] = 1
-    assert init_run("p", root=root, custom_run_id="nightly", mode="read-only")["a"].fetch() == 1
-
-
 def test_log_metrics_into_a_read_only_run_warns_once(start: Any, caplog: Any) -> None:
     """It stands in training loops, so it raises nothing."""
     reader = reopened(start())
@@ -472,24 +466,26 @@ def test_losses_are_told_at_the_end(start: Any, capsys: pytest.CaptureFixture[st
 
 
 def test_context_manager(start: Any) -> None:
-    """An exception fails the run and goes on; Ctrl-C interrupts it; SystemExit completes it."""
-    for error, state in (
-        (None, "completed"),
-        (ValueError("no \udc80 such"), "failed"),
-        (KeyboardInterrupt(), "interrupted"),
-        (SystemExit(0), "completed"),
+    """An exception fails the run and goes on; Ctrl-C interrupts it; an exit counts by its code."""
+    hiding = SystemExit(1)
+    hiding.__context__ = OSError("why")
+    for error, state, why in (
+        (None, "completed", None),
+        (ValueError("no \udc80 such"), "failed", ("ValueError", "no \\udc80 such")),
+        (KeyboardInterrupt(), "interrupted", ("KeyboardInterrupt", "")),
+        (SystemExit(), "completed", None),
+        (SystemExit(0), "completed", None),
+        (SystemExit(3), "failed", ("SystemExit", "3")),
+        (hiding, "failed", ("OSError", "why")),
     ):
         run = start()
-        if error is None:
-            with run:
-                pass
-        else:
-            with pytest.raises(type(error)), run:
+        with contextlib.nullcontext() if error is None else pytest.raises(type(error)), run:
+            if error is not None:
                 raise error
         assert reopened(run)["sys/state"].fetch() == state
-        if isinstance(error, ValueError):
-            (op,) = [op for op in ops(run) if op.get("error")]
-            assert op["error"] == {"type": "ValueError", "message": "no \\udc80 such"}
+        assert [tuple(op["error"].values()) for op in ops(run) if op.get("error")] == (
+            [why] if why else []
+        )
 
 
 def test_fail_on_exception_can_be_switched_off(start: Any) -> None:
@@ -500,23 +496,8 @@ def test_fail_on_exception_can_be_switched_off(start: Any) -> None:
     assert reopened(run)["sys/state"].fetch() == "completed"
 
 
-@pytest.mark.parametrize(
-    ("code", "state", "status"),
-    [
-        ("pass", "completed", 0),
-        ("raise SystemExit(0)", "completed", 0),
-        # Only Python 3.12 and later tell of the code.
-        ("raise SystemExit(3)", "failed" if sys.version_info >= (3, 12) else "completed", 3),
-        ("raise ValueError('why')", "failed", 1),
-        ("raise KeyboardInterrupt", "interrupted", -2),
-        ("import signal; os.kill(os.getpid(), signal.SIGINT)", "interrupted", -2),
-        ("import signal; os.kill(os.getpid(), signal.SIGTERM); signal.pause()", "interrupted", -15),
-        ("del run", "completed", 0),
-        ("run.stop()", "completed", 0),
-        ("sys.stderr.close()", "completed", 0),
-    ],
-)
-def test_the_end_of_the_process(root: Path, code: str, state: str, status: int) -> None:
+@pytest.mark.parametrize("code", ["del run", "sys.stderr.close()"])
+def test_the_end_of_the_process(root: Path, code: str) -> None:
     """A process that ends without `stop` leaves its run as it should be, its exit status too."""
     done = in_python(
         f"""
@@ -529,9 +510,9 @@ def test_the_end_of_the_process(root: Path, code: str, state: str, status: int) 
         """,
         str(root),
     )
-    assert done.returncode == status, done.stderr
+    assert done.returncode == 0, done.stderr
     reader = init_run("p", root=root, with_id=done.stdout.split()[0], mode="read-only")
-    assert reader["sys/state"].fetch() == state
+    assert reader["sys/state"].fetch() == "completed"
     assert reader["a"].fetch_points().value.tolist() == [1.0]
 
 
@@ -775,13 +756,6 @@ def test_threads_may_start_a_lazy_run_together(root: Path) -> None:
     assert all(reader.exists(f"t{number}") for number in range(8))
     run.stop()
     assert states(run) == ["running", "completed"]
-
-
-def test_an_unusable_root_is_a_mistake_at_the_start(tmp_path: Path) -> None:
-    """`init_run` names the root and what is wrong with it, at the line that is wrong."""
-    (tmp_path / "file").touch()
-    with pytest.raises(JournalError, match="root: expected a folder that can be written"):
-        init_run("p", root=tmp_path / "file", **QUIET)
 
 
 def test_an_unusable_root_does_not_end_a_training(tmp_path: Path, caplog: Any) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -302,36 +299,16 @@ def test_what_somebody_else_wrote_there_is_no_error(start: Start) -> None:
     assert [(one.type, one.message) for one in run.errors] == [("", "{["), ("ValueError", "x")]
 
 
-@pytest.mark.once
-def test_errors_of_all_ranks_and_attempts(tmp_path: Path) -> None:
+def test_errors_of_all_ranks_and_attempts(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with its rank, whichever process ends first; those before a restart stay."""
-    code = """
-    import os, sys
-    import seamark
-    from recording import QUIET
-
-    run = seamark.init_run("p", root=sys.argv[1], custom_run_id="x", ranks="all", **QUIET)
-    with run:
-        run.log_metrics({"loss": 1.0}, 0)
-        raise ValueError(f"rank {run.session.recorder.rank} of attempt {os.environ['RESTARTS']}")
-    """
-    support = Path(__file__).parent / "support"
-
-    def work(rank: int, restarts: int) -> subprocess.Popen[bytes]:
-        environment = {"RANK": rank, "WORLD_SIZE": 2, "RESTARTS": restarts}
-        environment |= {"TORCHELASTIC_RESTART_COUNT": restarts, "TORCHELASTIC_RUN_ID": "j"}
-        path = os.pathsep.join([str(support), *filter(None, sys.path)])
-        given = {**os.environ, **{key: str(value) for key, value in environment.items()}}
-        return subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)],
-            env={**given, "PYTHONPATH": path},
-            stderr=subprocess.DEVNULL,
-        )
-
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "j")
     for restarts in range(2):
-        for process in [work(rank, restarts) for rank in range(2)]:
-            assert process.wait(120) == 1
-    run = init_run("p", root=tmp_path, custom_run_id="x", mode="read-only")
-    found = {(one.rank, one.message) for one in run.errors}
-    assert found == {(r, f"rank {r} of attempt {a}") for r in range(2) for a in range(2)}
-    assert len(run.errors) == 4
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
+        for rank in range(2):
+            monkeypatch.setenv("RANK", str(rank))
+            run = start(custom_run_id="x", ranks="all")
+            run.log_metrics({"loss": 1.0}, 0)
+            fails(run, ValueError(f"rank {rank} of attempt {restarts}"))
+    found = [(one.rank, one.message) for one in run.errors]
+    assert sorted(found) == [(r, f"rank {r} of attempt {a}") for r in range(2) for a in range(2)]

@@ -182,16 +182,6 @@ class TestOnDuplicate:
         assert begin("t/below", params=PARAMS, on_duplicate="reuse").id != second.id
         assert begin(params={"lr": 8}, on_duplicate="reuse").id != second.id
 
-    def test_a_run_that_is_reused_is_owned(self):
-        """Whatever it ended in: it is running, and completed at the end."""
-        first = seamark.init_run(project="t", params=PARAMS, **QUIET)
-        first.set_state("failed")
-        first.stop()
-        again = begin(params=PARAMS, on_duplicate="reuse")
-        assert again.id == first.id
-        with seamark.init_run(project="t", with_id=first.id, mode="read-only") as read:
-            assert read["sys/state"].fetch() == "completed"
-
     def test_what_was_thrown_away_is_no_twin(self):
         """A run in the trash, and a purged one, whose number is not given again."""
         from click.testing import CliRunner

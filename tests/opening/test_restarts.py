@@ -1,0 +1,126 @@
+"""The run that a restarted job goes on with: one row for each sentence, of journals that it left.
+
+The journals are written by hand; their headers name the job as `seamark.process.job` does.
+"""
+
+# ruff: noqa: E501 - a row of a table is one line
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from journal_builder import START, JournalBuilder, RunFolder
+
+from seamark.opening.restarts import JobRun, Restart, restart_of_named, restart_of_unnamed
+
+FOLD, OTHER_FOLD, NEXT = "argv-0", "argv-1", {"restarts": 1, "attempt": 1}
+MINE = JobRun(FOLD, "MainProcess", 0)
+AGAIN = {"SLURM_JOB_ID": "17", "SLURM_RESTART_COUNT": "1"}
+TWICE = {**AGAIN, "SLURM_RESTART_COUNT": "2"}
+TASK = {**AGAIN, "SLURM_JOB_ID": "18", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"}
+NOTHING = (None, None, None)
+
+Left = tuple[str, dict[str, Any]]
+
+
+def left(run: str, **facts: Any) -> Left:
+    """Describe a journal of a run of this job, begun by the process that is restarted."""
+    given = {"job": "slurm:17", "restarts": 0, "rank": 0, **MINE._asdict(), **facts}
+    return run, given
+
+
+# fmt: off
+ROWS: tuple[tuple[str, dict[str, str], JobRun, list[Left], tuple[str | None, int | None, str | None]], ...] = (
+    ("a restarted job goes on with the run that it recorded",
+        AGAIN, MINE, [left("a")], ("a", 1, None)),
+    ("a job that is restarted once more begins the attempt after the newest",
+        TWICE, MINE, [left("a"), left("a", **NEXT)], ("a", 2, None)),
+    ("a job that was not restarted begins a run",
+        {"SLURM_JOB_ID": "17"}, MINE, [left("a")], NOTHING),
+    ("another job begins a run",
+        AGAIN, MINE, [left("a", job="slurm:18")], NOTHING),
+    ("a task of an array goes on with its own run",
+        TASK, MINE, [left("a", job="slurm:17_3"), left("b", job="slurm:17_4")], ("a", 1, None)),
+    ("another task of the array, another array and the job itself are left alone",
+        TASK, MINE, [left("a", job="slurm:17_4"), left("b", job="slurm:19_3"), left("c")], NOTHING),
+    ("runs of one process are told apart by their order",
+        AGAIN, MINE._replace(ordinal=1), [left("a"), left("b", ordinal=1), left("c", ordinal=2)], ("b", 1, None)),
+    ("runs of a process and of its children are told apart",
+        AGAIN, MINE._replace(process="Process-1"), [left("a"), left("b", process="Process-1")], ("b", 1, None)),
+    ("scripts of one job are told apart by their command lines",
+        AGAIN, MINE, [left("a"), left("b", argv=OTHER_FOLD)], ("a", 1, None)),
+    ("a run of another command line is passed over, and named",
+        AGAIN, MINE, [left("a", argv=OTHER_FOLD)], (None, None, "a")),
+    ("of several that are passed over the newest is named that did not complete",
+        AGAIN, MINE, [left("a", argv=OTHER_FOLD), left("b", argv="argv-2"), left("c", argv="argv-3", completed=True)], (None, None, "b")),
+    ("a command line that was passed over before goes on with its own run from then on",
+        TWICE, MINE, [left("a", argv=OTHER_FOLD), left("b", restarts=1)], ("b", 1, None)),
+    ("the newest run is the one that began last, whatever its id",
+        AGAIN, MINE, [left("v"), left("a"), left("k")], ("k", 1, None)),
+    ("a run that this restart goes on with already is not taken a second time",
+        AGAIN, MINE, [left("a"), left("b"), left("b", **NEXT)], ("a", 1, None)),
+    ("once all are taken, another run begins",
+        AGAIN, MINE, [left("a"), left("a", **NEXT)], NOTHING),
+    ("a rank joins the attempt that another rank has begun",
+        AGAIN, MINE, [left("a"), left("a", rank=1, **NEXT)], ("a", 1, None)),
+)
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("environment", "job_run", "journals", "expected"),
+    [row[1:] for row in ROWS],
+    ids=[row[0] for row in ROWS],
+)
+def test_restart(
+    environment: dict[str, str],
+    job_run: JobRun,
+    journals: list[Left],
+    expected: tuple[str | None, int | None, str | None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is gone on with is what the sentence of its row promises."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    save(tmp_path, journals)
+    run, attempt, passed_over = expected
+    folder = None if run is None else RunFolder(tmp_path, "p", run)
+    found = restart_of_unnamed(RunFolder(tmp_path, "p", "new"), job_run)
+    assert found == Restart(folder, attempt, passed_over)
+
+
+@pytest.mark.parametrize(
+    ("journals", "attempt"),
+    [
+        ([left("a", argv=OTHER_FOLD)], 1),
+        ([left("a", job="slurm:18"), left("a", job="slurm:18", attempt=1)], None),
+        ([left("a", job="slurm:18", attempt=4), left("a")], 5),
+    ],
+    ids=["of the job", "of another job", "of both"],
+)
+def test_a_run_that_was_named_begins_an_attempt_if_the_job_recorded_it(
+    journals: list[Left], attempt: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whatever command line; after all attempts that the run knows."""
+    for name, value in AGAIN.items():
+        monkeypatch.setenv(name, value)
+    save(tmp_path, journals)
+    folder = RunFolder(tmp_path, "p", "a")
+    assert restart_of_named(folder) == Restart(folder, attempt, None)
+
+
+def save(root: Path, journals: list[Left]) -> None:
+    """Write journals, each a second later than the one before."""
+    counts: dict[str, int] = defaultdict(int)
+    for number, (run, facts) in enumerate(journals):
+        completed = facts.get("completed", False)
+        given = {key: value for key, value in facts.items() if key != "completed"}
+        counts[run] += 1
+        builder = JournalBuilder(f"w{counts[run]}", t=START + number * 10**9, **given)
+        if completed:
+            builder.op("state", state="completed").close()
+        builder.save(RunFolder(root, "p", run))

@@ -16,7 +16,6 @@ from recording import QUIET
 
 import seamark
 from seamark.index.index import Index
-from seamark.journal.folder import RunFolder
 from seamark.opening import resolve, restarts
 
 PROGRAM = """

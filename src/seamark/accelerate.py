@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.errors import ArgumentError, MissingExtraError
-from seamark.options.run_options import takes_options
+from seamark.options.run_options import accept_options
 from seamark.paths import join_path
 from seamark.process.rank import current_rank
 from seamark.run.adapters import check_run, guarded, new_run, record_series
@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError(msg) from None
 
 
-@takes_options
+@accept_options
 class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any release
     """A tracker of Accelerate that records into a Seamark run; only the main process records.
 

@@ -86,7 +86,7 @@ def test_what_is_recorded_is_read_whole(first: Any, tmp_path: Path) -> None:
     for journal in before.folder.journals():
         (run.folder.journal_dir / journal.path.name).write_bytes(journal.path.read_bytes())
     whole = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
-    assert not whole.session.resume.is_partly_elsewhere
+    assert not whole.session.resume.has_missing_journals
     assert steps(whole) == list(range(16))
     whole.stop()
 

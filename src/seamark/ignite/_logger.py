@@ -15,7 +15,7 @@ from seamark.ignite._handlers import (
     global_step_from_engine,
 )
 from seamark.ignite._watch import EngineWatch
-from seamark.options.run_options import RunOptions, takes_options
+from seamark.options.run_options import RunOptions, accept_options
 from seamark.process.rank import connected
 from seamark.run.adapters import agreed_run, check_run, new_run, words_of
 from seamark.run.handler import Handler
@@ -31,7 +31,7 @@ __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
 _VERSION_PATH: Final = "source_code/integrations/neptune-pytorch-ignite"
 
 
-@takes_options
+@accept_options
 class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any release
     """An Ignite logger that records into a Seamark run.
 

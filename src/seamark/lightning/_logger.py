@@ -29,7 +29,7 @@ from seamark.lightning._settings import (
     settings,
 )
 from seamark.options.checks import check_switch
-from seamark.options.run_options import RunOptions, takes_options
+from seamark.options.run_options import RunOptions, accept_options
 from seamark.options.settings import check_argument
 from seamark.paths import check_path, join_path
 from seamark.process.interrupts import let_pass
@@ -68,7 +68,7 @@ class MetricPaths(dict[str, str]):
         return path
 
 
-@takes_options
+@accept_options
 @_host.configurable
 class SeamarkLogger(DeprecatedMethods):
     """A Lightning logger that records a training into a Seamark run.

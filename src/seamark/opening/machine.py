@@ -57,7 +57,7 @@ def open_checkpoint(
 
 
 class _Machine:
-    """This process's disk, launcher and remotes.
+    """Disk, launcher and remotes of this process.
 
     Args:
         options: Arguments of the run.

@@ -84,7 +84,7 @@ def _ask_one(
         remote: Any = open_remote(uri, options.api_token)
     with closing(remote):
         ask = getattr(remote, "opening", None)
-        place = place or _named_there(options, root, remote)
+        place = place or _find_by_name(options, root, remote)
         if ask is None or place is None:
             return None
         told = {} if mark is None else {"mark": mark}
@@ -92,7 +92,7 @@ def _ask_one(
         return RemoteAnswer(place, facts)
 
 
-def _named_there(options: Settings, root: Path, remote: Any) -> RunFolder | None:
+def _find_by_name(options: Settings, root: Path, remote: Any) -> RunFolder | None:
     """Return the run that ``with_id`` means at a remote; None if it cannot be asked.
 
     Raises:

@@ -88,7 +88,7 @@ class World(Protocol):
 
     @property
     def restarts(self) -> int:
-        """How often a launcher restarted this job."""
+        """Number of restarts of this job by its launcher."""
 
     def find(self) -> RunFolder:
         """Return the run that ``with_id`` names, or one that is only read by ``custom_run_id``.
@@ -153,10 +153,10 @@ def resolve(options: Settings, root: Path, world: World, job_run: JobRun | None)
         options = replace(options, with_id=named, on_duplicate="new", owner=owner)
     found = Opening(options, folder)
     if options.names_a_run and options.resume != "never":
-        found = _look_elsewhere(options, folder, _place(options, folder), world, _AS_NEW)
+        found = _find_at_remotes(options, folder, _place(options, folder), world, _AS_NEW)
     folder, origin = _continue_job(options, found.folder, world, job_run)
     if folder != found.folder:
-        found = _look_elsewhere(options, folder, folder, world)
+        found = _find_at_remotes(options, folder, folder, world)
     if found.remote is not None and origin.begun is None and _begins_attempts(options, world):
         number = attempt_after(found.remote.journals.values())
         origin = replace(origin, begun=None if number is None else Attempt(number, None))
@@ -218,7 +218,7 @@ def _place(options: Settings, folder: RunFolder) -> RunFolder | None:
     return None
 
 
-def _look_elsewhere(
+def _find_at_remotes(
     options: Settings,
     folder: RunFolder,
     place: RunFolder | None,
@@ -368,7 +368,7 @@ def resolve_checkpoint(
     if not (must or begins):
         return CheckpointDecision(notes_origin=True)
     place = RunFolder(here.root, saved.project, saved.run)
-    found = _look_elsewhere(options, place, place, world)
+    found = _find_at_remotes(options, place, place, world)
     if found.remote is None and not world.presence(place).exists:
         if must:
             raise saved.not_found(here)

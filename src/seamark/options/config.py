@@ -137,7 +137,7 @@ class _File:
         """Return what it says."""
         try:
             root = self._loader.get_single_node()
-            self._refuse_twins(root, set())
+            self._refuse_duplicates(root, set())
             return self._config(root)
         except self._yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -147,14 +147,14 @@ class _File:
                 raise
             raise self._wrong(None, str(error).split("\n", 1)[0]) from None
 
-    def _refuse_twins(self, node: Any, seen: set[int]) -> None:
+    def _refuse_duplicates(self, node: Any, seen: set[int]) -> None:
         """Refuse a key that stands twice in a mapping: PyYAML would drop the first."""
         if node is None or id(node) in seen:
             return
         seen.add(id(node))
         if isinstance(node, self._yaml.SequenceNode):
             for each in node.value:
-                self._refuse_twins(each, seen)
+                self._refuse_duplicates(each, seen)
         elif isinstance(node, self._yaml.MappingNode):
             known: dict[str, Any] = {}
             for key, value in node.value:
@@ -165,7 +165,7 @@ class _File:
                     raise self._wrong(key.start_mark, msg)
                 if name is not None:
                     known[name] = key.start_mark
-                self._refuse_twins(value, seen)
+                self._refuse_duplicates(value, seen)
 
     def _config(self, root: Any) -> Config:
         if root is None:

@@ -14,7 +14,7 @@ from seamark.errors import UnknownArgumentError
 from seamark.options.foreign import ARGUMENTS, REPLACED
 from seamark.values.keeping import Keep  # noqa: TC001 - evaluated for the signatures
 
-__all__ = ["WITHOUT_MEANING", "RunOptions", "check_names", "refuse_unknown", "takes_options"]
+__all__ = ["WITHOUT_MEANING", "RunOptions", "accept_options", "check_names", "refuse_unknown"]
 
 log = logging.getLogger("seamark")
 
@@ -168,7 +168,7 @@ class RunOptions(TypedDict, total=False):
     secrets: bool | Iterable[str | re.Pattern[str]] | None
 
 
-def takes_options(taker: T) -> T:
+def accept_options(taker: T) -> T:
     """Decorate what takes the options as ``**options``: its signature and its text list each.
 
     Args:

@@ -107,15 +107,15 @@ class LateRank:
         if self.look():
             self._stop()
 
-    def tell_of_tasks(self) -> None:
+    def warn_of_slurm_tasks(self) -> None:
         """Say, once in a process, if nothing connected the SLURM tasks of which one recorded."""
         rank = current_rank()
         if self._options.ranks == "zero" and rank.source == "SLURM_PROCID" and not self._met:
-            _tell_of_tasks(rank.world_size)
+            _warn_of_slurm_tasks(rank.world_size)
 
 
 @functools.cache
-def _tell_of_tasks(count: int | None) -> None:
+def _warn_of_slurm_tasks(count: int | None) -> None:
     log.warning(
         "seamark: only task 0 of the %s of this SLURM step recorded. If they are independent, and "
         "not the ranks of one training: srun ... env -u SLURM_PROCID python ...",

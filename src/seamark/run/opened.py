@@ -32,7 +32,7 @@ class Held:
     resumable: bool = False
     running: bool = False
 
-    def beside(self, other: Held) -> Held:
+    def merged_with(self, other: Held) -> Held:
         """Return what a run held of which an earlier part lay elsewhere."""
         return Held(
             self.series | other.series,

@@ -59,12 +59,14 @@ class Resume:
         return max(newest_attempt(self._folder), elsewhere)
 
     @property
-    def is_partly_elsewhere(self) -> bool:
+    def has_missing_journals(self) -> bool:
         """Whether a part of the run lies, or may lie, only elsewhere."""
-        return self._opening.is_unanswered or bool(missing_journals(self._folder, self._there))
+        return self._opening.is_unanswered or bool(
+            missing_journals(self._folder, self._remote_lengths)
+        )
 
     @property
-    def _there(self) -> dict[str, int]:
+    def _remote_lengths(self) -> dict[str, int]:
         """Sizes of the journals that remotes keep, in bytes by writer id."""
         remote = self._opening.remote
         return {**({} if remote is None else remote.sizes), **self._ahead()}
@@ -102,7 +104,7 @@ class Resume:
         """Return what a checkpoint stores of this run; see `Run.checkpoint_state`."""
         recorder = self._recorder
         recorder.kept.write()
-        noted = known_lengths(self._folder, self._there) | recorder.positions()
+        noted = known_lengths(self._folder, self._remote_lengths) | recorder.positions()
         state: dict[str, Any] = {
             "run": self._folder.run,
             "project": self._folder.project,
@@ -221,6 +223,6 @@ class Resume:
             "positions": positions if owner else None,
             "lineage": origin.lineage,
             "restarts": restart_count(),
-            "elsewhere": missing_journals(self._folder, self._there) or None,
+            "elsewhere": missing_journals(self._folder, self._remote_lengths) or None,
             **(job_run._asdict() if job_run else dict.fromkeys(JobRun._fields)),
         }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from seamark.opening.machine import open_run
 from seamark.opening.opening import Saved
-from seamark.options.run_options import RunOptions, check_names, takes_options
+from seamark.options.run_options import RunOptions, accept_options, check_names
 from seamark.options.settings import Settings
 from seamark.process.interrupts import quietly
 from seamark.run.associated import Associations
@@ -43,7 +43,7 @@ __all__ = ["Run", "init_run", "make_run"]
 T = TypeVar("T")
 
 
-@takes_options
+@accept_options
 def init_run(first: str | None = None, /, **options: Unpack[RunOptions]) -> Run:
     """Start a run, or open one that exists, and return it.
 
@@ -84,7 +84,7 @@ def make_run(**given: Any) -> Run:
         RunNotFoundError: If ``with_id`` names no run; on a rank above 0 that is rank 0's to say.
     """
     session = _session(given)
-    if not session.together.follows_zero:
+    if not session.agreement.is_follower:
         session.expect_place()
     return Run(session)
 

@@ -25,6 +25,7 @@ from seamark.process.interrupts import quietly
 from seamark.process.job import job_key
 from seamark.process.liveness import process_facts
 from seamark.process.rank import current_rank
+from seamark.run.agreement import RankAgreement
 from seamark.run.captured import Watch
 from seamark.run.claims import OwnClaim
 from seamark.run.ending import Ending
@@ -40,7 +41,6 @@ from seamark.run.shipping import Shipping
 from seamark.run.state import OwnState, check_state, expect_owned
 from seamark.run.tags import TagCheck
 from seamark.run.through import Through
-from seamark.run.together import Together
 
 if TYPE_CHECKING:
     from seamark.blobs import BlobWriter
@@ -97,7 +97,7 @@ class Session:
         resume: Its attempts, and what a checkpoint stores of it.
         state: Its state, as far as it is this process's to tell.
         introduction: What it was given, and facts that adapters tell.
-        together: The agreement of all ranks on it.
+        agreement: The agreement of all ranks on it.
         shipping: What sends it to remotes.
         tags: The check of keyed tags.
         claim: The claim that this process has on it, if it has one.
@@ -142,11 +142,13 @@ class Session:
             disabled=options.mode == "disabled",
             place=reading_place(options),
             token=options.api_token,
-            through=Through(options.remotes, options.api_token, lambda: resume.is_partly_elsewhere),
+            through=Through(
+                options.remotes, options.api_token, lambda: resume.has_missing_journals
+            ),
             settle=self.recorder.kept.write,
         )
         self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
-        self.together = Together(
+        self.agreement = RankAgreement(
             options, self.recorder, self.policy, self.resume, connected=carried.connected
         )
         self._watch = Watch(
@@ -263,10 +265,10 @@ class Session:
             return
         if self.options.ranks == "all":
             # Whatever the mode: a rank that is disabled must not leave the others waiting.
-            found = self.agree(self.together.refusal(self._expect_origin))
+            found = self.agree(self.agreement.refusal(self._expect_origin))
             assert found is self  # noqa: S101 - nothing was recorded or read yet
-            self.together.begin()
-        elif not self.together.follows_zero:
+            self.agreement.begin()
+        elif not self.agreement.is_follower:
             self._expect_origin()
         self.open_at_once()
 
@@ -475,7 +477,7 @@ class Session:
             ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
             SeamarkError: What rank 0 was given as ``refusal``.
         """
-        agreed = self.together.receive_decision(refusal)
+        agreed = self.agreement.receive_decision(refusal)
         if agreed is None:
             return self
         found = self
@@ -487,7 +489,7 @@ class Session:
                 self.opening = replace(self.opening, folder=there)
             else:
                 found = self.at(agreed.run, agreed.project)
-        found.together.accept(agreed.attempt)
+        found.agreement.accept(agreed.attempt)
         return found
 
     def at(self, run: str, project: str | None = None, *, owner: bool = True) -> Session:
@@ -516,7 +518,7 @@ class Session:
         carried = Carried(
             made_in=self.policy.made_in,
             told=told,
-            connected=self.together.connected_at_start,
+            connected=self.agreement.connected_at_start,
             facts=self.introduction.facts,
             keep=self.recorder.kept.travelling(),
             params=self.recorder.parameters.atoms,
@@ -537,7 +539,7 @@ class Session:
     def _print_end(self, state: str, lost: int, sent: list[str]) -> None:
         print_end(self.folder, self.introduction.called(self.resume.origin), state, lost, sent)
         if self._late is not None:
-            self._late.tell_of_tasks()
+            self._late.warn_of_slurm_tasks()
 
     # ---------------------------------------------------------------- other processes
 

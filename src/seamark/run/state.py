@@ -225,7 +225,7 @@ class OwnState:
                 self._held = learn_from(remote, writer, namespace)
             else:  # here is what was recorded last, and there what went before
                 here = learn(folder, writer, namespace)
-                self._held = here.beside(learn_from(remote, writer, namespace))
+                self._held = here.merged_with(learn_from(remote, writer, namespace))
 
     def take_over(self, lifecycle: Lifecycle) -> None:
         """Note that a run that failed goes on, and store on a thread what dead processes left.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Resume
 
-__all__ = ["Agreed", "Together"]
+__all__ = ["Agreed", "RankAgreement"]
 
 _REFUSED: Final = "!"
 """Begins what rank 0 says if it does not begin."""
@@ -36,8 +36,8 @@ class Agreed(NamedTuple):
     attempt: int | None
 
 
-class Together:
-    """The part of a run that has all ranks go on with what rank 0 goes on with.
+class RankAgreement:
+    """Agreement of all ranks on the run and the attempt that rank 0 decided on.
 
     Args:
         options: Of the run.
@@ -67,7 +67,7 @@ class Together:
         self.connected_at_start = connected
 
     @property
-    def follows_zero(self) -> bool:
+    def is_follower(self) -> bool:
         """Whether rank 0 finds out what this rank goes on with, from its own disk."""
         if self._recorder.mode == "read-only" or not current_rank().rank:
             return False

@@ -14,7 +14,7 @@ import sys
 import textwrap
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -167,46 +167,47 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(tmp_path):
     assert {rank: header["attempt"] for rank, header in found.items()} == {0: 0, 1: 0}
 
 
-def test_files_of_other_ranks_are_not_even_stored(tmp_path):
+@pytest.fixture
+def become(monkeypatch) -> Callable[[int], None]:
+    """Make this process one of two ranks."""
+
+    def become(rank: int) -> None:
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", "2")
+
+    return become
+
+
+def test_files_of_other_ranks_are_not_even_stored(tmp_path, become):
     """No blob, no staged copy: only rank 0's file is there."""
-    code = """
-        from seamark.types import File
-        with init_run("p", root=sys.argv[1], custom_run_id="one", ranks="all", **quiet) as run:
-            rank = os.environ["RANK"]
-            source = sys.argv[2] + rank
-            with open(source, "wb") as file:
-                file.write(rank.encode() * 5_000_000)
-            run["file"].upload(source)
-            run["several"].upload_files(source)
-            run["kept"].track_files(source)
-            run["text"] = rank * 5_000_000
+    for rank in range(2):
+        become(rank)
+        source = tmp_path / f"big{rank}"
+        source.write_bytes(b"%d" % rank * 5_000_000)
+        with init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET) as run:
+            run["file"].upload(str(source))
+            run["several"].upload_files(str(source))
+            run["kept"].track_files(str(source))
+            run["text"] = str(rank) * 5_000_000
             run.session.begin()
             run.session.content.keep("checkpoint", source)
             run.session.content.refer("reference", source)
-    """
-    on_ranks(code, str(tmp_path), str(tmp_path / "big"))
-    run = opened(tmp_path, custom_run_id="one")
     stored = {blob.stat().st_size for blob in run.folder.blobs_dir.iterdir()}
     assert len(list(run.folder.blobs_dir.iterdir())) == len(stored) <= 2  # 0…0, and its text
     for blob in run.folder.blobs_dir.iterdir():
         assert b"1" not in blob.read_bytes()[:10]
 
 
-def test_each_rank_notes_how_it_ended(tmp_path):
+def test_each_rank_notes_how_it_ended(tmp_path, become):
     """Also one that failed, whose word does not decide the run's state."""
-    code = """
-        os.environ.pop("PYTHONSTARTUP", None)
-        settings = {**quiet, "capture_traceback": True}
-        settings["capture"] = {**quiet["capture"], "host": True}
-        run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks="all", **settings)
+    settings = {**QUIET, "capture_traceback": True, "capture": QUIET["capture"] | {"host": True}}
+    for rank in range(2):
+        become(rank)
+        run = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **settings)
         run.log_metrics({"loss": 1}, 0)
-        sys.excepthook = lambda *_: None
-        if os.environ["RANK"] == "1":
+        if rank:
             run.__exit__(ValueError, ValueError("rank one"), None)
         run.stop()
-    """
-    on_ranks(code, str(tmp_path))
-    run = opened(tmp_path, custom_run_id="one")
     assert run["sys/state"].fetch() == "completed"
     assert [op["state"] for op in states(run, 0)] == ["running", "completed"]
     failed = states(run, 1)[-1]
@@ -283,13 +284,12 @@ def test_what_a_rank_reads_before_its_first_record(tmp_path, monkeypatch, rank):
 
 
 @pytest.mark.parametrize("mode", ["disabled", "read-only", "debug"])
-def test_modes_hold_on_every_rank(tmp_path, monkeypatch, mode):
+def test_modes_hold_on_every_rank(tmp_path, become, mode):
     """Disabled and read-only write nothing; debug goes to a folder that is removed."""
     with init_run("p", root=tmp_path, custom_run_id="one", **QUIET) as run:
         run["x"] = 1
     before = sorted(tmp_path.rglob("*"))
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    become(1)
     again = init_run("p", root=None if mode == "debug" else tmp_path, custom_run_id="one",
                      ranks="all", mode=mode, **QUIET)  # fmt: skip
     again.log_metrics({"loss": 1}, 0)
@@ -297,17 +297,16 @@ def test_modes_hold_on_every_rank(tmp_path, monkeypatch, mode):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.once
-def test_an_opened_run_goes_on_where_this_rank_was(tmp_path, monkeypatch):
+def test_an_opened_run_goes_on_where_this_rank_was(tmp_path, become):
     """with_id on every rank; steps left out are numbered from this rank's own last one."""
-    code = """
-        with init_run("p", root=sys.argv[1], ranks="all", **quiet, **eval(sys.argv[2])) as run:
-            run.log_metrics({"loss": 1})
-            run["note"].append("x")
-    """
-    on_ranks(code, str(tmp_path), str({"custom_run_id": "one"}))
-    run = opened(tmp_path, custom_run_id="one")
-    on_ranks(code, str(tmp_path), str({"with_id": run.id}))
+    given: dict[str, Any] = {"custom_run_id": "one"}
+    for _ in range(2):
+        for rank in range(2):
+            become(rank)
+            with init_run("p", root=tmp_path, ranks="all", **QUIET, **given) as run:
+                run.log_metrics({"loss": 1})
+                run["note"].append("x")
+        given = {"with_id": run.id}
     assert run["loss"].fetch_points().step.tolist() == [0, 1]
     assert run["ranks/1/loss"].fetch_points().step.tolist() == [0, 1]
 
@@ -389,10 +388,9 @@ def test_a_forked_helper_of_a_rank_stays_with_it(tmp_path):
     assert series_paths(run) == ["helper", "loss", "ranks/1/helper", "ranks/1/loss"]
 
 
-def test_what_rank_0_saves_elsewhere_is_recorded_from_there(tmp_path, monkeypatch):
+def test_what_rank_0_saves_elsewhere_is_recorded_from_there(tmp_path, become):
     """`Session.at` with owner=False adds to rank 0's run from another rank, at given paths."""
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    become(1)
     with init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET) as run:
         run["value"] = 1
         guest = Run(run.session.at(run.id, owner=False))
@@ -402,10 +400,9 @@ def test_what_rank_0_saves_elsewhere_is_recorded_from_there(tmp_path, monkeypatc
     assert {key: value for key, value in found.items() if key != "sys"} == {"checkpoint": "here"}
 
 
-def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, monkeypatch, caplog):
+def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, caplog):
     """A bad path, a value that is no number, no mapping at all: log_metrics never raises."""
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    become(1)
     with init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET) as run:
         run.log_metrics({"/bad": 1, "sys/state": 1, 5: 1, "good": 1, "text": "x"}, 0)  # type: ignore[dict-item]
         run.log_metrics(5)  # type: ignore[arg-type]
@@ -479,10 +476,12 @@ def test_ranks_agree_over_a_process_group(forks, tmp_path, disabled):
 @pytest.mark.once
 @pytest.mark.thorough
 def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
-    """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet."""
+    """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet.
+
+    A rank that was silent before records from then on.
+    """
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
         from seamark.errors import ArgumentError
-        from seamark import Run
         from seamark.run.adapters import agreed_run
         from seamark.run.run import make_run
         given = {"project": "p", "root": sys.argv[1], **quiet}
@@ -498,10 +497,15 @@ def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
         assert agreed_run(silent) is silent  # nobody else records
         assert not os.path.exists(sys.argv[1])
         join()
+        if os.environ["RANK"] == "1":
+            lazy.log_metrics({"early": 1.0}, 0)
+            lazy["early"].append("x")
+            assert lazy.writer is None
         agreed = agreed_run(lazy)
         assert agreed is lazy
         assert agreed_run(agreed) is agreed
-        agreed.log_metrics({"loss": 1.0}, 0)
+        for step in range(2):
+            agreed.log_metrics({"loss": 1.0}, step)
         agreed.stop()
         print(agreed.id)
         assert agreed_run(silent).id == agreed_run(silent).id
@@ -509,34 +513,8 @@ def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
     """)
     said = on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
     assert len(set(said)) == 1
-    paths = ["loss", "ranks/1/loss", "ranks/2/loss"]
-    assert series_paths(opened(tmp_path / "root", with_id=said[0].strip())) == paths
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_a_rank_that_was_silent_before_the_agreement_records_after_it(forks, tmp_path):
-    """What it remembers of being another rank ends there."""
-    code = textwrap.dedent(GROUP) + textwrap.dedent("""
-        from seamark import Run
-        from seamark.run.adapters import agreed_run
-        from seamark.run.run import make_run
-        lazy = make_run(project="p", root=sys.argv[1], ranks="all", **quiet)
-        join()
-        if os.environ["RANK"] == "1":
-            lazy.log_metrics({"early": 1.0}, 0)
-            lazy["early"].append("x")
-            assert lazy.writer is None
-        agreed = agreed_run(lazy)
-        agreed.log_metrics({"loss": 1.0}, 0)
-        lazy.log_metrics({"loss": 1.0}, 1)
-        agreed.stop()
-        print(agreed.id)
-        dist.destroy_process_group()
-    """)
-    said = on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"))
     run = opened(tmp_path / "root", with_id=said[0].strip())
-    assert series_paths(run) == ["loss", "ranks/1/loss"]
+    assert series_paths(run) == ["loss", "ranks/1/loss", "ranks/2/loss"]
     assert run["ranks/1/loss"].fetch_points().step.tolist() == [0, 1]
 
 
@@ -646,7 +624,7 @@ def test_what_a_launcher_gave_at_the_start_is_not_asked_again(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("who", ["together", "ahead", "behind", "killed", "unmarked"])
-def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, monkeypatch, who):
+def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, become, who):
     """Each rank marks in its own journal how far that belongs to the checkpoint.
 
     Whether it is ahead of the rank that saves or behind it, and if it dies in between. A rank that
@@ -654,8 +632,7 @@ def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, m
     """
 
     def begun(rank: int) -> Run:
-        monkeypatch.setenv("RANK", str(rank))
-        monkeypatch.setenv("WORLD_SIZE", "2")
+        become(rank)
         run = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET)
         run.log_metrics({"x": 0}, None)
         return run
@@ -698,7 +675,7 @@ def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, m
         for run in ranks if who == "together" else [one]:
             goes_on(run)
     one.stop()
-    monkeypatch.setenv("RANK", "0")
+    become(0)
     again = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET).resumed(state)
     again.log_metrics({"x": 3}, 3)
     again.stop()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import subprocess
 import sys
@@ -321,25 +320,6 @@ def test_owner_settles_it_at_once(tmp_path, owner):
 
 
 # --------------------------------------------------------------------- other processes
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_helper_has_no_state(tmp_path):
-    """It records into the same run, and its end ends nothing."""
-    code = """
-        import os, sys
-        from seamark import init_run
-        run = init_run("p", root=sys.argv[1], custom_run_id="x", **quiet)
-        run.log_metrics({"loss": 1.0}, 0)
-        if not (child := os.fork()):
-            run.log_metrics({"helper": 1.0}, 0)
-            run.stop()
-            os._exit(0)
-        os.waitpid(child, 0)
-        print(run["sys/state"].fetch(), run["helper"].fetch_last())
-        run.stop()
-    """
-    assert in_python(code, tmp_path).stdout.split() == ["running", "1.0"]
 
 
 def test_going_over_to_the_run_of_a_checkpoint_leaves_one_run(tmp_path):

@@ -84,21 +84,12 @@ def test_a_run_is_opened_by_whatever_it_is_called(tmp_path: Path, mode: str | No
     ):
         for word in words:
             for project, written in (("p", word), ("p/sub", word), (None, f"p/sub/{word}")):
-                if (project, word) == ("p", run):
-                    continue  # see the next test
                 given = {"root": tmp_path, "mode": mode, "owner": False if mode is None else None}
                 with seamark.init_run(project, with_id=written, **given, **QUIET) as opened:
                     assert (opened.id, opened.project) == (run, "p/sub"), written
                     assert opened["val/loss"].fetch_last() == 0.5
     assert len([*(tmp_path / "p" / "sub").iterdir()]) == 2
     assert not (tmp_path / "default").exists()
-
-
-def test_an_id_of_a_sub_project_is_found_too(tmp_path: Path) -> None:
-    """As a name is, though it takes a look at the index."""
-    run = recorded(tmp_path, "p/sub")
-    with seamark.init_run("p", with_id=run, root=tmp_path, mode="read-only") as opened:
-        assert (opened.id, opened.project) == (run, "p/sub")
 
 
 def test_a_whole_id_opens_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,22 +110,6 @@ def test_a_whole_id_opens_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "assert 'sqlalchemy' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code, run, str(tmp_path)], check=True)
-
-
-def test_a_name_of_several_runs_is_refused_with_a_list(tmp_path: Path) -> None:
-    """The newest first, with what tells them apart; nothing is recorded."""
-    runs = [recorded(tmp_path, project, name="twin") for project in ("p", "p/sub")]
-    before = sorted(tmp_path.rglob("*"))
-    for mode in ("read-only", None):
-        with pytest.raises(ArgumentError) as caught:
-            seamark.init_run("p", with_id="twin", root=tmp_path, mode=mode)
-        message = str(caught.value)
-        assert "'twin' may be any of 2 runs" in message
-        places = [message.index(run) for run in runs]
-        assert places == sorted(places, reverse=True)
-    assert sorted(tmp_path.rglob("*")) == before
-    with seamark.init_run("p", with_id="p/twin", root=tmp_path, mode="read-only") as opened:
-        assert opened.id == runs[0]
 
 
 def test_the_beginning_of_an_id_opens_a_run_for_reading_only(tmp_path: Path) -> None:

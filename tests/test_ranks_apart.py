@@ -141,30 +141,21 @@ def went_on(forks: Forks, tmp_path: Path, state: Any, meet: str, **given: Any) -
     return on_ranks(forks, tmp_path, code, meet, STATE=json.dumps(state))
 
 
+@pytest.mark.parametrize("given", [{}, {"custom_run_id": "one"}], ids=["new", "given"])
 @pytest.mark.once
 @pytest.mark.thorough
-def test_rank_0_decides_what_a_checkpoint_is_of(forks, tmp_path):
-    """All go over to its run as one attempt, also where rank 1 has never seen it."""
-    (run, state), (other, _) = went_on(forks, tmp_path, None, "first")
+def test_rank_0_decides_what_a_checkpoint_is_of(forks, tmp_path, given):
+    """All go over to its run, or begin it, as one attempt, though rank 1 has never seen it."""
+    (run, state), (other, _) = went_on(forks, tmp_path, None, "first", **given)
     assert run == other
-    again = went_on(forks, tmp_path, state, "second")
-    assert [found for found, _ in again] == [run, run]
-    (tmp_path / "root1").rename(tmp_path / "gone")
-    again = went_on(forks, tmp_path, state, "third")
-    assert [found for found, _ in again] == [run, run]
-    assert attempts(tmp_path, 0, run) == [0, 1, 2]
-    assert attempts(tmp_path, 1, run) == [2]
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_a_checkpoint_of_the_run_that_was_given_is_one_attempt(forks, tmp_path):
-    """The run has begun when it is loaded."""
-    (run, state), _ = went_on(forks, tmp_path, None, "first", custom_run_id="one")
-    went_on(forks, tmp_path, state, "second", custom_run_id="one")
-    (tmp_path / "root1").rename(tmp_path / "gone")
-    went_on(forks, tmp_path, state, "third", custom_run_id="one")
-    assert attempts(tmp_path, 0, run)[-1] == attempts(tmp_path, 1, run)[-1] == 2
+    for meet in ("second", "third"):
+        again = went_on(forks, tmp_path, state, meet, **given)
+        assert [found for found, _ in again] == [run, run]
+        if meet == "second":
+            (tmp_path / "root1").rename(tmp_path / "gone")
+    zero = attempts(tmp_path, 0, run)
+    assert zero[-1] == attempts(tmp_path, 1, run)[-1] == 2
+    assert given or (zero, attempts(tmp_path, 1, run)) == ([0, 1, 2], [2])
 
 
 @pytest.mark.once

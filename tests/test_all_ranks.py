@@ -427,31 +427,28 @@ GROUP = """
 @pytest.mark.thorough
 def test_ranks_agree_on_a_run_that_was_named(forks, tmp_path):
     """Rank 0 says which run it is, also to a rank that finds another one or none by that name."""
-    other = tmp_path / "other"
-    made = [init_run("p", root=root, name="n", **QUIET) for root in (tmp_path / "r", other)]
+    made = [init_run("p", root=tmp_path / root, name="n", **QUIET) for root in ("r", "other")]
     for run in made:
         run.stop()
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
-        from seamark.errors import ArgumentError, RunNotFoundError
+        from seamark.errors import RunNotFoundError
         join()
-        mine, its = (sys.argv[1], sys.argv[int(sys.argv[4])])
-        root = mine if dist.get_rank() == 0 else its
-        for word in ("n", "latest"):
-            with init_run("p", root=root, with_id=word, ranks="all", **quiet) as run:
-                run.log_metrics({"loss": dist.get_rank()}, 0)
-            print(run.id)
-        for word in ("nothing", "p/nothing"):
-            try:
-                init_run("p", root=root, with_id=word, ranks="all", **quiet)
-            except RunNotFoundError as error:
-                print(str(error).startswith("no run"))
+        for its in sys.argv[3:]:
+            root = sys.argv[1] if dist.get_rank() == 0 else its
+            for word in ("n", "latest"):
+                with init_run("p", root=root, with_id=word, ranks="all", **quiet) as run:
+                    run.log_metrics({"loss": dist.get_rank()}, 0)
+                print(run.id)
+            for word in ("nothing", "p/nothing"):
+                try:
+                    init_run("p", root=root, with_id=word, ranks="all", **quiet)
+                except RunNotFoundError as error:
+                    print(str(error).startswith("no run"))
         dist.destroy_process_group()
     """)
-    for at, place in enumerate(("3", "5")):
-        meet, none = str(tmp_path / f"meet{at}"), str(tmp_path / "none")
-        root = str(tmp_path / "r")
-        said = on_forked_ranks(forks, code, root, meet, str(other), place, none)
-        assert said == [f"{made[0].id}\n{made[0].id}\nTrue\nTrue\n"] * 2
+    words = [str(tmp_path / name) for name in ("r", "meet", "other", "none")]
+    said = on_forked_ranks(forks, code, *words)
+    assert said == [f"{made[0].id}\n{made[0].id}\nTrue\nTrue\n" * 2] * 2
 
 
 @pytest.mark.parametrize("disabled", [False, True])

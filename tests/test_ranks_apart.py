@@ -61,9 +61,9 @@ def attempts(tmp_path: Path, rank: int, run: str) -> list[int]:
 RAISES = """
     join()
     said = []
-    for place, given in {cases!r}:
+    for place, ranks, given in {cases!r}:
         try:
-            init_run("p", root=f"{{place}}/root{{rank}}", ranks={ranks!r}, **{quiet!r}, **given)
+            init_run("p", root=f"{{place}}/root{{rank}}", ranks=ranks, **{quiet!r}, **given)
             said.append("began")
         except SeamarkError as error:
             said.append(type(error).__name__)
@@ -73,13 +73,14 @@ RAISES = """
 """
 
 
-@pytest.mark.parametrize("ranks", ["zero", "all"])
 @pytest.mark.once
-def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(forks, tmp_path, ranks):
+def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(forks, tmp_path):
     """A rank that does not see it goes on with rank 0; and none begins if that does not."""
-    cases: list[tuple[str, dict[str, str]]] = []
-    for name, there in itertools.product(["custom_run_id", "with_id"], [True, False]):
-        place = tmp_path / f"{name} {there}"
+    cases: list[tuple[str, str, dict[str, str]]] = []
+    for ranks, name, there in itertools.product(
+        ["zero", "all"], ["custom_run_id", "with_id"], [True, False]
+    ):
+        place = tmp_path / f"{ranks} {name} {there}"
         # Where it is not there for rank 0, another one is no help.
         with init_run(
             "p", root=place / ("root0" if there else "root1"), **QUIET, custom_run_id="one"
@@ -89,32 +90,33 @@ def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(forks, tmp_path, ran
             "custom_run_id": {"custom_run_id": "one", "resume": "must"},
             "with_id": {"with_id": run.id if there else "abcdefgh01234567"},
         }
-        cases.append((str(place), given[name]))
-    ours, its = on_ranks(forks, tmp_path, RAISES.format(cases=cases, ranks=ranks, quiet=QUIET))
-    assert ours == ["began", "RunNotFoundError"] * 2
-    assert its == ["began", "RunNotFoundError" if ranks == "all" else "began"] * 2
-    for place, given in cases:
+        cases.append((str(place), ranks, given[name]))
+    ours, its = on_ranks(forks, tmp_path, RAISES.format(cases=cases, quiet=QUIET))
+    assert ours == ["began", "RunNotFoundError"] * 4
+    assert its == ["began"] * 4 + ["began", "RunNotFoundError"] * 2
+    for place, ranks, given in cases:
         assert Path(place, "root1").exists() == (ranks == "all" or place.endswith("False")), given
 
 
 @pytest.mark.once
 def test_a_restarted_job_is_one_attempt_on_all_ranks(forks, tmp_path):
     """Whatever each sees of earlier attempts on its own disk."""
-    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train"}
     code = """
         join()
-        run = begin(ranks="all", custom_run_id="one")
-        run.log_metrics({"loss": rank}, 0)
-        run.stop()
+        for restarts in range(3):
+            os.environ["SLURM_RESTART_COUNT"] = str(restarts)
+            if restarts == 2 and rank == 1:  # it comes back on a node with an empty disk
+                os.rename(root, root + "-gone")
+            run = begin(ranks="all", custom_run_id="one")
+            run.log_metrics({"loss": rank}, 0)
+            run.stop()
+            dist.barrier()
         print(json.dumps(run.id))
         dist.destroy_process_group()
     """
-    for restarts in range(3):
-        if restarts == 2:  # rank 1 comes back on a node with an empty disk
-            (tmp_path / "root1").rename(tmp_path / "gone")
-        more = {**job, "SLURM_RESTART_COUNT": str(restarts)}
-        run, other = on_ranks(forks, tmp_path, code, f"meet{restarts}", **more)
-        assert run == other
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train"}
+    run, other = on_ranks(forks, tmp_path, code, **job)
+    assert run == other
     assert attempts(tmp_path, 0, run) == [0, 1, 2]
     assert attempts(tmp_path, 1, run) == [2]
 

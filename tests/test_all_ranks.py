@@ -311,65 +311,60 @@ def test_an_opened_run_goes_on_where_this_rank_was(tmp_path, become):
     assert run["ranks/1/loss"].fetch_points().step.tolist() == [0, 1]
 
 
-@pytest.mark.once
-def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path):
+def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
     """As loggers travel to spawned workers; also before anything was recorded."""
     lazy = make_run(project="p", root=tmp_path, ranks="all", **QUIET)
-    code = """
-        import pickle
-        run = pickle.loads(bytes.fromhex(sys.argv[1]))
+    for rank in range(2):
+        become(rank)
+        run = pickle.loads(pickle.dumps(lazy))
         assert run.session.agree() is run.session
-        run.log_metrics({"loss": int(os.environ["RANK"])}, 0)
+        run.log_metrics({"loss": rank}, 0)
         run["x"] = 1
         run.stop()
-    """
-    on_ranks(code, pickle.dumps(lazy).hex(), size=3)
-    run = opened(tmp_path, with_id=lazy.id)
-    assert series_paths(run) == ["loss", "ranks/1/loss", "ranks/2/loss"]
-    assert {rank: header["owner"] for rank, header in headers(run).items()} == {
-        0: True,
-        1: False,
-        2: False,
-    }
+    assert series_paths(run) == ["loss", "ranks/1/loss"]
+    owners = {rank: header["owner"] for rank, header in headers(run).items()}
+    assert owners == {0: True, 1: False}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("ranks", ["zero", "all"])
-@pytest.mark.parametrize("begun", [False, True])
-def test_a_forked_process_may_be_another_rank(tmp_path, ranks, begun):
+def test_a_forked_process_may_be_another_rank(tmp_path):
     """It is asked again there, although the parent's run was started."""
-    code = """
-        run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks=sys.argv[2], **quiet)
-        if sys.argv[3] == "True":
-            run.log_metrics({"loss": 0}, 0)
-            run["value"] = "parent"
-        children = []
-        for rank in (1, 2):
-            if not (child := os.fork()):
-                os.environ.update(RANK=str(rank), WORLD_SIZE="3")
-                for step in range(3):
-                    run.log_metrics({"loss": rank}, step)
-                run["text"].append(str(rank))
-                run["value"] = rank
-                run.stop()
-                os._exit(0)
-            children.append(child)
-        for child in children:
-            assert os.waitpid(child, 0)[1] == 0
-        run.log_metrics({"loss": 0}, 1)
-        run.stop()
+    cases = [(ranks, begun) for ranks in ("zero", "all") for begun in (False, True)]
+    code = f"""
+        for ranks, begun in {cases}:
+            run = init_run("p", root=sys.argv[1], custom_run_id=f"{{ranks}} {{begun}}",
+                           ranks=ranks, **quiet)
+            if begun:
+                run.log_metrics({{"loss": 0}}, 0)
+                run["value"] = "parent"
+            children = []
+            for rank in (1, 2):
+                if not (child := os.fork()):
+                    os.environ.update(RANK=str(rank), WORLD_SIZE="3")
+                    for step in range(3):
+                        run.log_metrics({{"loss": rank}}, step)
+                    run["text"].append(str(rank))
+                    run["value"] = rank
+                    run.stop()
+                    os._exit(0)
+                children.append(child)
+            for child in children:
+                assert os.waitpid(child, 0)[1] == 0
+            run.log_metrics({{"loss": 0}}, 1)
+            run.stop()
     """
-    alone = started(code, str(tmp_path), ranks, str(begun))
+    alone = started(code, str(tmp_path))
     _, error = alone.communicate(timeout=180)
     assert alone.returncode == 0, error
-    run = opened(tmp_path, custom_run_id="one")
-    paths = ["loss", "ranks/1/loss", "ranks/2/loss"] if ranks == "all" else ["loss"]
-    assert series_paths(run) == paths
-    assert run["loss"].fetch_points().value.tolist() == [0, 0] if begun else [0]
-    for path in paths[1:]:
-        assert run[path].fetch_points().step.tolist() == [0, 1, 2]
-    assert run.exists("value") is begun
-    assert run["sys/state"].fetch() == "completed"
+    for ranks, begun in cases:
+        run = opened(tmp_path, custom_run_id=f"{ranks} {begun}")
+        others = ["ranks/1/loss", "ranks/2/loss"] if ranks == "all" else []
+        assert series_paths(run) == ["loss", *others]
+        assert run["loss"].fetch_points().value.tolist() == ([0, 0] if begun else [0])
+        for path in others:
+            assert run[path].fetch_points().step.tolist() == [0, 1, 2]
+        assert run.exists("value") is begun
+        assert run["sys/state"].fetch() == "completed"
 
 
 def test_a_forked_helper_of_a_rank_stays_with_it(tmp_path):

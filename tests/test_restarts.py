@@ -32,7 +32,6 @@ if given.get("die", True):
 """
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "RANK": "0", "WORLD_SIZE": "1"}
 SLURM = {"SLURM_JOB_ID": "17"}
-ARRAY = {"SLURM_JOB_ID": "18", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"}
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def again(environment, count):
     return {**environment, name: str(count)}
 
 
-@pytest.mark.parametrize("job", [TORCHRUN, SLURM, ARRAY], ids=["torchrun", "slurm", "array"])
+@pytest.mark.parametrize("job", [TORCHRUN, SLURM], ids=["torchrun", "slurm"])
 def test_restarted_job_goes_on(start, job):
     """Nothing is hidden: no checkpoint says from where it goes on."""
     first = start(job, value=1)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +21,16 @@ from seamark.run.run import make_run
 pytestmark = pytest.mark.once
 
 
-def record(root: Path, series: dict[int, dict[str, list[float]]], **given: Any) -> Run:
-    """Record the series of every rank in one process each; return the run."""
-    code = textwrap.dedent("""
-        import json, sys
-        from seamark import init_run
-        root, series, given = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
-        with init_run("p", root=root, custom_run_id="one", ranks="all", **given) as run:
-            for path, values in series.items():
-                for step, value in enumerate(values):
-                    run.log_metrics({path: value}, step)
-    """)
-    told = json.dumps({**QUIET, **given})
-    for rank, paths in series.items():
-        subprocess.run(
-            [sys.executable, "-c", code, str(root), json.dumps(paths), told],
-            check=True,
-            timeout=240,
-            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(len(series))},
-        )
+def record(root: Path, series: dict[int, dict[str, list[float]]]) -> Run:
+    """Record the series of one rank after the other; return the run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORLD_SIZE", str(len(series)))
+        for rank, paths in series.items():
+            patch.setenv("RANK", str(rank))
+            with init_run("p", root=root, custom_run_id="one", ranks="all", **QUIET) as run:
+                for path, values in paths.items():
+                    for step, value in enumerate(values):
+                        run.log_metrics({path: value}, step)
     return init_run("p", root=root, custom_run_id="one", mode="read-only")
 
 

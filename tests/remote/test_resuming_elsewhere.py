@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from seamark.errors import FamilyError, RunNotFoundError
+from seamark.errors import FamilyError
 from seamark.journal.reader import JournalReader
 from seamark.reading.wire import encode
 
@@ -65,12 +65,6 @@ def test_a_clock_far_ahead_is_not_followed(
     run.stop()
     assert header(run)["prior_t"] < FAR
     assert any("over an hour ahead" in each.getMessage() for each in caplog.records)
-
-
-def test_a_run_that_nobody_knows_is_not_found(begin: Begin, keeper: Any) -> None:
-    """A wrong id is a person's mistake, also with a remote."""
-    with pytest.raises(RunNotFoundError):
-        begin(remote=keeper.url, with_id=RUN)
 
 
 def test_without_an_answer_recording_goes_on(

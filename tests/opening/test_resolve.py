@@ -350,6 +350,8 @@ CHECKPOINTS: tuple[Row, ...] = (
         {"training": False, "resume": "must"}, {"here": {OTHER: HERE}}, {"switch": OTHER, "begins": False}),
     ("a checkpoint of a run that is nowhere is warned of",
         {}, {}, {"switch": None, "begins": False, "notes_origin": True, "warns": "recording a new run"}),
+    ("resume='must' goes on with the run of the checkpoint, as 'auto' does",
+        {"resume": "must"}, {"here": {OTHER: HERE}}, {"switch": OTHER, "begins": True, "notes_origin": False, "warns": None}),
     ("resume='must' of a checkpoint whose run is nowhere is an error",
         {"resume": "must"}, {}, {"raises": (RunNotFoundError, "the checkpoint is of run")}),
     ("the run of a checkpoint is resumed from its server",

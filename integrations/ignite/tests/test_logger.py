@@ -387,17 +387,6 @@ def test_what_is_recorded_after_the_checkpoint_in_the_same_step_is_its_own(read)
         assert {path: [step for step, _ in read(second, path)] for path in paths} == paths
 
 
-def test_loading_within_one_process_begins_a_new_attempt(logger, read):
-    """A notebook that goes back to an older checkpoint."""
-    logger.log_metrics({"a": 1.0}, step=1)
-    state = logger.state_dict()
-    logger.log_metrics({"a": 2.0}, step=2)
-    logger.load_state_dict(state)
-    logger.log_metrics({"a": 20.0}, step=2)
-    assert read(logger, "a") == [(1, 1), (2, 20)]
-    assert len(logger["a"].fetch_points(attempt="all").step) == 3
-
-
 def test_what_other_writers_recorded_before_the_checkpoint_stays(read):
     """Positions are those of the whole run, not of the process that saves."""
     first = SeamarkLogger(**QUIET)
@@ -416,18 +405,6 @@ def test_state_that_is_none_is_refused(logger, state):
     """Before the training begins."""
     with pytest.raises(ArgumentError if state is None or not state or state == 7 else ValueError):
         logger.load_state_dict(state)
-
-
-def test_checkpoint_of_a_run_that_is_gone(logger, caplog):
-    """The training goes on in its new run, unless that was forbidden."""
-    state = {"run": "gone0000", "project": "default", "positions": {}}
-    before = logger.id
-    logger.load_state_dict(state)
-    assert logger.id == before
-    assert "not found" in caplog.text
-    with pytest.raises(RunNotFoundError):
-        SeamarkLogger(resume="must").load_state_dict(state)
-    assert SeamarkLogger(resume="never").load_state_dict(state) is None
 
 
 def test_logger_of_a_certain_run_stays_with_it(caplog):

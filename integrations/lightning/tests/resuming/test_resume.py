@@ -248,21 +248,11 @@ def test_namespaces_of_one_run(saved, model, trainer):
     assert steps(found, "a/training/loss") == list(range(12))
 
 
-@pytest.mark.parametrize("chosen", ["run", "with_id", "custom_run_id", "never"])
-def test_run_that_was_chosen_stays(saved, model, trainer, chosen):
+def test_run_that_was_given_stays(saved, model, trainer):
     """It names where its weights come from."""
     first = SeamarkLogger()
     path = saved(first).last_model_path
-    if chosen == "run":
-        logger = SeamarkLogger(run=seamark.init_run())
-    elif chosen == "with_id":
-        with seamark.init_run() as other:
-            other["a"] = 1
-        logger = SeamarkLogger(with_id=other.id)
-    elif chosen == "custom_run_id":
-        logger = SeamarkLogger(custom_run_id="mine")
-    else:
-        logger = SeamarkLogger(resume="never")
+    logger = SeamarkLogger(run=seamark.init_run())
     minted = logger.version
     resume(trainer, model, logger, path)
     assert logger.version == minted != first.version
@@ -273,29 +263,7 @@ def test_run_that_was_chosen_stays(saved, model, trainer, chosen):
     assert attempts(found[first.version]) == [0]
 
 
-def test_weights_on_another_machine(saved, model, trainer, monkeypatch, tmp_path):
-    """Where the run is not known, a new one names its origin."""
-    first = SeamarkLogger(project="there/mnist")
-    path = Path(saved(first).last_model_path).absolute()
-    monkeypatch.setenv("SEAMARK_DIR", str(tmp_path / "other"))
-    logger = SeamarkLogger()
-    resume(trainer, model, logger, path)
-    (run,) = runs(tmp_path / "other").values()
-    assert value(run, "origin/run_id") == first.version
-    assert value(run, "origin/project") == "there/mnist"
-    assert steps(run) == [8, 9, 10, 11]
-
-
 # --------------------------------------------------------------------- resume="must"
-
-
-def test_must_go_on_with_what_is_there(saved, model, trainer):
-    """Then it is like "auto"."""
-    first = SeamarkLogger()
-    path = saved(first).last_model_path
-    logger = SeamarkLogger(resume="must")
-    resume(trainer, model, logger, path)
-    assert logger.version == first.version
 
 
 @pytest.mark.parametrize("why", ["gone", "unnamed", "no checkpoint"])
@@ -424,10 +392,9 @@ def test_strategies_that_load_late(host, saved, model, trainer, monkeypatch):
     assert steps(run) == list(range(12))
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_must_and_no_checkpoint(model, trainer, host, monkeypatch, late):
-    """Whenever a strategy would load one."""
+def test_must_and_no_checkpoint_of_a_strategy_that_loads_late(model, trainer, host, monkeypatch):
+    """Whenever it would load one."""
     strategy = host.strategies.SingleDeviceStrategy
-    monkeypatch.setattr(strategy, "restore_checkpoint_after_setup", late)
+    monkeypatch.setattr(strategy, "restore_checkpoint_after_setup", True)
     with pytest.raises(RunNotFoundError):
         trainer(logger=SeamarkLogger(resume="must")).fit(model())

@@ -38,7 +38,7 @@ nitpick_ignore_regex = [
     # What a private module defines is described where its public front is, if anywhere.
     (r"py:.*", r"seamark\.(?:\w+\.)*_\w+\..*"),
     # A type variable, and types of which people only ever hold instances.
-    (r"py:class", r"seamark\.run\.(?:run\.T|group\.Home|elsewhere\.Elsewhere)"),
+    (r"py:class", r"seamark\.(?:run\.run\.T|registry\.group\.Home)"),
     (r"py:class", r"seamark\.reading\.tables\.RunRow"),
     (r"py:class", r"seamark\.values\.keeping\.Keep"),
 ]

@@ -1,4 +1,4 @@
-"""The one-way doors between the parts of the package, read from its source."""
+"""The layers of the package and the rules about imports, checked in its source."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).parents[1] / "src" / "seamark"
 
-# Highest first. A room imports from itself and from lower rows, never from beside itself.
-ROOMS: tuple[frozenset[str], ...] = (
+# Highest first. A package imports from itself and from lower layers, never from its own layer.
+LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__main__", "new"}),
     frozenset({"accelerate", "cli", "ignite", "lightning", "neptune", "testing"}),
-    frozenset({""}),  # the public face, which finds its names on first use
+    frozenset({""}),  # the public names, which are imported on first use
     frozenset({"management"}),
     frozenset({"page"}),
-    frozenset({"handler", "integrations", "typing"}),  # where Neptune has names of rooms below
+    frozenset({"handler", "integrations", "typing"}),  # Neptune's names of classes below
     frozenset({"registry"}),
     frozenset({"run"}),
     frozenset({"opening"}),
@@ -62,10 +62,8 @@ def modules() -> tuple[Path, ...]:
     return tuple(sorted(SOURCE.rglob("*.py")))
 
 
-def part_of(module: str) -> str:
-    """Return the part of the package that holds a dotted module: ``seamark.store.fold.fold`` is in
-    ``store``.
-    """
+def package_of(module: str) -> str:
+    """Return the subpackage of a dotted module: ``store`` for ``seamark.store.fold.fold``."""
     return [*module.split("."), ""][1]
 
 
@@ -91,27 +89,29 @@ def imports_of(path: Path) -> tuple[tuple[str, str | None], ...]:
 
 
 @functools.cache
-def parts() -> frozenset[str]:
+def packages() -> frozenset[str]:
+    """Return the names of all packages, and of the modules beside them."""
     return frozenset(path.name.removesuffix(".py") for path in SOURCE.iterdir())
 
 
 def own_imports(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield (part, dotted name) of everything a file takes from this package."""
+    """Yield (package, dotted name) of everything that a file imports from Seamark."""
     for module, name in imports_of(path):
         if module.split(".")[0] != "seamark":
             continue
         dotted = f"{module}.{name}" if name else module
-        is_part = module == "seamark" and name and name in parts()
-        yield (str(name) if is_part else part_of(module)), dotted
+        is_package = module == "seamark" and name and name in packages()
+        yield (str(name) if is_package else package_of(module)), dotted
 
 
-def row_of(room: str) -> int:
-    found = [number for number, rooms in enumerate(ROOMS) if room in rooms]
-    assert found, f"{room!r} stands in no row: add it to ROOMS in {Path(__file__).name}"
+def layer_of(package: str) -> int:
+    """Return the position of a package's layer in `LAYERS`; 0 is the highest."""
+    found = [number for number, layer in enumerate(LAYERS) if package in layer]
+    assert found, f"{package!r} is in no layer: add it to LAYERS in {Path(__file__).name}"
     return found[0]
 
 
-def home_of(path: Path) -> str:
+def package_of_file(path: Path) -> str:
     relative = path.relative_to(SOURCE)
     return (
         ""
@@ -120,28 +120,28 @@ def home_of(path: Path) -> str:
     )
 
 
-def test_a_room_imports_only_from_below() -> None:
-    """Imports stay in a room or go down, also those that only type checkers see."""
+def test_a_package_imports_only_from_lower_layers() -> None:
+    """Imports stay in a package or go down, also those that only type checkers see."""
     assert [
-        f"{path} imports {name} from above or beside"
+        f"{path} imports {name} from its own layer or a higher one"
         for path in modules()
-        for room, name in own_imports(path)
-        if room != home_of(path)
-        and (room, name) != ("", "seamark.__version__")
-        and row_of(room) <= row_of(home_of(path))
+        for package, name in own_imports(path)
+        if package != package_of_file(path)
+        and (package, name) != ("", "seamark.__version__")
+        and layer_of(package) <= layer_of(package_of_file(path))
     ] == []
 
 
 @pytest.mark.once
-def test_no_module_imports_in_a_circle() -> None:
-    """Whoever reads a module can read what it imports first; typing imports count too."""
+def test_no_module_is_in_an_import_cycle() -> None:
+    """No import cycles, also not through imports that only type checkers see."""
     graph = {module_of(path): modules_imported_by(path) for path in modules()}
-    circles = [sorted(part) for part in strongly_connected(graph) if len(part) > 1]
-    assert circles == []
+    cycles = [sorted(part) for part in strongly_connected(graph) if len(part) > 1]
+    assert cycles == []
 
 
-def test_the_root_holds_the_public_face_only() -> None:
-    """Whatever is no public name lives in a room."""
+def test_the_root_holds_public_modules_only() -> None:
+    """Everything that is not public is in a package."""
     at_the_root = {path.stem for path in SOURCE.glob("*.py")}
     assert at_the_root == {
         "__init__",
@@ -219,27 +219,25 @@ def test_only_adapters_import_a_host() -> None:
         f"{path} imports {module}"
         for path in modules()
         for module, _ in imports_of(path)
-        if home_of(path) not in ADAPTERS and module.split(".")[0] in HOSTS
+        if package_of_file(path) not in ADAPTERS and module.split(".")[0] in HOSTS
     ] == []
 
 
 def test_adapters_import_only_public_names() -> None:
-    """What an adapter needs of the core is public: no part of a name below ``seamark`` starts with
-    ``_``.
-    """
+    """Adapters import no module or name of the core that begins with an underscore."""
     assert [
         f"{path} imports {name}"
         for path in modules()
-        for part, name in own_imports(path)
-        if home_of(path) in ADAPTERS
-        and part != home_of(path)
+        for package, name in own_imports(path)
+        if package_of_file(path) in ADAPTERS
+        and package != package_of_file(path)
         and any(piece.startswith("_") for piece in name.split("."))
     ] == []
 
 
 @pytest.mark.once
 def test_nothing_draws_from_the_random_numbers_of_a_training() -> None:
-    """A seeded training gives the same with us and without: who needs chance has its own source."""
+    """Seeded trainings are not changed: the package uses generators of its own, not ``random``."""
     for path in modules():
         for node in nodes_of(path):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -261,7 +259,7 @@ def test_importing_seamark_stays_light() -> None:
 def test_a_run_loads_what_it_captures_and_nothing_before_it_is_needed(
     switched: str, tmp_path: Path
 ) -> None:
-    """With captures off none of them; with captures on, drivers and the like by threads."""
+    """Switched off, captures load nothing; switched on, threads load the slow modules later."""
     off = QUIET if switched == "off" else {}
     code = (
         "import sys, threading, seamark\n"
@@ -304,15 +302,16 @@ PUBLIC = {
     *("lightning", "management", "neptune", "new", "paths", "testing", "types", "typing"),
     *("__main__", "utils", "version"),
 }
-INSIDE_A_PUBLIC_ROOM = {"ignite", "lightning", "management", "neptune", "testing"}
+PACKAGES_WITH_INTERNAL_MODULES = {"ignite", "lightning", "management", "neptune", "testing"}
 TESTS = Path(__file__).parent
 DISOBEYING = TESTS / "data" / "internal_imports.txt"
 
 
 def is_public(module: str) -> bool:
-    """Return whether users may import a module; what lies inside of most public rooms is ours."""
-    part, inside = part_of(module), module.count(".") > 1
-    return part in {"", *PUBLIC} and not (inside and part in INSIDE_A_PUBLIC_ROOM)
+    """Return whether users may import a module; modules of most public packages are not."""
+    package, is_inside = package_of(module), module.count(".") > 1
+    is_internal = is_inside and package in PACKAGES_WITH_INTERNAL_MODULES
+    return package in {"", *PUBLIC} and not is_internal
 
 
 def internal_modules(path: Path) -> set[str]:
@@ -327,21 +326,25 @@ def internal_modules(path: Path) -> set[str]:
 
 
 def subject_of(path: Path) -> str:
-    """Return the module that a test is named after, below the package; there may be none."""
+    """Return the dotted name of the module that a test is named after, which may not exist."""
     inside = path.relative_to(TESTS).with_suffix("").parts
     return ".".join(["seamark", *inside[:-1], inside[-1].removeprefix("test_")])
 
 
 def obeys(path: Path) -> bool:
-    return {module.replace("._", ".") for module in internal_modules(path)} <= {subject_of(path)}
+    """Return whether a test imports, of internal modules, its subject and what that imports."""
+    subject = subject_of(path)
+    source = SOURCE.joinpath(*subject.split(".")[1:]).with_suffix(".py")
+    allowed = {subject} | (internal_modules(source) if source.is_file() else set())
+    return {module.replace("._", ".") for module in internal_modules(path)} <= allowed
 
 
 @pytest.mark.once
 def test_tests_import_public_names_and_the_module_they_are_named_after() -> None:
-    """What is moved inside of the package must break no test that is not about it.
+    """Moving an internal module breaks only the tests of that module and of its callers.
 
-    The list names the files that do not obey yet. It may only shrink: use the public API, or
-    `journals` for what was written.
+    The list names the files that break the rule. It may only shrink: use the public API, or
+    `journals` to look at what was written.
     """
     listed = DISOBEYING.read_text("utf-8").split()
     tests = {path.relative_to(TESTS).as_posix(): path for path in TESTS.rglob("*.py")}

@@ -69,12 +69,14 @@ class Answers:
     duplicate: str | None = None
     name: tuple[str | None, tuple[str, ...]] | SeamarkError = (None, (URL,))
     asked: list[str] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
 
     def find(self) -> RunFolder:
         self.asked.append("find")
         return returned(self.found)
 
     def presence(self, folder: RunFolder) -> Presence:
+        self.seen.append(folder.run)
         return self.here.get(folder.run, Presence())
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
@@ -111,7 +113,7 @@ Row = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]
 ROWS: tuple[Row, ...] = (
     # What is recorded where
     ("a run without a name gets an id of its own",
-        {}, {}, {"run": NEW, "project": "p", "refusal": None, "asked": []}),
+        {}, {}, {"run": NEW, "project": "p", "refusal": None, "asked": [], "seen": []}),
     ("it knows which run of its job it is, to be found after a restart",
         {}, {}, {"job_run": JOB, "continues": False}),
     ("processes with one custom_run_id record one run",
@@ -288,6 +290,8 @@ def test_opening(
         return
     with caplog.at_level(logging.WARNING, logger="seamark"):
         found = resolve(options, ROOT, world, job_run)
+    if expected.get("run") == NEW:
+        assert resolve(options, ROOT, Answers(**answers), job_run).folder != found.folder
     assert decided(found, world, expected) == expected
     assert expected.get("warns", "") in caplog.text
     assert bool(caplog.text) == ("warns" in expected)
@@ -305,6 +309,7 @@ def decided(found: Opening, world: Answers, expected: dict[str, Any]) -> dict[st
         "name": found.options.name,
         "remotes": found.options.remotes,
         "asked": world.asked,
+        "seen": world.seen,
         "warns": expected.get("warns"),
         **{
             key: getattr(found.origin, key)

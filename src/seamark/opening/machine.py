@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,11 +70,11 @@ class _Machine:
         self._options, self._root = options, root
         self._server = place if isinstance(place, str) else None
 
-    @property
+    @cached_property
     def rank(self) -> int:
         return current_rank().rank
 
-    @property
+    @cached_property
     def restarts(self) -> int:
         return restart_count()
 

@@ -280,8 +280,6 @@ def _continue_job(
     After a restart of the job that is the run which the job recorded before. A run that was named
     stays that run, and begins an attempt.
     """
-    if options.mode in _SILENT:
-        return folder, Origin()
     if not _begins_attempts(options, world):
         return folder, Origin(job_run=job_run)
     earlier = world.restarted(folder, job_run)
@@ -293,11 +291,10 @@ def _continue_job(
 
 def _refusal(options: Settings, folder: RunFolder, world: World) -> SeamarkError | None:
     """Return the error if a run cannot be opened that was asked for; None if it can."""
-    must_exist = options.mode == "read-only" or (options.must_resume and options.names_a_run)
     if not options.names_a_run:
         return None
     here = world.presence(folder)
-    if not (options.with_id or must_exist):
+    if not (options.with_id or options.must_resume or options.mode == "read-only"):
         return _purged(options, folder) if here.is_purged else None
     if here.exists and here.link is None:
         return None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import logging
 import os
 from collections.abc import Mapping
@@ -304,7 +305,10 @@ class Settings:
         told = placed({**given, **said, "config_path": config})
         if "capture" in said and isinstance(given.get("capture"), Mapping):
             told["capture"] = {**given["capture"], **said["capture"]}
-        kept = {name: check_argument(name, told.get(name)) for name in cls.__dataclass_fields__}
+        kept = {
+            **_defaults(),
+            **{name: check_argument(name, told.get(name)) for name in _stated(told)},
+        }
         for name in ("tags", "groups", "params") if config else ():
             if given.get(name) is not None and name in said:
                 kept[name] = _over(kept[name], check_argument(name, given[name]))
@@ -402,6 +406,38 @@ class Settings:
         return {**self.__dict__, **apart}
 
 
+_OF_ENVIRONMENT: Final = frozenset({"capture", "secrets"})
+"""Options whose checks ask for several variables."""
+
+
+def _stated(told: Mapping[str, Any]) -> set[str]:
+    """Return the options that were given, by arguments, a file or the environment."""
+    given = {name for name, value in told.items() if _is_given(value)}
+    return (
+        given | _OF_ENVIRONMENT | {_VARIABLES[each] for each in _VARIABLES if os.environ.get(each)}
+    )
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    """Return the value of each option that was not stated."""
+    found = {each.name: each.metadata for each in dataclasses.fields(Settings)}
+    return {
+        name: option["check"](name, option["otherwise"])
+        for name, option in found.items()
+        if name not in _OF_ENVIRONMENT
+    }
+
+
+_VARIABLES: Final = {
+    f"{front}_{option}": each.name
+    for each in dataclasses.fields(Settings)
+    if (option := each.metadata["variable"])
+    for front in ("SEAMARK", "NEPTUNE")
+}
+"""Option of each environment variable."""
+
+
 def _over(file: Any, argument: Any) -> Any:
     """Return what a file and an argument say together; where both say something, the file wins."""
     if isinstance(file, Tags):
@@ -429,9 +465,13 @@ def check_argument(name: str, given: Any) -> Any:
     return _resolve(name, told["check"], told["variable"], told["otherwise"], given)
 
 
+def _is_given(value: Any) -> bool:
+    return value is not None and not (isinstance(value, str) and not value)
+
+
 def _resolve(what: str, check: Check, variable: str | None, otherwise: Any, given: Any) -> Any:
     """Return what is kept of a value, of its variable if it was not given, or of its default."""
-    if given is not None and given != "":
+    if _is_given(given):
         return check(what, given)
     name, value = _environment(variable) if variable else (None, None)
     if name is None:

@@ -43,7 +43,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -60,6 +60,8 @@ __all__ = [
     "number",
 ]
 
+_TORCHRUN: Final = (("torchrun", "RANK", "WORLD_SIZE"), ("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"))
+_STARTED: Final = (("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"), ("env", "RANK", "WORLD_SIZE"))
 _MPI: Final = (
     ("openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("openmpi", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -118,7 +120,14 @@ def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
         environment: Stands in for ``os.environ``.
     """
     env = os.environ if environment is None else environment
-    launched = next(filter(None, (read(env) for read in _SOURCES)), Rank(0, None, None, "none"))
+    launched = (
+        _from_variables(env, _TORCHRUN if "TORCHELASTIC_RUN_ID" in env else _STARTED)
+        or _rank_zero_only(env)
+        or _lightning(env)
+        or _from_variables(env, _MPI)
+        or _slurm(env)
+        or Rank(0, None, None, "none")
+    )
     group = _process_group()
     if group is not None:
         return Rank(*group, launched.launcher, "torch.distributed")
@@ -303,24 +312,24 @@ def number(env: Mapping[str, str], name: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def _named(env: Mapping[str, str], launcher: str, rank: str, size: str) -> Rank | None:
-    found = number(env, rank)
-    return None if found is None else Rank(found, number(env, size), launcher, rank)
+def _from_variables(
+    env: Mapping[str, str], launchers: Iterable[tuple[str, str, str]]
+) -> Rank | None:
+    """Return the rank that the first launcher names whose variable is set.
 
-
-def _torchrun(env: Mapping[str, str]) -> Rank | None:
-    return _named(env, "torchrun", "RANK", "WORLD_SIZE") if "TORCHELASTIC_RUN_ID" in env else None
-
-
-def _horovodrun(env: Mapping[str, str]) -> Rank | None:
-    return _named(env, "horovod", "HOROVOD_RANK", "HOROVOD_SIZE")
-
-
-def _plain(env: Mapping[str, str]) -> Rank | None:
-    return _named(env, "env", "RANK", "WORLD_SIZE")
+    Args:
+        env: Variables.
+        launchers: Name of each, and its variables for the rank and the world size.
+    """
+    for launcher, rank, size in launchers:
+        if rank in env and (found := number(env, rank)) is not None:
+            return Rank(found, number(env, size), launcher, rank)
+    return None
 
 
 def _lightning(env: Mapping[str, str]) -> Rank | None:
+    if "NODE_RANK" not in env and "LOCAL_RANK" not in env:
+        return None
     node, local = number(env, "NODE_RANK"), number(env, "LOCAL_RANK")
     if node is None and local is None:
         return None
@@ -328,25 +337,12 @@ def _lightning(env: Mapping[str, str]) -> Rank | None:
     return Rank(rank, number(env, "WORLD_SIZE"), "lightning", "NODE_RANK, LOCAL_RANK")
 
 
-def _mpi(env: Mapping[str, str]) -> Rank | None:
-    return next(filter(None, (_named(env, *one) for one in _MPI)), None)
-
-
 def _slurm(env: Mapping[str, str]) -> Rank | None:
     """Return the task's rank in a step that ``srun`` started; a shell is not a training."""
+    if "SLURM_PROCID" not in env:
+        return None
     tasks = number(env, "SLURM_STEP_NUM_TASKS") or number(env, "SLURM_NTASKS")
     if tasks is None or tasks == 1 or env.get("SLURM_JOB_NAME") in _INTERACTIVE:
         return None
     rank = number(env, "SLURM_PROCID")
     return None if rank is None else Rank(rank, tasks, "slurm", "SLURM_PROCID")
-
-
-_SOURCES: Final[tuple[Callable[[Mapping[str, str]], Rank | None], ...]] = (
-    _torchrun,
-    _horovodrun,
-    _plain,
-    _rank_zero_only,
-    _lightning,
-    _mpi,
-    _slurm,
-)

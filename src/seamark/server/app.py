@@ -25,7 +25,7 @@ __all__ = ["BASE", "description", "make_app", "routers"]
 
 BASE: Final = "/api/v1"
 _BESIDE: Final = ("seamark.neptune.server", "seamark.page.beside")
-"""Answered at addresses of their own, by rooms above this one, which build on it."""
+"""Answered at addresses of their own, by packages of higher layers, which build on it."""
 
 
 def make_app(server: Server) -> FastAPI:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_builder import START, JournalBuilder, RunFolder
+from journal_builder import START, JournalBuilder
 
+from seamark.journal.folder import RunFolder
 from seamark.opening.restarts import JobRun, Restart, restart_of_named, restart_of_unnamed
 
 FOLD, OTHER_FOLD, NEXT = "argv-0", "argv-1", {"restarts": 1, "attempt": 1}

@@ -55,11 +55,11 @@ def places_of(
         misuse(
             f"--kind {kind}: --tag, --state, --trashed, --differing, --offset and --by are of runs"
         )
-    from seamark.registry.group import groups_there
+    from seamark.registry.group import group_rows
     from seamark.registry.matching import table_of
     from seamark.registry.projects import project_rows
 
-    rows = project_rows(runs.index) if kind == "project" else groups_there(runs.index)
+    rows = project_rows(runs.index) if kind == "project" else group_rows(runs.index)
     there = {at: row for at, row in rows.items() if is_inside(at[0], project or "")}
     table = table_of(there, query, note)
     found: list[tuple[str, Row]] = [

@@ -219,12 +219,10 @@ class Runs:
 
     def _registered(self, name: str, project: str | None) -> RunRef | None:
         """Return the model, version or artifact that goes by a name; None if none does."""
-        from seamark.reading.registered import find_registered
-        from seamark.run.artifact_names import find_artifact
+        from seamark.store.query.registered import find_registered
 
-        for find in (find_registered, find_artifact):
-            with contextlib.suppress(RunNotFoundError):
-                return RunRef(*find(self.index, name, project))
+        with contextlib.suppress(RunNotFoundError):
+            return RunRef(*find_registered(self.index, name, project).ref)
         return None
 
     def _at(self, place: str) -> RunRef | None:

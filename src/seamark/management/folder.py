@@ -214,14 +214,14 @@ def _meant(catalog: Catalog, project: str, word: str, *, trashed: bool = False) 
     """
     from seamark.errors import RunNotFoundError
     from seamark.reading.finding import Finder
-    from seamark.reading.registered import find_registered
+    from seamark.store.query.registered import MODELS, find_registered
 
     try:
         finder = Finder(catalog)
         found = finder.find(word, project, elsewhere=False, trashed=trashed, beginnings=False)
     except RunNotFoundError as error:
         try:
-            found = find_registered(catalog, word, project)
+            found = find_registered(catalog, word, project, MODELS).ref
         except RunNotFoundError:
             raise error from None
     if home_of(found[0]) != project:

@@ -80,5 +80,5 @@ def source_label(of: Mapping[str, Any]) -> str:
     elif of["kind"] == "model_version":
         told = f"{name}-{number}" if number is not None else f"{name}/{of.get('id', '')}"
     else:
-        told = str(of.get("id", ""))
+        told = name if of["kind"] == "model" else str(of.get("id", ""))
     return "/".join(filter(None, (home, told)))

@@ -7,11 +7,23 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-__all__ = ["nearest_path"]
+__all__ = ["hint_for", "nearest_path"]
 
 _MOST_COMPARED: Final = 5000
 """Of more paths the others are not looked at: whoever made a mistake is not to wait for it."""
 _LONGEST: Final = 256
+
+
+def hint_for(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return ``"; did you mean 'x'?"`` for the known word that looks most like one; else the other.
+
+    Args:
+        word: What was given.
+        known: What there is.
+        otherwise: What is said if none looks like it.
+    """
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else otherwise
 
 
 def nearest_path(path: str, known: Iterable[str]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
@@ -10,6 +9,7 @@ from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.frames import pandas
 from seamark.reading.html import count_of, harmless, rows_of, text
 from seamark.reading.interest import is_background
+from seamark.reading.nearest import hint_for
 from seamark.reading.points import number_of, time_of
 
 if TYPE_CHECKING:
@@ -218,9 +218,7 @@ def _joined(values: list[Any]) -> list[Any]:
 
 def _no_column(name: str, columns: Sequence[str]) -> MissingFieldError:
     """Return the error that says that there is no such column, and which may be meant."""
-    near = difflib.get_close_matches(name, columns, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return MissingFieldError(f"the table has no column {name!r:.200}{hint}")
+    return MissingFieldError(f"the table has no column {name!r:.200}{hint_for(name, columns)}")
 
 
 class StringList(list[str]):

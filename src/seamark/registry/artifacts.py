@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 from collections.abc import Iterable, Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final
 
@@ -16,12 +15,9 @@ from seamark.errors import (
     ArgumentError,
     FileMissingError,
     InactiveRunError,
-    RunNotFoundError,
     RunNotNamedError,
-    SeamarkError,
 )
 from seamark.journal.folder import DRAFT, RunFolder, mint_run_id
-from seamark.journal.numbers import take_number
 from seamark.opening.place import artifact_root
 from seamark.options.checks import given_tags
 from seamark.options.named import folder_named
@@ -30,11 +26,10 @@ from seamark.paths import ARTIFACTS, check_artifact, home_of, model_key
 from seamark.pictures.progress import progress_bar
 from seamark.process.interrupts import quietly
 from seamark.process.quiet import is_quiet
-from seamark.reading.artifacts import ArtifactName, check_alias
-from seamark.registry.draft import Draft, DraftSession
-from seamark.registry.place import Place, check_texts, expect_writing, names_there, session_at
-from seamark.run.artifact_names import find_artifact, rows_of
-from seamark.run.logbook import Logbook, LogSession, Progress
+from seamark.reading.artifacts import check_alias
+from seamark.registry.draft import DraftSession
+from seamark.registry.place import Place, Registered, check_texts
+from seamark.run.logbook import LogSession, Progress
 from seamark.run.objects import (
     OBJECTS,
     ArtifactObject,
@@ -110,19 +105,28 @@ def init_artifact(
             msg = "init_artifact: expected with_id of a version or the name of a new one, got both"
             raise ArgumentError(msg)
         here = None if folder is None else ((folder.project, folder.run), False)
-        ref, elsewhere = here or _found(place, word)
-        made = Artifact(session_at(place, ref, elsewhere=elsewhere, fixed=OBJECTS))
+        ref, elsewhere = here or place.find(word, "artifact")
+        made = Artifact(place.session(ref, elsewhere=elsewhere))
     elif name is None:
         msg = "init_artifact: expected name='...' of a new version, or with_id='...', got neither"
         raise RunNotNamedError(msg)
     else:
-        expect_writing(place, "init_artifact")
-        made = _begin(place, check_artifact(name))
+        place.expect_writing("init_artifact")
+        artifacts = f"{place.project}/{ARTIFACTS}"
+        twin = place.twin(artifacts, check_artifact(name))
+        if twin is not None and place.mode != "disabled":
+            msg = (
+                f"name: project {place.project!r} has an artifact {twin!r}, which differs "
+                f"from {name!r} by case alone: not every disk tells them apart"
+            )
+            raise ArgumentError(msg)
+        folder = place.folder(f"{artifacts}/{name}", DRAFT + mint_run_id())
+        made = Artifact(DraftSession(place, folder))
     made._say(words, description)  # noqa: SLF001 - a part of making it
     return made
 
 
-class Artifact(Logbook):
+class Artifact(Registered):
     """A version of an artifact: objects that never change, and what is said of them.
 
     Made by `init_artifact`; ``Artifact(...)`` with its arguments is the same. It has the verbs of a
@@ -130,10 +134,7 @@ class Artifact(Logbook):
     """
 
     container_type: ClassVar[str] = "artifact"
-
-    @classmethod
-    def _opened(cls, *given: Any, **named: Any) -> Artifact:
-        return init_artifact(*given, **named)
+    _opened = staticmethod(init_artifact)
 
     def __repr__(self) -> str:
         """Return which version it is."""
@@ -148,18 +149,13 @@ class Artifact(Logbook):
         return self._draft is not None
 
     @property
-    def _draft(self) -> Draft | None:
-        return self.session.draft if isinstance(self.session, DraftSession) else None
+    def _draft(self) -> DraftSession | None:
+        return self.session if isinstance(self.session, DraftSession) else None
 
     @property
     def name(self) -> str:
         """Name of the artifact, shared by all its versions."""
         return model_key(self.folder.project, self.folder.run)
-
-    @property
-    def project(self) -> str:
-        """Project path."""
-        return home_of(self.folder.project)
 
     @property
     def digest(self) -> str:
@@ -179,7 +175,7 @@ class Artifact(Logbook):
             InactiveRunError: If it is a draft.
         """
         self._expect_sealed("version")
-        found = self._rows().get(self.folder.run, {}).get(_NUMBER)
+        found = self._known(_NUMBER)
         return None if found is None else int(found)
 
     @property
@@ -190,12 +186,12 @@ class Artifact(Logbook):
             InactiveRunError: If it is a draft.
         """
         self._expect_sealed("aliases")
-        return list(self._rows().get(self.folder.run, {}).get("sys/aliases", ()))
+        return list(self._known("sys/aliases") or ())
 
-    def _rows(self) -> dict[str, dict[str, Any]]:
-        if self.session.recorded.is_empty:
-            return {}
-        return rows_of(self.session.up_to_date(self.folder.project, False), self.folder.project)  # noqa: FBT003 - no progress bar
+    def _known(self, path: str) -> Any:
+        recorded = self.session.recorded
+        found = recorded.find(recorded.reader(), path)
+        return None if found is None else found.value
 
     # ---------------------------------------------------------------- what it consists of
 
@@ -298,22 +294,17 @@ class Artifact(Logbook):
             InactiveRunError: If it was stopped before.
             OSError: If the disk refuses; it stays a draft then.
         """
-        session = self.session
-        if not isinstance(session, DraftSession) or session.recorder.silent:
+        draft = self._draft
+        if draft is None or draft.recorder.silent:
             return self
         if not len(self._to_change("save").objects):
             msg = f"save: {self.name!r} has no objects: add_file, add_dir or add_reference adds one"
             raise ArgumentError(msg)
-        self.session, again = session.seal()
-        if again:
-            self._restore()
-        return self
-
-    def _restore(self) -> None:
-        """Take a version out of the trash that somebody saves again."""
-        if self._rows().get(self.folder.run, {}).get("sys/trashed"):
+        self.session, again = draft.seal()
+        if again and self._known("sys/trashed"):  # somebody wants it again
             self.start()
             self.session.recorder.assign_quietly({"sys/trashed": False})
+        return self
 
     def __exit__(
         self,
@@ -340,19 +331,23 @@ class Artifact(Logbook):
             InactiveRunError: If the version was stopped.
             ReadOnlyError: If it was opened for reading.
         """
-        alias = f"aliases/{check_alias(name)}"
-        others = () if self.is_draft else self._rows().items()
-        if self.session.recorder.to_share(alias) is None:
+        alias, session = f"aliases/{check_alias(name)}", self.session
+        last = None
+        if not (self.is_draft or session.recorded.is_empty):
+            from seamark.store.query.registered import aliases_of
+
+            place = self.folder.project
+            last = aliases_of(session.up_to_date(), place).get(name)
+        if session.recorder.to_share(alias) is None:
             return
         self.assign({alias: True})
-        for digest, row in others:
-            if digest != self.folder.run and name in row.get("sys/aliases", ()):
-                # Whoever reads takes the newest; that the older one is taken back, is for queries.
-                folder = RunFolder(self.folder.root, self.folder.project, digest)
-                if folder.is_there():
-                    to: Any = {"remotes": self.session.remotes, "token": self.session.token}
-                    with quietly(), Artifact(LogSession(folder, self.mode, **to)) as other:
-                        other.session.recorder.delete(alias)
+        if last not in (None, self.folder.run):
+            # Whoever reads takes the newest; that the older one is taken back, is for queries.
+            folder = replace(self.folder, run=last)
+            if folder.is_there():
+                to: Any = {"remotes": session.remotes, "token": session.token}
+                with quietly(), Artifact(LogSession(folder, self.mode, **to)) as other:
+                    other.session.recorder.delete(alias)
 
     # ---------------------------------------------------------------- reading
 
@@ -437,10 +432,9 @@ class Artifact(Logbook):
             QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
                 nothing.
         """
-        from seamark.store.query.selection import Selection
-
-        selection = Selection(
-            project=self.folder.project,
+        return self.session.table(
+            columns,
+            progress_bar,
             kind="artifact",
             query=query,
             trashed=trashed,
@@ -448,7 +442,6 @@ class Artifact(Logbook):
             sort_by=sort_by,
             ascending=ascending,
         )
-        return self.session.table(selection, columns, progress_bar)
 
     # ---------------------------------------------------------------- inside
 
@@ -468,7 +461,7 @@ class Artifact(Logbook):
             msg = f"{verb}: {self.folder.words} is not saved yet: save() makes a version"
             raise InactiveRunError(msg)
 
-    def _to_change(self, verb: str) -> Draft:
+    def _to_change(self, verb: str) -> DraftSession:
         """Return the draft.
 
         Raises:
@@ -491,67 +484,3 @@ def _local(path: str | os.PathLike[str]) -> str:
         msg = f"path: expected a path, got {type(path).__name__}: {path!r:.80}"
         raise ArgumentError(msg)
     return str(Path(path).expanduser().absolute())
-
-
-def _found(place: Place, word: str) -> tuple[tuple[str, str], bool]:
-    """Return where the version that a word means lies, and whether nothing of it is on this disk.
-
-    Raises:
-        RunNotFoundError: If nothing is meant.
-        ArgumentError: If several may be.
-    """
-    if place.mode in ("disabled", "debug"):
-        meant = ArtifactName.of(word)
-        name = meant.name if meant is not None else "artifact"
-        return (f"{place.project}/{ARTIFACTS}/{name}", "0" * 64), False
-    missing: SeamarkError | None = None
-    for at in dict.fromkeys([place.reads, place.asked]):
-        try:
-            with place.catalog("" if "/" in word else place.project, at) as catalog:
-                ref = find_artifact(catalog, word, place.project)
-        except RunNotFoundError as error:
-            missing = missing or error
-        else:
-            return ref, not place.folder(*ref).is_there()
-    assert missing is not None  # noqa: S101 - one place was asked at least
-    raise missing
-
-
-def _begin(place: Place, name: str) -> Artifact:
-    """Begin a draft.
-
-    Raises:
-        ArgumentError: If the project has an artifact whose name differs by case alone.
-        JournalError: If the root cannot be written to.
-    """
-    artifacts = f"{place.project}/{ARTIFACTS}"
-    if place.mode != "disabled":
-        with contextlib.suppress(OSError):
-            for one in os.listdir(place.root / artifacts):  # noqa: PTH208 - names, and no paths
-                if one != name and one.casefold() == name.casefold():
-                    msg = (
-                        f"name: project {place.project!r} has an artifact {one!r}, which differs "
-                        f"from {name!r} by case alone: not every disk tells them apart"
-                    )
-                    raise ArgumentError(msg)
-    session = DraftSession(
-        place.folder(f"{artifacts}/{name}", DRAFT + mint_run_id()),
-        place.mode,
-        number=partial(_number, place),
-        sealed=lambda folder: session_at(place, (folder.project, folder.run), fixed=OBJECTS),
-    )
-    return Artifact(session)
-
-
-def _number(place: Place, sealed: RunFolder) -> int:
-    """Return the number of a version that is about to be: its own, or the next."""
-    known = set()
-    for at in dict.fromkeys((None, place.asked)):
-        for one in names_there(place, at, sealed.project, "artifact"):
-            number = (one.name or "").rpartition(":")[2]
-            if one.project == sealed.project and number.isdecimal():
-                if one.run == sealed.run:
-                    return int(number)
-                known.add(int(number))
-    above, _, name = sealed.project.rpartition("/")
-    return take_number(RunFolder(sealed.root, above, name), sealed.run, known, again=True)

@@ -27,7 +27,6 @@ _FEW: Final = 200
 
 def claim_run(
     project: Home,
-    look: Callable[[], Catalog],
     query: str | None,
     values: Mapping[str, Any] | None,
     sort_by: str,
@@ -39,7 +38,6 @@ def claim_run(
 
     Args:
         project: Its project.
-        look: Returns what has the project's runs, as recorded up to now.
         query: See there, as the others.
         values: What is recorded in the run that is claimed.
         sort_by: See there.
@@ -52,7 +50,7 @@ def claim_run(
     selection.expression()  # a mistake is reported before anything is read
     if not _may_claim(project, "claim"):
         return None
-    index = look()
+    index = project.session.up_to_date()
     place = project.session.recorded.place
 
     def matches(ref: Ref) -> bool:
@@ -94,35 +92,39 @@ def _begun(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[st
         hold.release({})
         raise
     run.session.claimed(hold)
-    try:
-        for at, value in kept.items():
-            run[at] = value
-    except BaseException:
-        run.release()
-        run.stop()
-        raise
+    _keep(run, kept, run.release, run.stop)
     return run
+
+
+def _keep(claimed: Run | Group, values: Mapping[str, Any], *on_error: Callable[[], object]) -> None:
+    """Record values in what was claimed; a mistake gives it back."""
+    try:
+        for at, value in values.items():
+            claimed[at] = value
+    except BaseException:
+        for call in on_error:
+            call()
+        raise
 
 
 def claim_group(
     project: Home,
-    look: Callable[[], Catalog],
     query: str | None,
     values: Mapping[str, Any] | None,
     sort_by: str,
     *,
     ascending: bool,
 ) -> Group | None:
-    """Claim a group; see `seamark.Project.claim_group`, and `claim_run` for ``look``."""
+    """Claim a group; see `seamark.Project.claim_group`."""
     kept = check_set(values)
     if query is not None:
         parse(query)
     if not _may_claim(project, "claim_group"):
         return None
-    index = look()
+    index = project.session.up_to_date()
 
     def found(index: Catalog, only: str | None = None) -> list[tuple[Any, Ref]]:
-        rows = group_rows(project, index)
+        rows = group_rows(index, project.path)
         rows = {ref: row for ref, row in rows.items() if only is None or ref[1] == only}
         table = table_of(rows, query, project.session.tell)
         return [(row.get(sort_by), ref) for row, ref in zip(table, table.refs, strict=True)]
@@ -137,12 +139,7 @@ def claim_group(
     if hold is None:
         return None
     group = Group(project, hold.ref[1], hold)
-    try:
-        for at, value in kept.items():
-            group[at] = value
-    except BaseException:
-        group.release()
-        raise
+    _keep(group, kept, group.release)
     return group
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder
+from seamark.opening.place import expect_run, expect_writable
+from seamark.run.logbook import Logbook, LogSession
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:
@@ -51,29 +53,8 @@ def record_beside(folder: RunFolder, ops: Iterable[Mapping[str, Any]]) -> bool:
     Raises:
         JournalError: If the folder cannot be written.
     """
-    if folder.kind != "run":
-        from seamark.registry.model import opened_at
-
-        with opened_at(folder) as opened:
-            kept = [opened.session.recorder.record_op(op) for op in ops]
-        return all(kept)
-    from seamark.run.run import init_run
-
-    run = init_run(
-        folder.project,
-        with_id=folder.run,
-        root=str(folder.root),
-        mode="offline",
-        owner=False,
-        capture_stdout=False,
-        capture_stderr=False,
-        capture_hardware_metrics=False,
-        capture_traceback=False,
-        capture=dict.fromkeys(("script", "packages", "host", "signals"), False),
-        git_ref=False,
-    )
-    try:
-        kept = [run.session.record_op(op) for op in ops]
-    finally:
-        run.stop()
+    expect_run(folder)
+    expect_writable(folder)
+    with Logbook(LogSession(folder, "offline")) as opened:
+        kept = [opened.session.recorder.record_op(op) for op in ops]
     return all(kept)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from seamark.errors import MissingFieldError
 from seamark.journal.writer import HEARTBEAT_S
 from seamark.paths import check_name, given_path, is_inside
-from seamark.run.claims import claimed_by
+from seamark.run.claims import OwnClaim
 from seamark.store.query.selection import Selection
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seamark.run.handler import Handler
     from seamark.run.logbook import LogSession
 
-__all__ = ["Group", "group_rows", "groups_there"]
+__all__ = ["Group", "group_rows"]
 
 _GROUPS: Final = "groups"
 _OF_RUNS: Final = "sys/group_tags"
@@ -37,9 +37,6 @@ class Home(Protocol):
     @property
     def session(self) -> LogSession:
         """Part of this process in the project's log."""
-
-    def __delitem__(self, path: str) -> None:
-        """Delete what its log has at and below a path."""
 
     def __getitem__(self, path: str) -> Handler:
         """Return the handler of a path of its log."""
@@ -62,17 +59,18 @@ class Group:
     def __init__(self, project: Home, name: str, hold: Hold | None = None) -> None:
         self._project = project
         self._name = check_name(name, "group")
-        self._hold = hold
+        self._claim = OwnClaim(project.session.recorder, self._path(CLAIMED))
         if hold is not None:
             self._begin(hold)
 
     def _begin(self, hold: Hold) -> None:
         """Show others who has claimed it, and that this process lives, until it is released."""
-        if (writer := self._project.session.recorder.to_write()) is not None:
+        session = self._project.session
+        if (writer := session.recorder.to_write()) is not None:
             writer.beat_every(HEARTBEAT_S)
             writer.rest(0)  # the thread beside the journal that is open beats as it did
-        self._project[self._path(CLAIMED)].assign(claimed_by(hold.claim.facts))
-        self._project.session.lifecycle.on(heartbeat=hold.look, stop=self.release)
+        self._claim.begin(hold)
+        session.lifecycle.on(heartbeat=hold.look, stop=self.release)
 
     def release(self) -> bool:
         """Give back a group that `seamark.Project.claim_group` returned; stopping its project does.
@@ -81,11 +79,7 @@ class Group:
             Whether it was still this process's: somebody else may have it, if nothing was heard of
             this process for so long that it counted as crashed.
         """
-        hold = self._hold
-        if hold is None or not hold.is_mine or hold.is_lost():
-            return False
-        del self._project[self._path(CLAIMED)]
-        return hold.release(self._project.session.recorder.positions())
+        return self._claim.release()
 
     def __repr__(self) -> str:
         """Return which group of which project it is."""
@@ -155,55 +149,30 @@ class Group:
         return self._project.fetch_runs_table(query=query, **others)
 
 
-def group_rows(project: Home, index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what is known of each group of a project, by project and name.
+def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, Any]]:
+    """Return what is known of the groups of a project, by project and name; None for all projects.
 
-    Args:
-        project: The project; groups of runs below it count.
-        index: What has the runs, up to date.
-    """
-    at = project.path
-
-    def unknown(_: Exception) -> None:
-        """Nobody is in a group."""
-
-    table = index.table(Selection(project=at), [_OF_RUNS], unknown)
-    rows: dict[Ref, dict[str, Any]] = {}
-    for row in table:
-        for name in row.get(_OF_RUNS, ()):
-            _row(rows, at, name)["runs"] += 1
-    atoms = (one for one in project.session.recorded.attributes(_GROUPS) if one.family == "atom")
-    for one in atoms:
-        _say(rows, at, one.path, one.value)
-    return {ref: rows[ref] for ref in sorted(rows)}
-
-
-def groups_there(index: Catalog) -> dict[Ref, dict[str, Any]]:
-    """Return what is known of the groups of all projects, by project and name.
-
-    One is listed with each project that itself has a run in it, or says something of it.
+    Of all projects, a group is listed with each that itself has a run in it, or says something of
+    it. Runs of the projects below count.
 
     Args:
         index: What has the runs, up to date.
+        home: Path of the project.
     """
-
-    def unknown(_: Exception) -> None:
-        """Nobody is in a group."""
-
     rows: dict[Ref, dict[str, Any]] = {}
-    table = index.table(Selection(), [_OF_RUNS], unknown)
+    told = index.table(Selection(project=home, kind="project"), [f"{_GROUPS}/*"], lambda _: None)
+    for (project, _), said in zip(told.refs, told, strict=True):
+        for path, value in said.items():
+            if path.startswith(f"{_GROUPS}/") and home in (None, project):
+                _say(rows, project, path, value)
+    table = index.table(Selection(project=home), [_OF_RUNS], lambda _: None)
     named = [
         (project, name)
         for (project, _), row in zip(table.refs, table, strict=True)
         for name in row.get(_OF_RUNS, ())
     ]
-    told = index.table(Selection(kind="project"), [f"{_GROUPS}/*"], unknown)
-    for (project, _), said in zip(told.refs, told, strict=True):
-        for path, value in said.items():
-            if path.startswith(f"{_GROUPS}/"):
-                _say(rows, project, path, value)
     for project, name in named:
-        _row(rows, project, name)
+        _row(rows, home or project, name)
     for (project, name), row in rows.items():
         row["runs"] = sum(one == name and is_inside(at, project) for at, one in named)
     return {ref: rows[ref] for ref in sorted(rows)}

@@ -6,7 +6,7 @@ import difflib
 import operator
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from seamark.reading.tables import RunsTable, StringList
 from seamark.store.query.expression import (
     Among,
     And,
-    Comparison,
     Expression,
     Not,
     Or,
@@ -75,23 +74,30 @@ def _matches(expression: Expression, row: Row) -> bool:
         return any(_matches(term, row) for term in expression.terms)
     if isinstance(expression, Not):
         return not _matches(expression.term, row)
+    found = row.get(expression.field.path)
     if isinstance(expression, Among):
-        found = row.get(expression.field.path)
-        if isinstance(found, StringList):
-            return any(value.text in found for value in expression.values)
-        return any(_compares(found, "=", value) for value in expression.values)
-    return _is_so(expression, row)
-
-
-def _is_so(leaf: Comparison, row: Row) -> bool:
-    found = row.get(leaf.field.path)
-    if leaf.value is None:
+        sign = "contains" if isinstance(found, StringList) else "="
+        return any(_compares(found, sign, value) for value in expression.values)
+    if expression.value is None:
         return found is None
-    if leaf.operator in ("matches", "not matches"):
-        return _is_like(found, leaf.value.text, wanted=leaf.operator == "matches")
-    if leaf.operator == "contains":
-        return isinstance(found, (StringList, str)) and leaf.value.text in found
-    return _compares(found, leaf.operator, leaf.value)
+    return _compares(found, expression.operator, expression.value)
+
+
+def _compares(found: Any, sign: str, value: Value) -> bool:
+    if sign in ("matches", "not matches"):
+        return _is_like(found, value.text, wanted=sign == "matches")
+    if sign == "contains":
+        return isinstance(found, (StringList, str)) and value.text in found
+    compare, wanted = _SIGNS[sign], value.value
+    if isinstance(found, str):
+        return compare(found, value.text)
+    if isinstance(found, datetime):
+        at = moment(value.text, time.time_ns())
+        return at is not None and compare(found.timestamp() * 1e6, at)
+    if isinstance(found, bool) != isinstance(wanted, bool):
+        return False
+    both = isinstance(found, (int, float)) and isinstance(wanted, (int, float))
+    return both and compare(found, wanted)
 
 
 def _is_like(found: Any, pattern: str, *, wanted: bool) -> bool:
@@ -100,20 +106,7 @@ def _is_like(found: Any, pattern: str, *, wanted: bool) -> bool:
     except re.error as error:
         msg = f"query: expected a regular expression, got {pattern!r:.80}: {error}"
         raise QueryError(msg) from None
-    texts: Collection[str] = [found] if isinstance(found, str) else found
     if not isinstance(found, (str, StringList)):
         return False
+    texts = [found] if isinstance(found, str) else found
     return any(search(text) is not None for text in texts) is wanted
-
-
-def _compares(found: Any, sign: str, value: Value) -> bool:
-    compare, wanted = _SIGNS[sign], value.value
-    if isinstance(found, bool) or isinstance(wanted, bool):
-        both = isinstance(found, bool) and isinstance(wanted, bool)
-        return both and compare(found, wanted)
-    if isinstance(found, (int, float)):
-        return isinstance(wanted, (int, float)) and compare(found, wanted)
-    if isinstance(found, datetime):
-        at = moment(value.text, time.time_ns())
-        return at is not None and compare(found.timestamp() * 1e6, at)
-    return isinstance(found, str) and compare(found, value.text)

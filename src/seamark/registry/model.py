@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
-import logging
 import os
-import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from seamark.errors import (
     ArgumentError,
     KeyTakenError,
-    PathError,
-    RunNotFoundError,
     RunNotNamedError,
-    SeamarkError,
 )
 from seamark.journal.folder import RunFolder, mint_run_id
-from seamark.journal.numbers import take_number
 from seamark.opening.place import expect_writable
 from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
-from seamark.paths import MODELS, STAGES, check_key, check_name, check_project, home_of
+from seamark.paths import MODELS, STAGES, check_key
 from seamark.paths import model_key as key_of
-from seamark.reading.registered import find_registered, key_in
-from seamark.registry.place import Place, check_texts, expect_writing, names_there, session_at, tell
-from seamark.run.logbook import Logbook, LogSession, Progress
+from seamark.reading.nearest import hint_for
+from seamark.registry.place import Place, Registered, check_texts
+from seamark.run.logbook import Logbook, Progress
 
 if TYPE_CHECKING:
     from seamark.reading.tables import RunsTable
 
-__all__ = ["Model", "ModelVersion", "init_model", "init_model_version", "opened_at"]
+__all__ = ["Model", "ModelVersion", "init_model", "init_model_version"]
 
 _STAGE: Final = "sys/stage"
 _NUMBER: Final = "sys/version"
@@ -40,8 +33,6 @@ _NAME: Final = "sys/name"
 _TAKEN: Final = WITHOUT_MEANING - {"enable_remote_signals"}
 
 Kind = TypeVar("Kind", bound=Logbook)
-
-log = logging.getLogger("seamark")
 
 
 def init_model(
@@ -87,11 +78,16 @@ def init_model(
     check_texts(with_id=with_id, name=name, key=key)
     place = Place.of(project, mode, root, remote, api_token, named=with_id)
     if with_id is not None:
-        return _begun(_open(Model, place, with_id), name)
+        ref, elsewhere = place.find(with_id, "model")
+        return _begun(Model(place.session(ref, elsewhere=elsewhere)), name)
     if key is None:
         msg = "init_model: expected key='...' of a new model, or with_id='...', got neither"
         raise RunNotNamedError(msg)
-    return _begun(_make_model(place, check_key(key)), name)
+    ref = (f"{place.project}/{MODELS}", check_key(key))
+    place.expect_writing("init_model")
+    if place.mode != "disabled":
+        _take_key(place, place.folder(*ref))
+    return _begun(Model(place.session(ref)), name, {_MODEL: key})
 
 
 def init_model_version(
@@ -135,24 +131,32 @@ def init_model_version(
     check_texts(with_id=with_id, name=name, model=model)
     place = Place.of(project, mode, root, remote, api_token, named=with_id or model)
     if with_id is not None:
-        return _begun(_open(ModelVersion, place, with_id), name)
+        ref, elsewhere = place.find(with_id, "model_version")
+        return _begun(ModelVersion(place.session(ref, elsewhere=elsewhere)), name)
     if model is None:
         msg = "init_model_version: expected model='KEY', or with_id='...', got neither"
         raise RunNotNamedError(msg)
-    return _begun(_make_version(place, model), name)
+    place.expect_writing("init_model_version")
+    (models, key), _ = place.find(model, "model")
+    made = ModelVersion(place.session((f"{models}/{key}", mint_run_id())))
+    if place.mode == "disabled":
+        return made
+    try:
+        number = place.take_number(made.folder)
+    except OSError:
+        expect_writable(made.folder)  # which says what is wrong with the place
+        raise
+    return _begun(made, name, {_MODEL: key, _NUMBER: number, _STAGE: "none"})
 
 
-class Model(Logbook):
+class Model(Registered):
     """A model; made by `init_model`, and ``Model(...)`` with its arguments is the same.
 
     It has the verbs of a run, which write to the model's own log.
     """
 
     container_type: ClassVar[str] = "model"
-
-    @classmethod
-    def _opened(cls, *given: Any, **named: Any) -> Model:
-        return init_model(*given, **named)
+    _opened = staticmethod(init_model)
 
     def __repr__(self) -> str:
         """Return which model it is."""
@@ -162,11 +166,6 @@ class Model(Logbook):
     def key(self) -> str:
         """Id within its project."""
         return self.folder.run
-
-    @property
-    def project(self) -> str:
-        """Project path."""
-        return home_of(self.folder.project)
 
     def fetch_model_versions_table(
         self,
@@ -195,9 +194,9 @@ class Model(Logbook):
             QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
                 nothing.
         """
-        from seamark.store.query.selection import Selection
-
-        selection = Selection(
+        return self.session.table(
+            columns,
+            progress_bar,
             project=f"{self.folder.project}/{self.key}",
             kind="model_version",
             query=query,
@@ -205,20 +204,16 @@ class Model(Logbook):
             sort_by=sort_by,
             ascending=ascending,
         )
-        return self.session.table(selection, columns, progress_bar)
 
 
-class ModelVersion(Logbook):
+class ModelVersion(Registered):
     """A version of a model; made by `init_model_version`.
 
     ``ModelVersion(...)`` with its arguments is the same. It has the verbs of a run.
     """
 
     container_type: ClassVar[str] = "model_version"
-
-    @classmethod
-    def _opened(cls, *given: Any, **named: Any) -> ModelVersion:
-        return init_model_version(*given, **named)
+    _opened = staticmethod(init_model_version)
 
     def __repr__(self) -> str:
         """Return which version it is."""
@@ -234,11 +229,6 @@ class ModelVersion(Logbook):
         """Key of its model."""
         return key_of(self.folder.project, self.folder.run)
 
-    @property
-    def project(self) -> str:
-        """Project path."""
-        return home_of(self.folder.project)
-
     def change_stage(self, stage: str) -> None:
         """Say how far this version has come.
 
@@ -251,146 +241,55 @@ class ModelVersion(Logbook):
             ReadOnlyError: If it was opened for reading.
         """
         if stage not in STAGES:
-            near = difflib.get_close_matches(str(stage), STAGES, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = hint_for(str(stage), STAGES)
             msg = f"stage: expected one of {', '.join(map(repr, STAGES))}, got {stage!r:.80}{hint}"
             raise ArgumentError(msg)
         if self.session.recorder.to_share(_STAGE) is not None:
             self.session.recorder.assign_quietly({_STAGE: stage})
 
 
-def opened_at(folder: RunFolder) -> Model | ModelVersion:
-    """Return the model or version of a folder, to change something of it on this disk alone."""
-    kind = Model if folder.kind == "model" else ModelVersion
-    return kind(LogSession(folder, "offline"))
-
-
-# ---------------------------------------------------------------------- where they are
-
-
-def _begun(opened: Kind, name: str | None) -> Kind:
-    """Return a model or version with the name that it was given; an empty one is none."""
-    if name and name.strip(" ") and opened.session.recorder.recording:
-        opened[_NAME] = name
-    return opened
-
-
-def _open(kind: type[Kind], place: Place, word: str) -> Kind:
-    """Open a model or version that exists.
-
-    Raises:
-        RunNotFoundError: If none is meant.
-        ArgumentError: If several may be.
-    """
-    found, elsewhere = _found(place, word, kind.container_type)
-    return kind(session_at(place, found, elsewhere=elsewhere))
-
-
-def _found(place: Place, word: str, kind: str) -> tuple[tuple[str, str], bool]:
-    """Return where what a word means lies, and whether nothing of it lies on this disk.
-
-    Raises:
-        RunNotFoundError: If nothing is meant.
-        ArgumentError: If several may be.
-    """
-    if place.mode in ("disabled", "debug"):
-        return _made_up(place, word, kind), False
-    below = "" if "/" in word else place.project
-    places = dict.fromkeys([place.reads, place.asked])
-    missing: SeamarkError | None = None
-    for at in places:
-        try:
-            with place.catalog(below, at) as catalog:
-                ref = find_registered(catalog, word, place.project, (kind,))
-        except RunNotFoundError as error:
-            missing = missing or error
-        else:
-            return ref, not place.folder(*ref).is_there()
-    assert missing is not None  # noqa: S101 - one place was asked at least
-    raise missing
-
-
-def _made_up(place: Place, word: str, kind: str) -> tuple[str, str]:
-    """Return where something would lie that nobody looks for: nothing there is kept."""
-    left, _, rest = word.rpartition("/")
-    key, number = (key_in(rest), "") if kind == "model" else (rest.split("-")[-2:] * 2)[:2]
-    try:
-        project = check_project(left) if left else place.project
-        check_key(key)
-        check_name(number or key)
-    except PathError:
-        project, key, number = place.project, "MODEL", "1"
-    models = f"{project}/{MODELS}"
-    return (models, key) if kind == "model" else (f"{models}/{key}", number)
-
-
-# ---------------------------------------------------------------------- new ones
-
-
-def _make_model(place: Place, key: str) -> Model:
-    """Make a model.
-
-    Raises:
-        RunNotNamedError: If it is to be read only.
-        KeyTakenError: If there is one with this key.
-        JournalError: If the root cannot be written to.
-    """
-    expect_writing(place, "init_model")
-    ref = (f"{place.project}/{MODELS}", key)
-    if place.mode != "disabled":
-        if any(one.casefold() == key.casefold() for one in _keys_elsewhere(place)):
-            raise _taken(key, place.project, str(place.asked))
-        _take_key(place.folder(*ref))
-    made = Model(session_at(place, ref))
-    tell(made, {_MODEL: key})
+def _begun(made: Kind, name: str | None, facts: Mapping[str, Any] = MappingProxyType({})) -> Kind:
+    """Return a model or version with its name, and, a new one, with what is known of it."""
+    recorder = made.session.recorder
+    if facts and recorder.recording:
+        made.start()
+        recorder.assign_quietly(facts)
+    if name and name.strip(" ") and recorder.recording:
+        made[_NAME] = name
     return made
 
 
-def _make_version(place: Place, model: str) -> ModelVersion:
-    """Make a version of a model, with the next number.
-
-    Raises:
-        RunNotNamedError: If it is to be read only.
-        RunNotFoundError: If there is no such model.
-        JournalError: If the root cannot be written to.
-    """
-    expect_writing(place, "init_model_version")
-    (models, key), _ = _found(place, model, "model")
-    ref = (f"{models}/{key}", mint_run_id())
-    made = ModelVersion(session_at(place, ref))
-    if place.mode != "disabled":
-        places = dict.fromkeys((None, place.asked))
-        known = {number for at in places for number in _numbers(place, at, ref[0])}
-        try:
-            number = take_number(place.folder(models, key), made.id, known)
-        except OSError:
-            expect_writable(made.folder)  # which says what is wrong with the place
-            raise
-        tell(made, {_MODEL: key, _NUMBER: number, _STAGE: "none"})
-    return made
-
-
-def _take_key(folder: RunFolder) -> None:
+def _take_key(place: Place, folder: RunFolder) -> None:
     """Make the folder of a model, which only one process can.
 
     Raises:
-        KeyTakenError: If it was there, or if the model was purged.
+        KeyTakenError: If there is one with this key, on this disk or where it is sent, or if it was
+            purged.
         JournalError: If the root cannot be written to.
     """
-    key, project = folder.run, home_of(folder.project)
+    key, models = folder.run, folder.project
+
+    def taken(key: str, where: object) -> KeyTakenError:
+        msg = (
+            f"key: project {place.project!r} of {where} has a model {key!r} already; "
+            f"init_model(with_id={key!r}) opens it"
+        )
+        return KeyTakenError(msg)
+
+    there = [] if place.asked is None else place.names(place.asked, models, "model")
+    if any(one.project == models and one.run.casefold() == key.casefold() for one in there):
+        raise taken(key, place.asked)
     if folder.is_purged:
         msg = (
-            f"key: model {key!r} of project {project!r} was purged; "
+            f"key: model {key!r} of project {place.project!r} was purged; "
             f"use another key, or remove {folder.purged_mark}"
         )
         raise KeyTakenError(msg)
-    models = folder.path.parent
     try:
         folder.refuse_links()
-        models.mkdir(parents=True, exist_ok=True)
-        for one in os.listdir(models):  # noqa: PTH208 - names, and no paths
-            if one != key and one.casefold() == key.casefold():
-                raise _taken(one, project, str(folder.root))
+        folder.path.parent.mkdir(parents=True, exist_ok=True)
+        if (twin := place.twin(models, key)) is not None:
+            raise taken(twin, folder.root)
         folder.path.mkdir()
     except FileExistsError:
         if not folder.is_there():
@@ -399,35 +298,7 @@ def _take_key(folder: RunFolder) -> None:
                 "when it did; remove the folder in that case"
             )
             raise KeyTakenError(msg) from None
-        raise _taken(key, project, str(folder.root)) from None
+        raise taken(key, folder.root) from None
     except OSError:
         expect_writable(folder)  # which says what is wrong with the place
         raise
-
-
-def _taken(key: str, project: str, where: str) -> KeyTakenError:
-    msg = (
-        f"key: project {project!r} of {where} has a model {key!r} already; "
-        f"init_model(with_id={key!r}) opens it"
-    )
-    return KeyTakenError(msg)
-
-
-def _keys_elsewhere(place: Place) -> list[str]:
-    """Return the keys of the project's models on the remote; none if it does not answer."""
-    models = f"{place.project}/{MODELS}"
-    return [run for project, run in _runs(place, place.asked, models) if project == models]
-
-
-def _runs(place: Place, at: Path | str | None, project: str) -> list[tuple[str, str]]:
-    return [] if at is None else [one.ref for one in names_there(place, at, project, "model")]
-
-
-def _numbers(place: Place, at: Path | str | None, model: str) -> list[int]:
-    """Return the numbers that the versions of a model go by in some place."""
-    names = (
-        one.name for one in names_there(place, at, model, "model_version") if one.project == model
-    )
-    key = model.rpartition("/")[2]
-    found = (re.fullmatch(rf"{re.escape(key)}-([1-9][0-9]{{0,8}})", name or "") for name in names)
-    return [int(one[1]) for one in found if one]

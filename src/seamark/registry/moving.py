@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, RunExistsError, SeamarkError
@@ -34,34 +34,22 @@ _TRASHED: Final = "sys/trashed"
 
 
 @dataclass(slots=True)
-class Moved:
+class Moved(Synced):
     """Result of moving one run.
 
     Attributes:
-        folder: The run, here.
         to: Where to.
+        project: Project path there, with a place below it where it is no run.
         name: Its name there; None if it has none, or if it was there before.
         called: Its name here, if that was asked for.
-        project: Project path there, with a place below it where it is no run.
         skipped: Whether nothing was sent, because another run there has its name.
-        purged: Whether it was purged there, so that nothing of it is taken.
-        journal_bytes: How much of its journals was sent.
-        files: How many contents of files were sent.
-        file_bytes: Their size together.
-        problems: What could not be sent, a line each.
     """
 
-    folder: RunFolder
-    to: str
-    name: str | None
-    called: str | None
-    project: str
-    skipped: bool
-    purged: bool
-    journal_bytes: int
-    files: int
-    file_bytes: int
-    problems: list[str]
+    to: str = ""
+    project: str = ""
+    name: str | None = None
+    called: str | None = None
+    skipped: bool = False
 
     @property
     def run(self) -> str:
@@ -130,37 +118,45 @@ class Mover:
         Raises:
             RunExistsError: If another run there has its name, and that is to be an error.
         """
-        folder = left.folder
-        if folder.kind not in ("run", "artifact") or left.problems or left.purged:
-            return self._told(left, sync_run(left, self._remote, progress, self._patience))
-        journal = ArrivalJournal(left.key, begun_ns(folder))
-        arrived = left.known.get(journal.name, 0)
-        is_on_its_way = (not left.known) or 0 < arrived <= len(journal.begin)
-        if not is_on_its_way or not folder.journals():
-            return self._told(left, sync_run(left, self._remote, progress, self._patience))
         try:
-            return self._bring(left, journal, progress)
+            known = self._known_if_new(left)
+            arrival = None if known is None else self._ask(left, known)
+            if known is None or arrival is None:  # it goes on, or comes where no names are known
+                return self._told(left, self._send(left, progress))
+            return self._bring(left, known, arrival, progress)
         except Purged:
-            return self._told(left, Synced(folder, purged=True))
+            return self._told(left, Synced(left.folder, purged=True))
         except RunExistsError:
             raise
         except (SeamarkError, OSError) as error:
             let_pass(error)
-            return self._told(left, Synced(folder, problems=[str(error)]))
+            return self._told(left, Synced(left.folder, problems=[str(error)]))
 
     # ---------------------------------------------------------------- one that comes
 
-    def _bring(self, left: Left, journal: ArrivalJournal, progress: Callable[[int], None]) -> Moved:
+    def _known_if_new(self, left: Left) -> _Known | None:
+        """Return what a run says of itself that comes for the first time, or was cut short."""
+        folder = left.folder
+        if folder.kind not in ("run", "artifact") or left.problems or left.purged:
+            return None
+        journal = ArrivalJournal(left.key, begun_ns(folder))
+        arrived = left.known.get(journal.name, 0)
+        is_new = not left.known or 0 < arrived <= len(journal.begin)
+        return _known(folder) if is_new and folder.journals() else None
+
+    def _send(self, left: Left, progress: Callable[[int], None]) -> Synced:
+        return sync_run(left, self._remote, progress, self._patience)
+
+    def _bring(
+        self, left: Left, known: _Known, arrival: Arrival, progress: Callable[[int], None]
+    ) -> Moved:
         folder, key = left.folder, left.key
-        known = _known(folder)
-        arrival = self._ask(left, known)
-        if arrival is None:  # a place that knows no names
-            return self._told(left, sync_run(left, self._remote, progress, self._patience))
+        journal = ArrivalJournal(key, begun_ns(folder))
         if arrival.outcome == "skip":
             return self._told(left, Synced(folder), skipped=True)
         if journal.name not in left.known:
             self._patience.ask(lambda: self._remote.send(key, journal.name, 0, journal.begin))
-        synced = sync_run(left, self._remote, progress, self._patience)
+        synced = self._send(left, progress)
         if synced.problems or synced.purged:
             return self._told(left, synced)
         # Before it is asked: who replaces this one is told of it after that, and is later then.
@@ -180,7 +176,7 @@ class Mover:
         at = len(journal.begin)
         self._patience.ask(lambda: self._remote.send(key, journal.name, at, end))
         self._note_here(folder, told)
-        return self._told(left, synced, arrival.name, known.name)
+        return self._told(left, synced, name=arrival.name, called=known.name)
 
     def _ask(self, left: Left, known: _Known) -> Arrival | None:
         """Return what becomes of the run there; None of a place that cannot be asked.
@@ -241,28 +237,9 @@ class Mover:
             and of.get("kind") == "artifact"
         ]
 
-    def _told(
-        self,
-        left: Left,
-        synced: Synced,
-        name: str | None = None,
-        called: str | None = None,
-        *,
-        skipped: bool = False,
-    ) -> Moved:
-        return Moved(
-            synced.folder,
-            self._uri,
-            name,
-            called,
-            left.key.project,
-            skipped,
-            synced.purged,
-            synced.journal_bytes,
-            synced.files,
-            synced.file_bytes,
-            synced.problems,
-        )
+    def _told(self, left: Left, synced: Synced, **facts: Any) -> Moved:
+        shared = {one.name: getattr(synced, one.name) for one in fields(Synced)}
+        return Moved(**shared, to=self._uri, project=left.key.project, **facts)
 
 
 def _known(folder: RunFolder) -> _Known:

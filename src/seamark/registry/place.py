@@ -5,25 +5,35 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from seamark.errors import ArgumentError, RunNotNamedError, SeamarkError
+from seamark.errors import (
+    ArgumentError,
+    PathError,
+    RunNotNamedError,
+    SeamarkError,
+)
 from seamark.journal.folder import RunFolder
+from seamark.journal.numbers import take_number
 from seamark.opening.catalogs import first_remote, open_catalog, place_to_read
 from seamark.opening.place import own_root
 from seamark.options.settings import check_argument, remotes_of
+from seamark.paths import ARTIFACTS, MODELS, check_place, home_of
 from seamark.remote.asking import call_within
+from seamark.run.associated import find_among
 from seamark.run.logbook import Logbook, LogSession
+from seamark.run.objects import OBJECTS
 from seamark.run.through import Through
 
 if TYPE_CHECKING:
-    from seamark.reading.catalog import Catalog
+    from seamark.reading.catalog import Ref
+    from seamark.reading.names import RunName
 
-__all__ = ["Place", "check_texts", "expect_writing", "names_there", "session_at", "tell"]
-
+__all__ = ["Place", "Registered", "check_texts"]
 
 log = logging.getLogger("seamark")
 
@@ -92,12 +102,117 @@ class Place:
         """Return the folder of a model or version, of a place below a project."""
         return RunFolder(self.root, project, run)
 
-    @contextlib.contextmanager
-    def catalog(self, project: str, place: Path | str | None) -> Iterator[Catalog]:
-        """Open what has the models of a project, or of a place below it, up to date."""
-        with contextlib.closing(open_catalog(place or self.root, self.token)) as catalog:
-            catalog.refresh(project or None)
-            yield catalog
+    def find(self, word: str, kind: str) -> tuple[Ref, bool]:
+        """Return where what a word means lies, and whether nothing of it is on this disk.
+
+        Raises:
+            RunNotFoundError: If nothing is meant.
+            ArgumentError: If several may be.
+        """
+        if self.mode in ("disabled", "debug"):  # nobody looks for it, and nothing there is kept
+            return _made_up(self.project, word, kind), False
+        places = dict.fromkeys([self.reads or self.root, self.asked or self.root])
+        ref = find_among(places, self.token, word, self.project, kind).ref
+        return ref, not self.folder(*ref).is_there()
+
+    def session(self, ref: Ref, *, elsewhere: bool = False) -> LogSession:
+        """Return this process's part in a log; nothing is on disk before something is recorded.
+
+        Args:
+            ref: Place below the project, and id.
+            elsewhere: Whether nothing of it lies on this disk.
+        """
+        partly = elsewhere and self.mode != "read-only"
+        folder = self.folder(*ref)
+        return LogSession(
+            folder,
+            self.mode,
+            place=self.reads,
+            remotes=self.remotes,
+            token=self.token,
+            through=Through(self.remotes, self.token, lambda: True) if partly else None,
+            fixed=OBJECTS if folder.kind == "artifact" else None,
+        )
+
+    def expect_writing(self, verb: str) -> None:
+        """Refuse to make something that is to be read only.
+
+        Raises:
+            RunNotNamedError: If so.
+        """
+        if self.mode == "read-only":
+            msg = f"{verb}: mode='read-only': expected with_id of an existing one, got none"
+            raise RunNotNamedError(msg)
+
+    def twin(self, place: str, name: str) -> str | None:
+        """Return what lies in a place of this disk and differs from a name by case alone."""
+        there: list[str] = []
+        with contextlib.suppress(OSError):
+            there = os.listdir(self.root / place)  # noqa: PTH208 - names, and no paths
+        others = (one for one in there if one != name)
+        return next((one for one in others if one.casefold() == name.casefold()), None)
+
+    def take_number(self, version: RunFolder) -> int:
+        """Take the next number for a version; one that has a number keeps it.
+
+        Raises:
+            OSError: If this disk refuses.
+        """
+        from seamark.store.query.registered import number_of
+
+        place, known = version.project, set()
+        for at in dict.fromkeys((None, self.asked)):
+            for one in self.names(at, place, version.kind):
+                number = number_of(one)
+                if one.project == place and number is not None:
+                    if one.run == version.run:
+                        return number
+                    known.add(number)
+        above, _, name = place.rpartition("/")
+        return take_number(RunFolder(version.root, above, name), version.run, known, again=True)
+
+    def names(self, at: Path | str | None, project: str, kind: str) -> list[RunName]:
+        """Return what is in a place; nothing if it cannot be asked: recording is not to wait.
+
+        Two that took one key or number then are put together, or apart, where both arrive.
+        """
+
+        def ask() -> list[RunName]:
+            with contextlib.closing(open_catalog(at or self.root, self.token)) as catalog:
+                catalog.refresh(project)
+                return list(catalog.names(kind))
+
+        try:
+            return call_within(ask, "seamark-names") if isinstance(at, str) else ask()
+        except (SeamarkError, OSError) as error:
+            where = at or self.root
+            log.warning("seamark: %s cannot be asked for what is there: %s", where, error)
+            return []
+
+
+class Registered(Logbook):
+    """A model, a version of one, or a version of an artifact."""
+
+    @property
+    def project(self) -> str:
+        """Project path."""
+        return home_of(self.folder.project)
+
+
+def _made_up(project: str, word: str, kind: str) -> Ref:
+    """Return where something would lie, for a word that nobody looks up."""
+    name = re.split("[:@]", word.rpartition("/")[2])[0]
+    key, number = (name.split("-") * 2)[-2:]
+    ref = {
+        "model": (f"{project}/{MODELS}", number),
+        "model_version": (f"{project}/{MODELS}/{key}", number),
+        "artifact": (f"{project}/{ARTIFACTS}/{name}", "0" * 64),
+    }[kind]
+    try:
+        check_place(*ref)
+    except PathError:
+        return _made_up(project, "NONE", kind)
+    return ref
 
 
 def check_texts(**given: object) -> None:
@@ -110,63 +225,3 @@ def check_texts(**given: object) -> None:
         if text is not None and not isinstance(text, str):
             msg = f"{what}: expected a string or None, got {type(text).__name__}"
             raise ArgumentError(msg)
-
-
-def session_at(
-    place: Place, ref: tuple[str, str], *, elsewhere: bool = False, fixed: str | None = None
-) -> LogSession:
-    """Return this process's part in a log; nothing is on disk before something is recorded.
-
-    Args:
-        place: Where it is recorded.
-        ref: Place below the project, and id.
-        elsewhere: Whether nothing of it lies on this disk.
-        fixed: Path at and below which nothing is changed; None if there is none.
-    """
-    partly = elsewhere and place.mode != "read-only"
-    through = Through(place.remotes, place.token, lambda: True) if partly else None
-    return LogSession(
-        place.folder(*ref),
-        place.mode,
-        place=place.reads,
-        remotes=place.remotes,
-        token=place.token,
-        through=through,
-        fixed=fixed,
-    )
-
-
-def expect_writing(place: Place, verb: str) -> None:
-    """Refuse to make something that is to be read only.
-
-    Raises:
-        RunNotNamedError: If so.
-    """
-    if place.mode == "read-only":
-        msg = f"{verb}: mode='read-only': expected with_id of an existing one, got none"
-        raise RunNotNamedError(msg)
-
-
-def tell(made: Logbook, facts: dict[str, Any]) -> None:
-    """Record what is known from the start; here something is made on disk."""
-    if made.session.recorder.recording:
-        made.start()
-        made.session.recorder.assign_quietly(facts)
-
-
-def names_there(place: Place, at: Path | str | None, project: str, kind: str) -> list[Any]:
-    """Return what is in a place; nothing if it cannot be asked: recording is not to wait for it.
-
-    Two that took one key or number then are put together, or apart, where both arrive.
-    """
-
-    def ask() -> list[Any]:
-        with place.catalog(project, at) as catalog:
-            return list(catalog.names(kind))
-
-    try:
-        return call_within(ask, "seamark-names") if isinstance(at, str) else ask()
-    except (SeamarkError, OSError) as error:
-        where = at or place.root
-        log.warning("seamark: %s cannot be asked for what is there: %s", where, error)
-        return []

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -27,7 +26,7 @@ from seamark.run.logbook import Logbook, LogSession, Progress
 from seamark.run.plotting import plot_runs
 
 if TYPE_CHECKING:
-    from seamark.reading.catalog import Catalog, RunField
+    from seamark.reading.catalog import Catalog, Ref, RunField
     from seamark.reading.changes import Changes
     from seamark.reading.groups import RunGroups
     from seamark.reading.points import Attempt
@@ -42,8 +41,6 @@ _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
 """What no word has that somebody types for a run, but a query."""
 _ALIASES: Final = "sys/aliases"
-_MOST_LISTED: Final = 5000
-"""Of more runs not all are looked at to say which project may be meant."""
 
 log = logging.getLogger("seamark")
 
@@ -98,12 +95,7 @@ class Project(Logbook):
     """
 
     container_type: ClassVar[str] = "project"
-
-    _looked = False
-
-    @classmethod
-    def _opened(cls, *given: Any, **named: Any) -> Project:
-        return init_project(*given, **named)
+    _opened = staticmethod(init_project)
 
     def __iter__(self) -> NoReturn:
         """Refuse: some expect the runs, and others the names of what the project itself holds.
@@ -207,11 +199,9 @@ class Project(Logbook):
                 nothing: a state or an aggregate that does not exist, a value of a type that no run
                 has there. The message points at the place.
         """
-        from seamark.store.query.selection import Selection
-
         words = list(id) if isinstance(id, Iterable) and not isinstance(id, str) else id
-        selection = Selection(
-            project=self.folder.project,
+        index, selection = self.session.asked(
+            progress_bar,
             query=query,
             id=words,
             state=state,
@@ -223,14 +213,11 @@ class Project(Logbook):
             sort_by=sort_by,
             ascending=ascending,
         )
-        selection.check()
-        selection.expression()  # a mistake is reported before anything is read
-        index = self._fresh_index(progress_bar)
         if words is not None:
             selection = replace(selection, id=self._ids(index, words, trashed=trashed))
         table = index.table(selection, columns, self.session.warn, snapshot)
         if self.session.recorded.remote and not table.total:
-            self._check_exists()
+            self.session.check_exists()
         return table
 
     def fetch_fields(
@@ -258,14 +245,10 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query breaks the grammar, or can mean nothing.
         """
-        from seamark.store.query.selection import Selection
-
-        selection = Selection(
-            project=self.folder.project, query=query, trashed=trashed, limit=limit
+        index, selection = self.session.asked(
+            progress_bar, query=query, trashed=trashed, limit=limit
         )
-        selection.check()
-        selection.expression()
-        return self._fresh_index(progress_bar).fields(selection, contains, self.session.warn)
+        return index.fields(selection, contains, self.session.warn)
 
     def fetch_changes(self, cursor: str = "", *, progress_bar: Progress = None) -> Changes:
         """Return which runs changed since a cursor, as recorded up to now.
@@ -274,7 +257,7 @@ class Project(Logbook):
             cursor: Of an earlier answer, of this process or another one; empty to begin.
             progress_bar: As in `fetch_runs_table`.
         """
-        return self._fresh_index(progress_bar).changes(cursor, self.folder.project)
+        return self.session.up_to_date(progress_bar).changes(cursor, self.folder.project)
 
     def group_runs(
         self,
@@ -311,10 +294,14 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
         """
-        from seamark.store.query.selection import Selection
-
-        selection = Selection(
-            project=self.folder.project,
+        keys, summed = _patterns(by, "by"), _patterns(columns, "columns")
+        if not keys or any(mark in one for one in (*keys, *summed) for mark in "*?"):
+            msg = (
+                f"by, columns: expected paths such as 'parameters/lr', got {[*keys, *summed]!r:.80}"
+            )
+            raise ArgumentError(msg)
+        index, selection = self.session.asked(
+            progress_bar,
             query=query,
             trashed=trashed,
             limit=limit,
@@ -322,15 +309,7 @@ class Project(Logbook):
             sort_by=sort_by,
             ascending=ascending,
         )
-        selection.check()
-        selection.expression()
-        keys, summed = _patterns(by, "by"), _patterns(columns, "columns")
-        if not keys or any(mark in one for one in (*keys, *summed) for mark in "*?"):
-            msg = (
-                f"by, columns: expected paths such as 'parameters/lr', got {[*keys, *summed]!r:.80}"
-            )
-            raise ArgumentError(msg)
-        return self._fresh_index(progress_bar).groups(selection, keys, summed, self.session.warn)
+        return index.groups(selection, keys, summed, self.session.warn)
 
     def fetch_models_table(
         self,
@@ -361,10 +340,9 @@ class Project(Logbook):
             QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
                 nothing.
         """
-        from seamark.store.query.selection import Selection
-
-        selection = Selection(
-            project=self.folder.project,
+        return self.session.table(
+            columns,
+            progress_bar,
             kind="model",
             query=query,
             trashed=trashed,
@@ -372,7 +350,6 @@ class Project(Logbook):
             sort_by=sort_by,
             ascending=ascending,
         )
-        return self.session.table(selection, columns, progress_bar)
 
     def fetch_artifacts_table(
         self,
@@ -397,14 +374,12 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
         """
-        from seamark.store.query.selection import Selection
-
-        selection = Selection(project=self.folder.project, kind="artifact", query=query)
-        replace(selection, limit=limit).check()
-        selection.expression()
+        index, selection = self.session.asked(
+            progress_bar, kind="artifact", query=query, limit=limit
+        )
         wanted = None if columns is None else list(columns)
         asked = None if wanted is None else [*wanted, _ALIASES]
-        table = self._fresh_index(progress_bar).table(selection, asked, self.session.warn)
+        table = index.table(replace(selection, limit=None), asked, self.session.warn)
         pairs = zip(table.refs, table.rows, strict=True)
         latest = {ref for ref, row in pairs if LATEST in row.get(_ALIASES, ())}
         shown = wanted is None or any(fnmatchcase(_ALIASES, each) for each in wanted)
@@ -449,8 +424,7 @@ class Project(Logbook):
         """
         from seamark.registry.claiming import claim_run
 
-        look = self._fresh_index
-        return claim_run(self, look, query, set, sort_by, ascending=ascending, given=given)
+        return claim_run(self, query, set, sort_by, ascending=ascending, given=given)
 
     def find_run(self, *, content_hash: str, revision: int | None = None) -> Run | None:
         """Return the newest run with some parameters and code; None if the project has none.
@@ -474,7 +448,7 @@ class Project(Logbook):
         check_hash(content_hash, revision)
         if self.mode == "disabled":
             return None
-        index = self._fresh_index()
+        index = self.session.up_to_date()
         found = find_twin(index, self.path, content_hash, revision)
         if found is None:
             return None
@@ -517,7 +491,7 @@ class Project(Logbook):
         """
         from seamark.registry.claiming import claim_group
 
-        return claim_group(self, self._fresh_index, query, set, sort_by, ascending=ascending)
+        return claim_group(self, query, set, sort_by, ascending=ascending)
 
     def group(self, name: str) -> Group:
         """Return a group of runs of the project and its sub-projects; nothing is made for it.
@@ -554,8 +528,8 @@ class Project(Logbook):
 
         if query is not None:
             parse(query)  # before anything is read
-        index = self._fresh_index(progress_bar)
-        return table_of(group_rows(self, index), query, self.session.tell)
+        index = self.session.up_to_date(progress_bar)
+        return table_of(group_rows(index, self.path), query, self.session.tell)
 
     def trash(self, runs: Any, *, trashed: bool = True) -> list[str]:
         """Put runs of the project and of its sub-projects into the trash, or take them out again.
@@ -585,7 +559,7 @@ class Project(Logbook):
         if self.session.recorder.mode == "read-only":
             msg = f"{self.folder.words} was opened with mode='read-only' and cannot be written to"
             raise ReadOnlyError(msg)
-        index = self._fresh_index()
+        index = self.session.up_to_date()
         refs = self._meant(index, runs, trashed=not trashed)
         there = self.session.recorded.remote
         set_trashed(index, None if there else self.folder.root, refs, trashed=trashed)
@@ -599,21 +573,31 @@ class Project(Logbook):
         Raises:
             ArgumentError: If one may be any of several runs.
         """
-        from seamark.reading.finding import Finder
-
-        finder, known = Finder(index), {run for _, run in index.runs(self.folder.project)}
-
-        def meant(word: str) -> str:
-            if word in known and word != LATEST:
-                return word
+        find = self._finder(index, trashed=bool(trashed))
+        ids = []
+        for word in [given] if isinstance(given, str) else given:
             try:
-                project, in_trash = self.folder.project, bool(trashed)
-                return finder.find(word, project, elsewhere=False, trashed=in_trash)[1]
+                ids.append(find(word)[0][1])
             except RunNotFoundError as error:
                 self.session.tell(f"id: {error}")
-                return word
+                ids.append(word)
+        return ids
 
-        return [meant(word) for word in ([given] if isinstance(given, str) else given)]
+    def _finder(self, index: Catalog, *, trashed: bool) -> Callable[[str], list[Ref]]:
+        """Return what finds the runs of a word: all with that id, else the one that is meant."""
+        from seamark.reading.finding import Finder
+
+        project, finder = self.folder.project, Finder(index)
+        by_id: dict[str, list[Ref]] = {}
+        for ref in index.runs(project):
+            by_id.setdefault(ref[1], []).append(ref)
+
+        def find(word: str) -> list[Ref]:
+            if word in by_id and word != LATEST:
+                return by_id[word]
+            return [finder.find(word, project, elsewhere=False, trashed=trashed)]
+
+        return find
 
     @overload
     def fetch_series(
@@ -670,7 +654,7 @@ class Project(Logbook):
         check_attempt(attempt)
         if points is not None:
             check_points(points)
-        index = self._fresh_index(progress_bar)
+        index = self.session.up_to_date(progress_bar)
         refs = self._meant(index, runs)
         return index.series(refs, patterns, attempt, points=points, unknown=self.session.warn)
 
@@ -723,22 +707,16 @@ class Project(Logbook):
         look = Look(points, x, low, high, smooth, half_life, log_x)
         look.check()
         check_attempt(attempt)
-        index = self._fresh_index(progress_bar)
+        index = self.session.up_to_date(progress_bar)
         refs = self._meant(index, runs)
         before = {one.key: one.drawing for one in since}
+        cursors = {key: drawing.cursor for key, drawing in before.items()}
         there = index.series_of(refs, lambda path: any(matches(path, one) for one in patterns))
         found: list[RunCurve] = []
         for own, some in _alike(refs, there):
-            cursors = {
-                key: before[key].cursor
-                for ref in some
-                for path in own
-                if (key := (*ref, path)) in before
-            }
-            news = index.curves(some, own, look, attempt, cursors)
             found += [
                 replace(one, drawing=one.drawing.after(before.get(one.key, one.drawing)))
-                for one in news
+                for one in index.curves(some, own, look, attempt, cursors)
             ]
         return found
 
@@ -789,9 +767,7 @@ class Project(Logbook):
         found = self.group_runs(by, query=query, progress_bar=progress_bar)
         index = self.session.recorded.index
 
-        def draw(
-            refs: Sequence[tuple[str, str]], some: Sequence[str], look: Look
-        ) -> Sequence[RunCurve]:
+        def draw(refs: Sequence[Ref], some: Sequence[str], look: Look) -> Sequence[RunCurve]:
             return index.curves(refs, some, look, attempt)
 
         return group_curves(draw, [(one.by, one.refs) for one in found], series, look)
@@ -842,80 +818,43 @@ class Project(Logbook):
         """
         asked = Asked(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
 
-        def found() -> tuple[Catalog, list[tuple[str, str]]]:
-            index = self._fresh_index(progress_bar)
+        def found() -> tuple[Catalog, list[Ref]]:
+            index = self.session.up_to_date(progress_bar)
             return index, self._meant(index, runs)
 
         where = f"the runs of project {self.path!r}"
         order = "newest" if runs is None or isinstance(runs, str) else "first"
         return plot_runs(found, paths, asked, where, refresh, order)
 
-    def _meant(self, index: Catalog, runs: Any, *, trashed: bool = False) -> list[tuple[str, str]]:
+    def _meant(self, index: Catalog, runs: Any, *, trashed: bool = False) -> list[Ref]:
         """Return (project, run id) of the runs that ``runs`` stands for."""
         from seamark.reading.tables import RunsTable
+        from seamark.store.query.language import parse
         from seamark.store.query.selection import Selection
 
         if isinstance(runs, RunsTable):
             return list(runs.refs)
-        if runs is not None and not (isinstance(runs, str) and _is_query(runs)):
-            return self._named(index, runs, trashed=trashed)
-        wanted = Selection(project=self.folder.project, query=runs, trashed=trashed)
-        found = index.select(wanted, self.session.warn)
-        if self.session.recorded.remote and not found:
-            self._check_exists()
-        return found
-
-    def _named(self, index: Catalog, runs: Any, *, trashed: bool = False) -> list[tuple[str, str]]:
-        """Return (project, run id) of a run or several, given in whatever way."""
-        from seamark.reading.finding import Finder
-        from seamark.store.query.language import parse
-
-        project = self.folder.project
+        if runs is None or (isinstance(runs, str) and _is_query(runs)):
+            wanted = Selection(project=self.folder.project, query=runs, trashed=trashed)
+            found = index.select(wanted, self.session.warn)
+            if self.session.recorded.remote and not found:
+                self.session.check_exists()
+            return found
         is_one = isinstance(runs, (str, Mapping)) or hasattr(runs, "folder")
-        wanted = [runs] if is_one else runs
-        if not isinstance(wanted, Iterable):
+        if not is_one and not isinstance(runs, Iterable):
             msg = f"runs: expected run ids, a query, a RunsTable or None, got {runs!r:.80}"
             raise ArgumentError(msg)
-        names = [_named(one) for one in wanted]
+        names = [_named(one) for one in ([runs] if is_one else runs)]
         if not names:
             msg = "runs: no runs were given; None stands for all of them"
             raise ArgumentError(msg)
-        found: list[tuple[str, str]] = []
-        by_id: dict[str, list[tuple[str, str]]] = {}
-        for ref in index.runs(project):
-            by_id.setdefault(ref[1], []).append(ref)
-        finder = Finder(index)
-        for name in names:
-            if name in by_id and name != LATEST:
-                found += by_id[name]
-                continue
-            try:
-                found.append(finder.find(name, project, elsewhere=False, trashed=trashed))
-            except RunNotFoundError:
-                if isinstance(runs, str) and _QUERY_LIKE.search(runs):
-                    parse(runs)  # which says what is wrong with it
-                raise
-        return list(dict.fromkeys(found))
-
-    def _fresh_index(self, progress_bar: Progress = False) -> Catalog:  # noqa: FBT002 - as people
-        index = self.session.up_to_date(self.folder.project, progress_bar)
-        if not self.session.recorded.remote:  # a server is asked only where it has no answer
-            self._check_exists()
-        return index
-
-    def _check_exists(self) -> None:
-        """Say once that there is no such project among those that there are."""
-        if self._looked:
-            return
-        others = self.session.recorded.other_projects(_MOST_LISTED)
-        if others:
-            self._looked = True
-            name = self.path.rpartition("/")[2]
-            near = difflib.get_close_matches(self.path, others, 1)
-            near = near or [one for one in others if one.rpartition("/")[2] == name]
-            hint = f"; did you mean {near[0]!r}?" if near else " (seamark ls lists the runs)"
-            where = self.session.recorded.where
-            self.session.tell(f"there is no project {self.path!r} below {where}{hint}")
+        find = self._finder(index, trashed=trashed)
+        try:
+            return list(dict.fromkeys(ref for name in names for ref in find(name)))
+        except RunNotFoundError:
+            if isinstance(runs, str) and _QUERY_LIKE.search(runs):
+                parse(runs)  # which says what is wrong with it
+            raise
 
 
 def _patterns(paths: str | Iterable[str], name: str = "paths") -> list[str]:
@@ -933,8 +872,8 @@ def _patterns(paths: str | Iterable[str], name: str = "paths") -> list[str]:
 
 
 def _alike(
-    refs: Sequence[tuple[str, str]], there: Mapping[tuple[str, str], Iterable[str]]
-) -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
+    refs: Sequence[Ref], there: Mapping[Ref, Iterable[str]]
+) -> Iterator[tuple[list[str], list[Ref]]]:
     """Yield the sorted paths of runs, and the runs in a row that have the same ones."""
     for own, some in groupby(refs, lambda ref: sorted(there.get(ref, ()))):
         if own:

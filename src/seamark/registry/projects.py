@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from seamark.journal.folder import PROJECT_LOG, root_dir
@@ -12,7 +13,6 @@ from seamark.opening.catalogs import open_catalog, place_to_read
 from seamark.paths import home_of, projects_above
 
 if TYPE_CHECKING:
-    from seamark.errors import QueryError
     from seamark.reading.catalog import Catalog
     from seamark.reading.tables import RunsTable
 
@@ -48,12 +48,10 @@ def fetch_projects_table(
 
     if query is not None:
         parse(query)  # before anything is read
-    index = open_catalog(place_to_read(root, remote) or root_dir(root), api_token)
-    try:
+    place = place_to_read(root, remote) or root_dir(root)
+    with closing(open_catalog(place, api_token)) as index:
         index.refresh()
         rows = project_rows(index)
-    finally:
-        index.close()
     return table_of(rows, query, lambda said: log.warning("seamark: %s", said))
 
 
@@ -66,9 +64,6 @@ def project_rows(index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
     from seamark.store.query.selection import Selection
     from seamark.store.read.inherited import TAGS
 
-    def unknown(_: QueryError) -> None:
-        """Nothing is there yet."""
-
     rows: dict[str, dict[str, Any]] = {}
 
     def row(project: str) -> dict[str, Any]:
@@ -77,9 +72,9 @@ def project_rows(index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
 
     for project, _ in index.runs(None, "model"):
         row(project)
-    for project, _ in index.table(Selection(), ["sys/id"], unknown).refs:
+    for project, _ in index.table(Selection(), ["sys/id"], lambda _: None).refs:
         row(project)["runs"] += 1
-    told = index.table(Selection(kind="project"), None, unknown)
+    told = index.table(Selection(kind="project"), None, lambda _: None)
     for (project, _), said in zip(told.refs, told, strict=True):
         row(project).update({path: value for path, value in said.items() if path != "sys/id"})
     for path in sorted(rows):  # those above come first; what has no log inherits, too

@@ -81,8 +81,7 @@ def sync(
     if not folders:
         msg = f"what: expected runs, got nothing in {what!r:.200}"
         raise RunNotFoundError(msg)
-    remote = open_remote(uri, api_token)
-    try:
+    with contextlib.closing(open_remote(uri, api_token)) as remote:
         expect_other_place(remote, folders)
         place = shown(canonical(uri))
         mover = Mover(remote, place, conflict=conflict, make_project=make_project, project=project)
@@ -90,8 +89,6 @@ def sync(
         for folder in folders:
             finish_staged(folder)
             done.append(mover.move(mover.look(folder)))
-    finally:
-        remote.close()
     if problems := [line for one in done for line in one.problems]:
         msg = f"not everything was sent to {place}: {'; '.join(dict.fromkeys(problems))}"
         raise RemoteError(msg[:2000])
@@ -214,13 +211,11 @@ def _found(index: Index, word: str) -> Ref:
         RunNotFoundError: If it means none.
     """
     from seamark.reading.finding import Finder
-    from seamark.reading.registered import find_registered
-    from seamark.run.artifact_names import find_artifact
+    from seamark.store.query.registered import find_registered
 
     try:
         return Finder(index).find(word)
     except RunNotFoundError:
-        for find in (find_registered, find_artifact):
-            with contextlib.suppress(RunNotFoundError):
-                return find(index, word)
+        with contextlib.suppress(RunNotFoundError):
+            return find_registered(index, word).ref
         raise

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from seamark.errors import ArgumentError, FileMissingError, PathError, RunNotFoundError
 from seamark.journal.folder import RunFolder
@@ -18,16 +18,26 @@ from seamark.opening.place import artifact_root
 from seamark.paths import ARTIFACTS, check_path, check_place, home_of, kind_of, model_key
 from seamark.reading.artifacts import ArtifactName
 from seamark.run.artifact import artifact_op
-from seamark.run.artifact_names import find_artifact, rows_of
 from seamark.run.container import Container
 from seamark.run.objects import uri_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from seamark.options.settings import Settings
     from seamark.reading.catalog import Ref
+    from seamark.reading.names import RunName
     from seamark.run.recorder import Recorder
 
-__all__ = ["SPACES", "Associations", "Reference", "artifact_folder", "hash_of"]
+__all__ = [
+    "SPACES",
+    "Associations",
+    "Reference",
+    "artifact_folder",
+    "described",
+    "find_among",
+    "hash_of",
+]
 
 SPACES: Final = {"input": "artifacts/inputs", "output": "artifacts/outputs"}
 """Where a run has them."""
@@ -160,7 +170,12 @@ class Associations:
             )
             raise ArgumentError(msg)
         if of is not None:
-            return _op(kind, _path(kind, name, _own(of)), of, hash_of(of["kind"], of["id"]))
+            return _op(
+                kind,
+                _path(kind, name, str(of.get("name") or of["id"])),
+                of,
+                hash_of(of["kind"], of["id"]),
+            )
         path = _path(kind, name, Path(os.fspath(what)).absolute().name or "root")
         return artifact_op(path, kind, what, hide=partial(self._recorder.hide, path))
 
@@ -201,24 +216,43 @@ class Associations:
             RunNotFoundError: If there is none in either.
             ArgumentError: If several may be meant.
         """
+        from seamark.store.query.registered import number_of
+
         options, folder = self._options, self._recorder.folder
-        own = artifact_root()
-        places: list[Path | str] = [folder.root] if own is None else [own, folder.root]
+        places: list[Path | str] = list(filter(None, (artifact_root(), folder.root)))
         if (uri := first_remote(options.remotes)) is not None:
             places.append(readable(uri))
-        missing: RunNotFoundError | None = None
-        for place in places:
-            with contextlib.closing(open_catalog(place, options.api_token)) as catalog:
-                catalog.refresh()
-                try:
-                    ref = find_artifact(catalog, word, folder.project)
-                except RunNotFoundError as error:
-                    missing = missing or error
-                    continue
-                number = rows_of(catalog, ref[0]).get(ref[1], {}).get("sys/version")
-                return _of_artifact(ref, number)
-        assert missing is not None  # noqa: S101 - one place was asked at least
-        raise missing
+        found = find_among(places, options.api_token, word, folder.project, "artifact")
+        return described(found.ref, number_of(found))
+
+
+def find_among(
+    places: Iterable[Path | str], token: str | None, word: str, project: str, kind: str
+) -> RunName:
+    """Return the model, version or artifact that a word means in the first place that has one.
+
+    Args:
+        places: Roots, or addresses of servers.
+        token: To show to servers.
+        word: What a person gave; see `seamark.store.query.registered`.
+        project: Where it is, unless the word says so.
+        kind: What is meant.
+
+    Raises:
+        RunNotFoundError: If no place has one; it is of the first.
+        ArgumentError: If several may be meant.
+    """
+    from seamark.store.query.registered import find_registered
+
+    missing = []
+    for place in places:
+        with contextlib.closing(open_catalog(place, token)) as catalog:
+            catalog.refresh(None if "/" in word else project)
+            try:
+                return find_registered(catalog, word, project, (kind,))
+            except RunNotFoundError as error:
+                missing.append(error)
+    raise missing[0]
 
 
 def _path(kind: str, name: str | None, own: str) -> str:
@@ -232,12 +266,21 @@ def _op(
     return {"op": "artifact", "path": path, **told}
 
 
-def _own(of: dict[str, Any]) -> str:
-    return str(of.get("name") or of["id"])
+def described(ref: Ref, number: object = None) -> dict[str, Any]:
+    """Return what is recorded of a container that a run reads or made.
 
-
-def _of_artifact(ref: Ref, number: Any) -> dict[str, Any]:
-    of = {"kind": "artifact", "project": home_of(ref[0]), "name": model_key(*ref), "id": ref[1]}
+    Args:
+        ref: Where it lies, and what it is called there.
+        number: Of a version, for people; None if it is not known.
+    """
+    kind, home = kind_of(*ref), home_of(ref[0])
+    if kind == "project":
+        return {"kind": kind, "id": home}
+    of = {"kind": kind, "project": home, "id": ref[1]}
+    if kind == "model":
+        of["id"] = f"{home}/{ref[1]}"  # a key is one of a project's
+    if kind != "run":
+        of["name"] = model_key(*ref)
     return of if number is None else {**of, "version": number}
 
 
@@ -247,20 +290,10 @@ def _of_container(what: Container) -> dict[str, Any]:
     Raises:
         InactiveRunError: If it is an artifact that is not saved yet.
     """
-    folder: RunFolder = what.folder
-    kind = kind_of(folder.project, folder.run)
-    if kind == "artifact":
-        saved: Any = what
-        return _of_artifact((folder.project, saved.digest), saved.version)
-    home = home_of(folder.project)
-    if kind == "project":
-        return {"kind": kind, "id": home}
-    of: dict[str, Any] = {"kind": kind, "project": home, "id": folder.run}
-    if kind == "model":
-        of["id"] = f"{home}/{folder.run}"  # a key is one of a project's
-        of["name"] = folder.run
-    elif kind == "model_version":
-        of["name"] = model_key(folder.project, folder.run)
+    folder, number, saved = what.folder, None, cast("Any", what)
+    if folder.kind == "artifact":
+        return described((folder.project, saved.digest), saved.version)
+    if folder.kind == "model_version":
         with contextlib.suppress(Exception):  # a number is for people
-            of["version"] = int(what["sys/version"].fetch())
-    return of
+            number = int(what["sys/version"].fetch())
+    return described((folder.project, folder.run), number)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.journal.claims import Claim, Claims, claimant
@@ -52,36 +52,6 @@ _AT_ONCE: Final = 200
 """How many runs a server is asked for at a time."""
 
 
-class Place(Protocol):
-    """Settles who claims what.
-
-    Attributes:
-        is_far: Whether it is asked over a network.
-    """
-
-    is_far: bool
-
-    def take(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Claim]]:
-        """Yield what could be claimed, in the order of ``refs``, each claimed by then.
-
-        Args:
-            refs: Project and run id, or name of a group; in order of preference.
-        """
-        ...
-
-    def is_up_to_date(self, ref: Ref, claim: Claim) -> bool:
-        """Wait until what earlier claimants recorded can be read; False if it cannot."""
-        ...
-
-    def holds(self, ref: Ref, claim: Claim) -> bool:
-        """Return whether a claim is still the newest."""
-        ...
-
-    def release(self, ref: Ref, claim: Claim, positions: Mapping[str, int]) -> None:
-        """Give a claim back."""
-        ...
-
-
 class Folders:
     """Claims by files; see `seamark.journal.claims`.
 
@@ -92,6 +62,7 @@ class Folders:
     """
 
     is_far = False
+    """Whether it is asked over a network."""
 
     def __init__(self, root: Path, index: Catalog, *, groups: bool = False) -> None:
         self._root, self._now_ns, self._groups = root, index.now_ns, groups
@@ -104,7 +75,11 @@ class Folders:
         return RunFolder(self._root, project, PROJECT_LOG if self._groups else name)
 
     def take(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Claim]]:
-        """Yield what could be claimed; see `Place.take`."""
+        """Yield what could be claimed, in the order of ``refs``, each claimed by then.
+
+        Args:
+            refs: Project and run id, or name of a group; in order of preference.
+        """
         standings: dict[str, Mapping[str, Standing]] = {}
         for ref in refs:
             project, name = ref
@@ -161,7 +136,7 @@ class Served:
         self._catalog, self._groups = catalog, groups
 
     def take(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Claim]]:
-        """Yield what could be claimed; see `Place.take`."""
+        """Yield what could be claimed; see `Folders.take`."""
         left = list(refs)
         while left:
             some, facts = left[:_AT_ONCE], claimant()
@@ -191,6 +166,10 @@ class Served:
         self._catalog.release_claim(ref, claim.number, claim.key, groups=self._groups)
 
 
+Place = Folders | Served
+"""Settles who claims what."""
+
+
 class Hold:
     """A claim that this process has, until it is released or somebody else takes it over.
 
@@ -202,7 +181,7 @@ class Hold:
 
     def __init__(self, place: Place, ref: Ref, claim: Claim) -> None:
         self.ref, self.claim = ref, claim
-        self._on_loss: Callable[[], object] = _nothing
+        self._on_loss: Callable[[], object] = lambda: None
         self._place = place
         self._pid = os.getpid()
         self._open = True
@@ -266,45 +245,42 @@ class Hold:
 
 
 class OwnClaim:
-    """The claim that a process has on the run that it records, if it has one.
+    """The claim that a process has on what it records, if it has one.
 
     Args:
-        recorder: Of the run.
+        recorder: Of the run, or of the project of a group.
+        path: Where it is recorded who has it.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, recorder: Recorder, path: str = CLAIMED_BY) -> None:
+        self._recorder, self._path = recorder, path
         self._hold: Hold | None = None
 
-    def begin(self, hold: Hold, on_loss: Callable[[], object]) -> None:
-        """Record that this process has claimed the run.
+    def begin(self, hold: Hold, on_loss: Callable[[], object] = lambda: None) -> None:
+        """Record that this process has claimed it.
 
         Args:
             hold: The claim.
-            on_loss: Called once if somebody else takes the run over.
+            on_loss: Called once if somebody else takes it over.
         """
         self._hold = hold
         hold.when_lost(on_loss)
-        self._recorder.assign_quietly({CLAIMED_BY: claimed_by(hold.claim.facts)})
+        self._recorder.assign_quietly({self._path: claimed_by(hold.claim.facts)})
 
     def end(self) -> Hold | None:
-        """Record that this process has the run no more; return its claim if it had it."""
+        """Record that this process has it no more; return its claim if it had it."""
         recorder, hold = self._recorder, self._hold
         if hold is None or not hold.is_mine or hold.is_lost():
             return None
         with quietly(lambda error: recorder.drop("claim", warn=f"{_STILL_SHOWN}: {error}")):
             if recorder.recording:
-                recorder.record_op({"op": "delete", "paths": [CLAIMED_BY]})
+                recorder.record_op({"op": "delete", "paths": [self._path]})
         return hold
 
     def release(self) -> bool:
-        """Give the run back; return whether it was still this process's."""
+        """Give it back; return whether it was still this process's."""
         hold = self.end()
         return hold is not None and hold.release(self._recorder.positions())
-
-
-def _nothing() -> None:
-    pass
 
 
 def claimed_by(facts: Mapping[str, Any]) -> str:

@@ -116,11 +116,7 @@ def last_of(recorded: Recorded, path: str) -> Any:
     """
     if recorded.silent:
         return None
-    reader = recorded.reader()
-    found = recorded.find(reader, path)
-    if found is None:
-        raise recorded.missing(path, reader)
-    return _last(recorded, reader, found)
+    return _last(recorded, *recorded.look_up(path))
 
 
 def _last(recorded: Recorded, reader: Reader | None, found: Attribute) -> Any:
@@ -183,11 +179,8 @@ def curve_of(recorded: Recorded, path: str, points: int, attempt: Attempt) -> Cu
 
 
 def _series(recorded: Recorded, path: str) -> Reader:
-    reader = recorded.reader()
-    found = recorded.find(reader, path)
-    if reader is None or found is None:
-        raise recorded.missing(path, reader)
-    if found.family != "float_series":
+    reader, found = recorded.look_up(path)
+    if reader is None or found.family != "float_series":
         msg = f"{path!r}: expected a float series, got {spoken(found.family)}"
         raise FamilyError(msg)
     return reader
@@ -229,14 +222,11 @@ def _columns(
     if recorded.silent:
         points = points_of(recorded, path, attempt)
         return points.step, points.value, points.time_ns
-    reader = recorded.reader()
-    found = recorded.find(reader, path)
-    if found is None or reader is None:
-        raise recorded.missing(path, reader)
-    if found.family == "float_series":
+    reader, found = recorded.look_up(path)
+    if reader is not None and found.family == "float_series":
         points = reader.points(path, attempt, limit=limit)
         return points.step, points.value, points.time_ns
-    if found.family == "string_series":
+    if reader is not None and found.family == "string_series":
         texts = reader.texts(path, attempt)[-(limit or 0) :]
         values = [recorded.whole_if_there(one.text) for one in texts]
         return [one.step for one in texts], values, [one.time_ns for one in texts]

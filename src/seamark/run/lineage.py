@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.paths import home_of, kind_of, model_key
-from seamark.reading.artifacts import label_of, source_label
-from seamark.run.associated import SPACES, hash_of
+from seamark.paths import home_of, kind_of
+from seamark.reading.artifacts import source_label
+from seamark.run.associated import SPACES, described, hash_of
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
 
 __all__ = ["Edge", "Lineage", "Node", "lineage_of"]
 
-_COLUMNS: Final = [f"{space}/*" for space in SPACES.values()]
 _SEEN: Final = "(shown above)"
 
 
@@ -93,23 +92,21 @@ class Lineage:
     def _tree(self, *, below: bool) -> Iterator[str]:
         """Yield a line for each, further generations behind their own; each is gone into once."""
         edges = self._below if below else self._above
-        seen = {self.start.id}
-        stack = [(edge, "") for edge in reversed(edges.get(self.start.id, []))]
-        last = {id(stack[0][0])} if stack else set()
+
+        def branches(node: str, indent: str) -> list[tuple[Edge, str, bool]]:
+            found = edges.get(node, [])
+            return [(edge, indent, edge is found[-1]) for edge in reversed(found)]
+
+        seen, stack = {self.start.id}, branches(self.start.id, "")
         while stack:
-            edge, indent = stack.pop()
+            edge, indent, is_last = stack.pop()
             far = edge.target if below else edge.source
-            node = self.nodes[far]
-            is_last = id(edge) in last
-            again = far in seen
-            seen.add(far)
+            node, again = self.nodes[far], far in seen
             name = f" as {edge.name}" if edge.name != node.label else ""
             yield f"{indent}{'└' if is_last else '├'} {node}{name}{f' {_SEEN}' if again else ''}"
-            further = [] if again else edges.get(far, [])
-            if further:
-                last.add(id(further[-1]))
-                deeper = indent + ("  " if is_last else "│ ")
-                stack += [(one, deeper) for one in reversed(further)]
+            if not again:
+                seen.add(far)
+                stack += branches(far, indent + ("  " if is_last else "│ "))
 
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"start", "nodes", "edges"}`` of plain values."""
@@ -151,115 +148,84 @@ def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:
     Args:
         catalog: Of the place, up to date.
         ref: Where the container lies.
-
-    Raises:
-        RunNotFoundError: If the place has no such run.
     """
-    return _Search(catalog).around(ref)
+    nodes = _Nodes(catalog)
+    start = nodes.of(ref)
+    above: dict[str, list[Edge]] = {}
+    below: dict[str, list[Edge]] = {}
+    for edge in nodes.read_edges():
+        above.setdefault(edge.target, []).append(edge)
+        below.setdefault(edge.source, []).append(edge)
+    ends, edges = {start.id: None}, dict.fromkeys(_reached(start.id, above, "source"))
+    edges |= dict.fromkeys(_reached(start.id, below, "target"))
+    for edge in edges:
+        ends |= {edge.source: None, edge.target: None}
+    return Lineage(start, {end: nodes.called(end, start) for end in ends}, list(edges))
 
 
-class _Search:
-    """Goes from runs to what they read and made, and back."""
+def _reached(start: str, edges: Mapping[str, list[Edge]], end: str) -> Iterator[Edge]:
+    """Yield the edges that are reached from a node in one direction, near ones first."""
+    queue, seen = deque([start]), {start}
+    while queue:
+        for edge in edges.get(queue.popleft(), ()):
+            yield edge
+            if (far := getattr(edge, end)) not in seen:
+                seen.add(far)
+                queue.append(far)
+
+
+class _Nodes:
+    """The runs of a place, and what they read and made.
+
+    Args:
+        catalog: Of the place, up to date.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._names = {one.ref: one.shown for one in catalog.names("run")}
-        self._numbered = {one.ref: one.name for one in catalog.names("artifact")}
         self._runs = {hash_of("run", ref[1]): ref for ref in self._names}
-        self._nodes: dict[str, Node] = {}
-        self._edges: dict[Edge, None] = {}
-        self._known: dict[Ref, list[Edge]] = {}
-        self._users = self._read_users()
+        self._marks: dict[str, tuple[Ref, str]] = {}
 
-    def _read_users(self) -> dict[str, list[Ref]]:
-        """Return which runs read or made what has a digest."""
+    def read_edges(self) -> Iterator[Edge]:
+        """Yield all inputs and outputs of the runs of the place."""
         from seamark.store.query.selection import Selection
 
-        def unknown(_: Exception) -> None:
-            """Nobody marked anything so far."""
-
-        table = self._catalog.table(Selection(trashed=None), _COLUMNS, unknown)
-        spaces = tuple(f"{space}/" for space in SPACES.values())
-        found: dict[str, list[Ref]] = {}
+        columns = [f"{space}/*" for space in SPACES.values()]
+        table = self._catalog.table(Selection(trashed=None), columns, lambda _: None)
         for ref, row in zip(table.refs, table.rows, strict=True):
-            for path, digest in row.items():
-                if path.startswith(spaces) and isinstance(digest, str):
-                    found.setdefault(digest, []).append(ref)
-        return found
+            run = hash_of("run", ref[1])
+            for kind, space in SPACES.items():
+                for path, digest in sorted(row.items()):
+                    if path.startswith(f"{space}/") and isinstance(digest, str):
+                        self._marks.setdefault(digest, (ref, path))
+                        ends = (digest, run) if kind == "input" else (run, digest)
+                        yield Edge(*ends, path[len(space) + 1 :])
 
-    def around(self, ref: Ref) -> Lineage:
-        """Return the lineage of a container; see `lineage_of`."""
-        start = self._run(ref) if kind_of(*ref) == "run" else self._container(ref)
-        self._nodes[start.id] = start
-        for below in (False, True):  # what led to it, and then what came of it
-            queue, seen = deque([start.id]), {start.id}
-            while queue:
-                node = queue.popleft()
-                for edge in self._near(node):
-                    here, far = edge.source, edge.target
-                    if not below:
-                        here, far = far, here
-                    if here == node:
-                        self._edges.setdefault(edge)
-                        if far not in seen:
-                            seen.add(far)
-                            queue.append(far)
-        kept = {edge.source for edge in self._edges} | {edge.target for edge in self._edges}
-        nodes = {key: one for key, one in self._nodes.items() if key in kept or key == start.id}
-        return Lineage(start, nodes, list(self._edges))
+    def of(self, ref: Ref) -> Node:
+        """Return the node of a container."""
+        from seamark.store.query.registered import number_of
 
-    def _near(self, node: str) -> list[Edge]:
-        """Return what a node has to do with: of a run, with what; of something, with which runs."""
-        refs = list(self._users.get(node, ()))
-        if (own := self._runs.get(node)) is not None:
-            refs.append(own)
-        edges = dict.fromkeys(edge for ref in refs for edge in self._edges_of(ref))
-        return [edge for edge in edges if node in (edge.source, edge.target)]
+        kind, number = kind_of(*ref), None
+        if kind == "run":
+            label = f"{ref[0]}/{self._names.get(ref, ref[1])}"
+            return Node(hash_of(kind, ref[1]), kind, label, *ref)
+        if kind in ("model_version", "artifact"):
+            named = (one for one in self._catalog.names(kind) if one.ref == ref)
+            number = next(map(number_of, named), None)
+        of = described(ref, number)
+        return Node(hash_of(kind, of["id"]), kind, source_label(of), home_of(ref[0]), ref[1])
 
-    def _edges_of(self, ref: Ref) -> Iterable[Edge]:
-        if ref in self._known:
-            return self._known[ref]
-        run = self._run(ref)
-        self._nodes.setdefault(run.id, run)
-        edges = []
-        view = self._catalog.view(*ref)
-        for kind, space in SPACES.items():
-            for one in view.attributes(space):
-                if one.family != "artifact" or not one.value.get("hash"):
-                    continue
-                name = one.path[len(space) + 1 :]
-                thing = self._thing(one.value, name)
-                self._nodes.setdefault(thing.id, thing)
-                ends = (thing.id, run.id) if kind == "input" else (run.id, thing.id)
-                edges.append(Edge(*ends, name))
-        self._known[ref] = edges
-        return edges
-
-    # ---------------------------------------------------------------- what they are
-
-    def _run(self, ref: Ref) -> Node:
-        label = f"{ref[0]}/{self._names.get(ref, ref[1])}"
-        return Node(hash_of("run", ref[1]), "run", label, *ref)
-
-    def _container(self, ref: Ref) -> Node:
-        kind, home = kind_of(*ref), home_of(ref[0])
-        if kind == "artifact":
-            told = self._numbered.get(ref) or label_of(ref[0], ref[1], None)
-            return Node(ref[1], kind, f"{home}/{told}", home, ref[1])
-        if kind == "project":
-            return Node(hash_of(kind, home), kind, home, home)
-        name = f"{home}/{ref[1]}" if kind == "model" else ref[1]
-        label = name if kind == "model" else f"{home}/{model_key(*ref)}/{ref[1]}"
-        return Node(hash_of(kind, name), kind, label, home, ref[1])
-
-    def _thing(self, told: dict[str, Any], name: str) -> Node:
-        """Return what was read or made, by what was recorded of it."""
-        digest, of = told["hash"], told.get("of")
-        if digest in self._runs:
-            return self._run(self._runs[digest])
-        if of is None:
-            files = told.get("files", ())
-            more = f" ({len(files)} files)" if len(files) > 1 else ""
-            return Node(digest, "files", f"{name}{more}")
-        home = of.get("project", "")
-        return Node(digest, of["kind"], source_label(of), home, str(of.get("id", "")))
+    def called(self, node: str, start: Node) -> Node:
+        """Return a node by its id: that of a run, or of what one read or made."""
+        if node == start.id or node in self._runs:
+            return start if node == start.id else self.of(self._runs[node])
+        ref, path = self._marks[node]
+        found = self._catalog.view(*ref).attribute(path)
+        told = {} if found is None or found.family != "artifact" else found.value
+        if (of := told.get("of")) is not None:
+            home = of.get("project", "")
+            return Node(node, of["kind"], source_label(of), home, str(of.get("id", "")))
+        files = told.get("files", ())
+        more = f" ({len(files)} files)" if len(files) > 1 else ""
+        return Node(node, "files", f"{path.split('/', 2)[2]}{more}")

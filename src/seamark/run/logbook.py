@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import sys
-import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.options.settings import hidden_by_environment
-from seamark.pictures.printing import obeys_escapes
+from seamark.pictures.progress import progress_bar
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
+from seamark.reading.nearest import hint_for
 from seamark.run import at_exit
 from seamark.run.container import Container
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
@@ -49,7 +48,8 @@ __all__ = ["LogSession", "Logbook", "Progress"]
 Progress = bool | Callable[[int, int], None] | type["ProgressBarCallback"] | None
 """Whether, or with what, it is shown how far folding is."""
 
-_PATIENCE_S: Final = 0.5
+_MOST_LISTED: Final = 5000
+"""Of more runs not all are looked at to say which project may be meant."""
 _EXIT_S: Final = 60.0
 """How long the end of a process waits for files."""
 
@@ -91,6 +91,7 @@ class LogSession:
         self.remotes, self.token = remotes, token
         self._pid = os.getpid()
         self._told: set[str] = set()
+        self._looked = False
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
         self.recorder = Recorder(
@@ -120,25 +121,54 @@ class LogSession:
 
     # ---------------------------------------------------------------- tables
 
-    def up_to_date(self, project: str, progress_bar: Progress = None) -> Catalog:
-        """Return what answers, up to date for a project and what is below it."""
+    def up_to_date(self, progress_bar: Progress = False) -> Catalog:  # noqa: FBT002 - as people
+        """Return what answers, up to date for where this lies, a project with all below it."""
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
             wanted = "True, False, None, a function of two numbers or a progress bar's class"
             msg = f"progress_bar: expected {wanted}, got {progress_bar!r:.80}"
             raise ArgumentError(msg)
         index = self.recorded.index
         with _progress(progress_bar) as progress:
-            index.refresh(project, progress=progress)
+            index.refresh(self.recorder.folder.project, progress=progress)
+        if not self.recorded.remote:  # a server is asked only where it has no answer
+            self.check_exists()
         return index
 
-    def table(
-        self, selection: Selection, columns: Iterable[str] | None, progress_bar: Progress
-    ) -> RunsTable:
-        """Return a table of what matches; a mistake is reported before anything is read."""
+    def asked(self, progress_bar: Progress = False, **wanted: Any) -> tuple[Catalog, Selection]:  # noqa: FBT002 - as people
+        """Return what answers, up to date, and what it is asked; mistakes in that come first.
+
+        Args:
+            progress_bar: Whether, or with what, it is shown how far folding is.
+            **wanted: Of a `Selection`; its ``project`` is where this lies.
+        """
+        from seamark.store.query.selection import Selection
+
+        selection = Selection(**{"project": self.recorder.folder.project, **wanted})
         selection.check()
         selection.expression()
-        index = self.up_to_date(str(selection.project), progress_bar)
+        return self.up_to_date(progress_bar), selection
+
+    def table(
+        self, columns: Iterable[str] | None, progress_bar: Progress, **wanted: Any
+    ) -> RunsTable:
+        """Return a table of what matches; see `asked`."""
+        index, selection = self.asked(progress_bar, **wanted)
         return index.table(selection, columns, self.warn)
+
+    def check_exists(self) -> None:
+        """Say once that there is no such project among those that there are."""
+        folder = self.recorder.folder
+        if self._looked or folder.kind != "project":
+            return
+        others = self.recorded.other_projects(_MOST_LISTED)
+        if others:
+            self._looked = True
+            name = folder.project.rpartition("/")[2]
+            same = next((one for one in others if one.rpartition("/")[2] == name), None)
+            hint = f"; did you mean {same!r}?" if same else " (seamark ls lists the runs)"
+            hint = hint_for(folder.project, others, hint)
+            where = self.recorded.where
+            self.tell(f"there is no project {folder.project!r} below {where}{hint}")
 
     def warn(self, error: QueryError) -> None:
         """Say once what a path that no run has may be meant for; a later run may have it."""
@@ -158,7 +188,7 @@ class LogSession:
         self.shipping.begin()  # here, as a forked child opens journals of its own
         told = {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
         kind = self.recorder.folder.kind
-        return told if kind == "project" else {"kind": kind, **told}
+        return told if kind in ("project", "run") else {"kind": kind, **told}
 
     def _start(self) -> None:
         was_there = self.recorder.folder.is_there()
@@ -248,40 +278,21 @@ class Logbook(Container):
         self.stop()
 
 
-class _Steps:
-    """Tells a progress bar of Neptune's kind how many more runs are folded."""
-
-    def __init__(self, bar: ProgressBarCallback) -> None:
-        self._bar = bar
-        self._done = 0
-
-    def __call__(self, done: int, total: int) -> None:
-        """Take note of how many are folded now."""
-        self._bar.update(by=done - self._done, total=total)
-        self._done = done
-
-
 @contextmanager
 def _progress(wanted: Progress) -> Iterator[Callable[[int, int], None] | None]:
-    """Give what is to be called while runs are folded; on a terminal a line shows how far it is."""
+    """Give what is to be called while runs are folded; on a terminal a bar shows how far it is."""
     if isinstance(wanted, type):
+        before = 0
         with wanted(description="Reading runs", unit="runs") as bar:
-            yield _Steps(bar)
-        return
-    if callable(wanted) or wanted is False or not obeys_escapes(sys.stderr):
-        yield wanted if callable(wanted) else None
-        return
-    started, shown = time.monotonic(), False
 
-    def show(done: int, total: int) -> None:
-        nonlocal shown
-        if time.monotonic() - started > _PATIENCE_S and (done % 100 == 0 or done == total):
-            shown = True
-            sys.stderr.write(f"\rseamark: reading runs {done:,} of {total:,} ")
-            sys.stderr.flush()
+            def show(done: int, total: int) -> None:
+                nonlocal before
+                bar.update(by=done - before, total=total)
+                before = done
 
-    try:
-        yield show
-    finally:
-        if shown:
-            sys.stderr.write("\r\x1b[K")
+            yield show
+    elif callable(wanted):
+        yield wanted
+    else:
+        with progress_bar("Reading runs", quiet=wanted is False) as show_bar:
+            yield show_bar

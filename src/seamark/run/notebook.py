@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
-from seamark.journal.folder import PROJECT_LOG
 from seamark.paths import home_of, model_key
 from seamark.reading.artifacts import source_label
 from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
@@ -44,6 +43,20 @@ _FACTS: Final = {
     "tags": "sys/tags",
     "description": "sys/description",
 }
+_OF_REGISTERED: Final = {
+    "name": "sys/name",
+    "number": "sys/version",
+    "stage": "sys/stage",
+    "description": "sys/description",
+    "tags": "sys/tags",
+    "created": "sys/creation_time",
+}
+_WORDS: Final = {
+    "run": "Run",
+    "model": "Model",
+    "model_version": "Version of model",
+    "artifact": "Artifact",
+}
 
 
 def page_of(recorded: Recorded, path: str) -> str:
@@ -61,11 +74,8 @@ def page_of(recorded: Recorded, path: str) -> str:
     families = recorded.families()
     if path:
         return _handler(recorded, reader, families, path)
-    if recorded.folder.run == PROJECT_LOG:
-        return _project(recorded, reader, families)
-    if recorded.folder.kind != "run":
-        return _registered(recorded, reader, families)
-    return _run(recorded, reader, families)
+    show = _project if recorded.folder.kind == "project" else _container
+    return show(recorded, reader, families)
 
 
 def _some(recorded: Recorded, reader: Reader | None, paths: Sequence[str]) -> list[Attribute]:
@@ -79,77 +89,46 @@ def _some(recorded: Recorded, reader: Reader | None, paths: Sequence[str]) -> li
 # ---------------------------------------------------------------------- wholes
 
 
-def _run(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
+def _container(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
+    """Return a run; or a model, a version of one or an artifact, which have no state."""
     folder = recorded.folder
-    wanted = ("sys/name", "sys/state", "sys/crash_reason", *_FACTS.values())
+    told = _FACTS if folder.kind == "run" else _OF_REGISTERED
+    wanted = ["sys/name", "sys/state", "sys/crash_reason", *told.values()]
     facts = {one.path: one.value for one in _some(recorded, reader, wanted)}
-    state = facts.get("sys/state", "created")
-    if recorded.disabled:
-        state = "disabled: nothing is recorded"
-    title = f"{text(facts.get('sys/name') or generated_name(folder.run))} · {text(state)}"
-    rows = [("project", text(folder.project)), ("id", text(folder.run))]
-    if state in ("failed", "interrupted") and reader is not None and (reason := reader.reason):
-        rows.append((state, text(reason, _REASON)))
-    if state == "crashed" and (crash := facts.get("sys/crash_reason")):
-        rows.append((state, text(crash)))
-    rows += [(name, text(facts[path])) for name, path in _FACTS.items() if facts.get(path)]
-    return block(
-        f"Run {title}", table((), rows), *_tables(recorded, reader, families, first_level="")
-    )
-
-
-def _registered(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
-    """Return a model, a version of one or an artifact: no state, and no generated name."""
-    folder = recorded.folder
-    told = {
-        "name": "sys/name",
-        "number": "sys/version",
-        "stage": "sys/stage",
-        "description": "sys/description",
-        "tags": "sys/tags",
-        "created": "sys/creation_time",
-    }
-    facts = {one.path: one.value for one in _some(recorded, reader, list(told.values()))}
+    title, ended = f"{_WORDS[folder.kind]} {text(model_key(folder.project, folder.run))}", None
+    if folder.kind == "run":
+        state = facts.get("sys/state", "created")
+        if state == "crashed":
+            ended = facts.get("sys/crash_reason")
+        elif state in ("failed", "interrupted") and reader is not None:
+            ended = reader.reason
+        shown = "disabled: nothing is recorded" if recorded.disabled else state
+        title = f"Run {text(facts.get('sys/name') or generated_name(folder.run))} · {text(shown)}"
     rows = [("project", text(home_of(folder.project)))]
-    if folder.kind in ("model_version", "artifact"):
+    if folder.kind != "model":
         rows.append(("id", text(folder.run)))
+    if ended:
+        rows.append((state, text(ended, _REASON)))
     rows += [(name, text(facts[path])) for name, path in told.items() if facts.get(path)]
-    words = {"model": "Model", "model_version": "Version of model", "artifact": "Artifact"}[
-        folder.kind
-    ]
-    title = f"{words} {text(model_key(folder.project, folder.run))}"
-    return block(title, table((), rows), *_tables(recorded, reader, families, first_level=""))
+    return block(title, table((), rows), *_tables(recorded, reader, families))
 
 
 def _tables(
-    recorded: Recorded, reader: Reader | None, families: Mapping[str, str], first_level: str
+    recorded: Recorded, reader: Reader | None, families: Mapping[str, str], below: str = ""
 ) -> Iterator[str]:
-    """Yield a table of series and one of everything else."""
-    for name, wanted in (("series", True), ("other paths", False)):
-        paths = [
-            path
-            for path, family in families.items()
-            if (family == "float_series") == wanted and _is_shown(path, first_level, wanted)
-        ]
-        paths.sort(key=_series_first if wanted else is_background)
-        if not paths:
-            continue
-        found = _some(recorded, reader, paths[:_FEW])
-        more = _more(len(paths), len(found), name)
-        if wanted:
-            header = ("series", "last", "min", "max", "points")
-            yield table(header, [_series_row(one) for one in found], more)
-        else:
-            yield table(("path", "value"), [(text(one.path), _shown(one)) for one in found], more)
-
-
-def _series_first(path: str) -> tuple[Any, ...]:
-    return is_background(path), is_counter(path), *metric_order(path)
-
-
-def _is_shown(path: str, first_level: str, series: bool) -> bool:  # noqa: FBT001 - of a table
-    """Return whether a path stands in the tables: facts of a run stand above them."""
-    return bool(first_level) or series or not is_background(path)
+    """Yield a table of series and one of everything else; facts of a run stand above them."""
+    series = [path for path, family in families.items() if family == "float_series"]
+    if series:
+        series.sort(key=lambda path: (is_background(path), is_counter(path), *metric_order(path)))
+        rows = [_series_row(one) for one in _some(recorded, reader, series[:_FEW])]
+        header = ("series", "last", "min", "max", "points")
+        yield table(header, rows, _more(len(series), len(rows), "series"))
+    others = [path for path, family in families.items() if family != "float_series"]
+    others = [path for path in others if below or not is_background(path)]
+    if others:
+        others.sort(key=is_background)
+        cells = [(text(one.path), _shown(one)) for one in _some(recorded, reader, others[:_FEW])]
+        yield table(("path", "value"), cells, _more(len(others), len(cells), "other paths"))
 
 
 def _more(count: int, shown: int, name: str) -> str:
@@ -175,7 +154,7 @@ def _project(recorded: Recorded, reader: Reader | None, families: Mapping[str, s
         f"<div>{counts}</div>" if counts else "",
         table(("newest runs", "name", "state", "created"), rows),
         hint,
-        *_tables(recorded, reader, families, first_level=""),
+        *_tables(recorded, reader, families),
     )
 
 
@@ -192,7 +171,7 @@ def _handler(
         return block(text(path), f"<div>nothing is recorded here in {of}</div>")
     parts = [part for one in here for part in _whole(reader, one)]
     if below:
-        parts += _tables(recorded, reader, below, first_level=path)
+        parts += _tables(recorded, reader, below, path)
     kind = here[0].type.replace("_", " ") if here else count_of(len(below), "path") + " below"
     return block(f"{text(path)} · {text(kind)}", *parts, f"<div>of {of}</div>")
 
@@ -217,9 +196,8 @@ def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
         rows = [(text(name), _file(one.value[name])) for name in members[:_FEW]]
         yield table(("file", "size"), rows, _more(len(members), len(rows), "files"))
         return
-    value = one.value
-    if isinstance(value, str):
-        yield f"<pre>{text(value, 2000)}</pre>"
+    if isinstance(one.value, str):
+        yield f"<pre>{text(one.value, 2000)}</pre>"
     else:
         yield f"<div>{_shown(one)}</div>"
 

@@ -64,9 +64,7 @@ class ArtifactObject:
         """Its FILE record."""
         name = self.path.rpartition("/")[2]
         ext = extension_of(name)
-        if self.uri is not None:
-            return file_record(name, ext, None, ref=self.uri)
-        return file_record(name, ext, self.size, sha256=self.sha256)
+        return file_record(name, ext, self.size, sha256=self.sha256, ref=self.uri)
 
 
 def objects_in(members: Mapping[str, Mapping[str, Any]]) -> list[ArtifactObject]:
@@ -114,8 +112,24 @@ class Objects:
         places: dict[str, str] = {}
         for name in names:
             _check_parts(name)
-            if name not in self._found:
-                self._place(name, places)
+            if name in self._found:
+                continue
+            parts = name.split("/")
+            for end in range(1, len(parts) + 1):
+                mark = "/" if end < len(parts) else ""
+                path = "/".join(parts[:end])
+                there = self._folded.get(path.casefold()) or places.get(path.casefold())
+                places[path.casefold()] = path + mark
+                if there is None or (mark and there == path + mark):
+                    continue
+                if there.rstrip("/") != path:
+                    msg = (
+                        f"destination: {name!r:.200} and {there!r:.200} differ by case alone, "
+                        "which not every disk tells apart"
+                    )
+                else:
+                    msg = f"destination: {name!r:.200}: the artifact has {there!r:.200} already"
+                raise ArgumentError(msg)
         return places
 
     def put(self, objects: Sequence[ArtifactObject]) -> None:
@@ -129,39 +143,9 @@ class Objects:
             if self._found.get(one.path, one) != one:
                 msg = f"destination: the artifact has another object {one.path!r:.200} already"
                 raise ArgumentError(msg)
-        self._folded.update(places)
+        self._folded |= places
         for one in objects:
             self._found.setdefault(one.path, one)
-
-    def _place(self, name: str, places: dict[str, str]) -> None:
-        """Take the place of a file and of the folders that it is in, beside what is taken.
-
-        Raises:
-            ArgumentError: If something else is there.
-        """
-        above = name.rpartition("/")[0]
-        if above:
-            key = above.casefold()
-            if (self._folded.get(key) or places.get(key)) != f"{above}/":
-                parts = above.split("/")
-                for end in range(1, len(parts) + 1):
-                    self._take("/".join(parts[:end]), "/", name, places)
-        self._take(name, "", name, places)
-
-    def _take(self, path: str, mark: str, name: str, places: dict[str, str]) -> None:
-        key = path.casefold()
-        there = self._folded.get(key) or places.get(key)
-        if there is None:
-            places[key] = path + mark
-        elif there.rstrip("/") != path:
-            msg = (
-                f"destination: {name!r:.200} and {there!r:.200} differ by case alone, which not "
-                "every disk tells apart"
-            )
-            raise ArgumentError(msg)
-        elif not mark or there != path + mark:
-            msg = f"destination: {name!r:.200}: the artifact has {there!r:.200} already"
-            raise ArgumentError(msg)
 
 
 def _check_parts(name: str) -> None:
@@ -195,7 +179,6 @@ def destination_of(own: str, destination: str | None) -> str:
         raise ArgumentError(msg)
     else:
         name = destination + own if destination.endswith("/") else destination
-    parts_of(name, "destination")
     _check_parts(name)
     return name
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -15,6 +14,7 @@ from seamark.pictures.printing import show as print_line
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import CHANGES
+from seamark.reading.nearest import hint_for
 from seamark.run.lifecycle import NEW
 from seamark.run.parameters import is_parameter
 from seamark.run.tree import nest
@@ -158,8 +158,7 @@ class Params(MutableMapping[str, Any]):
             return Params(self._held, join_path(self._at, name))
         if name in known:
             return _value(known[name])
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = hint_for(name, known)
         msg = f"params: there is no {join_path(self._at, name)!r:.200}{hint}"
         raise MissingFieldError(msg)
 

@@ -146,21 +146,20 @@ class Recorded:
 
     def here(self) -> Reader | None:
         """Return what lies on this disk, also where that is a part; None while nothing does."""
+        folder = self.folder
         if self._through is None:
             return self.reader()
-        if self.is_empty:
-            return None
-        try:
-            return self.index.fresh_view(self.folder.project, self.folder.run)
-        except RunNotFoundError:
-            return None
+        return self._if_any(lambda: self.index.fresh_view(folder.project, folder.run))
 
     def reader(self) -> Reader | None:
         """Return the same; None while nothing is recorded."""
+        return self._if_any(self.view)
+
+    def _if_any(self, read: Callable[[], Reader]) -> Reader | None:
         if self.is_empty:
             return None
         try:
-            return self.view()
+            return read()
         except RunNotFoundError:
             return None
 
@@ -231,11 +230,19 @@ class Recorded:
         Raises:
             MissingFieldError: If nothing is recorded there.
         """
+        return self.look_up(path)[1]
+
+    def look_up(self, path: str) -> tuple[Reader | None, Attribute]:
+        """Return what a path shows, and the reader that knows it; None before the first record.
+
+        Raises:
+            MissingFieldError: If nothing is recorded there.
+        """
         reader = self.reader()
         found = self.find(reader, path)
         if found is None:
             raise self.missing(path, reader)
-        return found
+        return reader, found
 
     def missing(self, path: str, reader: Reader | None = None) -> MissingFieldError:
         """Return the error that says that nothing is recorded at a path, and what may be meant.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import threading
@@ -14,6 +13,7 @@ from seamark.capture import error_message
 from seamark.errors import ArgumentError
 from seamark.process.interrupts import quietly
 from seamark.reading.attributes import DETAIL
+from seamark.reading.nearest import hint_for
 from seamark.run.opened import Held, learn, learn_from
 from seamark.values import escape
 
@@ -50,8 +50,7 @@ def check_state(state: object, detail: object, error: object) -> None:
     """
     if not isinstance(state, str) or state not in _SETTABLE:
         why = _NOT_SET.get(state) if isinstance(state, str) else None
-        near = difflib.get_close_matches(str(state), _SETTABLE, 1)
-        hint = f" ({why})" if why else f"; did you mean {near[0]!r}?" if near else ""
+        hint = f" ({why})" if why else hint_for(str(state), _SETTABLE)
         msg = f"state: expected one of {', '.join(_SETTABLE)}, got {state!r:.80}{hint}"
         raise ArgumentError(msg)
     if detail is not None and not (isinstance(detail, str) and 0 < len(detail) <= _LONGEST):

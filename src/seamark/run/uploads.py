@@ -55,13 +55,12 @@ def files_to_upload(
         several.append(value)
     else:
         several += value
-    takes = _Rules(ignore)
     for one in several:
         if isinstance(one, ModuleType):
-            found |= _files_of_module(one, takes)
+            found |= _files_of_module(one, ignore)
             continue
         try:
-            found |= members_of(one, takes.of(os.fspath(one)))
+            found |= members_of(one, _rules(ignore, os.fspath(one)))
         except FileMissingError:
             if not glob.has_magic(os.fspath(one)):
                 raise
@@ -96,37 +95,31 @@ def _expect_room(found: dict[str, Path], max_bytes: int) -> None:
         raise ArgumentError(msg)
 
 
-class _Rules:
-    """Makes what tells whether a file or folder below a target is taken."""
+def _rules(name: str | None, target: str) -> Takes | None:
+    """Return what tells whether a file or folder below a target is taken; None takes everything."""
+    if name is None:
+        return None
+    from seamark.capture.code.ignored import Ignored, RulesTooSlowError, RuleTime
 
-    def __init__(self, name: str | None) -> None:
-        self._name = name
+    allowed = RuleTime(_RULE_TIME_S)
+    rules: list[Ignored] = []
 
-    def of(self, target: str) -> Takes | None:
-        """Return the question; None where everything is taken."""
-        if self._name is None:
-            return None
-        from seamark.capture.code.ignored import Ignored, RulesTooSlowError, RuleTime
+    def takes(path: str, *, is_folder: bool) -> bool:
+        if name == _RULES and is_folder and os.path.basename(path) == _OF_GIT:
+            return False
+        try:
+            if not rules:
+                place = os.path.abspath(os.path.expanduser(target))
+                rules.append(Ignored(place, allowed, name))
+            return rules[0].takes(path, is_folder=is_folder)
+        except RulesTooSlowError:
+            msg = f"upload_files: the rules of {name} files below {target!r} take too long"
+            raise ArgumentError(msg) from None
 
-        name, allowed = self._name, RuleTime(_RULE_TIME_S)
-        rules: list[Ignored] = []
-
-        def takes(path: str, *, is_folder: bool) -> bool:
-            if name == _RULES and is_folder and os.path.basename(path) == _OF_GIT:
-                return False
-            try:
-                if not rules:
-                    place = os.path.abspath(os.path.expanduser(target))
-                    rules.append(Ignored(place, allowed, name))
-                return rules[0].takes(path, is_folder=is_folder)
-            except RulesTooSlowError:
-                msg = f"upload_files: the rules of {name} files below {target!r} take too long"
-                raise ArgumentError(msg) from None
-
-        return takes
+    return takes
 
 
-def _files_of_module(module: ModuleType, rules: _Rules) -> dict[str, Path]:
+def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
     """Return the files of a module or package, by names that begin with that of the package.
 
     Those that lie in the working directory go by their paths in it, as all files do.
@@ -140,7 +133,7 @@ def _files_of_module(module: ModuleType, rules: _Rules) -> dict[str, Path]:
         return members_of(str(file))
     found: dict[str, Path] = {}
     for folder in folders:
-        asked = rules.of(folder)
+        asked = _rules(ignore, folder)
 
         def takes(path: str, *, is_folder: bool, asked: Takes | None = asked) -> bool:
             if is_folder and os.path.basename(path) == _COMPILED:

@@ -21,9 +21,10 @@ from server_waits import until
 
 import seamark
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
+from seamark.index.remote import open_remote
 from seamark.reading.arriving import CONFLICTS, settle
 from seamark.reading.names import RunName
-from seamark.remote.protocol import RemoteError
+from seamark.remote.protocol import RemoteError, RunKey
 
 ROOT = Path("here")
 
@@ -258,13 +259,33 @@ def test_of_two_that_replace_each_other_one_stays() -> None:
                 come.add(run)
                 continue
             gone = {one for one in come if trashed.get(one, -1) > ended[one]}
-            known = [RunName("p", one, "n", 0, one in gone) for one in come]
+            known = [RunName("p", one, "n", 1, one in gone) for one in come]
             if deed == "end":
                 ended[run] = now
             found = settle(held, known, run, "n", "replace", now)
             if deed == "end":
                 trashed.update(dict.fromkeys(found.others, now))
         assert sum(trashed.get(run, -1) < ended[run] for run in "ab") == 1, order
+
+
+@pytest.mark.parametrize("kind", ["run", "artifact"])
+def test_a_folder_without_records_takes_no_name(root_place: Place, kind: str) -> None:
+    """A run comes with its first journal, and holds its name from before its folder is made."""
+    project = "team/p" if kind == "run" else "team/.artifacts/digits"
+    keys = [RunKey(project, "a" * 64), RunKey(project, "b" * 64)]
+    remote = open_remote(root_place.uri)
+
+    def ask(key: RunKey) -> tuple[str, ...]:
+        versions = [key.run] if kind == "artifact" else []
+        found = remote.arrive(key, "digits", "replace", make_project=True, versions=versions)
+        return found.others
+
+    first, second = keys
+    ask(first)
+    Path(root_place.read["root"], project, first.run, "journal").mkdir(parents=True)
+    ask(second)
+    assert ask(first) == ()  # it is at its end, and nobody else is
+    assert ask(second) == (first.run,)
 
 
 SCRIPT = """

@@ -84,7 +84,7 @@ def settle(
     seen: dict[str, list[str]] = {}
     shown: dict[str, str | None] = {}
     for one in known:
-        if not one.trashed and one.run != run:
+        if _has_come(one) and one.run != run:
             seen.setdefault(one.name or "", []).append(one.run)
             shown[one.run] = one.name
     for key, told in list(held.items()):
@@ -132,12 +132,17 @@ def settle_artifact(
         now_ns: Nanoseconds since the Unix epoch.
     """
     name, own = place.rpartition("/")[2], set(versions)
-    there = [one._replace(name=name) for one in known if one.project == place and not one.trashed]
+    there = [one._replace(name=name) for one in known if one.project == place and _has_come(one)]
     if conflict == "new" or any(one.run in own for one in there):
         return Arrival("go", name)
     told = (one[0] for one in _listed(held.get(name)) if isinstance(one[0], str) and one[0] in own)
     coming = next(told, next(iter(versions)))
     return settle(held, there, coming, name, conflict, now_ns)
+
+
+def _has_come(one: RunName) -> bool:
+    # A folder is there a moment before the journal that hides its run is.
+    return bool(one.created_ns) and not one.trashed
 
 
 def _listed(told: Any) -> list[list[Any]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, DuplicateRunError
 from seamark.journal.format import is_long
-from seamark.journal.twins import make_twin, newest_revision
+from seamark.journal.numbers import take_revision
 from seamark.opening.catalogs import first_remote, open_catalog, readable
 from seamark.opening.code_version import StartVersion
 from seamark.process import fork
@@ -107,7 +107,7 @@ class Revisions:
 
     def _find_in(self, place: Path | str, text: str) -> str | None:
         """Return the id of the newest run of the project that is the same; never raises."""
-        from seamark.store.query.twins import find_twin
+        from seamark.store.query.duplicates import find_duplicate
 
         project = self._folder.project
 
@@ -116,7 +116,7 @@ class Revisions:
                 catalog = open_catalog(place, self._options.api_token)
             with closing(catalog):
                 catalog.refresh(project)
-                return find_twin(catalog, project, text)
+                return find_duplicate(catalog, project, text)
 
         def lost(error: Exception) -> None:
             log.warning("seamark: %s was not asked for the same run: %s", place, error)
@@ -140,10 +140,8 @@ class Revisions:
 
         with quietly(lost):
             if self.applies and (text := start_hash(self._options, version)) is not None:
-                project = self._folder.path.parent
-                number = newest_revision(project, text) + 1
-                while not make_twin(project, text, number, self._folder.run):
-                    number += 1
+                folder = self._folder
+                number = take_revision(folder.path.parent, text, folder.run)
                 found = {HASH: text, REVISION: number}
         return found
 

@@ -22,6 +22,9 @@ from server_waits import until
 import seamark
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.index.remote import open_remote
+from seamark.journal.folder import RunFolder
+from seamark.opening.conflict import resolve_name_conflict
+from seamark.options.settings import Settings
 from seamark.reading.arriving import CONFLICTS, settle
 from seamark.reading.names import RunName
 from seamark.remote.protocol import RemoteError, RunKey
@@ -246,26 +249,29 @@ def test_two_bring_an_artifact_of_one_name(root_place: Place, conflict: Any) -> 
     assert len(versions(root_place)) == (2 if conflict == "new" else 1)
 
 
-def test_of_two_that_replace_each_other_one_stays() -> None:
-    """In whatever order both ask, ask again at their end, and come."""
+@pytest.mark.parametrize("clock", [1, -(10**9)])
+def test_of_two_that_replace_each_other_one_stays(clock: int) -> None:
+    """In whatever order both ask, ask again at their end, and come, even if clocks go back."""
     orders = set(itertools.permutations(["a", "a", "a", "b", "b", "b"]))
     for order in orders:
         held: dict[str, Any] = {}
         deeds = {run: iter(("ask", "end", "come")) for run in "ab"}
-        come, ended, trashed = set(), {}, {}
+        come: set[str] = set()
+        ended: dict[str, int] = {}
+        trashed: dict[str, int] = {}
         for now, run in enumerate(order):
             deed = next(deeds[run])
             if deed == "come":
                 come.add(run)
                 continue
-            gone = {one for one in come if trashed.get(one, -1) > ended[one]}
+            gone = {one for one in come if trashed.get(one, ended[one]) > ended[one]}
             known = [RunName("p", one, "n", 1, one in gone) for one in come]
+            found = settle(held, known, run, "n", "replace", clock * now)
             if deed == "end":
-                ended[run] = now
-            found = settle(held, known, run, "n", "replace", now)
-            if deed == "end":
-                trashed.update(dict.fromkeys(found.others, now))
-        assert sum(trashed.get(run, -1) < ended[run] for run in "ab") == 1, order
+                assert found.t_ns is not None
+                ended[run] = found.t_ns
+                trashed.update(dict.fromkeys(found.others, found.t_ns))
+        assert sum(trashed.get(run, ended[run]) <= ended[run] for run in "ab") == 1, order
 
 
 @pytest.mark.parametrize("kind", ["run", "artifact"])
@@ -286,6 +292,15 @@ def test_a_folder_without_records_takes_no_name(root_place: Place, kind: str) ->
     ask(second)
     assert ask(first) == ()  # it is at its end, and nobody else is
     assert ask(second) == (first.run,)
+
+
+def test_a_run_that_begins_is_replaced_by_one_that_comes_later(root_place: Place) -> None:
+    """Also if nothing of it has come yet."""
+    remote, coming = open_remote(root_place.uri), RunKey("team/p", "coming")
+    assert remote.arrive(coming, "one", "replace", make_project=True).others == ()
+    options = Settings.of(name="one", conflict="replace", remote=root_place.uri)
+    resolve_name_conflict(options, RunFolder(ROOT, "team/p", "begun"))
+    assert remote.arrive(coming, "one", "replace", make_project=True).others == ("begun",)
 
 
 SCRIPT = """

@@ -28,6 +28,9 @@ Conflict = Literal["new", "skip", "error", "replace"]
 CONFLICTS: Final = get_args(Conflict)
 
 _HELD_NS: Final = 3600 * 10**9
+_APART_NS: Final = 1000
+"""Between two who take one name, so that what one records at its end is before what the other does,
+whatever their clocks say."""
 _MOST_HELD: Final = 10_000
 _MOST_COMING: Final = 100
 
@@ -40,11 +43,14 @@ class Arrival:
         outcome: ``"go"``, ``"skip"``, ``"taken"`` or ``"no project"``.
         name: Its name there, where it goes; None if it has none.
         others: Ids of the runs that have its name.
+        t_ns: When that was settled, nanoseconds since the Unix epoch by the clock of the place, and
+            later than for those before; None if nothing was taken.
     """
 
     outcome: str
     name: str | None = None
     others: tuple[str, ...] = ()
+    t_ns: int | None = None
 
 
 def check_conflict(given: Any, what: str = "conflict") -> Conflict:
@@ -108,9 +114,10 @@ def settle(
     if others and conflict == "new":
         name, others = _free(name, held, run, rivals), ()
     again = again or any(one == run for one, *_ in held.get(name, ()))
+    t_ns = max([now_ns, *(int(since) + _APART_NS for _, since, _ in held.get(name, ()))])
     behind = [one for one in held.get(name, ()) if one[0] != run]
-    held[name] = [*behind[-_MOST_COMING:], [run, now_ns, again]]
-    return Arrival("go", name, others)
+    held[name] = [*behind[-_MOST_COMING:], [run, t_ns, again]]
+    return Arrival("go", name, others, t_ns)
 
 
 def settle_artifact(
@@ -154,7 +161,7 @@ def _is_held(told: list[Any], name: str, shown: dict[str, str | None], now_ns: i
     """Return whether a name is still that of a run that is to come."""
     try:
         run, since, _ = told
-        fresh = 0 <= now_ns - since < _HELD_NS
+        fresh = abs(now_ns - since) < _HELD_NS  # it may be by the clock of another machine
     except (TypeError, ValueError):
         return False
     return fresh and isinstance(run, str) and shown.get(run, name) == name

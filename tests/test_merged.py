@@ -84,7 +84,7 @@ def same(sides: list[Side], deed: str, *given: Any) -> Any:
 
 
 @pytest.mark.once
-def test_versions_and_twins_of_two_machines(sides: list[Side]) -> None:
+def test_versions_and_revisions_of_two_machines(sides: list[Side]) -> None:
     """Numbers are unique and the same on both sides; the same content is one version."""
     one, other = sides
     one.worker.do("make_model", 1, PROJECT, "NET")
@@ -112,7 +112,7 @@ def test_versions_and_twins_of_two_machines(sides: list[Side]) -> None:
     (text,) = {each["attributes"]["sys/content_hash"]["value"] for each in documents}
     ids = {run for _, run in runs}
     assert set(same(sides, "found", PROJECT, f'sys/content_hash = "{text}"')) == ids
-    assert same(sides, "twin", PROJECT, text) in ids
+    assert same(sides, "duplicate", PROJECT, text) in ids
     newest = [side.version() for side in sides]
     merge(one, other)
     numbers = {

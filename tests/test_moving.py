@@ -17,13 +17,17 @@ from click.testing import CliRunner, Result
 from command import app
 from journals import journal_files
 from recording import QUIET
+from seamark.opening.conflict import resolve_name_conflict
 from server_waits import until
 
 import seamark
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
+from seamark.index.remote import open_remote
+from seamark.journal.folder import RunFolder
+from seamark.options.settings import Settings
 from seamark.reading.arriving import CONFLICTS, settle
 from seamark.reading.names import RunName
-from seamark.remote.protocol import RemoteError
+from seamark.remote.protocol import RemoteError, RunKey
 
 ROOT = Path("here")
 
@@ -245,26 +249,58 @@ def test_two_bring_an_artifact_of_one_name(root_place: Place, conflict: Any) -> 
     assert len(versions(root_place)) == (2 if conflict == "new" else 1)
 
 
-def test_of_two_that_replace_each_other_one_stays() -> None:
-    """In whatever order both ask, ask again at their end, and come."""
+@pytest.mark.parametrize("clock", [1, -(10**9)])
+def test_of_two_that_replace_each_other_one_stays(clock: int) -> None:
+    """In whatever order both ask, ask again at their end, and come, even if clocks go back."""
     orders = set(itertools.permutations(["a", "a", "a", "b", "b", "b"]))
     for order in orders:
         held: dict[str, Any] = {}
         deeds = {run: iter(("ask", "end", "come")) for run in "ab"}
-        come, ended, trashed = set(), {}, {}
+        come: set[str] = set()
+        ended: dict[str, int] = {}
+        trashed: dict[str, int] = {}
         for now, run in enumerate(order):
             deed = next(deeds[run])
             if deed == "come":
                 come.add(run)
                 continue
-            gone = {one for one in come if trashed.get(one, -1) > ended[one]}
-            known = [RunName("p", one, "n", 0, one in gone) for one in come]
+            gone = {one for one in come if trashed.get(one, ended[one]) > ended[one]}
+            known = [RunName("p", one, "n", 1, one in gone) for one in come]
+            found = settle(held, known, run, "n", "replace", clock * now)
             if deed == "end":
-                ended[run] = now
-            found = settle(held, known, run, "n", "replace", now)
-            if deed == "end":
-                trashed.update(dict.fromkeys(found.others, now))
-        assert sum(trashed.get(run, -1) < ended[run] for run in "ab") == 1, order
+                assert found.t_ns is not None
+                ended[run] = found.t_ns
+                trashed.update(dict.fromkeys(found.others, found.t_ns))
+        assert sum(trashed.get(run, ended[run]) <= ended[run] for run in "ab") == 1, order
+
+
+@pytest.mark.parametrize("kind", ["run", "artifact"])
+def test_a_folder_without_records_takes_no_name(root_place: Place, kind: str) -> None:
+    """A run comes with its first journal, and holds its name from before its folder is made."""
+    project = "team/p" if kind == "run" else "team/.artifacts/digits"
+    keys = [RunKey(project, "a" * 64), RunKey(project, "b" * 64)]
+    remote = open_remote(root_place.uri)
+
+    def ask(key: RunKey) -> tuple[str, ...]:
+        versions = [key.run] if kind == "artifact" else []
+        found = remote.arrive(key, "digits", "replace", make_project=True, versions=versions)
+        return found.others
+
+    first, second = keys
+    ask(first)
+    Path(root_place.read["root"], project, first.run, "journal").mkdir(parents=True)
+    ask(second)
+    assert ask(first) == ()  # it is at its end, and nobody else is
+    assert ask(second) == (first.run,)
+
+
+def test_a_run_that_begins_is_replaced_by_one_that_comes_later(root_place: Place) -> None:
+    """Also if nothing of it has come yet."""
+    remote, coming = open_remote(root_place.uri), RunKey("team/p", "coming")
+    assert remote.arrive(coming, "one", "replace", make_project=True).others == ()
+    options = Settings.of(name="one", conflict="replace", remote=root_place.uri)
+    resolve_name_conflict(options, RunFolder(ROOT, "team/p", "begun"))
+    assert remote.arrive(coming, "one", "replace", make_project=True).others == ("begun",)
 
 
 SCRIPT = """

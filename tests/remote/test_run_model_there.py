@@ -96,7 +96,7 @@ def test_parameters_metrics_statistics_and_times(there: Any) -> None:
         assert project.report()
 
 
-def test_states_errors_claims_and_twins(there: Any) -> None:
+def test_states_errors_claims_and_duplicates(there: Any) -> None:
     """A run that waits is claimed by one of two machines, and goes on there."""
     maker = there("maker")
     waiting = begin(maker, params={"lr": 0.1}, start=False)

@@ -351,7 +351,7 @@ class Deeds:
     def found(self, project: str, query: str | None = None) -> list[str]:
         return list(self.project(project).fetch_runs_table(query=query, columns=[])["sys/id"])
 
-    def twin(self, project: str, text: str) -> str | None:
+    def duplicate(self, project: str, text: str) -> str | None:
         found = self.project(project).find_run(content_hash=text)
         return None if found is None else str(found.id)
 

@@ -12,10 +12,8 @@ its claim, and where the place of a release is taken, the key is in the name, to
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.headers import header_of
 from seamark.journal.reader import SETTLE_NS, JournalReader
-from seamark.journal.safe import folder_below, make_once, open_file, open_folder
+from seamark.journal.reservations import Reservations
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import process_alive, process_facts
 
@@ -51,7 +49,6 @@ MOST_CLAIMS: Final = 10**15 - 1
 _NAME: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released(?:\.[0-9a-f]{16})?)?")
 _RELEASED: Final = ".released"
 _KEY: Final = re.compile("[0-9a-f]{16}")
-_MOST_BYTES: Final = 64 << 10
 _AHEAD_NS: Final = 3600 * 10**9
 """A sign of life further ahead of the clock than this is nobody's."""
 _PROCESS: Final = ("host", "boot", "pid", "start", "pid_namespace")
@@ -126,12 +123,7 @@ class Claims:
     """
 
     def __init__(self, root: Path, project: str, below: tuple[str, ...] = ()) -> None:
-        self._project = root / project
-        self._parts = (CLAIMS, *below)
-
-    @property
-    def _folder(self) -> Path:
-        return self._project.joinpath(*self._parts)
+        self._reservations = Reservations(root / project, CLAIMS, *below)
 
     def standings(self) -> dict[str, Standing]:
         """Return how it stands with the newest claim of everything that was ever claimed.
@@ -139,30 +131,21 @@ class Claims:
         What is no file counts as a claim that nobody holds: its number is taken.
 
         Raises:
-            OSError: If it cannot be listed, or a link is in the place of the folder.
+            OSError: If they cannot be listed.
         """
-        try:
-            fd = open_folder(self._folder, above=len(self._parts))
-        except FileNotFoundError:
-            return {}
         newest: dict[str, int] = {}
         files: set[tuple[str, int]] = set()
         released: set[tuple[str, int]] = set()
-        try:
-            with os.scandir(fd) as entries:
-                for entry in entries:
-                    if (found := _NAME.fullmatch(entry.name)) is None:
-                        continue
-                    name, number = found[1], int(found[2])
-                    if found[3]:
-                        released.add((name, number))
-                        continue
-                    if number > newest.get(name, 0):
-                        newest[name] = number
-                    if entry.is_file(follow_symlinks=False):
-                        files.add((name, number))
-        finally:
-            os.close(fd)
+        for file, is_file in self._reservations.names().items():
+            if (found := _NAME.fullmatch(file)) is None:
+                continue
+            name, number = found[1], int(found[2])
+            if found[3]:
+                released.add((name, number))
+                continue
+            newest[name] = max(number, newest.get(name, 0))
+            if is_file:
+                files.add((name, number))
         held = files - released
         return {name: Standing(number, (name, number) in held) for name, number in newest.items()}
 
@@ -216,7 +199,9 @@ class Claims:
             OSError: If nothing can be written there, or a link is in the place of a folder.
         """
         facts = claimant()
-        if number > MOST_CLAIMS or not self._make(f"{name}.{number}", facts):
+        if number > MOST_CLAIMS or not self._reservations.reserve(
+            f"{name}.{number}", json.dumps(facts)
+        ):
             return None
         before = self._release_of(name, number - 1) or {}
         told = before.get("positions")
@@ -237,10 +222,11 @@ class Claims:
         Raises:
             OSError: If nothing can be written there.
         """
-        told = {"key": claim.key, "t": time.time_ns(), "positions": dict(positions)}
+        told = json.dumps({"key": claim.key, "t": time.time_ns(), "positions": dict(positions)})
         file = f"{claim.name}.{claim.number}{_RELEASED}"
-        if not self._make(file, told) and (self._read(file) or {}).get("key") != claim.key:
-            self._make(f"{file}.{claim.key}", told)
+        reserve = self._reservations.reserve
+        if not reserve(file, told) and (self._read(file) or {}).get("key") != claim.key:
+            reserve(f"{file}.{claim.key}", told)
 
     def holds(self, claim: Claim) -> bool:
         """Return whether a claim is still the newest, and this process's.
@@ -260,45 +246,22 @@ class Claims:
         Raises:
             OSError: If they cannot be removed.
         """
-        try:
-            fd = open_folder(self._folder, above=len(self._parts))
-        except FileNotFoundError:
-            return
-        try:
-            for one in os.listdir(fd):  # noqa: PTH208 - of a descriptor
-                found = _NAME.fullmatch(one)
-                if found is None or found[1] != name:
-                    continue
-                if stat.S_ISDIR(os.stat(one, dir_fd=fd, follow_symlinks=False).st_mode):
-                    continue  # nobody of ours made it
-                os.unlink(one, dir_fd=fd)
-        finally:
-            os.close(fd)
+        for file in self._reservations.names():
+            if (found := _NAME.fullmatch(file)) and found[1] == name:
+                self._reservations.remove(file)
 
-    def _make(self, name: str, told: Mapping[str, Any]) -> bool:
-        with folder_below(self._project, self._parts) as fd:
-            return make_once(name, json.dumps(told), fd)
-
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read(self, file: str) -> dict[str, Any] | None:
         """Return what a file holds; None if there is none.
 
         Of one that holds nothing that can be read, as it is being written, only its time is known.
         """
-        try:
-            fd = open_file(self._folder / name, above=1 + len(self._parts))
-        except OSError as error:
-            let_pass(error)
+        if (reserved := self._reservations.read(file)) is None:
             return None
         try:
-            made_ns = os.fstat(fd).st_mtime_ns
-            text = os.read(fd, _MOST_BYTES)
-        finally:
-            os.close(fd)
-        try:
-            found = json.loads(text)
+            found = json.loads(reserved.holder)
         except (ValueError, RecursionError):
             found = None
-        return found if isinstance(found, dict) else {"t": made_ns}
+        return found if isinstance(found, dict) else {"t": reserved.made_ns}
 
 
 def _last_sign_ns(log: RunFolder, facts: Mapping[str, Any]) -> int:

@@ -1,48 +1,41 @@
-"""Numbers that processes take without talking to each other: each is a file that one can make.
+"""Numbers that processes take without talking to each other: versions, and revisions of runs.
 
-A file holds who has the number, from the moment it is there: it is written under another name
-first, and linked. So whoever asks twice, or is another process that seals the same artifact, gets
-the same number again.
+A number that was given once is not given to anybody else, whatever becomes of who took it.
 """
 
 from __future__ import annotations
 
-import errno
-import os
+import json
 import re
-import secrets
-import stat
+import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from seamark.journal.safe import folder_below
-from seamark.process.interrupts import let_pass
+from seamark.journal.reservations import Reservations
+from seamark.process.liveness import process_facts
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from seamark.journal.folder import RunFolder
 
-__all__ = ["MOST_NUMBER", "NUMBERS", "take_number"]
+__all__ = ["MOST_NUMBER", "NUMBERS", "REVISIONS", "take_number", "take_revision"]
 
 NUMBERS: Final = ".numbers"
 """The folder, in that of a model or of an artifact's name, in which each version has a file whose
 name is its number."""
+REVISIONS: Final = ".twins"
+"""The folder, in that of a project, in which revision n of a hash has the file ``<hash>.<n>``."""
 MOST_NUMBER: Final = 999_999_999
 """There is no greater one; a stranger's folder may say so."""
 
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
-_MOST: Final = 200
-"""Bytes of what a file holds, and one more than an id or digest has."""
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK})
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 def take_number(
     folder: RunFolder, who: str, known: Collection[int] = (), *, again: bool = False
 ) -> int:
     """Take the next free number (1-based) below a folder; nobody else gets the same one.
-
-    A number that was given once is not given to anybody else, whatever becomes of who took it.
 
     Args:
         folder: Of the model or the artifact's name.
@@ -53,61 +46,45 @@ def take_number(
     Raises:
         OSError: If the folder cannot be written, or a link is in its place.
     """
+
+    def is_own(number: int) -> bool:
+        found = numbers.read(str(number))
+        return found is not None and found.holder == who.encode()
+
     folder.refuse_links()
-    with folder_below(folder.path, (NUMBERS,)) as fd:
-        names = os.listdir(fd)  # noqa: PTH208 - of a descriptor
-        there = sorted(int(name) for name in names if _NUMBER.fullmatch(name))
-        if again and (own := next((one for one in there if _says(fd, one, who)), 0)):
-            return own
-        taken = {*known, *there}
-        number = max(taken, default=0) + 1
-        if number > MOST_NUMBER:  # nobody counted that far
-            number = 1
-        while True:
-            if number not in taken:
-                if _make(fd, str(number), who):
-                    return number
-                if again and _says(fd, number, who):  # another process was faster
-                    return number
-            number += 1
+    numbers = Reservations(folder.path, NUMBERS)
+    there = sorted(int(name) for name in numbers.names() if _NUMBER.fullmatch(name))
+    if again and (own := next(filter(is_own, there), 0)):
+        return own
+    taken = {*known, *there}
+    number = max(taken, default=0) + 1
+    if number > MOST_NUMBER:  # nobody counted that far
+        number = 1
+    while True:
+        if number not in taken:
+            if numbers.reserve(str(number), who):
+                return number
+            if again and is_own(number):  # another process was faster
+                return number
+        number += 1
 
 
-def _make(folder: int, name: str, text: str) -> bool:
-    """Make a file that was not there, with what it holds; return whether it is ours."""
-    part = f".tmp-{secrets.token_hex(8)}"
-    _write(folder, part, text)
-    try:
-        os.link(part, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        try:  # a file system without links; O_EXCL follows none
-            _write(folder, name, text)
-        except FileExistsError:
-            return False
-    finally:
-        os.unlink(part, dir_fd=folder)
-    return True
+def take_revision(project: Path, text: str, run: str) -> int:
+    """Take the next revision (1-based) of the runs that were given the same at their start.
 
+    Args:
+        project: Folder of the project.
+        text: Hash of what they were given.
+        run: Id of the run, which the file holds with the facts of this process.
 
-def _write(folder: int, name: str, text: str) -> None:
-    fd = os.open(name, _NEW, 0o666, dir_fd=folder)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
-
-
-def _says(folder: int, number: int, who: str) -> bool:
-    """Return whether the file of a number holds somebody's id; nothing else is opened."""
-    try:
-        fd = os.open(str(number), _READ, dir_fd=folder)
-    except OSError as error:
-        let_pass(error)
-        return False
-    try:
-        return stat.S_ISREG(os.fstat(fd).st_mode) and os.read(fd, _MOST) == who.encode()
-    finally:
-        os.close(fd)
+    Raises:
+        OSError: If nothing can be written there, or a link is in the place of the folder.
+    """
+    revisions = Reservations(project, REVISIONS)
+    holder = json.dumps({"run": run, **process_facts(), "t": time.time_ns()})
+    prefix = f"{text}."
+    given = (name.removeprefix(prefix) for name in revisions.names() if name.startswith(prefix))
+    number = max((int(one) for one in given if _NUMBER.fullmatch(one)), default=0) + 1
+    while not revisions.reserve(f"{prefix}{number}", holder):
+        number += 1
+    return number

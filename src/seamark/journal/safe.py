@@ -31,7 +31,6 @@ __all__ = [
     "is_folder",
     "locked",
     "make_folder",
-    "make_once",
     "names_in",
     "open_file",
     "open_folder",
@@ -44,7 +43,6 @@ __all__ = [
 MAX_TEXT_BYTES: Final = 1 << 30
 """A text is read into memory whole up to this size; writers put no limit on it."""
 
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _MAX_PART_BYTES: Final = 255
 _MAX_NAME_BYTES: Final = 4096
 _MAX_CHARACTER_BYTES: Final = 4
@@ -213,28 +211,6 @@ def touch(path: Path) -> None:
         os.close(os.open(path.name, flags, 0o666, dir_fd=fd))
     finally:
         os.close(fd)
-
-
-def make_once(name: str, text: str, folder: int) -> bool:
-    """Write a file that only one process can make; return whether it was this one.
-
-    Args:
-        name: Of the file; a link in its place is not followed.
-        text: What it holds.
-        folder: Descriptor of its folder.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
-    try:
-        fd = os.open(name, _NEW, 0o666, dir_fd=folder)
-    except FileExistsError:
-        return False
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
-    return True
 
 
 def parts_of(name: str, where: str) -> tuple[str, ...]:

@@ -10,9 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seamark.errors import (
-    JournalError,
-)
+from seamark.errors import JournalError, RunNotFoundError
 from seamark.journal.folder import RunFolder, mint_run_id, root_dir
 from seamark.opening.catalogs import first_remote, readable
 
@@ -21,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "artifact_root",
+    "expect_run",
     "expect_writable",
     "is_deleted_at_exit",
+    "missing_run",
     "own_root",
     "reading_place",
 ]
@@ -89,6 +89,29 @@ def is_deleted_at_exit(root: Path) -> bool:
 def _remove_debug_root(root: Path, pid: int) -> None:
     if os.getpid() == pid:  # not at the end of a forked child
         shutil.rmtree(root, ignore_errors=True)
+
+
+def missing_run(folder: RunFolder, link: Path | None) -> RunNotFoundError:
+    """Return the error that there is no run in a folder.
+
+    Args:
+        folder: Where it would lie.
+        link: Path of a link in the place of the folder; None if there is none.
+    """
+    why = "seamark ls lists the runs" if link is None else f"{link} is a link, not followed"
+    msg = f"no run {folder.run!r} in project {folder.project!r} below {folder.root} ({why})"
+    return RunNotFoundError(msg)
+
+
+def expect_run(folder: RunFolder) -> None:
+    """Refuse a run that does not exist on this disk.
+
+    Raises:
+        RunNotFoundError: If it does not.
+    """
+    link = folder.link(inside=False)
+    if link is not None or not folder.is_there():
+        raise missing_run(folder, link)
 
 
 def expect_writable(folder: RunFolder) -> None:

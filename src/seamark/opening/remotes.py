@@ -155,16 +155,23 @@ def _arrive(options: Settings, folder: RunFolder, uri: str, name: str | None) ->
     """
     key = RunKey(folder.project, folder.run)
 
-    def ask(remote: Settles) -> Arrival | None:
-        found = remote.arrive(
+    def settle(remote: Settles) -> Arrival | None:
+        return remote.arrive(
             key,
             None if options.conflict is None else name,
             options.conflict or "new",
             make_project=options.make_project is not False,
         )
-        for other in found.others if found is not None and found.outcome == "go" else ():
+
+    def ask(remote: Settles) -> Arrival | None:
+        found = settle(remote)
+        if options.conflict != "replace" or found is None or found.outcome != "go":
+            return found
+        # As it comes at once: a run that is on its way and ends later replaces this one.
+        found = settle(remote) or found
+        for other in found.others:
             replaced = RunKey(folder.project, other)
-            journal, data = trashing(replaced, time.time_ns())
+            journal, data = trashing(replaced, max(time.time_ns(), (found.t_ns or 0) + 2))
             remote.send(replaced, journal, 0, data)
         return found
 

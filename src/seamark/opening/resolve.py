@@ -10,11 +10,11 @@ from seamark.errors import (
     ArgumentError,
     DuplicateRunError,
     PathError,
-    RunNotFoundError,
     SeamarkError,
 )
 from seamark.journal.folder import RunFolder, hashed_run_id, mint_run_id
 from seamark.opening.opening import Attempt, Opening, Origin
+from seamark.opening.place import missing_run
 from seamark.opening.restarts import attempt_after
 from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
@@ -298,9 +298,7 @@ def _refusal(options: Settings, folder: RunFolder, world: World) -> SeamarkError
         return _purged(options, folder) if here.is_purged else None
     if here.exists and here.link is None:
         return None
-    why = f"{here.link} is a link, not followed" if here.link else "seamark ls lists the runs"
-    msg = f"no run {folder.run!r} in project {folder.project!r} below {folder.root} ({why})"
-    return RunNotFoundError(msg)
+    return missing_run(folder, here.link)
 
 
 def _purged(options: Settings, folder: RunFolder) -> ArgumentError:

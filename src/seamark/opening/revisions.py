@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
+from seamark.journal import numbers
 from seamark.journal.format import is_long
-from seamark.journal.twins import make_twin, newest_revision
 from seamark.opening.catalogs import first_remote, open_catalog, readable
 from seamark.process import fork
 from seamark.process.interrupts import quietly
@@ -130,14 +130,14 @@ def find_duplicate(options: Settings, folder: RunFolder) -> str | None:
 
 def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str) -> str | None:
     """Return the id of the newest run of a place that is the same. Never raises."""
-    from seamark.store.query.twins import find_twin
+    from seamark.store.query import duplicates
 
     def ask() -> str | None:
         with fork.held_off():  # modules are imported
             catalog = open_catalog(place, options.api_token)
         with closing(catalog):
             catalog.refresh(folder.project)
-            return find_twin(catalog, folder.project, text)
+            return duplicates.find_duplicate(catalog, folder.project, text)
 
     def lost(error: Exception) -> None:
         log.warning("seamark: %s was not asked for the same run: %s", place, error)
@@ -169,10 +169,7 @@ def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -
     with quietly(lost):
         text = start_hash(options, version)
         assert text is not None  # noqa: S101 - there are parameters
-        project = folder.path.parent
-        number = newest_revision(project, text) + 1
-        while not make_twin(project, text, number, folder.run):
-            number += 1
+        number = numbers.take_revision(folder.path.parent, text, folder.run)
         found = {HASH: text, REVISION: number}
     return found  # noqa: RET504 - empty if it was lost
 

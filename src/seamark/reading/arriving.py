@@ -28,6 +28,9 @@ Conflict = Literal["new", "skip", "error", "replace"]
 CONFLICTS: Final = get_args(Conflict)
 
 _HELD_NS: Final = 3600 * 10**9
+_APART_NS: Final = 1000
+"""Between two who take one name, so that what one records at its end is before what the other does,
+whatever their clocks say."""
 _MOST_HELD: Final = 10_000
 _MOST_COMING: Final = 100
 
@@ -40,11 +43,14 @@ class Arrival:
         outcome: ``"go"``, ``"skip"``, ``"taken"`` or ``"no project"``.
         name: Its name there, where it goes; None if it has none.
         others: Ids of the runs that have its name.
+        t_ns: When that was settled, nanoseconds since the Unix epoch by the clock of the place, and
+            later than for those before; None if nothing was taken.
     """
 
     outcome: str
     name: str | None = None
     others: tuple[str, ...] = ()
+    t_ns: int | None = None
 
 
 def check_conflict(given: Any, what: str = "conflict") -> Conflict:
@@ -84,7 +90,7 @@ def settle(
     seen: dict[str, list[str]] = {}
     shown: dict[str, str | None] = {}
     for one in known:
-        if not one.trashed and one.run != run:
+        if _has_come(one) and one.run != run:
             seen.setdefault(one.name or "", []).append(one.run)
             shown[one.run] = one.name
     for key, told in list(held.items()):
@@ -108,9 +114,10 @@ def settle(
     if others and conflict == "new":
         name, others = _free(name, held, run, rivals), ()
     again = again or any(one == run for one, *_ in held.get(name, ()))
+    t_ns = max([now_ns, *(int(since) + _APART_NS for _, since, _ in held.get(name, ()))])
     behind = [one for one in held.get(name, ()) if one[0] != run]
-    held[name] = [*behind[-_MOST_COMING:], [run, now_ns, again]]
-    return Arrival("go", name, others)
+    held[name] = [*behind[-_MOST_COMING:], [run, t_ns, again]]
+    return Arrival("go", name, others, t_ns)
 
 
 def settle_artifact(
@@ -132,12 +139,17 @@ def settle_artifact(
         now_ns: Nanoseconds since the Unix epoch.
     """
     name, own = place.rpartition("/")[2], set(versions)
-    there = [one._replace(name=name) for one in known if one.project == place and not one.trashed]
+    there = [one._replace(name=name) for one in known if one.project == place and _has_come(one)]
     if conflict == "new" or any(one.run in own for one in there):
         return Arrival("go", name)
     told = (one[0] for one in _listed(held.get(name)) if isinstance(one[0], str) and one[0] in own)
     coming = next(told, next(iter(versions)))
     return settle(held, there, coming, name, conflict, now_ns)
+
+
+def _has_come(one: RunName) -> bool:
+    # A folder is there a moment before the journal that hides its run is.
+    return bool(one.created_ns) and not one.trashed
 
 
 def _listed(told: Any) -> list[list[Any]]:
@@ -149,7 +161,7 @@ def _is_held(told: list[Any], name: str, shown: dict[str, str | None], now_ns: i
     """Return whether a name is still that of a run that is to come."""
     try:
         run, since, _ = told
-        fresh = 0 <= now_ns - since < _HELD_NS
+        fresh = abs(now_ns - since) < _HELD_NS  # it may be by the clock of another machine
     except (TypeError, ValueError):
         return False
     return fresh and isinstance(run, str) and shown.get(run, name) == name

@@ -159,11 +159,12 @@ class Mover:
         synced = self._send(left, progress)
         if synced.problems or synced.purged:
             return self._told(left, synced)
-        # Before it is asked: who replaces this one is told of it after that, and is later then.
-        end_ns = max(time.time_ns(), known.last_ns + 1000)
+        now_ns = time.time_ns()
         arrival = self._ask(left, known) or arrival  # it may have taken hours
         if arrival.outcome == "skip":
             return self._told(left, synced, skipped=True)
+        # Who replaces this one asked after it, and is later by the clock of the place.
+        end_ns = max(arrival.t_ns or now_ns, known.last_ns + 1000)
         for other in arrival.others:
             self._trash(RunKey(key.project, other), max(time.time_ns(), end_ns + 2))
         path, transfer = transfer_to(folder, self._uri, arrival.name, end_ns, self._project)

@@ -443,13 +443,13 @@ class Project(Logbook):
         """
         from seamark.opening.revisions import check_hash
         from seamark.run.run import init_run
-        from seamark.store.query.twins import find_twin
+        from seamark.store.query.duplicates import find_duplicate
 
         check_hash(content_hash, revision)
         if self.mode == "disabled":
             return None
         index = self.session.up_to_date()
-        found = find_twin(index, self.path, content_hash, revision)
+        found = find_duplicate(index, self.path, content_hash, revision)
         if found is None:
             return None
         place = self.session.recorded.place

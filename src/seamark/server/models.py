@@ -446,10 +446,11 @@ MODELS: Final[dict[str, Any]] = {
     ),
     "arrival": _envelope(
         "Arrival",
-        "go, skip, taken or no project; the name of the run here, and who else has it.",
+        "go, skip, taken or no project; the name of the run here, who else has it, and since when.",
         outcome=str,
         name=str | None,
         others=list[str],
+        t_ns=int | None,
     ),
 }
 """Answers by name."""

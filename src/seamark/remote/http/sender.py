@@ -185,11 +185,12 @@ class HttpRemote:
         told = self._settled("arrivals", asked)
         if told is None:
             return None
-        others = told.get("others")
+        others, t_ns = told.get("others"), told.get("t_ns")
         return Arrival(
             str(told.get("outcome")),
             told["name"] if isinstance(told.get("name"), str) else None,
             tuple(map(str, others)) if isinstance(others, list) else (),
+            t_ns if isinstance(t_ns, int) else None,
         )
 
     def _settled(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Request
@@ -57,4 +58,4 @@ def arriving(request: Request, body: _ArrivalBody) -> dict[str, Any]:
         found = arrive_artifact(server, project, versions, body.conflict, make_project=make)
     else:
         found = arrive(server, project, run, body.name, body.conflict, make_project=make)
-    return {"outcome": found.outcome, "name": found.name, "others": list(found.others)}
+    return {**asdict(found), "others": list(found.others)}

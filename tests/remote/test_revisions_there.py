@@ -12,7 +12,7 @@ from recording import QUIET
 import seamark
 from seamark import errors
 from seamark.cli._app import app
-from seamark.journal.twins import TWINS
+from seamark.journal.numbers import REVISIONS
 from seamark.remote import shipper as shippers
 
 PARAMS = {"lr": 0.1, "layers": [1, 2]}
@@ -68,6 +68,6 @@ def test_without_an_answer_this_disk_decides(
     again.stop(seconds=0)
     shippers._shippers.clear()
     assert again.id == first.id
-    assert len(list((tmp_path / "root/p" / TWINS).iterdir())) == 1
+    assert len(list((tmp_path / "root/p" / REVISIONS).iterdir())) == 1
     told = [one for one in caplog.records if "was not asked for the same run" in one.getMessage()]
     assert len(told) == 1

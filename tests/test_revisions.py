@@ -13,7 +13,7 @@ from recording import QUIET
 
 import seamark
 from seamark import errors
-from seamark.journal.twins import TWINS, make_twin
+from seamark.journal.numbers import REVISIONS, take_revision
 
 PARAMS = {"lr": 0.1, "layers": [1, 2], "name": "a", "on": True, "none": None, "n": 3}
 
@@ -182,7 +182,7 @@ class TestOnDuplicate:
         assert begin("t/below", params=PARAMS, on_duplicate="reuse").id != second.id
         assert begin(params={"lr": 8}, on_duplicate="reuse").id != second.id
 
-    def test_what_was_thrown_away_is_no_twin(self):
+    def test_what_was_thrown_away_is_no_duplicate(self):
         """A run in the trash, and a purged one, whose number is not given again."""
         from click.testing import CliRunner
 
@@ -204,7 +204,7 @@ class TestOnDuplicate:
         run = begin(params=PARAMS)
         with seamark.init_run(project="t", with_id=run.id, **QUIET) as opened:
             opened["sys/name"] = "other"
-        shutil.rmtree(Path(".seamark/t") / TWINS)
+        shutil.rmtree(Path(".seamark/t") / REVISIONS)
         assert begin(params=PARAMS, on_duplicate="reuse").id == run.id
 
     def test_mistakes(self):
@@ -286,25 +286,25 @@ class TestStrangers:
         """Links, folders, huge and odd files give no run, and their numbers are passed over."""
         first = begin(params=PARAMS)
         text = facts(first)["start_hash"]
-        twins = Path(".seamark/t") / TWINS
-        (twins / f"{text}.1").unlink()
-        (twins / f"{text}.1").symlink_to("/etc/passwd")
-        (twins / f"{text}.2").mkdir()
+        folder = Path(".seamark/t") / REVISIONS
+        (folder / f"{text}.1").unlink()
+        (folder / f"{text}.1").symlink_to("/etc/passwd")
+        (folder / f"{text}.2").mkdir()
         old = time.time() - 1000
         for number, told in enumerate(
             (b"{" * (1 << 20), b'{"run": "../../x"}', b'{"run": 3, "t": "x"}', b'{"run": "gone"}'),
             3,
         ):
-            (twins / f"{text}.{number}").write_bytes(told)
-            os.utime(twins / f"{text}.{number}", (old, old))
-        (twins / "x").write_text("")
+            (folder / f"{text}.{number}").write_bytes(told)
+            os.utime(folder / f"{text}.{number}", (old, old))
+        (folder / "x").write_text("")
         assert begin(params=PARAMS, on_duplicate="reuse").id == first.id
         assert facts(begin(params=PARAMS))["revision"] == 7
 
     def test_a_link_in_the_place_of_the_folder(self, tmp_path):
         """Is not followed: the run is recorded all the same, without a revision."""
         Path(".seamark/t").mkdir(parents=True)
-        Path(".seamark/t", TWINS).symlink_to(tmp_path)
+        Path(".seamark/t", REVISIONS).symlink_to(tmp_path)
         run = begin(params=PARAMS)
         assert facts(run)["revision"] is None
         assert begin(params=PARAMS, on_duplicate="reuse").id == run.id  # it is known all the same
@@ -314,6 +314,6 @@ class TestStrangers:
         """A process that took a number and died made no run; the number is not given again."""
         run = begin(params=PARAMS)
         text = facts(run)["start_hash"]
-        assert make_twin(Path(".seamark/t").absolute(), text, 2, "0123456789abcdef")
+        assert take_revision(Path(".seamark/t").absolute(), text, "0123456789abcdef") == 2
         assert begin(params=PARAMS, on_duplicate="reuse").id == run.id
         assert facts(begin(params=PARAMS))["revision"] == 3

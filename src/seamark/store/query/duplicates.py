@@ -9,7 +9,7 @@ from seamark.store.query.selection import Selection
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
 
-__all__ = ["find_twin", "same_as", "with_hash"]
+__all__ = ["find_duplicate", "same_as", "with_hash"]
 
 
 def with_hash(text: str) -> str:
@@ -22,7 +22,9 @@ def same_as(text: str) -> str:
     return f'({with_hash(text)} OR sys/content_hash = "{text}")'
 
 
-def find_twin(catalog: Catalog, project: str, text: str, revision: int | None = None) -> str | None:
+def find_duplicate(
+    catalog: Catalog, project: str, text: str, revision: int | None = None
+) -> str | None:
     """Return the id of the newest run of a project that is the same; None if there is none.
 
     Args:

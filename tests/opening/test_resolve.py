@@ -26,6 +26,7 @@ from seamark.journal.folder import RunFolder, hashed_run_id
 from seamark.opening.opening import Attempt, Opening, Origin, Saved
 from seamark.opening.resolve import (
     CheckpointDecision,
+    Launch,
     Presence,
     RemoteAnswer,
     resolve,
@@ -70,6 +71,13 @@ class Answers:
     name: tuple[str | None, tuple[str, ...]] | SeamarkError = (None, (URL,))
     asked: list[str] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
+
+    @property
+    def launch(self) -> Launch:
+        return Launch(self.rank, self.restarts)
+
+    def job_run(self) -> JobRun:
+        return JOB
 
     def find(self) -> RunFolder:
         self.asked.append("find")
@@ -183,6 +191,12 @@ ROWS: tuple[Row, ...] = (
         {"owner": False}, {"restarts": 1, "job": Restart(folder(OTHER), 1)}, {"run": NEW, "asked": []}),
     ("a job that was not restarted does not look for a run",
         {}, {"job": Restart(folder(OTHER), 1)}, {"run": NEW, "asked": []}),
+    ("a run that was opened by with_id begins an attempt after a restart, too",
+        {"with_id": ID}, {"found": folder(ID), "here": {ID: HERE}, "restarts": 1, "job": Restart(attempt=1)}, {"run": ID, "begun": Attempt(1, None), "job_run": None}),
+    ("resume='must' is content with a restart of a job that recorded a run",
+        {"resume": "must"}, {"restarts": 1, "job": Restart(folder(OTHER), 1)}, {"run": OTHER, "refusal": None, "continues": True}),
+    ("each rank goes on with the run that it finds on its own disk",
+        {}, {"rank": 1, "restarts": 1, "job": Restart(folder(OTHER), 1)}, {"run": OTHER, "begun": Attempt(1, None)}),
     # runs at a remote
     ("a run that is only at its server is resumed from there",
         {"with_id": ID, **SENT}, {"remote": RemoteAnswer(folder(ID), KNOWN)}, {"run": ID, "remote": KNOWN, "refusal": None, "asked": ["find", f"remotes for {ID}"]}),
@@ -212,18 +226,22 @@ ROWS: tuple[Row, ...] = (
         {"custom_run_id": "x", **SENT}, {"here": {by_custom_id("x"): PURGED}, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"asked": [], "refusal": (ArgumentError, "was purged")}),
     ("ranks above 0 ask no remote: rank 0 answers for them",
         {"custom_run_id": "x", **SENT}, {"rank": 1, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"remote": None, "asked": []}),
+    ("'latest' at a server is the newest run there",
+        {"with_id": "latest", **SENT}, {"remote": RemoteAnswer(folder(ID), KNOWN)}, {"run": ID, "asked": ["find", "remotes by name"]}),
+    ("a restarted job without a named run asks no remote for one",
+        SENT, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, 1)}, {"run": NEW, "remote": None, "asked": ["job"]}),
     ("a new run asks no remote",
         SENT, {}, {"run": NEW, "asked": []}),
     ("a restarted job asks for the rest of the run that it goes on with",
         SENT, {"restarts": 1, "job": Restart(folder(OTHER), 1), "here": {OTHER: PARTLY}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "begun": Attempt(1, None)}),
     ("a job restarted on another machine begins an attempt of its run at the server",
-        {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), RemoteRun(journals={"w": {"job": "slurm:17", "attempt": 3}}))}, {"begun": Attempt(4, None)}),
+        {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": Attempt(4, None)}),
     ("another job's run at the server stays in its attempt",
-        {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), RemoteRun(journals={"w": {"job": "slurm:18", "attempt": 3}}))}, {"begun": None}),
+        {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"begun": None}),
     ("the attempt that this disk knows counts before the server's",
-        {"custom_run_id": "x", **SENT}, {"restarts": 1, "job": Restart(attempt=9), "remote": RemoteAnswer(folder("x"), RemoteRun(journals={"w": {"job": "slurm:17", "attempt": 3}}))}, {"begun": Attempt(9, None)}),
+        {"custom_run_id": "x", **SENT}, {"restarts": 1, "job": Restart(attempt=9), "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": Attempt(9, None)}),
     ("owner=False begins no attempt of a run at a server",
-        {"custom_run_id": "x", "owner": False, **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), RemoteRun(journals={"w": {"job": "slurm:17", "attempt": 3}}))}, {"begun": None}),
+        {"custom_run_id": "x", "owner": False, **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": None}),
     # on_duplicate
     ("on_duplicate='new' does not look for the same run",
         {"params": {"lr": 1}}, {"duplicate": OTHER}, {"run": NEW, "asked": []}),
@@ -250,6 +268,8 @@ ROWS: tuple[Row, ...] = (
         {"name": "a", "conflict": "skip", **SENT}, {"name": ("a", ())}, {"name": "a", "remotes": ()}),
     ("conflict='error' is an error",
         {"name": "a", "conflict": "error", **SENT}, {"name": RunExistsError("has the name")}, {"raises": (RunExistsError, "has the name")}),
+    ("conflict='replace' is settled with the remotes",
+        {"name": "a", "conflict": "replace", **SENT}, {"name": ("a", (URL,))}, {"asked": ["name"]}),
     ("make_project=False asks for the project",
         {"make_project": False, **SENT}, {"name": ArgumentError("no project")}, {"raises": (ArgumentError, "no project")}),
     ("make_project=True asks nobody",
@@ -275,23 +295,19 @@ def test_opening(
     given: dict[str, Any],
     answers: dict[str, Any],
     expected: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The decision is the one that the sentence of its row promises."""
-    monkeypatch.setenv("SLURM_JOB_ID", "17")
     options, world = Settings.of(project="p", **given), Answers(**answers)
-    monkeypatch.setenv("SLURM_RESTART_COUNT", str(world.restarts))
-    job_run = None if options.names_a_run or options.mode in ("disabled", "read-only") else JOB
     if "raises" in expected:
         kind, words = expected["raises"]
         with pytest.raises(kind, match=words):
-            resolve(options, ROOT, world, job_run)
+            resolve(options, ROOT, world)
         return
     with caplog.at_level(logging.WARNING, logger="seamark"):
-        found = resolve(options, ROOT, world, job_run)
+        found = resolve(options, ROOT, world)
     if expected.get("run") == NEW:
-        assert resolve(options, ROOT, Answers(**answers), job_run).folder != found.folder
+        assert resolve(options, ROOT, Answers(**answers)).folder != found.folder
     assert decided(found, world, expected) == expected
     assert expected.get("warns", "") in caplog.text
     assert bool(caplog.text) == ("warns" in expected)
@@ -364,7 +380,19 @@ CHECKPOINTS: tuple[Row, ...] = (
     ("the run of a checkpoint that is whole here asks nobody",
         SENT, {"here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": None}),
     ("a server that is away: the run of a checkpoint is recorded as a new one",
-        SENT, {"remote": RemoteAnswer(failure="away")}, {"switch": None, "notes_origin": True, "warns": "recording a new run"}),
+        SENT, {"remote": RemoteAnswer(failure="away")}, {"switch": None, "notes_origin": True, "warns": "recording a new run", "logs": "could not be found out: away"}),
+    ("a part of the checkpoint's run that nobody answers for is warned of",
+        SENT, {"here": {OTHER: PARTLY}, "remote": RemoteAnswer(failure="away")}, {"switch": OTHER, "remote": None, "logs": "only partly on this disk"}),
+    ("ranks above 0 ask no remote for the run of a checkpoint",
+        SENT, {"rank": 1, "here": {OTHER: PARTLY}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": None, "asked": []}),
+    ("a restarted job joins the attempt that another rank began at the server",
+        SENT, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, 4)}, {"switch": OTHER, "begun": Attempt(4, None)}),
+    ("a checkpoint that is evaluated after a restart begins no attempt",
+        {"training": False, "resume": "must", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, 4)}, {"switch": OTHER, "begins": False, "begun": None}),
+    ("resume='must' goes on with a run that has recorded something",
+        {"is_new": False, "resume": "must"}, {"here": {OTHER: HERE}}, {"switch": None, "notes_origin": True, "warns": "continuing with run"}),
+    ("mode='read-only' leaves everything as it is",
+        {"mode": "read-only", "custom_run_id": "x"}, {"here": {OTHER: HERE}}, {"switch": None, "begins": False, "notes_origin": False}),
     ("mode='disabled' leaves everything as it is",
         {"mode": "disabled"}, {"here": {OTHER: HERE}}, {"switch": None, "begins": False, "notes_origin": False}),
 )
@@ -377,7 +405,10 @@ CHECKPOINTS: tuple[Row, ...] = (
     ids=[row[0] for row in CHECKPOINTS],
 )
 def test_checkpoint(
-    given: dict[str, Any], answers: dict[str, Any], expected: dict[str, Any]
+    given: dict[str, Any],
+    answers: dict[str, Any],
+    expected: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The decision where a checkpoint is loaded is the one that the sentence of its row promises."""
     how = {"stay": False, "training": True, "is_new": True}
@@ -391,14 +422,18 @@ def test_checkpoint(
         with pytest.raises(kind, match=words):
             resolve_checkpoint(begun, SAVED, Answers(**answers), **how)
         return
-    found = resolve_checkpoint(begun, SAVED, Answers(**answers), **how)
-    assert reached(found, expected) == expected
+    world = Answers(**answers)
+    with caplog.at_level(logging.WARNING, logger="seamark"):
+        found = resolve_checkpoint(begun, SAVED, world, **how)
+    assert reached(found, world, expected) == expected
+    assert expected.get("logs", "") in caplog.text
+    assert bool(caplog.text) == ("logs" in expected)
     if found.switch is not None:
         after = found.switch.origin
-        assert after == Origin(origin.lineage, JOB, None, True)  # noqa: FBT003
+        assert (after.lineage, after.job_run, after.continues) == (origin.lineage, JOB, True)
 
 
-def reached(found: CheckpointDecision, expected: dict[str, Any]) -> dict[str, Any]:
+def reached(found: CheckpointDecision, world: Answers, expected: dict[str, Any]) -> dict[str, Any]:
     """Return what was decided of the things that a row names, in the form of a row."""
     switch, words = found.switch, expected.get("warns")
     assert words is None or words in str(found.warning)
@@ -408,5 +443,8 @@ def reached(found: CheckpointDecision, expected: dict[str, Any]) -> dict[str, An
         "begins": found.begins,
         "notes_origin": found.notes_origin,
         "warns": words if found.warning is not None else None,
+        "logs": expected.get("logs"),
+        "asked": world.asked,
+        "begun": switch and switch.origin.begun,
     }
     return {key: facts[key] for key in expected}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING
 from seamark.errors import PathError
 from seamark.journal.folder import RunFolder, hashed_run_id
 from seamark.journal.parts import is_whole
+from seamark.journal.safe import is_folder
 from seamark.opening.catalogs import open_catalog
 from seamark.opening.place import own_root, reading_place
 from seamark.opening.remotes import ask_for_run, claim_name
-from seamark.opening.resolve import Presence, RemoteAnswer, resolve, resolve_checkpoint
+from seamark.opening.resolve import Launch, Presence, RemoteAnswer, resolve, resolve_checkpoint
 from seamark.opening.restarts import JobRun, Restart, restart_of_named, restart_of_unnamed
 from seamark.opening.revisions import find_duplicate
 from seamark.paths import check_name, check_project
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from seamark.opening.resolve import CheckpointDecision
     from seamark.options.settings import Settings
 
-__all__ = ["open_checkpoint", "open_run"]
+__all__ = ["is_run", "open_checkpoint", "open_run"]
 
 
 def open_run(options: Settings) -> Opening:
@@ -41,12 +43,26 @@ def open_run(options: Settings) -> Opening:
         SeamarkError: As `resolve`; `ArgumentError` if the root is no path, or another user's and
             not named.
     """
-    root = own_root(options.mode, options.root, named=bool(options.with_id))
-    place = reading_place(options)
-    is_counted = not options.names_a_run and options.mode not in ("disabled", "read-only")
-    job_run = JobRun.next() if is_counted else None
-    root = place if isinstance(place, Path) else root
-    return resolve(options, root, _Machine(options, root, place), job_run)
+    world = _Machine.of(options)
+    return resolve(options, world.root, world)
+
+
+def is_run(options: Settings, project: str) -> bool:
+    """Return whether ``with_id`` names a run, and no project has a name; claims nothing.
+
+    Args:
+        options: Arguments of the run.
+        project: The name.
+
+    Raises:
+        SeamarkError: If that cannot be known.
+    """
+    options = replace(options, conflict=None, make_project=None)
+    world = _Machine.of(options)
+    if is_folder(world.root / project):
+        return False
+    opening = resolve(options, world.root, world)
+    return opening.refusal is None and not opening.is_unanswered
 
 
 def open_checkpoint(
@@ -67,19 +83,21 @@ class _Machine:
     """
 
     def __init__(self, options: Settings, root: Path, place: Path | str | None) -> None:
-        self._options, self._root = options, root
+        self._options, self.root = options, root
         self._server = place if isinstance(place, str) else None
 
-    @cached_property
-    def rank(self) -> int:
-        return current_rank().rank
+    @classmethod
+    def of(cls, options: Settings) -> _Machine:
+        root = own_root(options.mode, options.root, named=bool(options.with_id))
+        place = reading_place(options)
+        return cls(options, place if isinstance(place, Path) else root, place)
 
     @cached_property
-    def restarts(self) -> int:
-        return restart_count()
+    def launch(self) -> Launch:
+        return Launch(current_rank().rank, restart_count())
 
     def find(self) -> RunFolder:
-        options, root, project = self._options, self._root, self._options.project
+        options, root, project = self._options, self.root, self._options.project
         if self._server is not None:
             return self._find_on_server(self._server)
         if options.custom_run_id:
@@ -103,19 +121,24 @@ class _Machine:
             if options.custom_run_id:
                 run = hashed_run_id(project, options.custom_run_id)
                 catalog.fresh_view(project, run)
-                return RunFolder(self._root, project, run)
+                return RunFolder(self.root, project, run)
             catalog.refresh()
-            return RunFolder(self._root, *Finder(catalog).find(str(options.with_id), project))
+            return RunFolder(self.root, *Finder(catalog).find(str(options.with_id), project))
 
     def presence(self, folder: RunFolder) -> Presence:
         if self._server is not None:
             return Presence(exists=True)  # it answered for the run
         exists = folder.is_there()
         whole = not (exists and self._options.remotes) or is_whole(folder)
-        return Presence(exists, whole, folder.is_purged, folder.link(inside=False))
+        with quietly(only=OSError):
+            return Presence(exists, whole, folder.is_purged, folder.link(inside=False))
+        return Presence(exists, whole)  # its project cannot be read
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
-        return ask_for_run(self._options, self._root, place)
+        return ask_for_run(self._options, self.root, place)
+
+    def job_run(self) -> JobRun:
+        return JobRun.next()
 
     def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
         if job_run is None:

@@ -66,9 +66,9 @@ class Opening:
         options: Arguments of the run, as they hold for it.
         folder: Where it is recorded on this disk.
         origin: Where it comes from.
-        remote: Facts that a remote has about it; None if all of it lies here, or nobody knows it.
+        remote: Facts that a remote has about it; None if none was asked, or none has it.
         is_unanswered: Whether a remote was asked for it and did not answer.
-        refusal: The error of the person who asked for it; None if it may begin.
+        refusal: Error to raise instead of beginning it; None if it may begin.
     """
 
     options: Settings

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from seamark.errors import ArgumentError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder
 from seamark.opening.resolve import RemoteAnswer
+from seamark.opening.restarts import attempt_after
 from seamark.process import fork
+from seamark.process.interrupts import let_pass, quietly
 from seamark.remote.arrival import trashing
 from seamark.remote.asking import PATIENCE_S, ask_remote, call_within
 from seamark.remote.protocol import Missing, RunKey, Unreachable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from seamark.options.settings import Settings
     from seamark.reading.arriving import Arrival
     from seamark.remote.protocol import Settles
+    from seamark.remote.remote_run import RemoteRun
 
 __all__ = ["ask_for_run", "claim_name"]
 
@@ -43,15 +45,11 @@ def ask_for_run(
     """
     failures: list[str] = []
 
-    def ask() -> RemoteAnswer:
+    def ask() -> RemoteAnswer | ArgumentError:
         for uri in options.remotes:
             try:
                 found = _ask_one(options, uri, root, place, mark)
             except (Missing, RunNotFoundError):
-                continue
-            except ArgumentError:
-                if place is None:
-                    raise
                 continue
             except Exception as error:  # noqa: BLE001 - it may be somebody else's
                 failures.append(str(error))
@@ -61,9 +59,12 @@ def ask_for_run(
         return RemoteAnswer(failure=failures[0] if failures else None)
 
     try:
-        return call_within(ask, "seamark-opening")
+        answer = call_within(ask, "seamark-opening")
     except Unreachable as error:
         return RemoteAnswer(failure=str(error))
+    if isinstance(answer, ArgumentError):
+        raise answer
+    return answer
 
 
 def _ask_one(
@@ -72,8 +73,8 @@ def _ask_one(
     root: Path,
     place: RunFolder | None,
     mark: tuple[str, int] | None,
-) -> RemoteAnswer | None:
-    """Return the answer of one remote; None if it cannot be asked.
+) -> RemoteAnswer | ArgumentError | None:
+    """Return the answer of one remote, or that a name is ambiguous; None if it cannot be asked.
 
     Raises:
         Exception: If it does not answer, or does not have the run.
@@ -82,22 +83,27 @@ def _ask_one(
 
     with fork.held_off():  # modules are imported
         remote: Any = open_remote(uri, options.api_token)
-    with closing(remote):
-        ask = getattr(remote, "opening", None)
-        place = place or _find_by_name(options, root, remote)
-        if ask is None or place is None:
+    try:
+        if (ask := getattr(remote, "opening", None)) is None:
             return None
+        found = place or _find_by_name(options, root, remote)
+        if found is None or isinstance(found, ArgumentError):
+            return found
         told = {} if mark is None else {"mark": mark}
-        facts = ask(RunKey(place.project, place.run), PATIENCE_S, **told)
-        return RemoteAnswer(place, facts)
+        facts: RemoteRun = ask(RunKey(found.project, found.run), PATIENCE_S, **told)
+        return RemoteAnswer(found, facts, attempt_after(facts.journals.values()))
+    finally:
+        with quietly():
+            remote.close()
 
 
-def _find_by_name(options: Settings, root: Path, remote: Any) -> RunFolder | None:
-    """Return the run that ``with_id`` means at a remote; None if it cannot be asked.
+def _find_by_name(options: Settings, root: Path, remote: Any) -> RunFolder | ArgumentError | None:
+    """Return the run that ``with_id`` means at a remote, or the error that it may mean several.
+
+    None if the remote cannot be asked.
 
     Raises:
         RunNotFoundError: If it means none.
-        ArgumentError: If it may mean several.
         RemoteError: If that cannot be known.
     """
     if (connection := getattr(remote, "connection", None)) is None:
@@ -107,7 +113,11 @@ def _find_by_name(options: Settings, root: Path, remote: Any) -> RunFolder | Non
 
     catalog = RemoteCatalog(connection)
     catalog.refresh()
-    ref = Finder(catalog).find(str(options.with_id), options.project, beginnings=False)
+    finder = Finder(catalog)
+    try:
+        ref = finder.find(str(options.with_id), options.project, beginnings=False)
+    except ArgumentError as error:
+        return error
     return RunFolder(root, *ref)
 
 
@@ -130,6 +140,7 @@ def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[
         try:
             found = _arrive(options, folder, uri, name)
         except Exception as error:  # noqa: BLE001 - it may be somebody else's
+            let_pass(error)
             why = (str(error) or type(error).__name__)[:400]
             log.warning("seamark: %s was not asked about the name of the run: %s", uri, why)
         outcome = "go" if found is None else found.outcome

@@ -15,7 +15,6 @@ from seamark.errors import (
 from seamark.journal.folder import RunFolder, hashed_run_id, mint_run_id
 from seamark.opening.opening import Attempt, Opening, Origin
 from seamark.opening.place import missing_run
-from seamark.opening.restarts import attempt_after
 from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
 from seamark.reading.names import LATEST
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CheckpointDecision",
+    "Launch",
     "Presence",
     "RemoteAnswer",
     "World",
@@ -71,24 +71,35 @@ class RemoteAnswer(NamedTuple):
         folder: Where it is recorded on this disk, below its project there; None if no remote has
             it.
         run: Facts about it.
+        attempt: Number of the attempt that a restart of this job begins in it, 0-based; None if
+            this is no restart, or the job did not record it.
         failure: Why a remote did not answer; None if all did.
     """
 
     folder: RunFolder | None = None
     run: RemoteRun | None = None
+    attempt: int | None = None
     failure: str | None = None
+
+
+class Launch(NamedTuple):
+    """Facts about a process that its launcher knows.
+
+    Attributes:
+        rank: 0-based.
+        restarts: Number of restarts of the job.
+    """
+
+    rank: int = 0
+    restarts: int = 0
 
 
 class World(Protocol):
     """Everything that a decision depends on beside the options: disk, launcher and remotes."""
 
     @property
-    def rank(self) -> int:
-        """Rank of this process, 0-based."""
-
-    @property
-    def restarts(self) -> int:
-        """Number of restarts of this job by its launcher."""
+    def launch(self) -> Launch:
+        """Rank of this process, and restarts of its job."""
 
     def find(self) -> RunFolder:
         """Return the run that ``with_id`` names, or one that is only read by ``custom_run_id``.
@@ -111,6 +122,9 @@ class World(Protocol):
             ArgumentError: If the name may mean several runs there.
         """
 
+    def job_run(self) -> JobRun:
+        """Return the place that a run without a name has in its job; counts the run."""
+
     def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
         """Return the run that this restarted job goes on with.
 
@@ -131,14 +145,13 @@ class World(Protocol):
         """
 
 
-def resolve(options: Settings, root: Path, world: World, job_run: JobRun | None) -> Opening:
+def resolve(options: Settings, root: Path, world: World) -> Opening:
     """Decide where a run is recorded, and what it goes on with.
 
     Args:
         options: Arguments of the run.
         root: Below which it is recorded, or read.
-        world: Answers questions; asks no person.
-        job_run: Which of the runs of its job it is, if it is not named.
+        world: Answers questions.
 
     Raises:
         ArgumentError: If a name may mean several runs at a remote, or if a project is missing there
@@ -146,6 +159,7 @@ def resolve(options: Settings, root: Path, world: World, job_run: JobRun | None)
         DuplicateRunError: If ``on_duplicate="error"`` and there is a run that is the same.
         RunExistsError: If another run has its name at a remote, with ``conflict="error"``.
     """
+    is_named = options.names_a_run
     folder, unfound = _locate(options, root, world)
     if (same := _duplicate(options, folder, world)) is not None:
         folder, named = same, f"{same.project}/{same.run}"
@@ -154,12 +168,11 @@ def resolve(options: Settings, root: Path, world: World, job_run: JobRun | None)
     found = Opening(options, folder)
     if options.names_a_run and options.resume != "never":
         found = _find_at_remotes(options, folder, _place(options, folder), world, _AS_NEW)
-    folder, origin = _continue_job(options, found.folder, world, job_run)
+    folder, origin = _continue_job(options, found.folder, world, is_named=is_named)
     if folder != found.folder:
         found = _find_at_remotes(options, folder, folder, world)
-    if found.remote is not None and origin.begun is None and _begins_attempts(options, world):
-        number = attempt_after(found.remote.journals.values())
-        origin = replace(origin, begun=None if number is None else Attempt(number, None))
+    if origin.begun is None:  # this disk does not know the attempt
+        origin = replace(origin, begun=found.origin.begun)
     found = replace(found, origin=origin)
     if found.remote is None and not found.is_unanswered:
         found = replace(found, refusal=unfound or _refusal(options, folder, world))
@@ -191,8 +204,8 @@ def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder 
     Raises:
         DuplicateRunError: If there is one, and ``on_duplicate="error"``.
     """
-    is_silent = options.mode in _SILENT or world.rank
-    if options.on_duplicate == "new" or is_silent or world.restarts:
+    is_silent = options.mode in _SILENT or world.launch.rank
+    if options.on_duplicate == "new" or is_silent or world.launch.restarts:
         return None
     if (run := world.find_duplicate(folder)) is None:
         return None
@@ -235,7 +248,7 @@ def _find_at_remotes(
         unknown: Added to the warning where nobody answers.
     """
     found = Opening(options, folder)
-    if not options.remotes or world.rank:
+    if not options.remotes or world.launch.rank:
         return found
     here = world.presence(folder)
     if here.is_purged or (here.exists and here.is_whole):
@@ -243,7 +256,10 @@ def _find_at_remotes(
     place = folder if here.exists else place
     answer = world.ask_remotes(place)
     if answer.run is not None:
-        return replace(found, folder=answer.folder or folder, remote=answer.run)
+        begins = answer.attempt is not None and _begins_attempts(options, world)
+        begun = Attempt(answer.attempt, None) if begins and answer.attempt is not None else None
+        origin = replace(found.origin, begun=begun)
+        return replace(found, folder=answer.folder or folder, origin=origin, remote=answer.run)
     if answer.failure is None:
         return found
     if here.exists:
@@ -269,17 +285,19 @@ def warn_of_missing_part(folder: RunFolder, failure: str) -> None:
 def _begins_attempts(options: Settings, world: World) -> bool:
     """Return whether a restart of the job begins another attempt of its run."""
     is_silent = options.mode in _SILENT or options.owner is False
-    return bool(world.restarts) and options.resume != "never" and not is_silent
+    return bool(world.launch.restarts) and options.resume != "never" and not is_silent
 
 
 def _continue_job(
-    options: Settings, folder: RunFolder, world: World, job_run: JobRun | None
+    options: Settings, folder: RunFolder, world: World, *, is_named: bool
 ) -> tuple[RunFolder, Origin]:
     """Return where the run is recorded, and where it comes from.
 
     After a restart of the job that is the run which the job recorded before. A run that was named
     stays that run, and begins an attempt.
     """
+    is_counted = not (is_named or options.mode in _SILENT)
+    job_run = world.job_run() if is_counted else None
     if not _begins_attempts(options, world):
         return folder, Origin(job_run=job_run)
     earlier = world.restarted(folder, job_run)
@@ -313,7 +331,7 @@ def _with_free_name(found: Opening, world: World) -> Opening:
     options = found.options
     is_asked = options.conflict is not None or options.make_project is False
     begins = found.remote is None and found.refusal is None
-    if not (is_asked and begins and options.remotes) or world.rank:
+    if not (is_asked and begins and options.remotes) or world.launch.rank:
         return found
     if world.presence(found.folder).exists:
         return found
@@ -370,6 +388,10 @@ def resolve_checkpoint(
         warning = f"{saved.not_found(here)}; recording a new run"
         return CheckpointDecision(notes_origin=True, warning=warning)
     if is_new and not (stay or options.names_a_run):
-        return CheckpointDecision(opening.at(found.folder, found.remote), training)
+        switch = opening.at(found.folder, found.remote)
+        if training:
+            origin = replace(switch.origin, begun=found.origin.begun)
+            switch = replace(switch, origin=origin)
+        return CheckpointDecision(switch, training)
     warning = f"the checkpoint is of run {saved.run!r}; continuing with run {here.run!r}"
     return CheckpointDecision(notes_origin=True, warning=warning)

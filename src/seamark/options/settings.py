@@ -307,7 +307,7 @@ class Settings:
             told["capture"] = {**given["capture"], **said["capture"]}
         kept = {
             **_defaults(),
-            **{name: check_argument(name, told.get(name)) for name in _stated(told)},
+            **{name: check_argument(name, told.get(name)) for name in _to_check(told)},
         }
         for name in ("tags", "groups", "params") if config else ():
             if given.get(name) is not None and name in said:
@@ -406,26 +406,27 @@ class Settings:
         return {**self.__dict__, **apart}
 
 
-_OF_ENVIRONMENT: Final = frozenset({"capture", "secrets"})
-"""Options whose checks ask for several variables."""
+_SEVERAL_VARIABLES: Final = frozenset({"capture", "secrets"})
+"""Options whose checks ask for several environment variables."""
 
 
-def _stated(told: Mapping[str, Any]) -> set[str]:
-    """Return the options that were given, by arguments, a file or the environment."""
-    given = {name for name, value in told.items() if _is_given(value)}
-    return (
-        given | _OF_ENVIRONMENT | {_VARIABLES[each] for each in _VARIABLES if os.environ.get(each)}
-    )
+def _to_check(told: Mapping[str, Any]) -> list[str]:
+    """Return the options that have no default value, in their order.
+
+    They were given by an argument, a file or the environment, or are made of several variables.
+    """
+    stated = {name for name, value in told.items() if _is_given(value)} | _SEVERAL_VARIABLES
+    stated |= {option for variable, option in _VARIABLES.items() if os.environ.get(variable)}
+    return [name for name in Settings.__dataclass_fields__ if name in stated]
 
 
 @functools.cache
 def _defaults() -> dict[str, Any]:
-    """Return the value of each option that was not stated."""
-    found = {each.name: each.metadata for each in dataclasses.fields(Settings)}
+    """Return the default value of each option, but of those of several variables."""
     return {
-        name: option["check"](name, option["otherwise"])
-        for name, option in found.items()
-        if name not in _OF_ENVIRONMENT
+        each.name: each.metadata["check"](each.name, each.metadata["otherwise"])
+        for each in dataclasses.fields(Settings)
+        if each.name not in _SEVERAL_VARIABLES
     }
 
 

@@ -9,9 +9,7 @@ from typing import Any, Final
 
 from seamark.errors import SeamarkError
 from seamark.journal.folder import is_run_id
-from seamark.journal.safe import is_folder
-from seamark.opening.machine import open_run
-from seamark.opening.place import own_root
+from seamark.opening.machine import is_run
 from seamark.options.settings import Settings
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
@@ -60,7 +58,5 @@ def _is_run(first: Any, given: Mapping[str, Any]) -> bool:
     if not is_id or given.get("mode") in ("disabled", "debug"):
         return False
     with quietly(only=SeamarkError):  # what is wrong with the others is said where they are used
-        options = Settings.of(**{**given, "with_id": first})
-        is_project = is_folder(own_root(options.mode, options.root, named=True) / first)
-        return not is_project and open_run(options).refusal is None
+        return is_run(Settings.of(**{**given, "with_id": first}), first)
     return False

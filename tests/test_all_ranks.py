@@ -33,7 +33,6 @@ def started(code: str, *args: str, **environment: str) -> subprocess.Popen[str]:
     head = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
     return subprocess.Popen(
         [sys.executable, "-c", head + textwrap.dedent(code), *args],
-        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -41,14 +40,11 @@ def started(code: str, *args: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def on_ranks(code: str, *args: str, size: int = 2, **environment: str) -> list[str]:
-    """Run a script on every rank at once; return what each printed."""
-    ranks = [
-        started(code, *args, RANK=str(rank), WORLD_SIZE=str(size), **environment)
-        for rank in range(size)
-    ]
+def on_ranks(code: str, *args: str) -> list[str]:
+    """Run a script on two ranks at once; return what each printed."""
+    ranks = [started(code, *args, RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
     ended = [(*each.communicate(timeout=180), each.returncode) for each in ranks]
-    assert [code for _, _, code in ended] == [0] * size, [error for _, error, _ in ended]
+    assert [code for _, _, code in ended] == [0, 0], [error for _, error, _ in ended]
     return [said for said, _, _ in ended]
 
 
@@ -678,53 +674,36 @@ def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, b
     assert read["ranks/1/x"].fetch_points(attempt="all").value.tolist() == everything
 
 
-RESUMED = """
-    import json
-    run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks="all", **quiet)
-    for line in sys.stdin:
-        if line == "save\\n":
-            print(json.dumps(run.checkpoint_state()), flush=True)
-        elif line.startswith("{"):
-            run = run.resumed(json.loads(line))
-        else:
-            run.log_metrics({"x": int(line)}, int(line) % 10)
-            print("done", flush=True)
-"""
-
-
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-@pytest.mark.once
-@pytest.mark.thorough
-def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_path, order):
+def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_path, become, order):
     """Whichever is first; each time that the training is started anew."""
+    runs: dict[int, Run] = {}
+    state: dict[str, Any] = {}
 
-    def told(rank: subprocess.Popen[str], line: str) -> str:
-        assert rank.stdin is not None
-        assert rank.stdout is not None
-        rank.stdin.write(f"{line}\n")
-        rank.stdin.flush()
-        return "" if line.startswith("{") else rank.stdout.readline().strip()
+    def each(deed: Callable[[int], Any]) -> None:
+        for rank in order:
+            become(rank)
+            deed(rank)
 
-    state = ""
+    def begin(rank: int) -> None:
+        runs[rank] = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET)
+
+    def resume(rank: int) -> None:
+        runs[rank] = runs[rank].resumed(state)
+        runs[rank].log_metrics({"x": start}, 2)
+
     for start in range(3):
-        ranks = {
-            rank: started(RESUMED, str(tmp_path), RANK=str(rank), WORLD_SIZE="2") for rank in order
-        }
-        if state:
-            for rank in order:
-                told(ranks[rank], state)
-                told(ranks[rank], f"{10 * start + 2}")
+        each(begin)
+        if start:
+            each(resume)
         else:
-            for rank in order:
-                told(ranks[rank], "1")
-            state = told(ranks[0], "save")
-            for rank in order:
-                told(ranks[rank], "2")
-        for each in ranks.values():
-            assert each.communicate(timeout=240)[1] is not None
-            assert each.returncode == 0
+            each(lambda rank: runs[rank].log_metrics({"x": 1}, 1))
+            become(0)
+            state = runs[0].checkpoint_state()
+            each(lambda rank: runs[rank].log_metrics({"x": 0}, 2))
+        each(lambda rank: runs[rank].stop())
     read = opened(tmp_path, custom_run_id="one")
     for path in ("x", "ranks/1/x"):
         points = read[path].fetch_points()
-        assert points.value.tolist() == [1, 22]
+        assert points.value.tolist() == [1, 2]
         assert points.attempt.tolist() == [0, 2]

@@ -16,12 +16,14 @@ from journal_builder import START, JournalBuilder
 
 from seamark.journal.folder import RunFolder
 from seamark.opening.restarts import JobRun, Restart, restart_of_named, restart_of_unnamed
+from seamark.process.liveness import process_facts
 
 FOLD, OTHER_FOLD, NEXT = "argv-0", "argv-1", {"restarts": 1, "attempt": 1}
 MINE = JobRun(FOLD, "MainProcess", 0)
 AGAIN = {"SLURM_JOB_ID": "17", "SLURM_RESTART_COUNT": "1"}
 TWICE = {**AGAIN, "SLURM_RESTART_COUNT": "2"}
 TASK = {**AGAIN, "SLURM_JOB_ID": "18", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"}
+ME = {fact: process_facts()[fact] for fact in ("host", "pid", "start")}
 NOTHING = (None, None, None)
 
 Left = tuple[str, dict[str, Any]]
@@ -55,6 +57,8 @@ ROWS: tuple[tuple[str, dict[str, str], JobRun, list[Left], tuple[str | None, int
         AGAIN, MINE, [left("a"), left("b", argv=OTHER_FOLD)], ("a", 1, None)),
     ("a run of another command line is passed over, and named",
         AGAIN, MINE, [left("a", argv=OTHER_FOLD)], (None, None, "a")),
+    ("a run of another process, or of another place in the order, is not passed over",
+        AGAIN, MINE, [left("a", argv=OTHER_FOLD, ordinal=1), left("b", argv=OTHER_FOLD, process="Process-1")], NOTHING),
     ("of several that are passed over the newest is named that did not complete",
         AGAIN, MINE, [left("a", argv=OTHER_FOLD), left("b", argv="argv-2"), left("c", argv="argv-3", completed=True)], (None, None, "b")),
     ("a command line that was passed over before goes on with its own run from then on",
@@ -63,6 +67,8 @@ ROWS: tuple[tuple[str, dict[str, str], JobRun, list[Left], tuple[str | None, int
         AGAIN, MINE, [left("v"), left("a"), left("k")], ("k", 1, None)),
     ("a run that this restart goes on with already is not taken a second time",
         AGAIN, MINE, [left("a"), left("b"), left("b", **NEXT)], ("a", 1, None)),
+    ("a run that this process itself goes on with already is found again",
+        AGAIN, MINE, [left("a"), left("a", **NEXT, **ME)], ("a", 1, None)),
     ("once all are taken, another run begins",
         AGAIN, MINE, [left("a"), left("a", **NEXT)], NOTHING),
     ("a rank joins the attempt that another rank has begun",

@@ -92,7 +92,7 @@ class Place:
         return cls(path, stated, where, remotes_of(remote, stated, token), reads, token)
 
     @property
-    def asked(self) -> Path | str | None:
+    def remote(self) -> Path | str | None:
         """Address of the remote that is asked beside the root; None if there is none."""
         if self.reads is not None or not self.remotes:
             return self.reads
@@ -110,8 +110,8 @@ class Place:
             ArgumentError: If several may be.
         """
         if self.mode in ("disabled", "debug"):  # nobody looks for it, and nothing there is kept
-            return _made_up(self.project, word, kind), False
-        places = dict.fromkeys([self.reads or self.root, self.asked or self.root])
+            return _placeholder(self.project, word, kind), False
+        places = dict.fromkeys([self.reads or self.root, self.remote or self.root])
         ref = find_among(places, self.token, word, self.project, kind).ref
         return ref, not self.folder(*ref).is_there()
 
@@ -144,7 +144,7 @@ class Place:
             msg = f"{verb}: mode='read-only': expected with_id of an existing one, got none"
             raise RunNotNamedError(msg)
 
-    def twin(self, place: str, name: str) -> str | None:
+    def case_variant(self, place: str, name: str) -> str | None:
         """Return what lies in a place of this disk and differs from a name by case alone."""
         there: list[str] = []
         with contextlib.suppress(OSError):
@@ -161,7 +161,7 @@ class Place:
         from seamark.store.query.registered import number_of
 
         place, known = version.project, set()
-        for at in dict.fromkeys((None, self.asked)):
+        for at in dict.fromkeys((None, self.remote)):
             for one in self.names(at, place, version.kind):
                 number = number_of(one)
                 if one.project == place and number is not None:
@@ -199,7 +199,7 @@ class Registered(Logbook):
         return home_of(self.folder.project)
 
 
-def _made_up(project: str, word: str, kind: str) -> Ref:
+def _placeholder(project: str, word: str, kind: str) -> Ref:
     """Return where something would lie, for a word that nobody looks up."""
     name = re.split("[:@]", word.rpartition("/")[2])[0]
     key, number = (name.split("-") * 2)[-2:]
@@ -211,7 +211,7 @@ def _made_up(project: str, word: str, kind: str) -> Ref:
     try:
         check_place(*ref)
     except PathError:
-        return _made_up(project, "NONE", kind)
+        return _placeholder(project, "NONE", kind)
     return ref
 
 

@@ -104,9 +104,8 @@ def init_artifact(
         if name is not None:
             msg = "init_artifact: expected with_id of a version or the name of a new one, got both"
             raise ArgumentError(msg)
-        here = None if folder is None else ((folder.project, folder.run), False)
-        ref, elsewhere = here or place.find(word, "artifact")
-        made = Artifact(place.session(ref, elsewhere=elsewhere))
+        here = None if folder is None else place.session((folder.project, folder.run))
+        made = Artifact(here or place.open(word, "artifact"))
     elif name is None:
         msg = "init_artifact: expected name='...' of a new version, or with_id='...', got neither"
         raise RunNotNamedError(msg)

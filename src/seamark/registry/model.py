@@ -78,8 +78,7 @@ def init_model(
     check_texts(with_id=with_id, name=name, key=key)
     place = Place.of(project, mode, root, remote, api_token, named=with_id)
     if with_id is not None:
-        ref, elsewhere = place.find(with_id, "model")
-        return _record_facts(Model(place.session(ref, elsewhere=elsewhere)), name)
+        return _record_facts(Model(place.open(with_id, "model")), name)
     if key is None:
         msg = "init_model: expected key='...' of a new model, or with_id='...', got neither"
         raise RunNotNamedError(msg)
@@ -131,13 +130,12 @@ def init_model_version(
     check_texts(with_id=with_id, name=name, model=model)
     place = Place.of(project, mode, root, remote, api_token, named=with_id or model)
     if with_id is not None:
-        ref, elsewhere = place.find(with_id, "model_version")
-        return _record_facts(ModelVersion(place.session(ref, elsewhere=elsewhere)), name)
+        return _record_facts(ModelVersion(place.open(with_id, "model_version")), name)
     if model is None:
         msg = "init_model_version: expected model='KEY', or with_id='...', got neither"
         raise RunNotNamedError(msg)
     place.expect_writing("init_model_version")
-    (models, key), _ = place.find(model, "model")
+    models, key = place.find(model, "model")
     made = ModelVersion(place.session((f"{models}/{key}", mint_run_id())))
     if place.mode == "disabled":
         return made

@@ -1,4 +1,4 @@
-"""Places of models, model versions and artifacts, and the catalogs that find them."""
+"""Places where models, versions of them and artifacts are recorded, found and numbered."""
 
 from __future__ import annotations
 
@@ -102,28 +102,31 @@ class Place:
         """Return the folder of a model or version, of a place below a project."""
         return RunFolder(self.root, project, run)
 
-    def find(self, word: str, kind: str) -> tuple[Ref, bool]:
-        """Return where what a word means lies, and whether nothing of it is on this disk.
+    def find(self, word: str, kind: str) -> Ref:
+        """Return where what a word means lies, and its key, id or digest.
 
         Raises:
             RunNotFoundError: If nothing is meant.
             ArgumentError: If several may be.
         """
         if self.mode in ("disabled", "debug"):  # nobody looks for it, and nothing there is kept
-            return _placeholder(self.project, word, kind), False
+            return _placeholder(self.project, word, kind)
         places = dict.fromkeys([self.reads or self.root, self.remote or self.root])
-        ref = find_among(places, self.token, word, self.project, kind).ref
-        return ref, not self.folder(*ref).is_there()
+        return find_among(places, self.token, word, self.project, kind).ref
 
-    def session(self, ref: Ref, *, elsewhere: bool = False) -> LogSession:
+    def open(self, word: str, kind: str) -> LogSession:
+        """Return this process's part in what a word means; see `find`."""
+        return self.session(self.find(word, kind), is_new=False)
+
+    def session(self, ref: Ref, *, is_new: bool = True) -> LogSession:
         """Return this process's part in a log; nothing is on disk before something is recorded.
 
         Args:
             ref: Place below the project, and id.
-            elsewhere: Whether nothing of it lies on this disk.
+            is_new: Whether it exists nowhere else, either, if nothing of it is on this disk.
         """
-        partly = elsewhere and self.mode != "read-only"
         folder = self.folder(*ref)
+        partly = not (is_new or self.mode == "read-only" or folder.is_there())
         return LogSession(
             folder,
             self.mode,
@@ -169,7 +172,8 @@ class Place:
                         return number
                     known.add(number)
         above, _, name = place.rpartition("/")
-        return take_number(RunFolder(version.root, above, name), version.run, known, again=True)
+        folder, again = RunFolder(version.root, above, name), version.kind == "artifact"
+        return take_number(folder, version.run, known, again=again)
 
     def names(self, at: Path | str | None, project: str, kind: str) -> list[RunName]:
         """Return what is in a place; nothing if it cannot be asked: recording is not to wait.

@@ -176,6 +176,16 @@ def test_they_have_the_verbs_of_a_run(given: dict[str, Any], tmp_path: Path) -> 
     assert (row["sys/stage"], row["sys/name"], row["sys/id"]) == ("none", "first", version.id)
 
 
+def test_lineage_calls_a_model_by_project_and_key(given: dict[str, Any]) -> None:
+    """As people name it, and a version with its number."""
+    version = seamark.init_model_version(model="RESNET", **given)
+    with seamark.init_run(**given) as run:
+        run.mark_input(seamark.init_model("RESNET", **given))
+        run.mark_output(version)
+        labels = [one.label for one in run.lineage().nodes.values()]
+    assert labels[1:] == ["team/p/RESNET", "team/p/RESNET-1"]
+
+
 def test_modes_that_keep_nothing(given: dict[str, Any]) -> None:
     """A script goes on with ``disabled`` and ``debug``, whatever exists."""
     for mode in ("disabled", "debug"):

@@ -214,14 +214,14 @@ def _meant(catalog: Catalog, project: str, word: str, *, trashed: bool = False) 
     """
     from seamark.errors import RunNotFoundError
     from seamark.reading.finding import Finder
-    from seamark.store.query.registered import MODELS, find_registered
+    from seamark.store.query.registered import MODEL_KINDS, find_registered
 
     try:
         finder = Finder(catalog)
         found = finder.find(word, project, elsewhere=False, trashed=trashed, beginnings=False)
     except RunNotFoundError as error:
         try:
-            found = find_registered(catalog, word, project, MODELS).ref
+            found = find_registered(catalog, word, project, MODEL_KINDS).ref
         except RunNotFoundError:
             raise error from None
     if home_of(found[0]) != project:

@@ -1,4 +1,4 @@
-"""Which path a person may have meant by one at which nothing is recorded."""
+"""Suggestions for paths and words that do not exist."""
 
 from __future__ import annotations
 

@@ -104,25 +104,24 @@ def init_artifact(
         if name is not None:
             msg = "init_artifact: expected with_id of a version or the name of a new one, got both"
             raise ArgumentError(msg)
-        here = None if folder is None else ((folder.project, folder.run), False)
-        ref, elsewhere = here or place.find(word, "artifact")
-        made = Artifact(place.session(ref, elsewhere=elsewhere))
+        here = None if folder is None else place.session((folder.project, folder.run))
+        made = Artifact(here or place.open(word, "artifact"))
     elif name is None:
         msg = "init_artifact: expected name='...' of a new version, or with_id='...', got neither"
         raise RunNotNamedError(msg)
     else:
         place.expect_writing("init_artifact")
         artifacts = f"{place.project}/{ARTIFACTS}"
-        twin = place.twin(artifacts, check_artifact(name))
-        if twin is not None and place.mode != "disabled":
+        variant = place.case_variant(artifacts, check_artifact(name))
+        if variant is not None and place.mode != "disabled":
             msg = (
-                f"name: project {place.project!r} has an artifact {twin!r}, which differs "
+                f"name: project {place.project!r} has an artifact {variant!r}, which differs "
                 f"from {name!r} by case alone: not every disk tells them apart"
             )
             raise ArgumentError(msg)
         folder = place.folder(f"{artifacts}/{name}", DRAFT + mint_run_id())
         made = Artifact(DraftSession(place, folder))
-    made._say(words, description)  # noqa: SLF001 - a part of making it
+    made._record_given(words, description)  # noqa: SLF001 - a part of making it
     return made
 
 
@@ -445,7 +444,7 @@ class Artifact(Registered):
 
     # ---------------------------------------------------------------- inside
 
-    def _say(self, words: Any, description: str | None) -> None:
+    def _record_given(self, words: Any, description: str | None) -> None:
         """Record what it was given beside its objects."""
         if not self.session.recorder.recording:
             return

@@ -11,7 +11,6 @@ from seamark.registry.group import Group, Home, group_rows
 from seamark.registry.matching import table_of
 from seamark.run.claims import check_set, first_free, place_of
 from seamark.run.run import init_run
-from seamark.store.query.language import parse
 from seamark.store.query.selection import Selection
 
 if TYPE_CHECKING:
@@ -117,8 +116,7 @@ def claim_group(
 ) -> Group | None:
     """Claim a group; see `seamark.Project.claim_group`."""
     kept = check_set(values)
-    if query is not None:
-        parse(query)
+    Selection(query=query).expression()
     if not _may_claim(project, "claim_group"):
         return None
     index = project.session.up_to_date()

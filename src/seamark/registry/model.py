@@ -78,8 +78,7 @@ def init_model(
     check_texts(with_id=with_id, name=name, key=key)
     place = Place.of(project, mode, root, remote, api_token, named=with_id)
     if with_id is not None:
-        ref, elsewhere = place.find(with_id, "model")
-        return _begun(Model(place.session(ref, elsewhere=elsewhere)), name)
+        return _record_facts(Model(place.open(with_id, "model")), name)
     if key is None:
         msg = "init_model: expected key='...' of a new model, or with_id='...', got neither"
         raise RunNotNamedError(msg)
@@ -87,7 +86,7 @@ def init_model(
     place.expect_writing("init_model")
     if place.mode != "disabled":
         _take_key(place, place.folder(*ref))
-    return _begun(Model(place.session(ref)), name, {_MODEL: key})
+    return _record_facts(Model(place.session(ref)), name, {_MODEL: key})
 
 
 def init_model_version(
@@ -131,13 +130,12 @@ def init_model_version(
     check_texts(with_id=with_id, name=name, model=model)
     place = Place.of(project, mode, root, remote, api_token, named=with_id or model)
     if with_id is not None:
-        ref, elsewhere = place.find(with_id, "model_version")
-        return _begun(ModelVersion(place.session(ref, elsewhere=elsewhere)), name)
+        return _record_facts(ModelVersion(place.open(with_id, "model_version")), name)
     if model is None:
         msg = "init_model_version: expected model='KEY', or with_id='...', got neither"
         raise RunNotNamedError(msg)
     place.expect_writing("init_model_version")
-    (models, key), _ = place.find(model, "model")
+    models, key = place.find(model, "model")
     made = ModelVersion(place.session((f"{models}/{key}", mint_run_id())))
     if place.mode == "disabled":
         return made
@@ -146,7 +144,7 @@ def init_model_version(
     except OSError:
         expect_writable(made.folder)  # which says what is wrong with the place
         raise
-    return _begun(made, name, {_MODEL: key, _NUMBER: number, _STAGE: "none"})
+    return _record_facts(made, name, {_MODEL: key, _NUMBER: number, _STAGE: "none"})
 
 
 class Model(Registered):
@@ -248,7 +246,9 @@ class ModelVersion(Registered):
             self.session.recorder.assign_quietly({_STAGE: stage})
 
 
-def _begun(made: Kind, name: str | None, facts: Mapping[str, Any] = MappingProxyType({})) -> Kind:
+def _record_facts(
+    made: Kind, name: str | None, facts: Mapping[str, Any] = MappingProxyType({})
+) -> Kind:
     """Return a model or version with its name, and, a new one, with what is known of it."""
     recorder = made.session.recorder
     if facts and recorder.recording:
@@ -269,16 +269,16 @@ def _take_key(place: Place, folder: RunFolder) -> None:
     """
     key, models = folder.run, folder.project
 
-    def taken(key: str, where: object) -> KeyTakenError:
+    def refuse(key: str, where: object) -> KeyTakenError:
         msg = (
             f"key: project {place.project!r} of {where} has a model {key!r} already; "
             f"init_model(with_id={key!r}) opens it"
         )
         return KeyTakenError(msg)
 
-    there = [] if place.asked is None else place.names(place.asked, models, "model")
+    there = [] if place.remote is None else place.names(place.remote, models, "model")
     if any(one.project == models and one.run.casefold() == key.casefold() for one in there):
-        raise taken(key, place.asked)
+        raise refuse(key, place.remote)
     if folder.is_purged:
         msg = (
             f"key: model {key!r} of project {place.project!r} was purged; "
@@ -288,8 +288,8 @@ def _take_key(place: Place, folder: RunFolder) -> None:
     try:
         folder.refuse_links()
         folder.path.parent.mkdir(parents=True, exist_ok=True)
-        if (twin := place.twin(models, key)) is not None:
-            raise taken(twin, folder.root)
+        if (variant := place.case_variant(models, key)) is not None:
+            raise refuse(variant, folder.root)
         folder.path.mkdir()
     except FileExistsError:
         if not folder.is_there():
@@ -298,7 +298,7 @@ def _take_key(place: Place, folder: RunFolder) -> None:
                 "when it did; remove the folder in that case"
             )
             raise KeyTakenError(msg) from None
-        raise taken(key, folder.root) from None
+        raise refuse(key, folder.root) from None
     except OSError:
         expect_writable(folder)  # which says what is wrong with the place
         raise

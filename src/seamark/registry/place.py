@@ -1,4 +1,4 @@
-"""Places of models, model versions and artifacts, and the catalogs that find them."""
+"""Places where models, versions of them and artifacts are recorded, found and numbered."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Place:
         return cls(path, stated, where, remotes_of(remote, stated, token), reads, token)
 
     @property
-    def asked(self) -> Path | str | None:
+    def remote(self) -> Path | str | None:
         """Address of the remote that is asked beside the root; None if there is none."""
         if self.reads is not None or not self.remotes:
             return self.reads
@@ -102,28 +102,31 @@ class Place:
         """Return the folder of a model or version, of a place below a project."""
         return RunFolder(self.root, project, run)
 
-    def find(self, word: str, kind: str) -> tuple[Ref, bool]:
-        """Return where what a word means lies, and whether nothing of it is on this disk.
+    def find(self, word: str, kind: str) -> Ref:
+        """Return where what a word means lies, and its key, id or digest.
 
         Raises:
             RunNotFoundError: If nothing is meant.
             ArgumentError: If several may be.
         """
         if self.mode in ("disabled", "debug"):  # nobody looks for it, and nothing there is kept
-            return _made_up(self.project, word, kind), False
-        places = dict.fromkeys([self.reads or self.root, self.asked or self.root])
-        ref = find_among(places, self.token, word, self.project, kind).ref
-        return ref, not self.folder(*ref).is_there()
+            return _placeholder(self.project, word, kind)
+        places = dict.fromkeys([self.reads or self.root, self.remote or self.root])
+        return find_among(places, self.token, word, self.project, kind).ref
 
-    def session(self, ref: Ref, *, elsewhere: bool = False) -> LogSession:
+    def open(self, word: str, kind: str) -> LogSession:
+        """Return this process's part in what a word means; see `find`."""
+        return self.session(self.find(word, kind), is_new=False)
+
+    def session(self, ref: Ref, *, is_new: bool = True) -> LogSession:
         """Return this process's part in a log; nothing is on disk before something is recorded.
 
         Args:
             ref: Place below the project, and id.
-            elsewhere: Whether nothing of it lies on this disk.
+            is_new: Whether it exists nowhere else, either, if nothing of it is on this disk.
         """
-        partly = elsewhere and self.mode != "read-only"
         folder = self.folder(*ref)
+        partly = not (is_new or self.mode == "read-only" or folder.is_there())
         return LogSession(
             folder,
             self.mode,
@@ -144,7 +147,7 @@ class Place:
             msg = f"{verb}: mode='read-only': expected with_id of an existing one, got none"
             raise RunNotNamedError(msg)
 
-    def twin(self, place: str, name: str) -> str | None:
+    def case_variant(self, place: str, name: str) -> str | None:
         """Return what lies in a place of this disk and differs from a name by case alone."""
         there: list[str] = []
         with contextlib.suppress(OSError):
@@ -161,7 +164,7 @@ class Place:
         from seamark.store.query.registered import number_of
 
         place, known = version.project, set()
-        for at in dict.fromkeys((None, self.asked)):
+        for at in dict.fromkeys((None, self.remote)):
             for one in self.names(at, place, version.kind):
                 number = number_of(one)
                 if one.project == place and number is not None:
@@ -169,7 +172,8 @@ class Place:
                         return number
                     known.add(number)
         above, _, name = place.rpartition("/")
-        return take_number(RunFolder(version.root, above, name), version.run, known, again=True)
+        folder, again = RunFolder(version.root, above, name), version.kind == "artifact"
+        return take_number(folder, version.run, known, again=again)
 
     def names(self, at: Path | str | None, project: str, kind: str) -> list[RunName]:
         """Return what is in a place; nothing if it cannot be asked: recording is not to wait.
@@ -199,7 +203,7 @@ class Registered(Logbook):
         return home_of(self.folder.project)
 
 
-def _made_up(project: str, word: str, kind: str) -> Ref:
+def _placeholder(project: str, word: str, kind: str) -> Ref:
     """Return where something would lie, for a word that nobody looks up."""
     name = re.split("[:@]", word.rpartition("/")[2])[0]
     key, number = (name.split("-") * 2)[-2:]
@@ -211,7 +215,7 @@ def _made_up(project: str, word: str, kind: str) -> Ref:
     try:
         check_place(*ref)
     except PathError:
-        return _made_up(project, "NONE", kind)
+        return _placeholder(project, "NONE", kind)
     return ref
 
 

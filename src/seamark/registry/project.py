@@ -200,7 +200,7 @@ class Project(Logbook):
                 has there. The message points at the place.
         """
         words = list(id) if isinstance(id, Iterable) and not isinstance(id, str) else id
-        index, selection = self.session.asked(
+        index, selection = self.session.select(
             progress_bar,
             query=query,
             id=words,
@@ -245,7 +245,7 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query breaks the grammar, or can mean nothing.
         """
-        index, selection = self.session.asked(
+        index, selection = self.session.select(
             progress_bar, query=query, trashed=trashed, limit=limit
         )
         return index.fields(selection, contains, self.session.warn)
@@ -300,7 +300,7 @@ class Project(Logbook):
                 f"by, columns: expected paths such as 'parameters/lr', got {[*keys, *summed]!r:.80}"
             )
             raise ArgumentError(msg)
-        index, selection = self.session.asked(
+        index, selection = self.session.select(
             progress_bar,
             query=query,
             trashed=trashed,
@@ -374,7 +374,7 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
         """
-        index, selection = self.session.asked(
+        index, selection = self.session.select(
             progress_bar, kind="artifact", query=query, limit=limit
         )
         wanted = None if columns is None else list(columns)
@@ -524,10 +524,9 @@ class Project(Logbook):
         """
         from seamark.registry.group import group_rows
         from seamark.registry.matching import table_of
-        from seamark.store.query.language import parse
+        from seamark.store.query.selection import Selection
 
-        if query is not None:
-            parse(query)  # before anything is read
+        Selection(query=query).expression()  # a mistake in it is told before anything is read
         index = self.session.up_to_date(progress_bar)
         return table_of(group_rows(index, self.path), query, self.session.tell)
 

@@ -44,10 +44,9 @@ def fetch_projects_table(
         ArgumentError: If the remote cannot be read.
     """
     from seamark.registry.matching import table_of
-    from seamark.store.query.language import parse
+    from seamark.store.query.selection import Selection
 
-    if query is not None:
-        parse(query)  # before anything is read
+    Selection(query=query).expression()  # a mistake in it is told before anything is read
     place = place_to_read(root, remote) or root_dir(root)
     with closing(open_catalog(place, api_token)) as index:
         index.refresh()

@@ -170,12 +170,8 @@ class Associations:
             )
             raise ArgumentError(msg)
         if of is not None:
-            return _op(
-                kind,
-                _path(kind, name, str(of.get("name") or of["id"])),
-                of,
-                hash_of(of["kind"], of["id"]),
-            )
+            path = _path(kind, name, str(of.get("name") or of["id"]))
+            return _op(kind, path, of, hash_of(of["kind"], of["id"]))
         path = _path(kind, name, Path(os.fspath(what)).absolute().name or "root")
         return artifact_op(path, kind, what, hide=partial(self._recorder.hide, path))
 

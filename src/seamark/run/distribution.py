@@ -98,10 +98,6 @@ def _of_fsdp(model: Any) -> Facts:
     }
 
 
-def _of_fsdp2(_: Any) -> Facts:
-    return {"strategy": "fully_shard"}
-
-
 def _of_deepspeed(engine: Any) -> Facts:
     half = [
         name
@@ -119,10 +115,6 @@ def _of_deepspeed(engine: Any) -> Facts:
     }
 
 
-def _of_xla(_: Any) -> Facts:
-    return {"strategy": "XLA", "accelerator": "xla"}
-
-
 def _of_strategy(strategy: Any) -> Facts | None:
     replicas = _ask(strategy, "num_replicas_in_sync")
     if replicas is None:
@@ -137,12 +129,12 @@ def _of_strategy(strategy: Any) -> Facts | None:
 _KINDS: Final[Mapping[str, Callable[[Any], Facts]]] = {
     "torch.DistributedDataParallel": _of_ddp,
     "torch.FullyShardedDataParallel": _of_fsdp,
-    "torch.FSDPModule": _of_fsdp2,
+    "torch.FSDPModule": lambda _: {"strategy": "fully_shard"},
     "torch.DataParallel": _of_data_parallel,
     "fairscale.FullyShardedDataParallel": _of_fsdp,
     "fairscale.ShardedDataParallel": lambda _: {"strategy": "ShardedDataParallel"},
     "deepspeed.DeepSpeedEngine": _of_deepspeed,
-    "torch_xla.XlaFullyShardedDataParallel": _of_xla,
+    "torch_xla.XlaFullyShardedDataParallel": lambda _: {"strategy": "XLA", "accelerator": "xla"},
 }
 """What tells the facts, by the package and the name of a class or of one that it derives from."""
 

@@ -134,7 +134,7 @@ class LogSession:
             self.check_exists()
         return index
 
-    def asked(self, progress_bar: Progress = False, **wanted: Any) -> tuple[Catalog, Selection]:  # noqa: FBT002 - as people
+    def select(self, progress_bar: Progress = False, **wanted: Any) -> tuple[Catalog, Selection]:  # noqa: FBT002 - as people
         """Return what answers, up to date, and what it is asked; mistakes in that come first.
 
         Args:
@@ -151,8 +151,8 @@ class LogSession:
     def table(
         self, columns: Iterable[str] | None, progress_bar: Progress, **wanted: Any
     ) -> RunsTable:
-        """Return a table of what matches; see `asked`."""
-        index, selection = self.asked(progress_bar, **wanted)
+        """Return a table of what matches; see `select`."""
+        index, selection = self.select(progress_bar, **wanted)
         return index.table(selection, columns, self.warn)
 
     def check_exists(self) -> None:

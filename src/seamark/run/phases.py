@@ -34,7 +34,8 @@ def in_phase(metrics: Any, base: str, phase: Any, epoch: Any, lost: Lost) -> dic
         lost: Is told of what is left out.
     """
     try:
-        namespace = join_path(base, _namespace(phase))
+        own = "" if phase is None else _PHASES.get(phase) or check_path(phase)
+        namespace = join_path(base, own)
     except Exception as error:  # noqa: BLE001 - see `let_pass`
         let_pass(error)
         count = 1
@@ -56,12 +57,6 @@ def in_phase(metrics: Any, base: str, phase: Any, epoch: Any, lost: Lost) -> dic
         what = f"{_EPOCH!r} among the metrics is left out beside the argument epoch="
         lost(_EPOCH, 1, f"log_metrics: {what}")
     return {**found, **_epoch_at(prefix + _EPOCH, epoch, lost)}
-
-
-def _namespace(phase: Any) -> str:
-    if phase is None:
-        return ""
-    return _PHASES.get(phase) or check_path(phase)
 
 
 def _epoch_at(path: str, epoch: Any, lost: Lost) -> dict[str, float]:

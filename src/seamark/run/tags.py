@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from seamark.errors import ArgumentError, RunNotFoundError
@@ -56,8 +57,6 @@ class TagCheck:
         self, recorded: Recorded, remotes: tuple[str, ...] = (), token: str | None = None
     ) -> None:
         self._recorded, self._remotes, self._token = recorded, remotes, token
-        self._defined: dict[str, tuple[str, Atom]] | None = None
-        self._far: dict[str, Atom] = {}
 
     def expect(self, atoms: Mapping[str, Atom]) -> None:
         """Refuse values that projects above have other ones for.
@@ -67,7 +66,7 @@ class TagCheck:
         """
         if not any(map(is_tag, atoms)):
             return
-        defined = self._asked()
+        defined, _ = self._defined
         for path, atom in atoms.items():
             project, wanted = defined.get(path, ("", atom))
             if wanted != atom:
@@ -81,16 +80,13 @@ class TagCheck:
 
     def known_there(self) -> dict[str, Any]:
         """Return the values by key of what projects say on the server, and not on this disk."""
-        self._asked()
-        return {path[len(_BELOW) :]: decode_atom(*atom) for path, atom in self._far.items()}
+        _, far = self._defined
+        return {path[len(_BELOW) :]: decode_atom(*atom) for path, atom in far.items()}
 
-    def _asked(self) -> dict[str, tuple[str, Atom]]:
-        if self._defined is None:
-            self._defined = self._ask()
-        return self._defined
-
-    def _ask(self) -> dict[str, tuple[str, Atom]]:
-        folder = self._recorded.folder
+    @cached_property
+    def _defined(self) -> tuple[dict[str, tuple[str, Atom]], dict[str, Atom]]:
+        """What projects say, with the project; and what of it is said on the server alone."""
+        folder, far = self._recorded.folder, dict[str, Atom]()
         above = projects_above(folder.project, folder.run)
         found = _defined(above, self._recorded.log_of)
         with quietly():
@@ -105,8 +101,8 @@ class TagCheck:
                 upper = {project: at for at, project in enumerate(above)}
                 for path, (project, atom) in there.items():
                     if path not in found or upper[project] <= upper[found[path][0]]:
-                        found[path], self._far[path] = (project, atom), atom
-        return found
+                        found[path], far[path] = (project, atom), atom
+        return found, far
 
     def _server(self) -> str | None:
         """Return the address of the server that the container is sent to, and not read from."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.names import RunName
 
-__all__ = ["MODELS", "aliases_of", "find_registered", "number_of"]
+__all__ = ["MODEL_KINDS", "aliases_of", "find_registered", "number_of"]
 
-MODELS: Final = ("model", "model_version")
+MODEL_KINDS: Final = ("model", "model_version")
 _LISTED: Final = 8
 
 
@@ -32,7 +32,7 @@ def find_registered(
     catalog: Catalog,
     word: str,
     project: str | None = None,
-    kinds: Sequence[str] = (*MODELS, "artifact"),
+    kinds: Sequence[str] = (*MODEL_KINDS, "artifact"),
 ) -> RunName:
     """Return the model, version or artifact that a word means.
 
@@ -68,7 +68,8 @@ def _find_version(
     versions = _near(own, project)
     if meant is None or not versions:
         names = sorted({model_key(*one.ref) for one in named})
-        raise _missing(catalog, word, f"; there are {', '.join(names[:_LISTED])}" * bool(names))
+        hint = f"; there are {', '.join(names[:_LISTED])}" if names else ""
+        raise _missing(catalog, word, hint)
     if meant.digest is not None:
         found = [one for one in versions if one.run.startswith(meant.digest)]
         if not found:
@@ -126,12 +127,15 @@ def _label(one: RunName) -> str:
 
 def number_of(one: RunName) -> int | None:
     """Return the number (1-based) that a version goes by; None if it has none."""
-    number = re.split("[:-]", one.name or "")[-1]
-    return int(number) if number.isdecimal() else None
+    key = re.escape(model_key(*one.ref))
+    found = re.fullmatch(f"{key}[:-]([1-9][0-9]*)", one.name or "")
+    return None if found is None else int(found[1])
 
 
 def _is_exactly(one: RunName, word: str) -> bool:
-    return word == one.run or (kind_of(*one.ref) != "model" and word == one.name)
+    if word == one.run:
+        return True
+    return word == one.name and kind_of(*one.ref) != "model" and number_of(one) is not None
 
 
 def _ends_with(one: RunName, word: str) -> bool:

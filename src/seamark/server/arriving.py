@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
 from seamark.paths import home_of
 from seamark.reading.arriving import Arrival, settle, settle_artifact
 from seamark.server.accounts import tables
-from seamark.server.held import settled
 from seamark.server.kept import tables as kept
+from seamark.store.database import Upsert, retry
 from seamark.store.read.names import run_names
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
 
 __all__ = ["arrive", "arrive_artifact"]
+
+_KEEP: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
 
 
 def arrive(
@@ -86,7 +89,7 @@ def _settled(
     among: tuple[str, str],
     decide: Callable[[dict[str, Any], list[RunName]], Arrival],
 ) -> Arrival:
-    """Let something be decided in a transaction: one after the other.
+    """Let something be decided in a transaction, one after the other, whichever worker is asked.
 
     Args:
         server: The server.
@@ -94,15 +97,22 @@ def _settled(
         among: Project or place, and kind, of what decides.
         decide: Decides, given what was taken and what is there.
     """
-    store, (place, kind) = server.store(), among
+    store, account, (place, kind) = server.store(), server.databases.account, among
 
-    def with_what_is_there(held: dict[str, Any]) -> Arrival:
-        # After the lock: whoever had it before has said by then what comes.
-        with store.database.reading() as reading:
-            known = run_names(store, reading, lambda one: one == place, kind)
-        return decide(held, known)
+    def settled() -> Arrival:
+        with account.writing() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))
+            was = connection.scalar(sa.select(tables.fact.c.value).where(tables.fact.c.key == key))
+            held = json.loads(was or "{}")
+            # After the lock: whoever had it before has said by then what comes.
+            with store.database.reading() as reading:
+                known = run_names(store, reading, lambda one: one == place, kind)
+            found = decide(held, known)
+            account.run(connection, _KEEP, key=key, value=json.dumps(held))
+            return found
 
-    return settled(server.databases.account, key, with_what_is_there)
+    return retry(settled)
 
 
 def _is_there(server: Server, project: str) -> bool:

@@ -1,11 +1,13 @@
-"""Who of many workers has a run or a group: a row, which whoever claims it changes.
+"""Claims of runs and groups on a server: reservations, rows that only one worker can insert.
 
-The row says which claim is the newest, so that of two that have seen the same one only one can
-change it, on whichever worker of the server they ask and whatever the engine.
+Claim n of a run or a group is its row 2n - 1, and row 2n says that the claim was given back. Who
+saw the same newest row inserts the same one, so that only one can, on whichever worker of the
+server they ask and whatever the engine.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,7 +18,7 @@ from seamark.journal.claims import has_lapsed, is_same_process
 from seamark.paths import PROJECT_LOG
 from seamark.server.accounts import tables
 from seamark.store import schema
-from seamark.store.database import Conflict, Upsert
+from seamark.store.database import Conflict, Upsert, retry
 from seamark.store.runs import filled
 
 if TYPE_CHECKING:
@@ -28,54 +30,31 @@ __all__ = ["ServerClaims", "Taken", "forget_claims"]
 Ref = tuple[str, str]
 """Project and run id, or name of a group."""
 
-_claim: Final = tables.claim.c
 _journal: Final = schema.journal.c
-_TRIES: Final = 20
-
-
-def _of_one() -> Any:
-    return sa.and_(
-        _claim.project == sa.bindparam("at"),
-        _claim.kind == sa.bindparam("of"),
-        _claim.name == sa.bindparam("who"),
-    )
-
-
-_FIND: Final = sa.select(
-    _claim.number, _claim.key, _claim.claimant, _claim.t_ns, _claim.released_ns
-).where(_of_one())
 _AT_ONCE: Final = 100
-_FIND_SOME: Final = sa.select(
-    _claim.name, _claim.number, _claim.key, _claim.claimant, _claim.t_ns, _claim.released_ns
-).where(
-    _claim.project == sa.bindparam("at"),
-    _claim.kind == sa.bindparam("of"),
-    _claim.name.in_([sa.bindparam(f"at{place}") for place in range(_AT_ONCE)]),
+
+_row: Final = tables.reservation.c
+_OF_SOME: Final = (
+    _row.project == sa.bindparam("at"),
+    _row.kind == sa.bindparam("of"),
+    _row.name.in_([sa.bindparam(f"at{place}") for place in range(_AT_ONCE)]),
 )
-_FIRST: Final = Upsert(
-    tables.claim,
-    ("project", "kind", "name", "number", "key", "claimant", "t_ns"),
-    ("project", "kind", "name"),
+_last: Final = (
+    sa.select(_row.name, sa.func.max(_row.number).label("number"))
+    .where(*_OF_SOME)
+    .group_by(_row.name)
+    .subquery()
 )
-_NEXT: Final = (
-    sa.update(tables.claim)
-    .values(
-        number=_claim.number + 1,
-        key=sa.bindparam("new_key"),
-        claimant=sa.bindparam("new_claimant"),
-        t_ns=sa.bindparam("now_ns"),
-        released_ns=None,
-    )
-    .where(_of_one(), _claim.number == sa.bindparam("before"))
+_NEWEST: Final = (
+    sa.select(_row.name, _row.number, _row.holder, _row.t_ns)
+    .join(_last, sa.and_(_last.c.name == _row.name, _last.c.number == _row.number))
+    .where(*_OF_SOME)
 )
-_RELEASE: Final = (
-    sa.update(tables.claim)
-    .values(released_ns=sa.bindparam("now_ns"))
-    .where(
-        _of_one(), _claim.number == sa.bindparam("before"), _claim.key == sa.bindparam("own_key")
-    )
+_KEYS: Final = ("project", "kind", "name", "number")
+_RESERVE: Final = Upsert(tables.reservation, (*_KEYS, "holder", "t_ns"), _KEYS)
+_FORGET: Final = sa.delete(tables.reservation).where(
+    _row.project == sa.bindparam("at"), _row.kind == "run", _row.name == sa.bindparam("who")
 )
-_FORGET: Final = sa.delete(tables.claim).where(_of_one())
 _HEARD: Final = (
     sa.select(sa.func.coalesce(_journal.heard, _journal.last_t), _journal.header)
     .join(schema.run, schema.run.c.id == _journal.run)
@@ -96,6 +75,31 @@ class Taken(NamedTuple):
     ref: Ref
     number: int
     position: int
+
+
+class _Newest(NamedTuple):
+    """The newest row of a run or a group.
+
+    Attributes:
+        row: Its number, 1-based.
+        holder: What the claimant says of itself, JSON.
+        t_ns: When it was inserted, nanoseconds since the Unix epoch.
+    """
+
+    row: int
+    holder: str
+    t_ns: int
+
+    @property
+    def claim(self) -> int:
+        return (self.row + 1) // 2
+
+    @property
+    def is_released(self) -> bool:
+        return self.row % 2 == 0
+
+    def is_that(self, number: int, key: str) -> bool:
+        return self.claim == number and json.loads(self.holder)["key"] == key
 
 
 class ServerClaims:
@@ -132,84 +136,67 @@ class ServerClaims:
             newest = self._newest(some, kind)
             for ref in some:
                 log = ref[1] if kind == "run" else PROJECT_LOG
-                if (row := newest.get(ref)) is not None:
-                    _, _, before, t_ns, released_ns = row
-                    if released_ns is None and not self._lapsed(ref[0], log, before, t_ns, now):
-                        continue
+                last = newest.get(ref)
+                if last is not None and not self._is_free(ref[0], log, last, now):
+                    continue
                 if kind == "run" and not self._position(*ref):
                     continue  # purged, or never there
-                number = self._taken(ref, kind, row, claimant)
-                if number is not None:
-                    return Taken(ref, number, self._position(ref[0], log))
+                number = 1 if last is None else last.claim + 1
+                holder = json.dumps(claimant, separators=(",", ":"))
+                with contextlib.suppress(Conflict):  # somebody else was faster
+                    if self._reserve(ref, kind, 2 * number - 1, holder):
+                        return Taken(ref, number, self._position(ref[0], log))
         return None
 
-    def _newest(self, refs: Iterable[Ref], kind: str) -> dict[Ref, tuple[Any, ...]]:
-        """Return the newest claims of some: number, key, claimant, and when made and released."""
+    def _newest(self, refs: Iterable[Ref], kind: str) -> dict[Ref, _Newest]:
+        """Return the newest rows of some."""
         by_project: dict[str, list[str]] = {}
         for project, name in refs:
             by_project.setdefault(project, []).append(name)
-        found: dict[Ref, tuple[Any, ...]] = {}
+        found: dict[Ref, _Newest] = {}
         with self._account.reading() as connection:
             for project, names in by_project.items():
                 asked = {"at": project, "of": kind, **filled(names, _AT_ONCE)}
-                for name, *row in self._account.rows(connection, _FIND_SOME, **asked):
-                    found[project, name] = tuple(row)
+                for name, *row in self._account.rows(connection, _NEWEST, **asked):
+                    found[project, name] = _Newest(*row)
         return found
 
-    def _taken(
-        self, ref: Ref, kind: str, row: tuple[Any, ...] | None, claimant: Mapping[str, Any]
-    ) -> int | None:
-        """Return the number of the claim that was made; None if somebody else was faster."""
-        account, now = self._account, self._now_ns()
-        at = {"at": ref[0], "of": kind, "who": ref[1]}
-        told = json.dumps(claimant, separators=(",", ":"))
-        try:
-            if row is None:
-                with account.writing() as connection:
-                    made = account.run(
-                        connection,
-                        _FIRST,
-                        project=ref[0],
-                        kind=kind,
-                        name=ref[1],
-                        number=1,
-                        key=claimant["key"],
-                        claimant=told,
-                        t_ns=now,
-                    )
-                return 1 if made else None
-            number = row[0]
-            with account.writing() as connection:
-                made = account.run(
-                    connection,
-                    _NEXT,
-                    **at,
-                    before=number,
-                    new_key=claimant["key"],
-                    new_claimant=told,
-                    now_ns=now,
-                )
-        except Conflict:  # somebody else was faster
-            return None
-        return int(number) + 1 if made else None
+    def _reserve(self, ref: Ref, kind: str, row: int, holder: str) -> bool:
+        """Insert a row that is never changed; return whether nobody else had.
 
-    def _lapsed(self, project: str, log: str, claimant: str, t_ns: int, now: int) -> bool:
-        """Return whether nothing was heard of a claimant for so long that it counts as crashed."""
-        facts = json.loads(claimant)
-        if not has_lapsed(facts, t_ns, now, here=False):
+        Raises:
+            Conflict: If somebody else may have been faster.
+        """
+        with self._account.writing() as connection:
+            made = self._account.run(
+                connection,
+                _RESERVE,
+                project=ref[0],
+                kind=kind,
+                name=ref[1],
+                number=row,
+                holder=holder,
+                t_ns=self._now_ns(),
+            )
+        return bool(made)
+
+    def _is_free(self, project: str, log: str, claim: _Newest, now: int) -> bool:
+        """Return whether a claim was released, or nothing was heard of the claimant for long."""
+        if claim.is_released:
+            return True
+        facts = json.loads(claim.holder)
+        if not has_lapsed(facts, claim.t_ns, now, here=False):
             return False
         database = self._store().database
         with database.reading() as connection:
             rows = database.rows(connection, _HEARD, at=project, log=log)
         heard = [at for at, header in rows if is_same_process(_decoded(header), facts)]
-        return has_lapsed(facts, max((t_ns, *heard)), now, here=False)
+        return has_lapsed(facts, max((claim.t_ns, *heard)), now, here=False)
 
     def holds(self, ref: Ref, kind: str, number: int, key: str) -> bool:
         """Return whether a claim is the newest, and was not released."""
-        account = self._account
-        with account.reading() as connection:
-            rows = account.rows(connection, _FIND, at=ref[0], of=kind, who=ref[1])
-        return bool(rows) and rows[0][:2] == (number, key) and rows[0][4] is None
+        last = self._newest([ref], kind).get(ref)
+        return last is not None and last.is_that(number, key) and not last.is_released
 
     def release(self, ref: Ref, kind: str, number: int, key: str) -> bool:
         """Give a claim back; return whether it was the newest, and the asker's.
@@ -217,31 +204,17 @@ class ServerClaims:
         Raises:
             Conflict: If others write the same all the time.
         """
-        account = self._account
-        for last in range(_TRIES, 0, -1):
-            try:
-                with account.writing() as connection:
-                    done = account.run(
-                        connection,
-                        _RELEASE,
-                        at=ref[0],
-                        of=kind,
-                        who=ref[1],
-                        before=number,
-                        own_key=key,
-                        now_ns=self._now_ns(),
-                    )
-            except Conflict:
-                if last == 1:
-                    raise
-            else:
-                return bool(done)
-        raise AssertionError  # pragma: no cover - the loop returns or raises
+        last = self._newest([ref], kind).get(ref)
+        if last is None or not last.is_that(number, key):
+            return False
+        if not last.is_released:
+            retry(lambda: self._reserve(ref, kind, 2 * number, last.holder))
+        return True
 
 
 def forget_claims(account: Database, connection: sa.Connection, project: str, run: str) -> None:
     """Remove what is known of claims of a run that is no more."""
-    account.run(connection, _FORGET, at=project, of="run", who=run)
+    account.run(connection, _FORGET, at=project, who=run)
 
 
 def _decoded(header: str) -> Mapping[str, Any]:

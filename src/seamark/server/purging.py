@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from seamark.server.accounts import tables
 from seamark.server.claims import forget_claims
 from seamark.server.folding.turns import forget
-from seamark.store.database import Conflict, Upsert
+from seamark.store.database import Upsert, retry
 
 if TYPE_CHECKING:
     from seamark.server.folding.kept import Kept
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["is_purged", "purge", "purged"]
 
-_TRIES: Final = 20
 _tombstone: Final = tables.tombstone.c
 _BURY: Final = Upsert(tables.tombstone, ("project", "run", "t_ns", "who"), ("project", "run"))
 _ALL: Final = sa.select(_tombstone.project, _tombstone.run)
@@ -62,8 +61,8 @@ def purge(
         forget_claims(account, connection, project, run)
     if blobs is not None:
         blobs(project, run)
-    _again(lambda: kept.forget(project, run))
-    _again(lambda: forget(store, project, run))
+    retry(lambda: kept.forget(project, run))
+    retry(lambda: forget(store, project, run))
 
 
 def purged(account: Database) -> list[tuple[str, str]]:
@@ -76,14 +75,3 @@ def is_purged(account: Database, project: str, run: str) -> bool:
     """Return whether a run was purged."""
     with account.reading() as connection:
         return bool(account.rows(connection, _ONE, project=project, run=run))
-
-
-def _again(work: Callable[[], object]) -> None:
-    for last in range(_TRIES, 0, -1):
-        try:
-            work()
-        except Conflict:
-            if last == 1:
-                raise
-        else:
-            return

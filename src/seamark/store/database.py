@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
@@ -27,6 +27,7 @@ __all__ = [
     "file_connection",
     "insertion",
     "memory_engine",
+    "retry",
     "set_up_files",
     "sqlite_engine",
 ]
@@ -36,6 +37,7 @@ BUSY_S: Final = 30.0
 
 _AT_ONCE: Final = 4096
 _TRIES: Final = 5
+_TURNS: Final = 20
 _IN_THE_WAY: Final = ("40001", "40P01")
 """Serialization failure (where the database keeps transactions apart strictly), and deadlock."""
 _BAD_PATTERN: Final = "2201B"
@@ -54,9 +56,23 @@ _CACHE_KIB: Final = 256 << 10
 _KEPT: Final = 4
 """Connections that stay open between two questions."""
 
+T = TypeVar("T")
+
 
 class Conflict(Exception):  # noqa: N818 - not an error: somebody else was faster
     """Rows changed since they were read, or were being changed: look again."""
+
+
+def retry(work: Callable[[], T]) -> T:
+    """Return what a call returns, which is made again where another transaction is in the way.
+
+    Raises:
+        Conflict: If others write the same all the time.
+    """
+    for _ in range(_TURNS - 1):
+        with contextlib.suppress(Conflict):
+            return work()
+    return work()
 
 
 class Database:

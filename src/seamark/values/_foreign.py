@@ -66,7 +66,7 @@ def numpy_scalar(value: Any) -> Any:
     """Return a NumPy scalar as the Python value nearest to it.
 
     Times become aware datetimes (NumPy's carry no zone and mean UTC), "not a time" becomes None.
-    What has no Python twin (complex numbers, records, bytes) is returned by its ``item``.
+    What has no Python counterpart (complex numbers, records, bytes) is returned by its ``item``.
     """
     from datetime import datetime, timezone
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD", "is_current", "migrate"]
 
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 """The last step. Whoever is there needs no Alembic, which is long to import for every process."""
 
 _PLACE: Final = "seamark.server.accounts:migrations"

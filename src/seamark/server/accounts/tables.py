@@ -11,12 +11,12 @@ import sqlalchemy as sa
 
 __all__ = [
     "audit",
-    "claim",
     "fact",
     "member",
     "metadata",
     "neptune_project",
     "project",
+    "reservation",
     "token",
     "tombstone",
     "user",
@@ -131,17 +131,16 @@ neptune_project: Final = sa.Table(
 Of a model, whose path is ``<project>/.models/<key>`` with the key in lower case, it is the key as
 it was taken, and the number of the last version that the client made."""
 
-claim: Final = sa.Table(
-    "claim",
+reservation: Final = sa.Table(
+    "reservation",
     metadata,
     sa.Column("project", _Text, primary_key=True),
     sa.Column("kind", _Text, primary_key=True),
     sa.Column("name", _Text, primary_key=True),
-    sa.Column("number", sa.BigInteger, nullable=False),
-    sa.Column("key", _Text, nullable=False),
-    sa.Column("claimant", _Text, nullable=False),
+    sa.Column("number", sa.BigInteger, primary_key=True),
+    sa.Column("holder", _Text, nullable=False),
     sa.Column("t_ns", sa.BigInteger, nullable=False),
-    sa.Column("released_ns", sa.BigInteger),
 )
-"""The newest claim of each run, or group (``kind``): which it is (``number``, 1-based), and of
-which process (``claimant``, JSON). ``key`` is what that one releases it with."""
+"""What only one can have, in rows that are inserted once and never changed: the claims of each run,
+or group (``kind``), by processes (``holder``, JSON), and that they were given back; see
+`seamark.server.claims`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
@@ -12,7 +13,7 @@ from seamark.server.databases import store_name
 from seamark.server.folding.turns import fold_turn
 from seamark.server.positions import Positions
 from seamark.store import schema
-from seamark.store.database import Conflict, Upsert
+from seamark.store.database import Upsert, retry
 
 if TYPE_CHECKING:
     from seamark.server.databases import Databases
@@ -25,7 +26,6 @@ __all__ = ["is_whole", "mark_whole", "refold", "refold_server", "take_up"]
 
 _SEEN_S: Final = 3.0
 """After so many seconds every process uses the store that is live; see `Databases.store`."""
-_TRIES: Final = 20
 _WHOLE: Final = "whole"
 _IS_WHOLE: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _WHOLE)
 _MARK: Final = Upsert(schema.meta, ("key", "value"), ("key",))
@@ -149,18 +149,10 @@ def _fold_all(
         progress(0, total)
     for run in runs:
         if positions.folded(run.project, run.run) < run.position:
-            while _turn(store, kept, run.project, run.run, now_ns):
+            # Fold workers have this store already, and may be in the way.
+            turn = partial(fold_turn, store, kept, run.project, run.run, now_ns)
+            while retry(turn).more:
                 pass
         done += run.position
         if progress is not None:
             progress(done, total)
-
-
-def _turn(store: Store, kept: Kept, project: str, run: str, now_ns: Callable[[], int]) -> bool:
-    for last in range(_TRIES, 0, -1):
-        try:
-            return fold_turn(store, kept, project, run, now_ns).more
-        except Conflict:  # fold workers have this store already
-            if last == 1:
-                raise
-    return False

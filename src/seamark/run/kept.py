@@ -44,8 +44,12 @@ class Cell:
         """Begin from nothing."""
         self.keep = keep
         self.part = secrets.token_hex(8)
-        self.told = keep.state_dict()
+        self.tell(keep.state_dict())
         self.update = keep.update
+
+    def tell(self, state: Mapping[str, Any]) -> None:
+        """Note the state that is written now."""
+        self.told = state
 
 
 class Kept:
@@ -114,13 +118,13 @@ class Kept:
                 raise FamilyError(msg)
             writer.claim(path, _FAMILY)
             cell = self.cells[path] = Cell(what.fresh())
-            writer.divert = self.divert
+            writer.divert_to(self.divert)
             return cell
 
     def begin(self, writer: JournalWriter) -> None:
         """Let a writer divert the numbers of aggregated paths to this object."""
         if self.patterns or self.cells:
-            writer.divert = self.divert
+            writer.divert_to(self.divert)
             for path in self.cells:
                 writer.families.setdefault(path, _FAMILY)
 
@@ -203,7 +207,7 @@ class Kept:
                     return
                 self._begin()
                 for _, cell, state in changed:
-                    cell.told = state
+                    cell.tell(state)
                 writer.append_ops([_op(path, cell, state) for path, cell, state in changed])
             finally:
                 self._writing = False

@@ -211,8 +211,13 @@ class Recorder:
         self._watch_series, self._before_point = watch_series, before_point
         self.rank = self._policy.apart
         self._ranked = RankPaths(self.rank, self.shares) if self.rank else None
-        writer = JournalWriter(self.folder, self._header, after_t=self._after_t, reserved=_RESERVED)
-        writer.at_heartbeat = self._beat
+        writer = JournalWriter(
+            self.folder,
+            self._header,
+            after_t=self._after_t,
+            reserved=_RESERVED,
+            at_heartbeat=self._beat,
+        )
         if prepare is not None:
             prepare(writer)
         self.use(writer)

@@ -121,7 +121,8 @@ class Stream:
         Returns:
             Whether all of it is in the kernel.
         """
-        why = self.catch_up() or self._put(record)
+        waits = self.closed or self.in_doubt or self.backlog.waiting
+        why = (self.catch_up() if waits else "") or self._put(record)
         if why and not (self._may_wait(record, why) and self._keep_back(record, why)):
             self._lose(record.count, why)
         return not why

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs import members_of
@@ -17,17 +17,23 @@ from seamark.reading.browsing import Browsable
 from seamark.reading.tracked import TrackedFiles
 from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value, ValueCopy
 from seamark.values import Atom, Escaped, encode_atom, flatten, is_container
+from seamark.values._atoms import atom_of
 from seamark.values._parameters import has_name, parameter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Writes", "assign_ops", "atom_at", "gather"]
+__all__ = ["PLAIN", "SETS", "Writes", "assign_ops", "atom_at", "gather"]
 
 _FRAME_CHARACTERS: Final = 2 << 20
-_PLAIN: Final = frozenset({float, int, str, bool, type(None)})
+_AROUND: Final = 32
+"""More characters than stand around a path and a value in JSON."""
+PLAIN: Final = frozenset({float, int, str, bool, type(None)})
+"""Types of most values, which need no look inside; a subclass may be more."""
+SETS: Final = ("sys/tags", "sys/group_tags")
+"""Where strings are a set, however they are given."""
+
 _OTHER_FAMILIES: Final = ("string_set", "file", "file_set", "artifact")
-_SETS: Final = ("sys/tags", "sys/group_tags")
 
 
 class Writes:
@@ -66,17 +72,14 @@ def gather(path: str, value: Any) -> Writes:
         MissingFieldError: If a path that is to be copied holds nothing.
     """
     writes = Writes()
-    if type(value) in _PLAIN and path not in _SETS:  # what most assign; a subclass may be more
-        writes.atoms[check_writable(path)] = atom_at(path, value)
-        return writes
     if isinstance(value, TrackedFiles):  # as it was fetched from another path
         writes.artifacts[check_writable(path)] = dict(value)
         return writes
     inside = is_container(value)
     for at, leaf in flatten(value, path).items():
         check_writable(at)
-        if type(leaf) in _PLAIN and at not in _SETS:
-            writes.atoms[at] = atom_at(at, leaf, anything=inside)
+        if type(leaf) in PLAIN and at not in SETS:
+            writes.atoms[at] = atom_of(leaf)
         elif isinstance(leaf, Browsable):
             _copy(writes, at, leaf)
         elif isinstance(leaf, ValueCopy):
@@ -94,7 +97,7 @@ def _leaf(writes: Writes, at: str, leaf: Any, *, inside: bool) -> None:
     if isinstance(leaf, File):
         _ = leaf.size  # raises where there is no file
         writes.files[at] = leaf
-    elif at in _SETS or (isinstance(leaf, (set, frozenset)) and not (inside and _odd(leaf))):
+    elif at in SETS or (isinstance(leaf, (set, frozenset)) and not (inside and _odd(leaf))):
         writes.sets[at] = set(strings(leaf, at))
     elif is_drawing(leaf) and (file := _drawn(leaf, inside=inside)) is not None:
         writes.files[at] = file
@@ -152,7 +155,7 @@ def _copy(writes: Writes, at: str, source: Browsable) -> None:
     family = "" if found is None else found.family
     if found is not None and family == "string_set":
         writes.sets[at] = set(found.value)
-    elif found is not None and family == "atom" and at not in _SETS:
+    elif found is not None and family == "atom" and at not in SETS:
         writes.atoms[at] = atom_at(at, recorded.whole(found.value))
     elif found is not None and family == "artifact":
         writes.artifacts[at] = dict(found.value)
@@ -194,29 +197,17 @@ def atom_at(path: str, value: Any, *, anything: bool = False) -> Atom:
     return atom
 
 
-def assign_ops(atoms: Mapping[str, Atom]) -> Iterator[dict[str, Any]]:
-    """Yield the ops that assign atoms, as few as their size allows."""
-    part: dict[str, Atom] = {}
-    size = 0
+def assign_ops(atoms: Mapping[str, Atom]) -> list[dict[str, Any]]:
+    """Return the ops that assign atoms, as few as their size allows."""
+    ops: list[dict[str, Any]] = []
+    size = _FRAME_CHARACTERS  # the first atom begins an op
     for path, atom in atoms.items():
-        weight = len(path) + _characters(atom.value)
-        if part and size + weight > _FRAME_CHARACTERS:
-            yield _assign_op(part)
-            part, size = {}, 0
-        part[path] = atom
+        weight = len(path) + len(str(atom.value)) + _AROUND
+        if size + weight > _FRAME_CHARACTERS:
+            ops.append({"op": "assign", "atoms": {}})
+            size = 0
         size += weight
-    if part:
-        yield _assign_op(part)
-
-
-def _assign_op(atoms: dict[str, Atom]) -> dict[str, Any]:
-    op: dict[str, Any] = {"op": "assign", "atoms": atoms}
-    if escaped := [path for path, atom in atoms.items() if isinstance(atom.value, Escaped)]:
-        op["escaped"] = escaped
-    return op
-
-
-def _characters(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    return 32 + (value.bit_length() // 3 if isinstance(value, int) else 0)
+        ops[-1]["atoms"][path] = atom
+        if isinstance(atom.value, Escaped):
+            ops[-1].setdefault("escaped", []).append(path)
+    return ops

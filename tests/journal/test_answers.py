@@ -27,7 +27,7 @@ WAYS: dict[str, Callable[[JournalWriter], bool]] = {
     "odd row": lambda writer: writer.append_row({"a": np.float32(1), "c": "no number"}, 3),
     "numbered row": lambda writer: writer.append_row({"a": 1.0}),
     "timed row": lambda writer: writer.append_row({"a": 1.0}, 3, 10**18),
-    "point": lambda writer: writer.append_point("p", 1.0, None),
+    "point": lambda writer: writer.append_row({"p": 1.0}),
     "column": lambda writer: writer.append_column("c/c", [1.0, 2.0]),
     "op": lambda writer: writer.append_op({"op": "clear", "path": "x"}),
     "ops": lambda writer: writer.append_ops([{"op": "clear", "path": "x"}] * 3),

@@ -292,21 +292,6 @@ class JournalWriter:
     ) -> bool:
         return self._stream.append(Row(self._table, values, step, time_ns))
 
-    def append_point(
-        self, path: str, value: float, step: float | None, time_ns: int | None = None
-    ) -> bool:
-        """Record one point of a float series; path, value and step were checked by the caller.
-
-        Returns:
-            Whether it is in the kernel.
-
-        Raises:
-            FamilyError: If the path is known to hold another family.
-        """
-        if (path,) not in self._schemas:  # else it is claimed
-            self.claim(path, "float_series")
-        return self.append_row({path: value}, step, time_ns)
-
     def append_column(
         self,
         path: str,

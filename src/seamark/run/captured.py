@@ -49,7 +49,7 @@ class Captured:
     @property
     def settled(self) -> bool:
         """Whether every record is written; False while one waits for a call it interrupted."""
-        return self._recorder.settled
+        return (writer := self._recorder.writer) is None or writer.settled
 
     @property
     def root(self) -> Path:

@@ -280,7 +280,7 @@ class Container(Browsable, metaclass=_Opening):
         Values need no waiting: they are on disk already.
         """
         del disk_only
-        self.session.recorder.wait()
+        self.session.recorder.contents.flush()
 
     def sync(self, *, wait: bool = True) -> None:
         """Do what `wait` does; kept for code that was written for Neptune."""

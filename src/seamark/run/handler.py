@@ -394,7 +394,7 @@ class Handler(Browsable):
             writer.claim(at, "file_set")
             self._root.session.recorder.content.upload_members(at, members)
             if wait:
-                self._root.session.recorder.wait()
+                self._root.session.recorder.contents.flush()
 
     def delete_files(self, paths: str | Iterable[str], *, wait: bool = False) -> None:
         """Remove members from the file set at this path.
@@ -521,7 +521,7 @@ class Handler(Browsable):
             FileMissingError: If the bytes are gone, or a reference is not opened.
             FamilyError: If there is no file, or more than one.
         """
-        self._root.session.recorder.wait()
+        self._root.session.recorder.contents.flush()
         return bytes_of(self._root.session.recorded, self._path, references=references)
 
     def plot(
@@ -643,7 +643,7 @@ class Handler(Browsable):
             FamilyError: If there is no file.
             ArgumentError: If a recorded name leads out of the destination.
         """
-        self._root.session.recorder.wait()
+        self._root.session.recorder.contents.flush()
         download(self._root.session.recorded, self._path, destination, references=references)
 
     def download_last(self, destination: str | os.PathLike[str] | None = None) -> None:
@@ -654,7 +654,7 @@ class Handler(Browsable):
             MissingFieldError: If it has no points.
             FileMissingError: If the bytes are gone.
         """
-        self._root.session.recorder.wait()
+        self._root.session.recorder.contents.flush()
         download_last(self._root.session.recorded, self._path, destination)
 
 

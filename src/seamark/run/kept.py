@@ -208,9 +208,8 @@ class Kept:
                 self._writing = False
 
     def _lost(self, error: Exception) -> None:
-        if (writer := self._outlet.writer) is not None:
-            what = f"what is kept of series could not be written: {error!r:.200}"
-            writer.drop("statistics", 1, what)
+        warn = f"what is kept of series could not be written: {error!r:.200}"
+        self._outlet.drop("statistics", warn=warn)
 
     # ---------------------------------------------------------------- beginning again
 

@@ -35,10 +35,6 @@ class Outlet(Protocol):
     def silent(self) -> bool:
         """Whether nothing is recorded by design: disabled, or a rank that does not record."""
 
-    @property
-    def recording(self) -> bool:
-        """Whether this process can record: not on silent ranks, not once stopped or read-only."""
-
     def to_write(self) -> JournalWriter | None:
         """Return the writer, which begins with it; None where nothing is recorded by design."""
 

@@ -71,7 +71,7 @@ class Points:
         """Record one number for each path below a base, all at one step; never raises."""
         outlet = self._outlet
         if base or phase is not None or epoch is not None:
-            if outlet.writer is None and outlet.recording:
+            if outlet.writer is None:
                 outlet.row({}, None)  # begins: what is left out can be counted then
             metrics = in_phase(metrics, base, phase, epoch, outlet.drop)
             if not metrics:

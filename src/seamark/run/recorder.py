@@ -121,15 +121,6 @@ class Recorder:
         """Whether this process records what is said once for all ranks: values, tags and files."""
         return self.recording and not (self.rank or (self.writer is None and self._policy.apart))
 
-    @property
-    def settled(self) -> bool:
-        """Whether every record made so far is in the kernel.
-
-        False only inside a signal handler that interrupted a record: what the handler recorded
-        follows right after that one.
-        """
-        return self.writer is None or self.writer.settled
-
     def to_write(self) -> JournalWriter | None:
         """Return the writer; None where nothing is recorded by design.
 
@@ -140,14 +131,12 @@ class Recorder:
         if self.silent:
             return None
         if self._lifecycle.phase == STOPPED:
-            what = self.folder.words
-            verb = f"init_{self.folder.kind}"
-            given = "..." if verb == "init_project" else "with_id=..."
-            msg = f"{what} was stopped; open it again to write to it: {verb}({given})"
+            given = "..." if self.folder.kind == "project" else "with_id=..."
+            how = f"init_{self.folder.kind}({given})"
+            msg = f"{self.folder.words} was stopped; open it again to write to it: {how}"
             raise InactiveRunError(msg)
         if self.mode == "read-only":
-            what = self.folder.words
-            msg = f"{what} was opened with mode='read-only' and cannot be written to"
+            msg = f"{self.folder.words} was opened with mode='read-only' and cannot be written to"
             raise ReadOnlyError(msg)
         if self.writer is None:
             with self._lock:
@@ -372,10 +361,6 @@ class Recorder:
     def delete(self, path: str) -> None:
         """Delete what is at a path and below it; see `Values.delete`."""
         self.values.delete(path)
-
-    def wait(self) -> None:
-        """Wait until every file that was taken is stored."""
-        self.contents.flush()
 
     # ---------------------------------------------------------------- losses and the end
 

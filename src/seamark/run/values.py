@@ -11,7 +11,8 @@ from seamark.options.checks import TAGS
 from seamark.paths import check_path, check_writable, expect_writable
 from seamark.process.interrupts import let_pass, quietly
 from seamark.run.parameters import Parameters, is_parameter
-from seamark.run.writes import PLAIN, SETS, atom_at, gather
+from seamark.run.writes import PLAIN, SETS, atom_at, atoms_in, gather
+from seamark.types import Series
 from seamark.values._atoms import atom_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from seamark.run.contents import Contents
     from seamark.run.outlet import Outlet
     from seamark.run.points import Points
-    from seamark.run.writes import Writes
+    from seamark.run.writes import Write
     from seamark.values import Atom
 
 __all__ = ["Values"]
@@ -74,7 +75,7 @@ class Values:
         if outlet.ready is None and outlet.silent:
             if not path or is_parameter(f"{path}/"):
                 with quietly():
-                    self.parameters.take(gather(path, value).atoms)
+                    self.parameters.take(atoms_in(gather(path, value)))
         elif path and type(value) in PLAIN and path not in SETS:  # what most assign
             expect_writable(path)
             if writer := outlet.ready or outlet.to_write():
@@ -102,54 +103,44 @@ class Values:
             atoms = self._contents.hide_in_atoms(atoms)
         self._contents.append_atoms(writer, atoms)
 
-    def _assign(self, writer: JournalWriter, writes: Writes, *, wait: bool) -> None:
-        """Check all of an assignment, then record it."""
-        outlet = self._outlet
-        families = writes.families()
-        for at in families:
+    def _assign(self, writer: JournalWriter, writes: Mapping[str, Write], *, wait: bool) -> None:
+        """Check all of an assignment, then record what is this process's to record."""
+        outlet, contents = self._outlet, self._contents
+        for at in writes:
             outlet.expect_free(at)
-        self._expect_tags(writes.atoms)
-        self.parameters.take(writes.atoms)
-        families = {at: each for at, each in families.items() if outlet.shares(at)}
-        series = {outlet.series_path(at): each.family for at, each in writes.series.items()}
-        writer.expect(families | series)
-        for at in writes.members:
-            if writer.families.get(at) == "file_set":  # it is replaced
-                self.delete(at)
+        self._expect_tags(atoms_in(writes))
+        self.parameters.take(atoms_in(writes))
+        series = {at: one.value for at, one in writes.items() if isinstance(one.value, Series)}
+        writes = {at: one for at, one in writes.items() if at not in series and outlet.shares(at)}
+        families = {at: one.family for at, one in writes.items()}
+        writer.expect(families | {outlet.series_path(at): one.family for at, one in series.items()})
         for at, family in families.items():
+            if family == writer.families.get(at) == "file_set":  # it is replaced
+                self.delete(at)
             writer.claim(at, family)
-        given = {at: atom for at, atom in writes.atoms.items() if at in families}
-        self._contents.append_atoms(writer, self._contents.hide_in_atoms(given))
-        self._append_sets(writer, writes, families)
-        self._take_files(writes, families, wait=wait)
-        for at, points in writes.series.items():
+        contents.append_atoms(writer, contents.hide_in_atoms(atoms_in(writes)))
+        for at, one in writes.items():
+            self._append(writer, at, one, wait=wait)
+        for at, points in series.items():
             self.clear(at)
             self._points.extend(
                 at, points.values, points.steps, points.timestamps, points.described
             )
 
-    def _append_sets(
-        self, writer: JournalWriter, writes: Writes, families: Mapping[str, str]
-    ) -> None:
-        """Append the string sets and artifacts of an assignment."""
-        for at, members in writes.sets.items():
-            if at in families:
-                values = sorted(self._contents.hide_all(at, members))
-                writer.append_op({"op": "assign_set", "path": at, "values": values})
-        for at, artifact in writes.artifacts.items():
-            if at in families:
-                writer.append_op({**artifact, "op": "artifact", "path": at})
-
-    def _take_files(self, writes: Writes, families: Mapping[str, str], *, wait: bool) -> None:
-        """Take the files of an assignment."""
-        contents = self._contents
-        for at, file in writes.files.items():
-            contents.files.upload(at, file, wait=wait)
-        for at, members in writes.members.items():
-            if at in families:
-                contents.files.upload_members(at, members)
-        if wait and writes.members:
-            contents.flush()
+    def _append(self, writer: JournalWriter, at: str, write: Write, *, wait: bool) -> None:
+        """Record what is no atom and no series."""
+        family, value = write
+        if family == "string_set":
+            values = sorted(self._contents.hide_all(at, value))
+            writer.append_op({"op": "assign_set", "path": at, "values": values})
+        elif family == "artifact":
+            writer.append_op({**value, "op": "artifact", "path": at})
+        elif family == "file":
+            self._contents.files.upload(at, value, wait=wait)
+        elif family == "file_set":
+            self._contents.files.upload_members(at, value)
+            if wait:
+                self._contents.flush()
 
     def change_set(self, op: str, path: str, values: Iterable[str]) -> None:
         """Add strings to a string set (``add``), or take them out (``remove``).

@@ -16,6 +16,7 @@ __all__ = [
     "check_path",
     "check_project",
     "check_writable",
+    "expect_writable",
     "given_path",
     "is_inside",
     "join_path",
@@ -149,17 +150,26 @@ def check_writable(path: object) -> str:
         PathError: If it is illegal, or derived from the journal and therefore not assignable.
         StageError: If it is the stage of a model version, which has a verb of its own.
     """
-    checked = check_path(path)
-    if checked == _STAGE:
-        msg = f"path: {checked!r} is changed with version.change_stage(...), not assigned"
+    return expect_writable(check_path(path))
+
+
+def expect_writable(path: str) -> str:
+    """Return a legal path if a person may write to it; see `check_writable`.
+
+    Raises:
+        PathError: If it is derived from the journal and therefore not assignable.
+        StageError: If it is the stage of a model version, which has a verb of its own.
+    """
+    if path == _STAGE:
+        msg = f"path: {path!r} is changed with version.change_stage(...), not assigned"
         raise StageError(msg)
-    if checked in _DERIVED:
+    if path in _DERIVED:
         msg = (
-            f"path: {checked!r} is derived from the run itself and cannot be "
+            f"path: {path!r} is derived from the run itself and cannot be "
             "assigned, deleted or appended to"
         )
         raise PathError(msg)
-    return checked
+    return path
 
 
 def check_name(name: object, what: str = "name") -> str:

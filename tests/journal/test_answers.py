@@ -27,7 +27,7 @@ WAYS: dict[str, Callable[[JournalWriter], bool]] = {
     "odd row": lambda writer: writer.append_row({"a": np.float32(1), "c": "no number"}, 3),
     "numbered row": lambda writer: writer.append_row({"a": 1.0}),
     "timed row": lambda writer: writer.append_row({"a": 1.0}, 3, 10**18),
-    "point": lambda writer: writer.append_point("p", 1.0, None),
+    "point": lambda writer: writer.append_row({"p": 1.0}),
     "column": lambda writer: writer.append_column("c/c", [1.0, 2.0]),
     "op": lambda writer: writer.append_op({"op": "clear", "path": "x"}),
     "ops": lambda writer: writer.append_ops([{"op": "clear", "path": "x"}] * 3),
@@ -159,9 +159,9 @@ def test_a_rank_answers_for_what_is_its_own(second_rank: Any) -> None:
     recorder = second_rank
     assert recorder.record_op({"op": "delete", "paths": ["a"]}) is False
     assert recorder.row({"a": 1.0}, 0) is True
-    assert recorder.append_column("a", [1.0], None, None) is True
+    assert recorder.points.append_column("a", [1.0], None, None) is True
     writer = recorder.writer
     assert writer is not None
     points = {"path": recorder.series_path("t"), "points": [[0, "x", None]]}
-    assert recorder.append_points(writer, [points], Kind.TEXT) is True
+    assert recorder.contents.append_points(writer, [points], Kind.TEXT) is True
     recorder.close("stop", 30.0)

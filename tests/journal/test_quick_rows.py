@@ -163,10 +163,10 @@ def test_points_go_the_quick_way(
     """A series that is written point by point costs what a row of one costs."""
     writer = open_writer()
     for _ in range(2):
-        writer.append_point("a", 1.0, None)
+        writer.append_row({"a": 1.0})
     no_slow_way(writer, monkeypatch)
-    assert writer.append_point("a", 1.0, None)
-    assert writer.append_point("a", 1.0, 3.0, 10**18)
+    assert writer.append_row({"a": 1.0})
+    assert writer.append_row({"a": 1.0}, 3.0, 10**18)
     assert row_values(journals, 1) == [(1.0,)] * 4
 
 

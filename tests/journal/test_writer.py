@@ -474,7 +474,7 @@ def test_columns_count_on(open_writer: Make, journals: Read) -> None:
     """`extend` without steps goes on from the last step, and rows go on from there."""
     writer = open_writer()
     writer.append_column("a", [1.0, 2.0])
-    writer.append_point("a", 3.0, None)
+    writer.append_row({"a": 3.0})
     writer.append_column("a", [4.0], [10])
     writer.append_column("a", [5.0, 6.0])
     writer.append_row({"a": 7.0})
@@ -562,7 +562,7 @@ def test_a_record_over_the_limit_is_a_persons_mistake(open_writer: Make, journal
 def test_a_path_keeps_its_family(open_writer: Make) -> None:
     """The error names path, both families and what to do; a forgotten path is free."""
     writer = open_writer()
-    writer.append_point("a/b", 1.0, 0)
+    writer.append_row({"a/b": 1.0}, 0)
     with pytest.raises(FamilyError, match=r"'a/b'.*a float series.*a string set.*del run\['a/b'\]"):
         writer.claim("a/b", "string_set")
     writer.forget("a")

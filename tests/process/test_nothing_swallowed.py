@@ -148,7 +148,7 @@ def test_the_journal(tmp_path: Path, every: int) -> None:
             for step in range(3):
                 writer.append_row({"a": 1.0, "b": np.float32(2)}, step)
             writer.append_row({"a": Talkative()})
-            writer.append_point("p", 1.0, None)
+            writer.append_row({"p": 1.0})
             writer.append_column("c", [1.0, 2.0])
             writer.append_op({"op": "clear", "path": "x"})
             writer.positions()

@@ -155,26 +155,25 @@ class Backlog:
 
     Args:
         clock: Nanoseconds since the Unix epoch.
+
+    Attributes:
+        waiting: All of it.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._waiting: deque[Waiting] = deque()
+        self.waiting: deque[Waiting] = deque()
         self._bytes = 0
         self._records = 0
 
-    def __bool__(self) -> bool:
-        """Return whether anything waits."""
-        return bool(self._waiting)
-
     def __len__(self) -> int:
         """Return how many values or records would be lost with it."""
-        return sum(each.record.count for each in self._waiting if each.record is not None)
+        return sum(each.record.count for each in self.waiting if each.record is not None)
 
     @property
     def first(self) -> Waiting:
         """What is next."""
-        return self._waiting[0]
+        return self.waiting[0]
 
     def has_room_for(self, record: Record) -> bool:
         """Return whether a record can be added."""
@@ -184,7 +183,7 @@ class Backlog:
         """Keep a record, as made now."""
         t, size = self._clock(), record.size
         record.kept(t)
-        self._waiting.append(Waiting(t, record, size))
+        self.waiting.append(Waiting(t, record, size))
         self._records, self._bytes = self._records + 1, self._bytes + size
 
     def begin_journal(self, header: Mapping[str, Any] | None) -> None:
@@ -193,10 +192,10 @@ class Backlog:
         Args:
             header: What its HEADER says; None to ask when it is opened.
         """
-        self._waiting.append(Waiting(self._clock(), None, header=header))
+        self.waiting.append(Waiting(self._clock(), None, header=header))
 
     def done(self) -> None:
         """Take away what was next."""
-        first = self._waiting.popleft()
+        first = self.waiting.popleft()
         if first.record is not None:
             self._records, self._bytes = self._records - 1, self._bytes - first.size

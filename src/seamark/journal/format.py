@@ -62,6 +62,7 @@ MAX_JSON_DEPTH: Final = 64
 LONG_TEXT: Final = 4 << 20
 """A string of more characters than this is kept as a blob; see `is_long`."""
 _LONG_IF_ESCAPED: Final = 2 << 20
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 SKIPPABLE: Final = 1
 """Flag: a reader that does not know this kind may pass over it."""
@@ -141,7 +142,7 @@ def time_of(frame: bytes) -> int:
 
 def dump_json(value: Any) -> bytes:
     """Return ``value`` as compact strict JSON in UTF-8, without NaN tokens; see table C."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def is_long(text: str) -> bool:

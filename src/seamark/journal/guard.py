@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from collections.abc import Callable
 from seamark.process.interrupts import raised_by_signal_handler
 
 __all__ = ["Guard"]
+
+log = logging.getLogger("seamark")
 
 
 class Guard:
@@ -24,6 +27,9 @@ class Guard:
         lock: Held while something is written.
         busy: Whether something is, by the thread that holds the lock.
         deferred: What signal handlers gave to write meanwhile.
+        unsaid: Warnings that are logged as soon as the lock is free. Never under it: a logging
+            handler that writes to this very run holds a lock of its own, and may be waiting for
+            ours in another thread.
     """
 
     def __init__(
@@ -37,6 +43,7 @@ class Guard:
         self.lock = threading.RLock()
         self.busy = False
         self.deferred: deque[Callable[[], object]] = deque()
+        self.unsaid: deque[str] = deque()
 
     def run(self, write: Callable[[], object]) -> bool:
         """Run ``write`` under the lock; its faults end here.
@@ -51,10 +58,13 @@ class Guard:
                 self.deferred.append(write)
                 return False
             try:
-                return self._run(write)
+                done = self._run(write)
             finally:
                 if self.deferred:
                     self.run_deferred()
+        if self.unsaid:
+            self.speak()
+        return done
 
     def run_deferred(self) -> None:
         """Write what signal handlers gave, also while what they interrupted is left."""
@@ -82,3 +92,12 @@ class Guard:
             return False
         finally:
             self.busy = False
+
+    def speak(self) -> None:
+        """Log the queued warnings; the caller does not hold the lock."""
+        while self.unsaid:
+            try:
+                message = self.unsaid.popleft()
+            except IndexError:  # another thread, or a handler, says it
+                return
+            log.warning("seamark: %s", message)

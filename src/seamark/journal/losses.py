@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from seamark.journal.format import dump_json
@@ -17,11 +15,9 @@ __all__ = ["Losses"]
 _KINDS: Final = 4096
 """At most this many different warnings are logged; further ones are only counted."""
 
-log = logging.getLogger("seamark")
-
 
 class Losses:
-    """Counts and warnings of one writer, which holds its lock around all but `drop` and `speak`.
+    """Counts and warnings of one writer, which holds its lock around all but `drop`.
 
     Args:
         guard: Of the writer.
@@ -38,7 +34,6 @@ class Losses:
         self.owed = False
         self._told: dict[str, int] = {}
         self._warned: set[object] = set()
-        self._unsaid: deque[str] = deque()
 
     def drop(self, reason: str, count: int, message: str, once: object = None) -> None:
         """Count something that was lost, and warn of it once; see `JournalWriter.drop`."""
@@ -52,7 +47,7 @@ class Losses:
                 )
                 if self._guard.busy:
                     return  # said when the lock is free
-            self.speak()
+            self._guard.speak()
 
     # ---------------------------------------------------------------- in journals
 
@@ -74,9 +69,8 @@ class Losses:
         self._told = {}
 
     def begin_child(self) -> None:
-        """Leave to the parent, after a fork, what it lost and its pending warnings."""
+        """Leave to the parent, after a fork, what it lost."""
         self.counts, self._told, self.owed = {}, {}, False
-        self._unsaid = deque()
 
     # ---------------------------------------------------------------- to people
 
@@ -91,18 +85,5 @@ class Losses:
         return key in self._warned
 
     def warn(self, message: str) -> None:
-        """Queue a warning, to be logged as soon as the lock is free.
-
-        Never under it: a logging handler that writes to this very run holds a lock of its own, and
-        may be waiting for ours in another thread.
-        """
-        self._unsaid.append(f"seamark: {message}")
-
-    def speak(self) -> None:
-        """Log the queued warnings; the caller does not hold the writer's lock."""
-        while self._unsaid:
-            try:
-                message = self._unsaid.popleft()
-            except IndexError:  # another thread, or a handler, says it
-                return
-            log.warning("%s", message)
+        """Queue a warning; see `Guard.speak`."""
+        self._guard.unsaid.append(message)

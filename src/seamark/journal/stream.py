@@ -121,7 +121,8 @@ class Stream:
         Returns:
             Whether all of it is in the kernel.
         """
-        why = self.catch_up() or self._put(record)
+        waits = self.closed or self.in_doubt or self.backlog.waiting
+        why = (self.catch_up() if waits else "") or self._put(record)
         if why and not (self._may_wait(record, why) and self._keep_back(record, why)):
             self._lose(record.count, why)
         return not why
@@ -184,7 +185,7 @@ class Stream:
     def rotate(self) -> None:
         """Go on in a new journal with the next record; its header says what is so then."""
         self.catch_up()
-        if self.backlog:
+        if self.backlog.waiting:
             self.backlog.begin_journal(self._header_now())
             return
         self._told = None
@@ -205,10 +206,10 @@ class Stream:
 
     def end(self, reason: str) -> None:
         """Write all that waits, then CLOSE, and leave the journal for good; count what is lost."""
-        if self.segment is not None or self.losses.owed or self.backlog:
+        if self.segment is not None or self.losses.owed or self.backlog.waiting:
             self._retry_at = 0.0
             why = self.catch_up() or self.put_close(reason)
-            if self.backlog:
+            if self.backlog.waiting:
                 self._lose(len(self.backlog), why)
         self.closed, self.backlog = True, Backlog(self.clock)
         self.leave()
@@ -263,7 +264,7 @@ class Stream:
             return _STOPPED
         if self.in_doubt:
             self.settle()
-        while self.backlog:
+        while self.backlog.waiting:
             first = self.backlog.first
             if first.record is None:
                 if why := self._turn(first.header):
@@ -301,7 +302,7 @@ class Stream:
         """Keep a record in memory; False if there is no room for it."""
         if not self.backlog.has_room_for(record):
             return False
-        if self.segment is None and not self.backlog:
+        if self.segment is None and not self.backlog.waiting:
             self.name()  # facts are filed under it
             self.backlog.begin_journal(self._header_now())
         self.backlog.add(record)

@@ -80,7 +80,7 @@ class Upkeep:
                 f"the disk did not answer within {timeout_s:g} s; "
                 f"the last records may be missing from {self._stream.folder.path}"
             )
-        self._losses.speak()
+        self._guard.speak()
         return done
 
     # ---------------------------------------------------------------- a round
@@ -96,7 +96,7 @@ class Upkeep:
     def _keep(self, *, heartbeat: bool) -> None:
         stream = self._stream
         self._guard.run_deferred()
-        if stream.backlog:
+        if stream.backlog.waiting:
             self._guard.run(stream.catch_up)
         if heartbeat and stream.segment is not None:
             self._guard.run(stream.beat)
@@ -107,7 +107,7 @@ class Upkeep:
             self._bring_back(segment)
             self._sync(segment)
             self._guard.run(self._rotate_if_long)
-        self._losses.speak()
+        self._guard.speak()
 
     def _finish(self, segment: Segment) -> None:
         """Force a journal to disk that was left, and close it."""

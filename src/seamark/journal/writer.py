@@ -105,12 +105,10 @@ class JournalWriter:
         after_t: Time of the last record of the run that lies elsewhere, nanoseconds since the Unix
             epoch; every record of this object is later.
         reserved: See `Families`.
+        at_heartbeat: Called by the sync thread at each heartbeat; must not raise.
 
     Attributes:
         families: Family by path, of what this process wrote and what the run was known to hold.
-        at_heartbeat: Called by the sync thread at each heartbeat; must not raise.
-        divert: Takes what is no point of a series out of a row that is not of known series alone,
-            and returns the rest; the row itself if nothing was taken. None where all are points.
     """
 
     def __init__(
@@ -123,11 +121,11 @@ class JournalWriter:
         heartbeat_s: float = HEARTBEAT_S,
         after_t: int = 0,
         reserved: Mapping[str, str] | None = None,
+        at_heartbeat: Callable[[], object] | None = None,
     ) -> None:
         self.folder = folder
         self.families = Families(reserved)
-        self.at_heartbeat: Callable[[], object] = _nothing
-        self.divert: Callable[[Any], Any] | None = None
+        self._divert: Callable[[Any], Any] | None = None
         self._guard = Guard(self._interrupted, self._failed)
         self._losses = Losses(self._guard)
         self._stream = Stream(folder, header, clock or wall_clock(), self._losses)
@@ -140,7 +138,7 @@ class JournalWriter:
             self._losses,
             every_s=(sync_s, heartbeat_s),
             limit=lambda: ROTATE_BYTES,
-            at_heartbeat=self._beaten,
+            at_heartbeat=at_heartbeat or _nothing,
         )
         fork.register(self.after_fork)
 
@@ -189,8 +187,8 @@ class JournalWriter:
         behind these positions, and so will an op that is appended after this call.
         """
         stream = self._stream
-        if stream.backlog or stream.in_doubt:
-            self._do(stream.catch_up)
+        if stream.backlog.waiting or stream.in_doubt:
+            self._guard.run(stream.catch_up)
         with self._guard.lock:
             ends = dict(stream.ends)
             if stream.segment is not None:
@@ -272,7 +270,7 @@ class JournalWriter:
         self, metrics: Any, step: Any, time_ns: int | None, found: Converted | None
     ) -> bool:
         """Record a row key by key; what cannot be kept is left out, counted and warned about."""
-        if self.divert is not None and (rest := self.divert(metrics)) is not metrics:
+        if self._divert is not None and (rest := self._divert(metrics)) is not metrics:
             return self.append_row(rest, step, time_ns) if rest else False
         sound = sound_row(metrics, step, found, self.claim, self._losses)
         if sound is None:
@@ -285,27 +283,14 @@ class JournalWriter:
         parts = [
             dict(items[start : start + _ROW_VALUES]) for start in range(0, len(items), _ROW_VALUES)
         ]
-        return _all([self._do(partial(self._write_row, part, step, time_ns)) for part in parts])
+        return _all(
+            [self._guard.run(partial(self._write_row, part, step, time_ns)) for part in parts]
+        )
 
     def _write_row(
         self, values: Mapping[str, float], step: float | None, time_ns: int | None
     ) -> bool:
         return self._stream.append(Row(self._table, values, step, time_ns))
-
-    def append_point(
-        self, path: str, value: float, step: float | None, time_ns: int | None = None
-    ) -> bool:
-        """Record one point of a float series; path, value and step were checked by the caller.
-
-        Returns:
-            Whether it is in the kernel.
-
-        Raises:
-            FamilyError: If the path is known to hold another family.
-        """
-        if (path,) not in self._schemas:  # else it is claimed
-            self.claim(path, "float_series")
-        return self.append_row({path: value}, step, time_ns)
 
     def append_column(
         self,
@@ -337,7 +322,7 @@ class JournalWriter:
                 None if steps is None else steps[part],
                 None if times_ns is None else times_ns[part],
             )
-            written.append(self._do(partial(self._write_column, path, *points)))
+            written.append(self._guard.run(partial(self._write_column, path, *points)))
         return _all(written)
 
     def _write_column(
@@ -367,12 +352,27 @@ class JournalWriter:
             ArgumentError: If one is longer than a frame may be.
             ValueError: If one holds what JSON has no form for.
         """
-        packed = [_packed(op) for op in ops]
+        packed = []
+        for op in ops:
+            payload = dump_json(op)
+            long = len(payload) > _COMPRESS_BYTES
+            packed.append(_compressed(payload) if long else (payload, 0))
         if not packed:
             return False
-        return self._do(partial(self._stream.append, Payloads(self._stream.frame, kind, packed)))
+        return self._guard.run(
+            partial(self._stream.append, Payloads(self._stream.frame, kind, packed))
+        )
 
     # ---------------------------------------------------------------- steps and families
+
+    def divert_to(self, take: Callable[[Any], Any]) -> None:
+        """Ask first, of a row that is not of known series alone, for what is no point of a series.
+
+        Args:
+            take: Takes that out of the row and returns the rest; the row itself if nothing was
+                taken.
+        """
+        self._divert = take
 
     def take_step(self, path: str, step: float | None) -> float:
         """Return the step of a point of a text, file or histogram series, and remember it."""
@@ -423,15 +423,6 @@ class JournalWriter:
 
     # ---------------------------------------------------------------- one at a time
 
-    def _do(self, write: Callable[[], object]) -> bool:
-        """Have something written; see `Guard.run`."""
-        done = self._guard.run(write)
-        self._losses.speak()
-        return done
-
-    def _beaten(self) -> None:
-        self.at_heartbeat()
-
     def _interrupted(self) -> None:
         self._stream.interrupted()
 
@@ -464,7 +455,7 @@ class JournalWriter:
 
     def rotate(self) -> None:
         """Go on in a new journal with the next record; its header says what is so then."""
-        self._do(self._stream.rotate)
+        self._guard.run(self._stream.rotate)
 
     def retry_now(self) -> None:
         """Have the next record try the disk again even if it failed just now; for last words."""
@@ -486,7 +477,7 @@ class JournalWriter:
             Whether everything is on disk, and neither descriptor nor thread is left.
         """
         ended: list[Keeper | None] = []
-        if not self._do(lambda: self._rest(ended)):
+        if not self._guard.run(lambda: self._rest(ended)):
             return self.closed
         if not timeout_s and ended[0] is not None and ended[0].ident is not None:
             return False
@@ -509,7 +500,7 @@ class JournalWriter:
             False if the disk did not answer in time.
         """
         ended: list[Keeper | None] = []
-        self._do(lambda: self._close(reason, ended))
+        self._guard.run(lambda: self._close(reason, ended))
         if not ended:  # closed before; or in the middle of a record, which comes first
             return True
         return self._upkeep.finish(ended[0], timeout_s)
@@ -535,13 +526,12 @@ def _all(written: Sequence[bool]) -> bool:
     return bool(written) and all(written)
 
 
-def _packed(op: Mapping[str, Any]) -> tuple[bytes, int]:
-    """Return the payload of a JSON record, and its flags."""
-    payload = dump_json(op)
+def _compressed(payload: bytes) -> tuple[bytes, int]:
+    """Return a long payload of a JSON record compressed, and its flags."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
         raise ArgumentError(msg)
-    return (zlib.compress(payload, 1), ZLIB) if len(payload) > _COMPRESS_BYTES else (payload, 0)
+    return zlib.compress(payload, 1), ZLIB
 
 
 def _nothing() -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.capture import Capture, Switches
 from seamark.process.interrupts import quietly
-from seamark.run.points import append_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +49,7 @@ class Captured:
     @property
     def settled(self) -> bool:
         """Whether every record is written; False while one waits for a call it interrupted."""
-        return self._recorder.settled
+        return (writer := self._recorder.writer) is None or writer.settled
 
     @property
     def root(self) -> Path:
@@ -65,8 +64,8 @@ class Captured:
         """Add one point to a string series, secrets hidden; count what cannot be kept."""
         with quietly(self._lost):
             if (writer := self._open) is not None:
-                self._recorder.unasked.add(path)
-                append_text(self._recorder, writer, path, text)
+                self._recorder.contents.unasked.add(path)
+                self._recorder.points.append_text(writer, path, text)
 
     def append_numbers(self, numbers: Mapping[str, float]) -> None:
         """Add one point to each of several float series; count what cannot be kept."""
@@ -79,7 +78,7 @@ class Captured:
         """Store a file; count what cannot be kept."""
         with quietly(self._lost):
             if self._open is not None:
-                self._recorder.assign(path, file)
+                self._recorder.values.assign(path, file)
 
     def keep_members(self, path: str, members: Mapping[str, bytes]) -> None:
         """Store members of a file set, by name; count what cannot be kept."""
@@ -94,7 +93,7 @@ class Captured:
 
     def note_masked(self, paths: Iterable[str]) -> None:
         """Note that something was hidden in what is recorded at these paths."""
-        self._recorder.note_masked(paths)
+        self._recorder.contents.note_masked(paths)
 
     def note_state(
         self, state: str, *, error: BaseException | None = None, signal: str | None = None

@@ -16,7 +16,6 @@ from seamark.reading.html import harmless
 from seamark.run.handler import Handler
 from seamark.run.lifecycle import NEW, STOPPED
 from seamark.run.part import Part
-from seamark.run.points import assign_series
 from seamark.run.tags import tags_of
 from seamark.run.tree import nest, structure_lines
 
@@ -99,7 +98,7 @@ class Container(Browsable, metaclass=_Opening):
 
     def __setitem__(self, path: str, value: Any) -> None:
         """Assign; see `Handler.assign`."""
-        self[path].assign(value)
+        self.session.recorder.values.assign(given_path(path), value)
 
     def __delitem__(self, path: str) -> None:
         """Delete a path and everything below it; see `Handler.pop`."""
@@ -138,7 +137,7 @@ class Container(Browsable, metaclass=_Opening):
         if timestamp is None and phase is None and epoch is None:
             self.session.recorder.row(metrics, step)
         else:
-            self.session.recorder.log_metrics(metrics, step, timestamp, "", phase, epoch)
+            self.session.recorder.points.log_metrics(metrics, step, timestamp, "", phase, epoch)
 
     def assign(self, value: Mapping[str, Any] | Any, *, wait: bool = False) -> None:
         """Assign every value of a nested mapping, dataclass or Namespace at the root.
@@ -147,8 +146,7 @@ class Container(Browsable, metaclass=_Opening):
             ValueKindError: If a single value cannot be kept; nothing is written then.
             FamilyError: If a path holds another family; nothing is written then.
         """
-        if series := self.session.recorder.assign("", value, wait=wait):
-            assign_series(self.session.recorder, series)
+        self.session.recorder.values.assign("", value, wait=wait)
 
     def define(self, path: str, value: Any, *, wait: bool = False) -> Handler:
         """Assign a value at a path that holds nothing, and return the path's handler.
@@ -282,7 +280,7 @@ class Container(Browsable, metaclass=_Opening):
         Values need no waiting: they are on disk already.
         """
         del disk_only
-        self.session.recorder.wait()
+        self.session.recorder.contents.flush()
 
     def sync(self, *, wait: bool = True) -> None:
         """Do what `wait` does; kept for code that was written for Neptune."""

@@ -29,7 +29,7 @@ from seamark.run.fetching import (
     value_of,
 )
 from seamark.run.plotting import plot_run
-from seamark.run.points import append_point, as_file, assign_series, extend_series
+from seamark.run.points import as_file
 from seamark.run.uploads import files_to_upload
 from seamark.values import to_step, to_time_ns
 
@@ -152,10 +152,7 @@ class Handler(Browsable):
             MissingFieldError: If the handler that is copied holds nothing.
         """
         recorder = self._root.session.recorder
-        if isinstance(value, list | tuple) and value:
-            value = recorder.as_points(self._path, value)
-        if series := recorder.assign(self._path, value, wait=wait):
-            assign_series(recorder, series)
+        recorder.values.assign(self._path, value, wait=wait)  # noqa: PD011 - no data frame
 
     def append(
         self,
@@ -188,13 +185,13 @@ class Handler(Browsable):
             _check_described("append", described)
         recorder, path = self._root.session.recorder, self._path
         plain = timestamp is None and not described
-        if plain and (row := recorder.quick_row(path, value, step)) is not None:
+        if plain and (row := recorder.points.quick_row(path, value, step)) is not None:
             recorder.row(row, step)
         elif plain and step is None and path in recorder.kept.cells and type(value) is float:
             recorder.kept.observe(path, value)
         elif not recorder.silent:
             number = None if step is None else to_step(step)
-            append_point(recorder, path, (value, number, to_time_ns(timestamp)), described)
+            recorder.points.append(path, (value, number, to_time_ns(timestamp)), described)
 
     def extend(
         self,
@@ -224,7 +221,7 @@ class Handler(Browsable):
         _check_described("extend", described)
         recorder = self._root.session.recorder
         if not recorder.silent:
-            extend_series(recorder, self._path, values, steps, timestamps, described)
+            recorder.points.extend(self._path, values, steps, timestamps, described)
 
     def log(
         self,
@@ -259,7 +256,8 @@ class Handler(Browsable):
 
         See `seamark.Run.log_metrics`. Never raises.
         """
-        self._root.session.recorder.log_metrics(metrics, step, timestamp, self._path, phase, epoch)
+        points = self._root.session.recorder.points
+        points.log_metrics(metrics, step, timestamp, self._path, phase, epoch)
 
     def keep(self, what: Keep) -> Handler:
         """Keep this of the numbers at this path from now on, in place of a point for each.
@@ -310,7 +308,8 @@ class Handler(Browsable):
 
     def _change_set(self, op: str, values: str | Iterable[str]) -> None:
         at = check_writable(self._path)
-        self._root.session.recorder.change_set(op, at, strings(values, at))
+        recorder = self._root.session.recorder
+        recorder.values.change_set(op, at, strings(values, at))  # noqa: PD011 - no data frame
 
     def clear(self, *, wait: bool = False) -> None:
         """Empty the series or string set at this path; the numbering of steps starts at 0 again.
@@ -318,7 +317,8 @@ class Handler(Browsable):
         Raises:
             FamilyError: If the path holds something that cannot be emptied, such as a single value.
         """
-        self._root.session.recorder.clear(check_writable(self._path))
+        recorder = self._root.session.recorder
+        recorder.values.clear(check_writable(self._path))  # noqa: PD011 - no data frame
 
     def pop(self, path: str | None = None, *, wait: bool = False) -> None:
         """Delete this path, or one below it, with everything under it.
@@ -394,7 +394,7 @@ class Handler(Browsable):
             writer.claim(at, "file_set")
             self._root.session.recorder.content.upload_members(at, members)
             if wait:
-                self._root.session.recorder.wait()
+                self._root.session.recorder.contents.flush()
 
     def delete_files(self, paths: str | Iterable[str], *, wait: bool = False) -> None:
         """Remove members from the file set at this path.
@@ -521,7 +521,7 @@ class Handler(Browsable):
             FileMissingError: If the bytes are gone, or a reference is not opened.
             FamilyError: If there is no file, or more than one.
         """
-        self._root.session.recorder.wait()
+        self._root.session.recorder.contents.flush()
         return bytes_of(self._root.session.recorded, self._path, references=references)
 
     def plot(
@@ -643,7 +643,7 @@ class Handler(Browsable):
             FamilyError: If there is no file.
             ArgumentError: If a recorded name leads out of the destination.
         """
-        self._root.session.recorder.wait()
+        self._root.session.recorder.contents.flush()
         download(self._root.session.recorded, self._path, destination, references=references)
 
     def download_last(self, destination: str | os.PathLike[str] | None = None) -> None:
@@ -654,7 +654,7 @@ class Handler(Browsable):
             MissingFieldError: If it has no points.
             FileMissingError: If the bytes are gone.
         """
-        self._root.session.recorder.wait()
+        self._root.session.recorder.contents.flush()
         download_last(self._root.session.recorded, self._path, destination)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ from seamark.process.interrupts import let_pass, quietly
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
+    from seamark.run.outlet import Outlet
     from seamark.values.keeping import Keep
 
 __all__ = ["Cell", "Kept", "observed"]
@@ -44,8 +45,12 @@ class Cell:
         """Begin from nothing."""
         self.keep = keep
         self.part = secrets.token_hex(8)
-        self.told = keep.state_dict()
+        self.tell(keep.state_dict())
         self.update = keep.update
+
+    def tell(self, state: Mapping[str, Any]) -> None:
+        """Note the state that is written now."""
+        self.told = state
 
 
 class Kept:
@@ -55,9 +60,8 @@ class Kept:
     checkpoints, when the state of the run changes, at the end.
 
     Args:
-        writer: Returns the journal; None before the first record.
+        outlet: Where that goes; a run that was not started begins with it.
         patterns: See below.
-        begin: Called before anything is written: a run that was not started begins with that.
 
     Attributes:
         cells: What is kept, by path.
@@ -65,15 +69,10 @@ class Kept:
         due_ns: When it is to be written next, as ``perf_counter_ns()`` counts.
     """
 
-    def __init__(
-        self,
-        writer: Callable[[], JournalWriter | None],
-        patterns: Mapping[str, Keep],
-        begin: Callable[[], object],
-    ) -> None:
+    def __init__(self, outlet: Outlet, patterns: Mapping[str, Keep]) -> None:
         self.cells: dict[str, Cell] = {}
         self.patterns = dict(patterns)
-        self._writer, self._begin = writer, begin
+        self._outlet = outlet
         self._plain: set[str] = set()
         self.after_fork()
 
@@ -114,13 +113,13 @@ class Kept:
                 raise FamilyError(msg)
             writer.claim(path, _FAMILY)
             cell = self.cells[path] = Cell(what.fresh())
-            writer.divert = self.divert
+            writer.divert_to(self.divert)
             return cell
 
     def begin(self, writer: JournalWriter) -> None:
         """Let a writer divert the numbers of aggregated paths to this object."""
         if self.patterns or self.cells:
-            writer.divert = self.divert
+            writer.divert_to(self.divert)
             for path in self.cells:
                 writer.families.setdefault(path, _FAMILY)
 
@@ -128,7 +127,7 @@ class Kept:
         """Return whether numbers at a path are kept as something else than points."""
         if path in self.cells:
             return True
-        writer = self._writer()
+        writer = self._outlet.writer
         if not self.patterns or path in self._plain or writer is None or writer.closed:
             return False
         matching = (keep for each, keep in self.patterns.items() if fnmatchcase(path, each))
@@ -174,7 +173,7 @@ class Kept:
             self.write()
 
     def _left_out(self, path: str, error: Exception) -> None:
-        if (writer := self._writer()) is not None:
+        if (writer := self._outlet.writer) is not None:
             what = f"log_metrics: {path!r} is left out: {error}"
             writer.drop("metrics", 1, what, once=("metrics", path))
 
@@ -188,7 +187,7 @@ class Kept:
                 self._write()
 
     def _write(self) -> None:
-        writer = self._writer()
+        writer = self._outlet.writer
         if writer is None or writer.closed:
             return
         with self._lock:
@@ -201,17 +200,16 @@ class Kept:
                 if not changed:
                     self.due_ns = 0  # what is seen next is written at once
                     return
-                self._begin()
+                self._outlet.begin_points()
                 for _, cell, state in changed:
-                    cell.told = state
+                    cell.tell(state)
                 writer.append_ops([_op(path, cell, state) for path, cell, state in changed])
             finally:
                 self._writing = False
 
     def _lost(self, error: Exception) -> None:
-        if (writer := self._writer()) is not None:
-            what = f"what is kept of series could not be written: {error!r:.200}"
-            writer.drop("statistics", 1, what)
+        warn = f"what is kept of series could not be written: {error!r:.200}"
+        self._outlet.drop("statistics", warn=warn)
 
     # ---------------------------------------------------------------- beginning again
 

@@ -95,6 +95,7 @@ class LateRank:
         elif self._state.word == "running":
             self._state.note("interrupted")
         self._policy.withdraw()
+        self._recorder.ask_again()
 
     def beat(self) -> None:
         """Look at a heartbeat, on another thread than the one that the end of a run waits for."""

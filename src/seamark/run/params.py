@@ -105,7 +105,7 @@ class Held:
         if begins and self._lifecycle.phase == NEW and not paths:
             self._tell(atoms)
             return
-        recorder.expect_values(atoms)
+        recorder.values.expect_room(atoms)
         for path in paths:
             recorder.delete(path)
         recorder.record_atoms(atoms)

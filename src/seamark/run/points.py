@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -11,174 +12,345 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_writable, join_path
+from seamark.process.interrupts import let_pass
 from seamark.reading.browsing import Browsable
 from seamark.run.kept import observed
-from seamark.types import File, Histogram, Series, Single
+from seamark.run.phases import in_phase
+from seamark.types import File, FileSeries, FloatSeries, Histogram, Series, Single, StringSeries
 from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
-    from seamark.run.recorder import Recorder
+    from seamark.run.contents import Contents
+    from seamark.run.kept import Kept
+    from seamark.run.outlet import Outlet
 
-__all__ = ["append_point", "append_text", "as_file", "assign_series", "extend_series"]
+__all__ = ["Points", "as_file"]
 
 _OWN: Final = (File, Histogram)
 """Our own types, one point each, though a histogram is a dataclass with fields."""
 _RECORDED: Final = {"string_series": Kind.TEXT, "histogram_series": Kind.HISTOGRAM}
 """The series whose points are JSON records, and of which kind."""
+_SERIES: Final[Mapping[str, Callable[[Any], Series]]] = {
+    one.family: one for one in (FloatSeries, StringSeries, FileSeries)
+}
 _AT_ONCE: Final = 1000
 """How many texts or histograms go into one write; another thread that records waits for it."""
+_NUMBERS: Final = frozenset({float, int})
+_EXACT: Final = 2**53
+_KNOWN_LIMIT: Final = 4096
 
 Point = tuple[Any, float | None, int | None]
 """Value, step and time of a point, the time in ns since the Unix epoch."""
 
 
-def append_point(recorder: Recorder, path: str, point: Point, described: Mapping[str, Any]) -> None:
-    """Add one point to the series at a path, or one to each series below it for a mapping.
+class Points:
+    """Records the points of series of one process.
 
     Args:
-        recorder: Where to.
-        path: Attribute path.
-        point: Its step and time are checked.
-        described: ``name`` and ``description`` of a file.
-
-    Raises:
-        ValueKindError: If there is no series for such a value.
-        FamilyError: If a path holds another family; nothing is written then.
-        ReadOnlyError: If it was opened for reading.
+        outlet: Where they go.
+        contents: What masks texts and stores files.
+        kept: What is kept of series in place of their points.
     """
-    value, step, time_ns = point
-    leaves = _leaves(recorder, path, value)
-    parts: dict[str, dict[str, Any]] = {}
-    kinds = {check_writable(at): family_of(leaf) for at, leaf in leaves.items()}
-    for at, family in kinds.items():
-        leaf = leaves[at]
-        if family == "file_series":
-            leaf = as_file(leaf)
-            _ = leaf.size  # raises where there is no file, before anything is begun
-        parts.setdefault(family, {})[at] = to_float(leaf) if family == "float_series" else leaf
-    writer = recorder.to_append() if leaves else None
-    if writer is None:
-        return
-    recorder.begin_points()
-    seen = observed(recorder.kept, parts)
-    # All or nothing: no point is written if another one has no place.
-    writer.expect({recorder.series_path(at): kinds[at] for at in kinds.keys() - seen.keys()})
-    for at, number in seen.items():
-        recorder.kept.observe(at, number)
-    for family, values in parts.items():
-        if family == "float_series":
-            for at in values:
-                writer.claim(recorder.series_path(at), family)
-            recorder.row(values, step, time_ns)
-        elif family == "file_series":
-            for at, file in values.items():
-                _append_file(recorder, writer, at, (file, step, time_ns), described)
-        else:
-            records = [
-                _record(recorder, writer, family, at, (each, step, time_ns))
-                for at, each in values.items()
-            ]
-            recorder.append_points(writer, records, _RECORDED[family])
 
+    def __init__(self, outlet: Outlet, contents: Contents, kept: Kept) -> None:
+        self._outlet, self._contents, self._kept = outlet, contents, kept
+        self._known: dict[tuple[str, tuple[Any, ...]], tuple[str, ...]] = {}
 
-def _leaves(recorder: Recorder, path: str, value: Any) -> dict[str, Any]:
-    """Return the points that a value stands for, by path; None is left out and counted.
+    # ---------------------------------------------------------------- rows of numbers
 
-    A mapping that is empty, as the parameters of a trial may be, stands for none.
-    """
-    inside = is_container(value) and not isinstance(value, _OWN)
-    found = flatten(value, path, _OWN) if inside else {path: value}
-    if inside:
-        found = {at: leaf for at, leaf in found.items() if not isinstance(leaf, dict) or leaf}
-    leaves = {at: leaf.value if isinstance(leaf, Single) else leaf for at, leaf in found.items()}
-    if any(leaf is None for leaf in leaves.values()):
-        leaves = {at: leaf for at, leaf in leaves.items() if leaf is not None}
-        recorder.drop("none", 1, f"append: None is no point of a series, left out at {path!r}")
-    return leaves
+    def log_metrics(
+        self,
+        metrics: Mapping[str, Any],
+        step: Any,
+        timestamp: Any,
+        base: str = "",
+        phase: Any = None,
+        epoch: Any = None,
+    ) -> None:
+        """Record one number for each path below a base, all at one step; never raises."""
+        outlet = self._outlet
+        if base or phase is not None or epoch is not None:
+            if outlet.writer is None:
+                outlet.row({}, None)  # begins: what is left out can be counted then
+            metrics = in_phase(metrics, base, phase, epoch, outlet.drop)
+            if not metrics:
+                return
+        if timestamp is None:
+            outlet.row(metrics, step)
+            return
+        time_ns = None
+        try:
+            time_ns = to_time_ns(timestamp)
+        except Exception as error:  # noqa: BLE001 - see `let_pass`
+            let_pass(error)
+            outlet.drop("timestamp", warn=f"log_metrics: the timestamp is left out: {error}")
+        outlet.row(metrics, step, time_ns)
 
+    def quick_row(self, path: str, value: Any, step: Any) -> Mapping[str, float] | None:
+        """Return what a row takes as it is, if a point is one of plain numbers of known series.
 
-def append_text(recorder: Recorder, writer: JournalWriter, path: str, text: str) -> None:
-    """Add a captured text to a string series; unlike other points, it begins no run that waits.
+        Args:
+            path: Attribute path.
+            value: A number, or a dict of numbers for series below the path.
+            step: Of the point.
 
-    Args:
-        recorder: Where to.
-        writer: Its journal, which is open.
-        path: Attribute path.
-        text: The point.
+        Returns:
+            Number by path; None if there is something to be checked or said.
+        """
+        if step is not None and not (type(step) in _NUMBERS and math.isfinite(step)):
+            return None
+        if type(value) is not dict:
+            plain = type(value) is float or (type(value) is int and -_EXACT < value < _EXACT)
+            return {path: value} if plain and self._paths_below(path, ()) else None
+        kinds, numbers = set(map(type, value.values())), value.values()
+        plain = kinds == {float} or (
+            bool(kinds) and kinds <= _NUMBERS and all(-_EXACT < each < _EXACT for each in numbers)
+        )
+        paths = self._paths_below(path, tuple(value)) if plain else ()
+        return dict(zip(paths, numbers, strict=True)) if paths else None
 
-    Raises:
-        FamilyError: If the path holds another family.
-    """
-    record = _record(recorder, writer, "string_series", check_path(path), (text, None, None))
-    recorder.append_points(writer, [record], Kind.TEXT)
+    def _paths_below(self, path: str, keys: tuple[Any, ...]) -> tuple[str, ...]:
+        """Return the paths of keys below a path if they are known float series, else nothing."""
+        found = self._known.get((path, keys))
+        if found is None:
+            writer, own = self._outlet.writer, self._outlet.series_path
+            families = {} if writer is None else writer.families
+            paths = tuple(f"{path}/{key}" for key in keys) or (path,)
+            known = all(families.get(own(each)) == "float_series" for each in paths)
+            if not known or not all(isinstance(key, str) for key in keys):
+                return ()
+            if len(self._known) >= _KNOWN_LIMIT:
+                self._known.clear()
+            found = self._known[path, keys] = paths
+        return found
 
+    # ---------------------------------------------------------------- one point
 
-def extend_series(
-    recorder: Recorder,
-    path: str,
-    values: Iterable[Any],
-    steps: Iterable[float] | None,
-    timestamps: Iterable[float | datetime] | None,
-    described: Mapping[str, Any],
-) -> None:
-    """Add many points to the series at a path, or to each series below it for a mapping.
+    def append(self, path: str, point: Point, described: Mapping[str, Any]) -> None:
+        """Add one point to the series at a path, or one to each series below it for a mapping.
 
-    Args:
-        recorder: Where to.
-        path: Attribute path.
-        values: The points, or a mapping of them.
-        steps: As many, or None to number the points.
-        timestamps: As many, or None.
-        described: ``name`` and ``description`` of files.
+        Args:
+            path: Attribute path.
+            point: Its step and time are checked.
+            described: ``name`` and ``description`` of a file.
 
-    Raises:
-        ArgumentError: If the lengths differ, or a step is not a finite number.
-        ValueKindError: If there is no series for a value; nothing is written then.
-        FamilyError: If a path holds another family; nothing is written then.
-        ReadOnlyError: If it was opened for reading.
-    """
-    steps = None if steps is None else list(steps)  # an iterator serves only once
-    timestamps = None if timestamps is None else list(timestamps)
-    series = [
-        _Points(check_writable(at), points, steps, timestamps)
-        for at, points in _sequences(path, values)
-    ]
-    series = [each for each in series if each.points]
-    files = [each for each in series if each.family == "file_series"]
-    told = {each.path: list(_of_each(described, len(each.points))) for each in files}
-    if series and (writer := recorder.to_append()):
-        recorder.begin_points()
-        series = [each for each in series if not _is_observed(recorder, each)]
-        writer.expect({recorder.series_path(each.path): each.family for each in series})
-        for each in series:
-            _extend(recorder, writer, each, told.get(each.path, ()))
+        Raises:
+            ValueKindError: If there is no series for such a value.
+            FamilyError: If a path holds another family; nothing is written then.
+            ReadOnlyError: If it was opened for reading.
+        """
+        value, step, time_ns = point
+        leaves = self._leaves(path, value)
+        parts: dict[str, dict[str, Any]] = {}
+        kinds = {check_writable(at): family_of(leaf) for at, leaf in leaves.items()}
+        for at, family in kinds.items():
+            leaf = leaves[at]
+            if family == "file_series":
+                leaf = as_file(leaf)
+                _ = leaf.size  # raises where there is no file, before anything is begun
+            parts.setdefault(family, {})[at] = to_float(leaf) if family == "float_series" else leaf
+        writer = self._outlet.to_append() if leaves else None
+        if writer is None:
+            return
+        self._outlet.begin_points()
+        seen = observed(self._kept, parts)
+        # All or nothing: no point is written if another one has no place.
+        writer.expect(
+            {self._outlet.series_path(at): kinds[at] for at in kinds.keys() - seen.keys()}
+        )
+        for at, number in seen.items():
+            self._kept.observe(at, number)
+        for family, values in parts.items():
+            if family == "float_series":
+                for at in values:
+                    writer.claim(self._outlet.series_path(at), family)
+                self._outlet.row(values, step, time_ns)
+            elif family == "file_series":
+                for at, file in values.items():
+                    self._append_file(writer, at, (file, step, time_ns), described)
+            else:
+                records = [
+                    self._record(writer, family, at, (each, step, time_ns))
+                    for at, each in values.items()
+                ]
+                self._contents.append_points(writer, records, _RECORDED[family])
 
+    def _leaves(self, path: str, value: Any) -> dict[str, Any]:
+        """Return the points that a value stands for, by path; None is left out and counted.
 
-def _is_observed(recorder: Recorder, series: _Points) -> bool:
-    """Take in the points of a path that keeps none; return whether it is one."""
-    if series.family != "float_series" or not recorder.kept.takes(series.path):
-        return False
-    for each in [to_float(point) for point in series.points]:
-        recorder.kept.observe(series.path, each)
-    return True
+        A mapping that is empty, as the parameters of a trial may be, stands for none.
+        """
+        inside = is_container(value) and not isinstance(value, _OWN)
+        found = flatten(value, path, _OWN) if inside else {path: value}
+        if inside:
+            found = {at: leaf for at, leaf in found.items() if not isinstance(leaf, dict) or leaf}
+        leaves = {
+            at: leaf.value if isinstance(leaf, Single) else leaf for at, leaf in found.items()
+        }
+        if any(leaf is None for leaf in leaves.values()):
+            leaves = {at: leaf for at, leaf in leaves.items() if leaf is not None}
+            self._outlet.drop(
+                "none", 1, f"append: None is no point of a series, left out at {path!r}"
+            )
+        return leaves
 
+    def append_text(self, writer: JournalWriter, path: str, text: str) -> None:
+        """Add a captured text to a string series; unlike other points, it begins no run that waits.
 
-def assign_series(recorder: Recorder, found: Mapping[str, Series]) -> None:
-    """Replace the points of series by others.
+        Args:
+            writer: Its journal, which is open.
+            path: Attribute path.
+            text: The point.
 
-    Args:
-        recorder: Where to.
-        found: The points, by path.
-    """
-    for path, series in found.items():
-        recorder.clear(path)
-        extend_series(
-            recorder, path, series.values, series.steps, series.timestamps, series.described
+        Raises:
+            FamilyError: If the path holds another family.
+        """
+        record = self._record(writer, "string_series", check_path(path), (text, None, None))
+        self._contents.append_points(writer, [record], Kind.TEXT)
+
+    def extend(
+        self,
+        path: str,
+        values: Iterable[Any],
+        steps: Iterable[float] | None,
+        timestamps: Iterable[float | datetime] | None,
+        described: Mapping[str, Any],
+    ) -> None:
+        """Add many points to the series at a path, or to each series below it for a mapping.
+
+        Args:
+            path: Attribute path.
+            values: The points, or a mapping of them.
+            steps: As many, or None to number the points.
+            timestamps: As many, or None.
+            described: ``name`` and ``description`` of files.
+
+        Raises:
+            ArgumentError: If the lengths differ, or a step is not a finite number.
+            ValueKindError: If there is no series for a value; nothing is written then.
+            FamilyError: If a path holds another family; nothing is written then.
+            ReadOnlyError: If it was opened for reading.
+        """
+        steps = None if steps is None else list(steps)  # an iterator serves only once
+        timestamps = None if timestamps is None else list(timestamps)
+        series = [
+            _Batch(check_writable(at), points, steps, timestamps)
+            for at, points in _sequences(path, values)
+        ]
+        series = [each for each in series if each.points]
+        files = [each for each in series if each.family == "file_series"]
+        told = {each.path: list(_of_each(described, len(each.points))) for each in files}
+        if series and (writer := self._outlet.to_append()):
+            self._outlet.begin_points()
+            series = [each for each in series if not self._is_observed(each)]
+            writer.expect({self._outlet.series_path(each.path): each.family for each in series})
+            for each in series:
+                self._extend(writer, each, told.get(each.path, ()))
+
+    def _is_observed(self, series: _Batch) -> bool:
+        """Take in the points of a path that keeps none; return whether it is one."""
+        if series.family != "float_series" or not self._kept.takes(series.path):
+            return False
+        for each in [to_float(point) for point in series.points]:
+            self._kept.observe(series.path, each)
+        return True
+
+    def _extend(
+        self, writer: JournalWriter, series: _Batch, told: Sequence[Mapping[str, Any]]
+    ) -> None:
+        path, steps, times = series.path, series.steps, series.times_ns
+        if series.family == "float_series":
+            floats = [to_float(point) for point in series.points]
+            self.append_column(path, floats, steps, times)
+            return
+        points = zip(series.points, steps or repeat(None), times or repeat(None), strict=False)
+        if series.family in _RECORDED:
+            while part := list(islice(points, _AT_ONCE)):
+                records = [self._record(writer, series.family, path, each) for each in part]
+                self._contents.append_points(writer, records, _RECORDED[series.family])
+            return
+        for (value, step, time_ns), described in zip(points, told, strict=True):
+            self._append_file(writer, path, (as_file(value), step, time_ns), described)
+
+    def append_column(
+        self,
+        path: str,
+        values: Sequence[float],
+        steps: Sequence[float] | None,
+        times_ns: Sequence[int] | None,
+    ) -> bool:
+        """Record many points of one float series; return whether they are in the kernel.
+
+        Raises:
+            FamilyError: If the path holds another family.
+        """
+        outlet, at = self._outlet, self._outlet.series_path(path)
+        outlet.announce((at,))
+        return outlet.writer is not None and outlet.writer.append_column(
+            at, values, steps, times_ns
         )
 
+    def _record(
+        self, writer: JournalWriter, family: str, path: str, point: Point
+    ) -> dict[str, Any]:
+        """Return the record of a text or histogram."""
+        value, number, time_ns = point
+        at = self._outlet.series_path(path)
+        writer.claim(at, family)
+        if family == "string_series":
+            text = self._contents.text(at, value)
+            record = {"path": at, "points": [[writer.take_step(at, number), text, time_ns]]}
+            return record | {"escaped": True} if isinstance(text, Escaped) else record
+        edges, counts = [float(edge) for edge in value.edges], [float(n) for n in value.counts]
+        return {"path": at, "points": [[writer.take_step(at, number), edges, counts, time_ns]]}
 
-class _Points:
+    def _append_file(
+        self,
+        writer: JournalWriter,
+        path: str,
+        point: Point,
+        described: Mapping[str, Any],
+    ) -> None:
+        file, number, time_ns = point
+        at = self._outlet.series_path(path)
+        writer.claim(at, "file_series")
+        op = {
+            "op": "file_point",
+            "path": at,
+            "step": writer.take_step(at, number),
+            "file": self._contents.files.put(file),
+            "time": time_ns,
+        }
+        told = {key: described.get(key) for key in ("name", "description")}
+        op |= {key: str(value) for key, value in told.items() if value is not None}
+        self._contents.append_points(writer, [op])
+
+    # ---------------------------------------------------------------- series as a whole
+
+    def as_series(self, path: str, values: Sequence[Any]) -> Any:
+        """Return values as the points of a series that this process wrote, else as they are.
+
+        Raises:
+            ValueKindError: If they cannot be points of that series.
+        """
+        writer = self._outlet.writer
+        family = writer.families.get(self._outlet.series_path(path), "") if writer else ""
+        return _SERIES[family](values) if family in _SERIES else values
+
+    def clear(self, writer: JournalWriter, path: str) -> None:
+        """Begin again at the path of a series that is emptied."""
+        self._kept.clear(path)
+        writer.forget_steps([path])
+
+    def forget(self, writer: JournalWriter, path: str) -> None:
+        """Free a path that is deleted, and everything below it."""
+        writer.forget(path)
+        self._kept.forget(path)
+        self._known.clear()
+
+
+class _Batch:
     """The checked points of one series that is to be extended.
 
     Raises:
@@ -206,24 +378,6 @@ class _Points:
         self.family = kinds[0] if kinds else ""
 
 
-def _extend(
-    recorder: Recorder, writer: JournalWriter, series: _Points, told: Sequence[Mapping[str, Any]]
-) -> None:
-    path, steps, times = series.path, series.steps, series.times_ns
-    if series.family == "float_series":
-        floats = [to_float(point) for point in series.points]
-        recorder.append_column(path, floats, steps, times)
-        return
-    points = zip(series.points, steps or repeat(None), times or repeat(None), strict=False)
-    if series.family in _RECORDED:
-        while part := list(islice(points, _AT_ONCE)):
-            records = [_record(recorder, writer, series.family, path, each) for each in part]
-            recorder.append_points(writer, records, _RECORDED[series.family])
-        return
-    for (value, step, time_ns), described in zip(points, told, strict=True):
-        _append_file(recorder, writer, path, (as_file(value), step, time_ns), described)
-
-
 def _of_each(described: Mapping[str, Any], count: int) -> Iterator[dict[str, Any]]:
     """Yield ``name`` and ``description`` of each file: ``names`` and ``descriptions`` tell many.
 
@@ -240,43 +394,6 @@ def _of_each(described: Mapping[str, Any], count: int) -> Iterator[dict[str, Any
     for name, description in zip(several["names"], several["descriptions"], strict=True):
         told = {"name": name, "description": description}
         yield {key: described.get(key) if value is None else value for key, value in told.items()}
-
-
-def _record(
-    recorder: Recorder, writer: JournalWriter, family: str, path: str, point: Point
-) -> dict[str, Any]:
-    """Return the record of a text or histogram."""
-    value, number, time_ns = point
-    at = recorder.series_path(path)
-    writer.claim(at, family)
-    if family == "string_series":
-        text = recorder.text(at, value)
-        record = {"path": at, "points": [[writer.take_step(at, number), text, time_ns]]}
-        return record | {"escaped": True} if isinstance(text, Escaped) else record
-    edges, counts = [float(edge) for edge in value.edges], [float(n) for n in value.counts]
-    return {"path": at, "points": [[writer.take_step(at, number), edges, counts, time_ns]]}
-
-
-def _append_file(
-    recorder: Recorder,
-    writer: JournalWriter,
-    path: str,
-    point: Point,
-    described: Mapping[str, Any],
-) -> None:
-    file, number, time_ns = point
-    at = recorder.series_path(path)
-    writer.claim(at, "file_series")
-    op = {
-        "op": "file_point",
-        "path": at,
-        "step": writer.take_step(at, number),
-        "file": recorder.content.put(file),
-        "time": time_ns,
-    }
-    told = {key: described.get(key) for key in ("name", "description")}
-    op |= {key: str(value) for key, value in told.items() if value is not None}
-    recorder.append_points(writer, [op])
 
 
 def _sequences(path: str, values: Any) -> Iterator[tuple[str, list[Any]]]:

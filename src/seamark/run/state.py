@@ -240,7 +240,7 @@ class OwnState:
         if recorder.folder.staging_dir.is_dir():
             from seamark.blobs import finish_staged
 
-            finish = partial(finish_staged, recorder.folder, recorder.record_content)
+            finish = partial(finish_staged, recorder.folder, recorder.contents.record_file)
             thread = threading.Thread(target=finish, name="seamark-staged", daemon=True)
             thread.start()
             lifecycle.before_end(lambda: thread.join(_STAGED_S))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from seamark.blobs import members_of
 from seamark.errors import ValueKindError
@@ -17,44 +17,35 @@ from seamark.reading.browsing import Browsable
 from seamark.reading.tracked import TrackedFiles
 from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value, ValueCopy
 from seamark.values import Atom, Escaped, encode_atom, flatten, is_container
+from seamark.values._atoms import atom_of
 from seamark.values._parameters import has_name, parameter
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["Writes", "assign_ops", "atom_at", "gather"]
+__all__ = ["PLAIN", "SETS", "Write", "assign_ops", "atom_at", "atoms_in", "gather"]
 
 _FRAME_CHARACTERS: Final = 2 << 20
-_PLAIN: Final = frozenset({float, int, str, bool, type(None)})
-_OTHER_FAMILIES: Final = ("string_set", "file", "file_set", "artifact")
-_SETS: Final = ("sys/tags", "sys/group_tags")
+_AROUND: Final = 32
+"""More characters than stand around a path and a value in JSON."""
+PLAIN: Final = frozenset({float, int, str, bool, type(None)})
+"""Types of most values, which need no look inside; a subclass may be more."""
+SETS: Final = ("sys/tags", "sys/group_tags")
+"""Where strings are a set, however they are given."""
 
 
-class Writes:
-    """The records of one assignment, gathered first: a mistake leaves nothing half-written."""
+class Write(NamedTuple):
+    """What an assignment writes at one path.
 
-    def __init__(self) -> None:
-        self.atoms: dict[str, Atom] = {}
-        self.sets: dict[str, set[str]] = {}
-        self.files: dict[str, File] = {}
-        self.members: dict[str, dict[str, Path]] = {}
-        self.artifacts: dict[str, dict[str, Any]] = {}
-        self.series: dict[str, Series] = {}
+    Attributes:
+        family: Of the path.
+        value: An `Atom`; a set of strings; a `File`; the files of a file set by name; an artifact
+            as its record holds it; or the points of a series, as a `Series`.
+    """
 
-    def families(self) -> dict[str, str]:
-        """Return the family of everything gathered but series, by path."""
-        found = dict.fromkeys(self.atoms, "atom")
-        others: tuple[Mapping[str, Any], ...] = (
-            *(self.sets, self.files, self.members, self.artifacts),
-        )
-        for family, held in zip(_OTHER_FAMILIES, others, strict=True):
-            if held:
-                found |= dict.fromkeys(held, family)
-        return found
+    family: str
+    value: Any
 
 
-def gather(path: str, value: Any) -> Writes:
-    """Return what assigning a value at a path writes.
+def gather(path: str, value: Any) -> dict[str, Write]:
+    """Return what assigning a value at a path writes, by path.
 
     What stands in a container is taken as hyperparameters are: nobody is to lose a learning rate
     because there is an activation beside it. A single value that cannot be kept is a mistake.
@@ -65,41 +56,37 @@ def gather(path: str, value: Any) -> Writes:
         FileNotFoundError: If a file does not exist.
         MissingFieldError: If a path that is to be copied holds nothing.
     """
-    writes = Writes()
-    if type(value) in _PLAIN and path not in _SETS:  # what most assign; a subclass may be more
-        writes.atoms[check_writable(path)] = atom_at(path, value)
-        return writes
     if isinstance(value, TrackedFiles):  # as it was fetched from another path
-        writes.artifacts[check_writable(path)] = dict(value)
-        return writes
+        return {check_writable(path): Write("artifact", dict(value))}
     inside = is_container(value)
-    for at, leaf in flatten(value, path).items():
-        check_writable(at)
-        if type(leaf) in _PLAIN and at not in _SETS:
-            writes.atoms[at] = atom_at(at, leaf, anything=inside)
-        elif isinstance(leaf, Browsable):
-            _copy(writes, at, leaf)
-        elif isinstance(leaf, ValueCopy):
-            _copy(writes, at, leaf.source_handler)
-        elif isinstance(leaf, Value) and not isinstance(leaf, (Single, StringSet)):
-            _value(writes, at, leaf)
-        else:
-            _leaf(writes, at, leaf, inside=inside)
-    return writes
+    leaves = flatten(value, path).items()
+    writes = {check_writable(at): _write_of(at, leaf, inside=inside) for at, leaf in leaves}
+    return {at: write for at, write in writes.items() if write is not None}
 
 
-def _leaf(writes: Writes, at: str, leaf: Any, *, inside: bool) -> None:
-    if isinstance(leaf, (Single, StringSet)):
+def atoms_in(writes: Mapping[str, Write]) -> dict[str, Atom]:
+    """Return the single values among what an assignment writes."""
+    return {at: write.value for at, write in writes.items() if write.family == "atom"}
+
+
+def _write_of(at: str, leaf: Any, *, inside: bool) -> Write | None:
+    """Return what a leaf writes; None for a copy on a rank that has nothing to copy from."""
+    if type(leaf) in PLAIN and at not in SETS:
+        return Write("atom", atom_of(leaf))
+    if isinstance(leaf, Browsable | ValueCopy):
+        return _copy(at, leaf.source_handler if isinstance(leaf, ValueCopy) else leaf)
+    if isinstance(leaf, Single | StringSet):
         leaf = leaf.value if isinstance(leaf, Single) else leaf.values
+    elif isinstance(leaf, Value):
+        return _value(at, leaf)
     if isinstance(leaf, File):
         _ = leaf.size  # raises where there is no file
-        writes.files[at] = leaf
-    elif at in _SETS or (isinstance(leaf, (set, frozenset)) and not (inside and _odd(leaf))):
-        writes.sets[at] = set(strings(leaf, at))
-    elif is_drawing(leaf) and (file := _drawn(leaf, inside=inside)) is not None:
-        writes.files[at] = file
-    else:
-        writes.atoms[at] = atom_at(at, leaf, anything=inside or has_name(leaf))
+        return Write("file", leaf)
+    if at in SETS or (isinstance(leaf, set | frozenset) and not (inside and _odd(leaf))):
+        return Write("string_set", set(strings(leaf, at)))
+    if is_drawing(leaf) and (file := _drawn(leaf, inside=inside)) is not None:
+        return Write("file", file)
+    return Write("atom", atom_at(at, leaf, anything=inside or has_name(leaf)))
 
 
 def _drawn(drawing: Any, *, inside: bool) -> File | None:
@@ -117,7 +104,7 @@ def _drawn(drawing: Any, *, inside: bool) -> File | None:
         return None
 
 
-def _value(writes: Writes, at: str, value: Value) -> None:
+def _value(at: str, value: Value) -> Write:
     """Take one of Neptune's values that is more than a single one.
 
     Raises:
@@ -127,18 +114,17 @@ def _value(writes: Writes, at: str, value: Value) -> None:
     if isinstance(value, Series):
         for file in value.values:
             _ = file.size if isinstance(file, File) else None  # raises where there is no file
-        writes.series[at] = value
-    elif isinstance(value, FileSet):
-        writes.members[at] = members_of(value.file_globs)
-    elif isinstance(value, Artifact):
+        return Write(value.family, value)
+    if isinstance(value, FileSet):
+        return Write("file_set", members_of(value.file_globs))
+    if isinstance(value, Artifact):
         known = {"kind": "tracked", "files": [], "references": [], "hash": value.hash}
-        writes.artifacts[at] = known
-    else:
-        msg = f"{at!r}: a {type(value).__name__} cannot be assigned; give it to init_run(git_ref=)"
-        raise ValueKindError(msg)
+        return Write("artifact", known)
+    msg = f"{at!r}: a {type(value).__name__} cannot be assigned; give it to init_run(git_ref=)"
+    raise ValueKindError(msg)
 
 
-def _copy(writes: Writes, at: str, source: Browsable) -> None:
+def _copy(at: str, source: Browsable) -> Write | None:
     """Take what another path holds: a value, a set of strings or an artifact.
 
     Raises:
@@ -147,19 +133,18 @@ def _copy(writes: Writes, at: str, source: Browsable) -> None:
     """
     recorded, path = source._place()  # noqa: SLF001 - of the classes of this package
     if recorded.silent:
-        return
+        return None
     found = recorded.attribute(path) if path else None
     family = "" if found is None else found.family
     if found is not None and family == "string_set":
-        writes.sets[at] = set(found.value)
-    elif found is not None and family == "atom" and at not in _SETS:
-        writes.atoms[at] = atom_at(at, recorded.whole(found.value))
-    elif found is not None and family == "artifact":
-        writes.artifacts[at] = dict(found.value)
-    else:
-        held = f"{path!r} holds {spoken(family)}" if family else "a run or project was given"
-        msg = f"{at!r}: expected a value, a string set or an artifact to copy; {held}"
-        raise ValueKindError(msg)
+        return Write(family, set(found.value))
+    if found is not None and family == "atom" and at not in SETS:
+        return Write(family, atom_at(at, recorded.whole(found.value)))
+    if found is not None and family == "artifact":
+        return Write(family, dict(found.value))
+    held = f"{path!r} holds {spoken(family)}" if family else "a run or project was given"
+    msg = f"{at!r}: expected a value, a string set or an artifact to copy; {held}"
+    raise ValueKindError(msg)
 
 
 def _odd(members: set[Any] | frozenset[Any]) -> bool:
@@ -194,29 +179,17 @@ def atom_at(path: str, value: Any, *, anything: bool = False) -> Atom:
     return atom
 
 
-def assign_ops(atoms: Mapping[str, Atom]) -> Iterator[dict[str, Any]]:
-    """Yield the ops that assign atoms, as few as their size allows."""
-    part: dict[str, Atom] = {}
-    size = 0
+def assign_ops(atoms: Mapping[str, Atom]) -> list[dict[str, Any]]:
+    """Return the ops that assign atoms, as few as their size allows."""
+    ops: list[dict[str, Any]] = []
+    size = _FRAME_CHARACTERS  # the first atom begins an op
     for path, atom in atoms.items():
-        weight = len(path) + _characters(atom.value)
-        if part and size + weight > _FRAME_CHARACTERS:
-            yield _assign_op(part)
-            part, size = {}, 0
-        part[path] = atom
+        weight = len(path) + len(str(atom.value)) + _AROUND
+        if size + weight > _FRAME_CHARACTERS:
+            ops.append({"op": "assign", "atoms": {}})
+            size = 0
         size += weight
-    if part:
-        yield _assign_op(part)
-
-
-def _assign_op(atoms: dict[str, Atom]) -> dict[str, Any]:
-    op: dict[str, Any] = {"op": "assign", "atoms": atoms}
-    if escaped := [path for path, atom in atoms.items() if isinstance(atom.value, Escaped)]:
-        op["escaped"] = escaped
-    return op
-
-
-def _characters(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    return 32 + (value.bit_length() // 3 if isinstance(value, int) else 0)
+        ops[-1]["atoms"][path] = atom
+        if isinstance(atom.value, Escaped):
+            ops[-1].setdefault("escaped", []).append(path)
+    return ops

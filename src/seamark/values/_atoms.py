@@ -110,7 +110,7 @@ def atom_of(plain: Any) -> Atom:
     if kind is bool:
         return Atom("bool", plain)
     if kind is int:
-        return Atom("int", _int(plain))
+        return Atom("int", plain if plain.bit_length() <= _EXACT_BITS else hex(plain))
     if kind is float:
         return Atom("float", plain if math.isfinite(plain) else str(plain))
     if issubclass(kind, str):
@@ -120,10 +120,6 @@ def atom_of(plain: Any) -> Atom:
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
     # JSON has escapes of its own for what UTF-8 cannot hold, so nothing is lost here
     return Atom("json", _SURROGATE.sub(_visible, text))
-
-
-def _int(value: int) -> int | str:
-    return value if value.bit_length() <= _EXACT_BITS else hex(value)
 
 
 def scalar(value: Any) -> Any:
@@ -219,7 +215,7 @@ class JsonWalk:
 
     def _leaf(self, plain: Any) -> Any:
         if type(plain) is int:
-            return _int(plain)
+            return atom_of(plain).value
         return plain.isoformat() if type(plain) is datetime else plain
 
     def _array(self, value: Any, where: str) -> Any:

@@ -1,0 +1,165 @@
+"""From texts and files to what records hold of them: secrets are hidden, what is long is a blob."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.blobs import BlobWriter
+from seamark.journal.format import Kind, is_long
+from seamark.process.interrupts import quietly
+from seamark.run.writes import assign_ops
+from seamark.values import Atom, escape
+
+if TYPE_CHECKING:
+    from seamark.capture.secrets import Secrets
+    from seamark.journal.writer import JournalWriter
+    from seamark.run.outlet import Outlet
+
+__all__ = ["MASKED", "Contents"]
+
+log = logging.getLogger("seamark")
+
+MASKED: Final = "sys/masked"
+"""The paths of a run at which something is hidden, as a string set."""
+
+
+class Contents:
+    """Masks and stores what the records of one process hold.
+
+    Args:
+        outlet: Where the records go.
+        secrets: What is hidden in values and texts before they are written.
+
+    Attributes:
+        secrets: What is hidden in values and texts.
+        unasked: Paths of texts that were captured: nobody is warned of what is hidden in them.
+    """
+
+    def __init__(self, outlet: Outlet, secrets: Secrets) -> None:
+        self.secrets = secrets
+        self.unasked: set[str] = set()
+        self._outlet = outlet
+        self._hidden_at: set[str] = set()
+        self._files: BlobWriter | None = None
+
+    # ---------------------------------------------------------------- secrets
+
+    def hide(self, path: str, text: str) -> str:
+        """Return what is recorded of a text that is told at a path."""
+        kept = self.secrets.text(text)
+        if kept != text:
+            self.note_masked([path])
+        return kept
+
+    def hide_all(self, path: str, texts: Iterable[str]) -> list[str]:
+        """Return what is recorded of the strings of a set at a path."""
+        return [escape(self.hide(path, each)) for each in texts]
+
+    def hide_in_atoms(self, atoms: Mapping[str, Atom]) -> dict[str, Atom]:
+        """Return what is recorded of atoms that were given on purpose."""
+        kept = self.secrets.atoms(atoms)
+        if kept != atoms:
+            self.note_masked(path for path, atom in atoms.items() if kept[path] != atom)
+        return kept
+
+    def hide_in_op(self, op: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what is recorded of an op that says what a value, or a new member of a set, is."""
+        if op["op"] == "assign":
+            return {**op, "atoms": self.hide_in_atoms(op["atoms"])}
+        if op["op"] == "add":
+            return {**op, "values": self.hide_all(op["path"], op["values"])}
+        return op
+
+    def note_masked(self, paths: Iterable[str]) -> None:
+        """Note that something is hidden in what is recorded at these paths. Never raises."""
+        with quietly():
+            shares, writer = self._outlet.shares, self._outlet.writer
+            hidden = [path for path in paths if path not in self._hidden_at and shares(path)]
+            if not hidden or writer is None or writer.closed:
+                return
+            asked = [path for path in hidden if path not in self.unasked]
+            if asked and self._hidden_at <= self.unasked:
+                log.warning(
+                    "seamark: what is recorded at %r looks like a secret and is hidden; run[%r] "
+                    "lists all such places. secrets=False records them as they are",
+                    asked[0],
+                    MASKED,
+                )
+            self._hidden_at.update(hidden)
+            writer.claim(MASKED, "string_set")
+            writer.append_op({"op": "add", "path": MASKED, "values": sorted(hidden)})
+
+    # ---------------------------------------------------------------- records
+
+    def text(self, path: str, value: str) -> Any:
+        """Return a text as a point holds it: no secrets, escaped, as a blob if it is very long."""
+        text = escape(self.hide(path, value))
+        return self.files.put_text(text) if is_long(text) else text
+
+    def append_atoms(self, writer: JournalWriter, atoms: Mapping[str, Atom]) -> bool:
+        """Append atoms in as few records as their size allows; very long strings become blobs."""
+        short = dict(atoms)
+        for path, atom in atoms.items():
+            if atom.type == "string" and is_long(atom.value):
+                short[path] = Atom("text", self.files.put_text(atom.value))
+        if (files := self._files) is not None and files.refuses:
+            files.replace(short)
+            short = {
+                path: atom
+                for path, atom in short.items()
+                if not files.postpones({"op": "assign", "atoms": {path: atom}}, path)
+            }
+        written = True
+        for op in assign_ops(short):
+            written = writer.append_ops([op]) and written
+        return written
+
+    def append_points(
+        self, writer: JournalWriter, records: Iterable[Mapping[str, Any]], kind: int = Kind.OP
+    ) -> bool:
+        """Append points in one write, without those whose contents the disk refused so far."""
+        if (files := self._files) is not None and files.refuses:
+            records = [each for each in records if not files.postpones(each, each["path"], kind)]
+        return writer.append_ops(records, kind)
+
+    # ---------------------------------------------------------------- files
+
+    @property
+    def files(self) -> BlobWriter:
+        """Writer that takes and stores files."""
+        if self._files is None:
+            outlet = self._outlet
+            self._files = BlobWriter(
+                outlet.folder, self.record_file, self._report, outlet.shares, self.hide
+            )
+        return self._files
+
+    def record_file(self, op: Mapping[str, Any], kind: int = Kind.OP) -> bool:
+        """Append a record about a file; files are still stored while the run is being stopped."""
+        return (writer := self._outlet.writer) is not None and writer.append_op(op, kind)
+
+    def _report(self, kind: str, error: BaseException | None) -> None:
+        why = f" ({kind}): {error}" if error else f": {kind}"
+        if (writer := self._outlet.writer) is not None:
+            later = kind == "not stored yet"
+            writer.drop("file", not later, f"a file could not be stored{why}", once=("file", later))
+
+    def forget(self, path: str) -> None:
+        """Store nothing more for a path that was deleted or emptied."""
+        if self._files is not None:
+            self._files.forget(path)
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until every file that was taken is stored; return whether it is so in time."""
+        return self._files is None or self._files.flush(timeout_s)
+
+    def close(self, timeout_s: float | None) -> None:
+        """Wait until every file that was taken is stored, and take nothing more.
+
+        Args:
+            timeout_s: How long; None waits as long as files are being stored.
+        """
+        if self._files is not None:
+            self._files.close(timeout_s)

@@ -20,9 +20,9 @@ from typing import Any, Final, Protocol
 from ignite.engine import Engine, Events
 
 from seamark.ignite._gpu import GpuTimes
-from seamark.ignite._times import END, FETCH, INTERRUPT, OTHER, STEP, STEPPED, EventTimes, RunTimes
+from seamark.ignite._times import END, INTERRUPT, OTHER, STEPPED, EventTimes, RunTimes
 from seamark.process.interrupts import let_pass, quietly
-from seamark.profiling import FLUSH_AT, position, position_parts
+from seamark.profiling import FLUSH_AT, position_parts
 
 __all__ = ["NEVER", "EngineClock", "Listener", "clock_of"]
 
@@ -256,16 +256,21 @@ class EngineClock:
             run = self.run
             if get_ident() != run.thread:
                 return handler(*args, **kwargs)
-            stack, times = run.stack, mark.times
-            stack.append(0)
+            times, before_ns, is_inner = mark.times, run.inside_ns, run.is_inside
+            run.inside_ns, run.is_inside = 0, True
             start_ns = perf_counter_ns()
             try:
-                return handler(*args, **kwargs)
+                return handler(*args, **kwargs) if kwargs else handler(*args)
             finally:
                 took_ns = perf_counter_ns() - start_ns
-                inside_ns = stack.pop()
-                stack[-1] += took_ns
-                times.take(run, took_ns, inside_ns)
+                event, inside_ns = times.event, run.inside_ns
+                run.inside_ns, run.is_inside = before_ns + took_ns, is_inner
+                event.spent_ns += took_ns
+                times.waiting.extend((run.at + event.is_early, took_ns))
+                if inside_ns:
+                    times.nest(inside_ns)
+                if not run.in_epoch:
+                    times.outside_ns += took_ns - inside_ns
 
         return timed
 
@@ -274,15 +279,25 @@ class EngineClock:
 
         It is the first one, and the last one where a wait for a batch or a step begins.
         """
-        mark = _Mark()
+        mark, kind, is_start = _Mark(), EventTimes(event).kind, event == Events.STARTED
 
         def probe(*_args: Any, **_kwargs: Any) -> None:
             now_ns = perf_counter_ns()
             try:
-                if event == Events.STARTED:
+                if is_start:
                     self._open()
-                if get_ident() == self.run.thread or self._admit(mark.times.kind):
-                    self._fire(mark.times, now_ns)
+                if get_ident() != self.run.thread and not self._admit(kind):
+                    return
+                run = self.run
+                if kind == END:
+                    # Before its handlers, which may end the run that times are recorded in.
+                    self._tell_over()
+                run.fire(mark.times, now_ns, self._state)
+                is_due = now_ns >= self._due_ns or len(run.processing.waiting) > 2 * FLUSH_AT
+                if kind == STEPPED and is_due:
+                    self._end_step(now_ns)
+                if kind and not run.is_inside:  # what was done here takes no time
+                    run.last_ns = perf_counter_ns()
             except Exception as error:  # noqa: BLE001 - training comes first
                 self._fail(error)
 
@@ -290,28 +305,6 @@ class EngineClock:
         return probe
 
     # ------------------------------------------------------------ runs
-
-    def _fire(self, event: EventTimes, now_ns: int) -> None:
-        """Take in an event; what is done here is part of no wait, step or epoch."""
-        run, kind, state = self.run, event.kind, self._state
-        if kind == OTHER:
-            event.fire(run.at)
-            return
-        if kind not in (FETCH, STEPPED):
-            run.at = position(state.epoch, state.iteration)
-        is_engines = len(run.stack) == 1  # else a handler fires it
-        if is_engines:
-            run.turn(kind, now_ns, has_batch=state.batch is not None)
-        if kind == END:
-            # Before its handlers, which may end the run that times are recorded in.
-            self._tell_over()
-        event.fire(run.at + (kind == FETCH))
-        if run.gpu is not None and kind == STEP:
-            run.gpu.begin()
-        elif kind == STEPPED:
-            self._end_step(now_ns)
-        if is_engines:
-            run.last_ns = perf_counter_ns()
 
     def _open(self, kind: int = OTHER) -> None:
         """Begin a run; with an event in the middle of it, if one is given."""
@@ -346,12 +339,8 @@ class EngineClock:
         return False
 
     def _end_step(self, now_ns: int) -> None:
-        """Do what is not done at each step, and tell whoever wants to know that one is over."""
+        """Make room, and tell whoever wants to know that a step is over."""
         run = self.run
-        if run.gpu is not None:
-            run.gpu.end(run.at)
-        if now_ns < self._due_ns and len(run.processing.waiting) < 2 * FLUSH_AT:
-            return
         run.flush()
         for one in self._listeners:
             if now_ns >= one.due_ns:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ignite.engine import Events
 
-from seamark.profiling import Breakdown, Samples, Source, position
+from seamark.profiling import POSITION_SHIFT, Breakdown, Samples, Source
 
 if TYPE_CHECKING:
     from seamark.ignite._gpu import GpuTimes
@@ -40,9 +40,11 @@ class HandlerTimes:
     """Times of one handler of one event.
 
     Attributes:
+        event: Of the event that it belongs to.
         own_name: As Ignite shows it.
         name: The same, with a number where several handlers of the event are called so.
-        in_epochs_ns: Time of its own that belongs to epochs.
+        waiting: Positions and durations of `samples` that are in no statistics yet.
+        outside_ns: Time of its own that belongs to no epoch.
     """
 
     def __init__(self, event: EventTimes, own_name: str) -> None:
@@ -51,31 +53,24 @@ class HandlerTimes:
         before = event.names.count(own_name)
         self.name = f"{own_name} #{before + 1}" if before else own_name
         self.samples = Samples()
-        self.in_epochs_ns = 0
+        self.waiting = self.samples.waiting
+        self.outside_ns = 0
 
-    def take(self, run: RunTimes, took_ns: int, inside_ns: int) -> None:
-        """Take in one call.
+    def source(self) -> Source:
+        """Return the handler."""
+        return Source("handler", self.name, self.samples, event=self.event.name)
 
-        Args:
-            run: The run that it belongs to.
-            took_ns: How long it took.
-            inside_ns: How much of that belongs to handlers of events that it fired.
-        """
-        event = self.event
-        self.samples.waiting.extend((run.at + event.is_early, took_ns))
-        event.spent_ns += took_ns
-        if inside_ns:
-            self.samples.nested_ns += inside_ns
-            event.samples.nested_ns += inside_ns
-        if run.in_epoch:
-            self.in_epochs_ns += took_ns - inside_ns
+    def nest(self, inside_ns: int) -> None:
+        """Take in how much of a call belongs to handlers of events that it fired."""
+        self.samples.nested_ns += inside_ns
+        self.event.samples.nested_ns += inside_ns
 
 
 class EventTimes:
     """Times of the handlers of one event, together and each.
 
     Attributes:
-        is_early: Whether it belongs to the next step, and is fired when its handlers are over.
+        is_early: 1 if it belongs to the next step, and is fired when its handlers are over.
         spent_ns: Time of handlers that is in no sample yet.
     """
 
@@ -83,7 +78,7 @@ class EventTimes:
         self.event = event
         self.name = str(getattr(event, "name", event))
         self.kind = _KINDS.get(event.name, OTHER) if isinstance(event, Events) else OTHER
-        self.is_early = self.kind in (FETCH, FETCHED, STEP)
+        self.is_early = int(self.kind in (FETCH, FETCHED, STEP))
         self.samples = Samples()
         self.handlers: list[HandlerTimes] = []
         self.spent_ns = 0
@@ -105,8 +100,8 @@ class EventTimes:
     def fire(self, at: int) -> None:
         """Take in that the event is fired, before its handlers; if it is early, after them."""
         if self.is_early:
-            self._fired_at = at
-            self.close()
+            self.samples.waiting.extend((at, self.spent_ns))
+            self.spent_ns = 0
         else:
             self.close()
             self._fired_at = at
@@ -153,22 +148,24 @@ class RunTimes:
         kind: Kind of the latest event that the engine itself fired.
         last_ns: When that was.
         in_epoch: Whether an epoch goes on.
-        stack: Time of the handlers that have ended, of those called by the engine itself, since
-            the latest event, and of those inside of each handler that is running.
+        inside_ns: Time of the handlers that have ended inside of the handler that is running, or
+            since the latest event.
+        is_inside: Whether a handler is running.
     """
 
     def __init__(self, state: Any = None, gpu: GpuTimes | None = None, kind: int = OTHER) -> None:
         self.thread = 0 if state is None else get_ident()
         self.dataflow, self.processing = Samples(), Samples()
         self._events = {event: EventTimes(event) for event in Events}
+        self._fetched = self._events[Events.GET_BATCH_COMPLETED]
         self.gpu = gpu
         self.began = state is not None
         self.max_epochs: int | None = getattr(state, "max_epochs", None)
-        self.at = 0 if state is None else position(state.epoch, state.iteration)
+        self.at = 0 if state is None else _position(state)
         self.in_epoch = FETCH <= kind <= EPOCH_END
         self.kind = OTHER
-        self.stack = [0]
-        self.last_ns = self.events_elsewhere = self._epochs_ns = 0
+        self.inside_ns, self.is_inside = 0, False
+        self.last_ns = self.events_elsewhere = self._epochs_ns = self._turned_ns = 0
         self._epochs = int(self.in_epoch)
 
     @property
@@ -186,34 +183,49 @@ class RunTimes:
         """Return the numbers as they are now, apart from a run that goes on."""
         return copy.deepcopy(self)
 
-    def turn(self, kind: int, now_ns: int, *, has_batch: bool) -> None:
-        """Take in an event of the engine itself: a wait, a step or an epoch may end with it.
+    def fire(self, event: EventTimes, now_ns: int, state: Any) -> None:
+        """Take in an event: with one of the engine itself, a wait, a step or an epoch may end.
+
+        Args:
+            event: The event.
+            now_ns: When it is fired.
+            state: The state of the engine.
+        """
+        kind = event.kind
+        if kind == STEP or kind > STEPPED:
+            self.at = _position(state)
+        event.fire(self.at + (kind == FETCH))
+        if self.gpu is not None and kind == STEP:
+            self.gpu.begin()
+        elif self.gpu is not None and kind == STEPPED:
+            self.gpu.end(self.at)
+        if kind == OTHER or self.is_inside:  # a handler fires it
+            return
+        before, self.kind = self.kind, kind
+        inside_ns, self.inside_ns = self.inside_ns, 0
+        if before == FETCH and (kind == STEP or (kind == INTERRUPT and state.batch is not None)):
+            at = self.at + (kind == INTERRUPT)
+            self.dataflow.waiting.extend((at, now_ns - self.last_ns - inside_ns))
+            self._fetched.fire(at)
+        elif before == STEP and kind == STEPPED:
+            self.processing.waiting.extend((self.at, now_ns - self.last_ns))
+            self.processing.nested_ns += inside_ns
+        if kind > STEPPED or before > STEPPED or before == OTHER:
+            self._turn(before, kind, now_ns, inside_ns)
+
+    def _turn(self, before: int, kind: int, now_ns: int, inside_ns: int) -> None:
+        """Take in the time since the latest event that was none of an iteration.
 
         Handlers of EPOCH_COMPLETED belong to the epoch; what is between them and the next event
         does not, nor does the pause after an interruption.
-
-        Args:
-            kind: Kind of the event.
-            now_ns: When it is fired.
-            has_batch: Whether the engine has its batch, if it waited for one.
         """
-        before, self.kind = self.kind, kind
-        spent_ns, inside_ns = now_ns - self.last_ns, self.stack[0]
-        self.stack[0] = 0
-        if before == FETCH and (kind == STEP or (kind == INTERRUPT and has_batch)):
-            at = self.at + (kind == INTERRUPT)
-            self.dataflow.waiting.extend((at, spent_ns - inside_ns))
-            self._events[Events.GET_BATCH_COMPLETED].fire(at)
-        elif before == STEP and kind == STEPPED:
-            self.processing.waiting.extend((self.at, spent_ns))
-            self.processing.nested_ns += inside_ns
-        is_turn = before == EPOCH_END or EPOCH <= kind <= END
         if self.in_epoch:
-            is_pause = is_turn or before in (OTHER, INTERRUPT)
-            self._epochs_ns += inside_ns if is_pause else spent_ns
-        if is_turn:
+            is_pause = before in (OTHER, EPOCH_END, INTERRUPT)
+            self._epochs_ns += inside_ns if is_pause else now_ns - self._turned_ns
+        if before == EPOCH_END or EPOCH <= kind <= END:
             self.in_epoch = kind == EPOCH
             self._epochs += self.in_epoch
+        self._turned_ns = now_ns
 
     def flush(self) -> None:
         """Take what waits into the statistics, so that memory is bounded."""
@@ -259,11 +271,19 @@ class RunTimes:
             ("dataflow (waiting for data)", dataflow.own_ns),
         ]
         for event in self.events:
-            handlers = [(one.name, one.in_epochs_ns) for one in list(event.handlers)]
+            handlers = [
+                (one.name, one.source().own_ns - one.outside_ns) for one in list(event.handlers)
+            ]
             if by_handler:
                 parts += [(f"the handler {name} on {event.name}", ns) for name, ns in handlers]
             else:
                 parts.append((f"the handlers of {event.name}", sum(ns for _, ns in handlers)))
         in_seconds = tuple((name, ns / 1e9 / epochs) for name, ns in parts if ns > 0)
-        whole_ns = self._epochs_ns + self.stack[0] * self.in_epoch
+        whole_ns = self._epochs_ns
+        if self.in_epoch:
+            whole_ns += self.last_ns - self._turned_ns + self.inside_ns
         return Breakdown(in_seconds, whole_ns / 1e9 / epochs, epochs)
+
+
+def _position(state: Any) -> int:
+    return (state.epoch << POSITION_SHIFT) + state.iteration  # type: ignore[no-any-return]

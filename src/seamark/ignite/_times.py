@@ -123,9 +123,7 @@ class EventTimes:
 
     def handler_sources(self) -> list[Source]:
         """Return each handler."""
-        return [
-            Source("handler", one.name, one.samples, event=self.name) for one in list(self.handlers)
-        ]
+        return [one.source() for one in list(self.handlers)]
 
 
 class RunTimes:

@@ -368,7 +368,7 @@ def test_a_long_run_is_exact_and_bounded(hand_clock):
     every_samples = [times.processing, times.dataflow, *(one.samples for one in times.events)]
     held = sum(block.nbytes for one in every_samples for block in one._blocks)
     assert held < 8 * 2**20
-    assert len(times.tape) < 2**18
+    assert max(len(one.waiting) for one in every_samples) < 2**15
 
 
 # ---------------------------------------------------------------- times in a run

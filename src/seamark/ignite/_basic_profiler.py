@@ -80,14 +80,14 @@ class BasicTimeProfiler(EngineProfiler):
         """Return processing, dataflow, and each event that happened or has handlers."""
         shown = [
             source
-            for source, one in [(each.source(), each) for each in list(times.events)]
+            for source, one in [(each.source(), each) for each in times.events]
             if one.event not in self.events_to_ignore or one.names or source.samples.running().count
         ]
         return times.phases() + shown
 
     def _reported(self) -> list[EventTimes]:
         """Return the times of each event that Ignite reports, and of custom ones."""
-        events = list(self._times().events)
+        events = self._times().events
         return [one for one in events if one.event not in self.events_to_ignore]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
@@ -152,7 +152,7 @@ class BasicTimeProfiler(EngineProfiler):
     def _columns(self, times: RunTimes) -> Mapping[str, Any]:
         """Return columns with one number for each iteration that ran; 0 where there is no time."""
         processing, dataflow = (_by_position(one) for one in times.phases()[:2])
-        events = {one.name: _by_position(one.source()) for one in list(times.events)}
+        events = {one.name: _by_position(one.source()) for one in times.events}
         started = events["ITERATION_STARTED"]
         ran = sorted({*processing, *(at for at in started if at in dataflow)})
         epochs, iterations = ([position_parts(at)[part] for at in ran] for part in (0, 1))

@@ -129,13 +129,13 @@ class HandlersTimeProfiler(EngineProfiler):
         """Seconds of each call, by event and by name of the handler."""
         return {
             one.event: {source.name: seconds_of(source) for source in one.handler_sources()}
-            for one in list(self._times().events)
+            for one in self._times().events
         }
 
     @property
     def event_handlers_names(self) -> dict[Any, list[str]]:
         """Names of the handlers of each event."""
-        return {one.event: one.names for one in list(self._times().events)}
+        return {one.event: one.names for one in self._times().events}
 
 
 def _spent(row: Sequence[Any]) -> float:

@@ -113,11 +113,8 @@ class _Attached:
     def latest(self) -> RunTimes | None:
         """Return the times of the latest run, as of now."""
         times = next(reversed(self.runs.values()), None)
-        engine = self.engine
-        if times is not None and engine is None:
-            times.settle(is_still=True)
-        elif times is not None and engine is not None and clock_of(engine).run is times:
-            clock_of(engine).look()
+        if times is not None:
+            times.look()
         return times
 
     # ------------------------------------------------------------ as a listener of the clock

@@ -23,13 +23,9 @@ _SERIES_POINTS: Final = 1_000
 class _Told(NamedTuple):
     """The part of a source that has been recorded."""
 
-    samples: Samples
-    how_many: int
-    total: int
-    last_at: int
-
-
-_NOTHING: Final = _Told(Samples(), 0, 0, -1)
+    how_many: int = 0
+    total: int = 0
+    last_at: int = -1
 
 
 class TimesInRun:
@@ -62,7 +58,7 @@ class TimesInRun:
         self._namespace = check_path(namespace) if namespace != "" else ""
         self._interval_ns = round(interval_s * 1e9)
         self.due_ns = 0
-        self._told: dict[int, _Told] = {}
+        self._told: dict[Samples, _Told] = {}
         self._ends_with: Any = None
 
     @property
@@ -112,14 +108,11 @@ class TimesInRun:
 
     def _news(self, sources: Iterable[Source]) -> Iterator[tuple[Source, _Told, _Told]]:
         """Yield each source with how far it had been recorded, and how far it is there now."""
-        told: dict[int, _Told] = {}
+        before, self._told = self._told, {}  # what is no source any more is let go
         for one in sources:
             found = one.samples.running()
-            key = id(one.samples)
-            # The samples are kept, so that the id stays its own; what is no source is let go.
-            told[key] = _Told(one.samples, found.count, found.total, found.last_at)
-            yield one, self._told.get(key, _NOTHING), told[key]
-        self._told = told
+            now = self._told[one.samples] = _Told(found.count, found.total, found.last_at)
+            yield one, before.get(one.samples, _Told()), now
 
     def row(self, now_ns: int, sources: Iterable[Source], step: float) -> None:
         """Record the means since the last row, in seconds, at one step.
@@ -135,13 +128,10 @@ class TimesInRun:
         with quietly(self._lost):  # stands in the training loop
             means: dict[str, float] = {}
             for one, before, now in self._news(sources):
-                if (
-                    now.how_many > before.how_many and now.total
-                ):  # without handlers it takes no time
+                count = now.how_many - before.how_many
+                if count and now.total:  # without handlers it takes no time
                     path = join_path(self._namespace, one.series)
-                    means[path] = (
-                        (now.total - before.total) / (now.how_many - before.how_many) / 1e9
-                    )
+                    means[path] = (now.total - before.total) / count / 1e9
             if means:
                 self._run.log_metrics(means, step)
 

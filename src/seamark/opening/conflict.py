@@ -43,7 +43,7 @@ def resolve_name_conflict(options: Settings, folder: RunFolder) -> Settings:
         return options
     name, kept = options.name, []
     for uri in options.remotes:
-        found, said = _asked(options, folder, uri, name)
+        found, said = _ask(options, folder, uri, name)
         if said:
             log.warning("seamark: %s was not asked about the name of the run: %s", uri, said[:400])
         outcome = "go" if found is None else found.outcome
@@ -61,7 +61,7 @@ def resolve_name_conflict(options: Settings, folder: RunFolder) -> Settings:
     return dataclasses.replace(options, name=name, remote=tuple(kept))
 
 
-def _asked(
+def _ask(
     options: Settings, folder: RunFolder, uri: str, name: str | None
 ) -> tuple[Arrival | None, str]:
     """Return what a remote says, or why it does not, after a few seconds at most.

@@ -361,7 +361,7 @@ class TestStrangers:
             assert not run.release()
             run.stop()
             assert project.fetch_runs_table(columns=["sys/state"]).total == 1
-            standing = Claims(project.folder.root, "team/x").standings()[only]
+            standing = Claims(project.folder.root, "team/x").states()[only]
             assert (standing.number, standing.held) == (1, True)
 
 

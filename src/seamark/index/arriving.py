@@ -59,7 +59,7 @@ def arrive(
         here = [one for one in known if one.project == project]
         return settle(held, here, run, name, conflict, time.time_ns())
 
-    return _settled(root, project, _FILE, "run", decide)
+    return _decide_alone(root, project, _FILE, "run", decide)
 
 
 def arrive_artifact(
@@ -88,10 +88,10 @@ def arrive_artifact(
     def decide(held: dict[str, list[object]], known: Iterable[RunName]) -> Arrival:
         return settle_artifact(held, known, versions, place, conflict, time.time_ns())
 
-    return _settled(root, home_of(place), _ARTIFACTS, "artifact", decide)
+    return _decide_alone(root, home_of(place), _ARTIFACTS, "artifact", decide)
 
 
-def _settled(
+def _decide_alone(
     root: Path,
     project: str,
     file_name: str,

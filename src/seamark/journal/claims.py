@@ -34,8 +34,8 @@ __all__ = [
     "CLAIMS",
     "MOST_CLAIMS",
     "Claim",
+    "ClaimState",
     "Claims",
-    "Standing",
     "claimant",
     "has_lapsed",
     "is_same_process",
@@ -56,8 +56,8 @@ _PROCESS: Final = ("host", "boot", "pid", "start", "pid_namespace")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How it stands with the newest claim of something.
+class ClaimState:
+    """State of the newest claim of a run or a group.
 
     Attributes:
         number: Which it is, 1-based.
@@ -125,8 +125,8 @@ class Claims:
     def __init__(self, root: Path, project: str, below: tuple[str, ...] = ()) -> None:
         self._reservations = Reservations(root / project, CLAIMS, *below)
 
-    def standings(self) -> dict[str, Standing]:
-        """Return how it stands with the newest claim of everything that was ever claimed.
+    def states(self) -> dict[str, ClaimState]:
+        """Return the state of the newest claim of everything that was ever claimed.
 
         What is no file counts as a claim that nobody holds: its number is taken.
 
@@ -147,14 +147,14 @@ class Claims:
             if is_file:
                 files.add((name, number))
         held = files - released
-        return {name: Standing(number, (name, number) in held) for name, number in newest.items()}
+        return {name: ClaimState(number, (name, number) in held) for name, number in newest.items()}
 
-    def is_free(self, name: str, now: Standing, log: RunFolder, now_ns: int) -> bool:
+    def is_free(self, name: str, now: ClaimState, log: RunFolder, now_ns: int) -> bool:
         """Return whether the next claim may be made: the newest was released, or has lapsed.
 
         Args:
             name: What was claimed.
-            now: How it stands.
+            now: State of its newest claim.
             log: Whose journals show whether the claimant lives.
             now_ns: Nanoseconds since the Unix epoch.
         """
@@ -234,7 +234,7 @@ class Claims:
         Raises:
             OSError: If that cannot be known.
         """
-        standing = self.standings().get(claim.name)
+        standing = self.states().get(claim.name)
         if standing is None or standing.number != claim.number:
             return False
         found = self._read(f"{claim.name}.{claim.number}")

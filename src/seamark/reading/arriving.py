@@ -37,7 +37,7 @@ _MOST_COMING: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What becomes of a run that is to come.
+    """Outcome of asking under which name a run may come.
 
     Attributes:
         outcome: ``"go"``, ``"skip"``, ``"taken"`` or ``"no project"``.
@@ -90,7 +90,7 @@ def settle(
     seen: dict[str, list[str]] = {}
     shown: dict[str, str | None] = {}
     for one in known:
-        if _has_come(one) and one.run != run:
+        if _is_shown(one) and one.run != run:
             seen.setdefault(one.name or "", []).append(one.run)
             shown[one.run] = one.name
     for key, told in list(held.items()):
@@ -139,7 +139,7 @@ def settle_artifact(
         now_ns: Nanoseconds since the Unix epoch.
     """
     name, own = place.rpartition("/")[2], set(versions)
-    there = [one._replace(name=name) for one in known if one.project == place and _has_come(one)]
+    there = [one._replace(name=name) for one in known if one.project == place and _is_shown(one)]
     if conflict == "new" or any(one.run in own for one in there):
         return Arrival("go", name)
     told = (one[0] for one in _listed(held.get(name)) if isinstance(one[0], str) and one[0] in own)
@@ -147,7 +147,7 @@ def settle_artifact(
     return settle(held, there, coming, name, conflict, now_ns)
 
 
-def _has_come(one: RunName) -> bool:
+def _is_shown(one: RunName) -> bool:
     # A folder is there a moment before the journal that hides its run is.
     return bool(one.created_ns) and not one.trashed
 

@@ -22,7 +22,7 @@ from seamark.process.interrupts import let_pass, quietly
 from seamark.run.writes import gather
 
 if TYPE_CHECKING:
-    from seamark.journal.claims import Standing
+    from seamark.journal.claims import ClaimState
     from seamark.reading.catalog import Catalog, Ref
     from seamark.remote.http.catalog import RemoteCatalog
     from seamark.run.recorder import Recorder
@@ -80,13 +80,13 @@ class Folders:
         Args:
             refs: Project and run id, or name of a group; in order of preference.
         """
-        standings: dict[str, Mapping[str, Standing]] = {}
+        states: dict[str, Mapping[str, ClaimState]] = {}
         for ref in refs:
             project, name = ref
             claims = self._claims(project)
-            if project not in standings:
-                standings[project] = claims.standings()
-            now = standings[project].get(name)
+            if project not in states:
+                states[project] = claims.states()
+            now = states[project].get(name)
             if now and not claims.is_free(name, now, self._log(ref), self._now_ns()):
                 continue
             claim = claims.take(name, 1 if now is None else now.number + 1)

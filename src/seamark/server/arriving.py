@@ -53,7 +53,7 @@ def arrive(
     def decide(held: dict[str, Any], known: list[RunName]) -> Arrival:
         return settle(held, known, run, name, conflict, server.now_ns())
 
-    return _settled(server, f"arriving:{project}", (project, "run"), decide)
+    return _decide_alone(server, f"arriving:{project}", (project, "run"), decide)
 
 
 def arrive_artifact(
@@ -80,10 +80,10 @@ def arrive_artifact(
     def decide(held: dict[str, Any], known: list[RunName]) -> Arrival:
         return settle_artifact(held, known, versions, place, conflict, server.now_ns())
 
-    return _settled(server, f"arriving-artifacts:{home}", (place, "artifact"), decide)
+    return _decide_alone(server, f"arriving-artifacts:{home}", (place, "artifact"), decide)
 
 
-def _settled(
+def _decide_alone(
     server: Server,
     key: str,
     among: tuple[str, str],

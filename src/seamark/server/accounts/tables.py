@@ -141,6 +141,6 @@ reservation: Final = sa.Table(
     sa.Column("holder", _Text, nullable=False),
     sa.Column("t_ns", sa.BigInteger, nullable=False),
 )
-"""What only one can have, in rows that are inserted once and never changed: the claims of each run,
+"""Reservations, rows that are inserted once and never changed: the claims of each run,
 or group (``kind``), by processes (``holder``, JSON), and that they were given back; see
 `seamark.server.claims`."""

@@ -1,4 +1,4 @@
-"""What only one can have, in rows that are inserted once; claims are the first of them."""
+"""Reservations: rows that are inserted once. Claims are the first of them."""
 
 from __future__ import annotations
 

@@ -312,7 +312,10 @@ def test_each_file_of_a_series_may_have_its_description() -> None:
         with pytest.raises(ArgumentError, match="descriptions: expected 2, one a file, got 1"):
             run["files"].extend(files, descriptions=["one"])
         run.wait()
-        found = [(one.name, one.description) for one in run.session.recorded.here().files("files")]
+        found = [
+            (one.name, one.description)
+            for one in run.session.recorded.local_reader().files("files")
+        ]
         assert found == [("same", "first"), ("same", "second")]
 
 

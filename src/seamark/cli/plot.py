@@ -34,7 +34,7 @@ from seamark.reading.units import is_measured
 if TYPE_CHECKING:
     from seamark.pictures.plots import Axes, Curve
     from seamark.reading.points import Attempt
-    from seamark.run.drawing import Asked, Source
+    from seamark.run.drawing import PlotOptions, Source
 
 __all__ = ["plot"]
 
@@ -149,10 +149,10 @@ def plot(
     Files need the extra: pip install "seamark[plot]"
     """
     from seamark.pictures import plots
-    from seamark.run.drawing import Asked, axes_of, curves_of
+    from seamark.run.drawing import PlotOptions, axes_of, curves_of
 
     points = plots.PICTURE_POINTS
-    asked = Asked(
+    asked = PlotOptions(
         x=x or "step",
         smooth=smooth,
         log_x=log_x,
@@ -200,7 +200,7 @@ def plot(
     click.echo(picture)
 
 
-def _along(asked: Asked, x: str | None, patterns: Sequence[str]) -> Asked:
+def _along(asked: PlotOptions, x: str | None, patterns: Sequence[str]) -> PlotOptions:
     """Return how curves are drawn: what the machine measures along time, if nobody chose."""
     if x is None and not asked.log_x and all(is_measured(one.strip("/")) for one in patterns):
         return replace(asked, x="time")
@@ -213,7 +213,7 @@ def _of_groups(
     patterns: Sequence[str],
     project: str | None,
     query: str | None,
-    asked: Asked,
+    asked: PlotOptions,
 ) -> tuple[list[Curve], Axes]:
     """Return what is drawn of groups of runs."""
     from seamark.cli._facts import value_text
@@ -296,7 +296,7 @@ def _sources(runs: Runs, refs: Sequence[RunRef]) -> list[Source]:
     return [Source(label, str(ref), runs.view(ref)) for label, ref in found]
 
 
-def _note_left_out(curves: Sequence[Curve], asked: Asked) -> None:
+def _note_left_out(curves: Sequence[Curve], asked: PlotOptions) -> None:
     left = sum(curve.left_out for curve in curves)
     if not left:
         return

@@ -27,7 +27,7 @@ from seamark.remote.asking import call_within
 from seamark.run.associated import find_among
 from seamark.run.logbook import Logbook, LogSession
 from seamark.run.objects import OBJECTS
-from seamark.run.through import Through
+from seamark.run.server_view import ServerView
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
@@ -133,7 +133,7 @@ class Place:
             place=self.reads,
             remotes=self.remotes,
             token=self.token,
-            through=Through(self.remotes, self.token, lambda: True) if partly else None,
+            through=ServerView(self.remotes, self.token, lambda: True) if partly else None,
             fixed=OBJECTS if folder.kind == "artifact" else None,
         )
 

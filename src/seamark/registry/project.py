@@ -21,7 +21,7 @@ from seamark.reading.drawn import GroupCurve, group_curves
 from seamark.reading.names import LATEST
 from seamark.reading.points import check_attempt
 from seamark.registry.edits import set_trashed
-from seamark.run.drawing import Asked, matches
+from seamark.run.drawing import PlotOptions, matches
 from seamark.run.logbook import Logbook, LogSession, Progress
 from seamark.run.plotting import plot_runs
 
@@ -815,7 +815,7 @@ class Project(Logbook):
             QueryError: If a query breaks the grammar.
             RunNotFoundError: If a run id does not exist in this project.
         """
-        asked = Asked(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
+        asked = PlotOptions(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
 
         def found() -> tuple[Catalog, list[Ref]]:
             index = self.session.up_to_date(progress_bar)

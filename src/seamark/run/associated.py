@@ -162,7 +162,7 @@ class Associations:
         if isinstance(what, Container):
             of = _of_container(what)
         elif isinstance(what, str):
-            of = self._meant(kind, what)
+            of = self._find_artifact(kind, what)
         elif not isinstance(what, os.PathLike):
             msg = (
                 f"mark_{kind}: expected a container, an existing path, '[PROJECT/]NAME:VERSION' "
@@ -175,7 +175,7 @@ class Associations:
         path = _path(kind, name, Path(os.fspath(what)).absolute().name or "root")
         return artifact_op(path, kind, what, hide=partial(self._recorder.hide, path))
 
-    def _meant(self, kind: str, word: str) -> dict[str, Any] | None:
+    def _find_artifact(self, kind: str, word: str) -> dict[str, Any] | None:
         """Return what is recorded of the artifact that a text means; None if it is a path.
 
         Raises:

@@ -174,7 +174,7 @@ class CheckpointSet:
             return
         try:
             # Files of another machine are none that a callback removes; and a hook waits for none.
-            reader = self._run.session.recorded.here()
+            reader = self._run.session.recorded.local_reader()
             found = [] if reader is None else reader.attributes(self._namespace)
         except Exception as error:  # an index that cannot be read
             if raised_by_signal_handler(error):

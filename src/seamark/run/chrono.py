@@ -88,7 +88,7 @@ class Chrono:
 
     def __enter__(self) -> Chrono:  # noqa: PYI034 - typing.Self is of Python 3.11
         """Start the clock."""
-        event = self._begun() if self._asks else None
+        event = self._start_clock() if self._asks else None
         try:
             frames = self._local.frames
         except AttributeError:
@@ -97,7 +97,7 @@ class Chrono:
         frames.append((self, path, perf_counter_ns(), event))
         return self
 
-    def _begun(self) -> Any:
+    def _start_clock(self) -> Any:
         if self._on_start is not None:
             self._on_start()
         return None if self._cuda == "off" else self._chronos.device.start(self._cuda)
@@ -116,10 +116,10 @@ class Chrono:
             frames = self._local.frames
             frame = frames.pop()
             if frame[0] is not self:  # generators end in another order
-                frame = _taken(frames, frame, self)
+                frame = _remove_frame(frames, frame, self)
             if frame[3] is None or not self._chronos.device.end(frame, self._keep):
                 now_ns = perf_counter_ns()
-                self._chronos.took(frame[1], self._keep, (now_ns - frame[2]) / 1e9, now_ns)
+                self._chronos.record_time(frame[1], self._keep, (now_ns - frame[2]) / 1e9, now_ns)
 
     def __call__(self, function: F) -> F:
         """Return a function whose calls are timed.
@@ -161,7 +161,7 @@ def _path_in(frames: list[_Frame], chrono: Chrono) -> str:
     return f"{outer}/{name}" if len(outer) < _LONGEST else outer
 
 
-def _taken(frames: list[_Frame], last: _Frame, chrono: Chrono) -> _Frame:
+def _remove_frame(frames: list[_Frame], last: _Frame, chrono: Chrono) -> _Frame:
     """Return the innermost frame of a chrono, taken out; ``last`` was taken out before it."""
     for at in range(len(frames) - 1, -1, -1):
         if frames[at][0] is chrono:
@@ -187,7 +187,7 @@ class Chronos:
         self._recorder, self._lifecycle, self._kept = recorder, lifecycle, recorder.kept
         self._usual: dict[str, Chrono] = {}
         self.local = threading.local()
-        self.device = _Device(self.took)
+        self.device = _Device(self.record_time)
         fork.register(self.after_fork)
 
     def after_fork(self) -> None:
@@ -222,8 +222,8 @@ class Chronos:
             self._usual[checked] = made
         return made
 
-    def took(self, path: str, keep: Keep, seconds: float, now_ns: int | None = None) -> None:
-        """Keep how long a block took, in seconds. Never raises."""
+    def record_time(self, path: str, keep: Keep, seconds: float, now_ns: int | None = None) -> None:
+        """Keep how long a block record_time, in seconds. Never raises."""
         kept = self._kept
         cell = kept.cells.get(path) or self._begin(path, keep)
         if cell is None:
@@ -250,15 +250,15 @@ class _Device:
     """Times between CUDA events, read when the device has passed them.
 
     Args:
-        took: Keeps a time, in seconds.
+        record_time: Keeps a time, in seconds.
 
     Attributes:
         torch: PyTorch, if it has a CUDA device; None if not, or if nobody asked.
         waiting: Blocks whose end the device has not passed yet: both events, path, what is kept.
     """
 
-    def __init__(self, took: Callable[[str, Keep, float], None]) -> None:
-        self._took = took
+    def __init__(self, record_time: Callable[[str, Keep, float], None]) -> None:
+        self._took = record_time
         self._asked = False
         self.torch: Any = None
         self.waiting: deque[tuple[Any, Any, str, Keep]] = deque()

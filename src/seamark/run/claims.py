@@ -198,13 +198,13 @@ class Hold:
             self.is_lost()
 
     @property
-    def is_mine(self) -> bool:
+    def is_held(self) -> bool:
         """Whether this process made it, and has not given it back; no forked copy of it did."""
         return self._open and self._pid == os.getpid()
 
     def is_lost(self) -> bool:
         """Return whether somebody else has it now, and say so once; if it is not known, False."""
-        if not self.is_mine:
+        if not self.is_held:
             return False
         try:
             held = self._place.holds(self.ref, self.claim)
@@ -229,7 +229,7 @@ class Hold:
         Args:
             positions: Up to where what this process recorded has to be read.
         """
-        if not self.is_mine or self.is_lost():
+        if not self.is_held or self.is_lost():
             return False
         self._open = False
         try:
@@ -270,7 +270,7 @@ class OwnClaim:
     def end(self) -> Hold | None:
         """Record that this process has it no more; return its claim if it had it."""
         recorder, hold = self._recorder, self._hold
-        if hold is None or not hold.is_mine or hold.is_lost():
+        if hold is None or not hold.is_held or hold.is_lost():
             return None
         with quietly(lambda error: recorder.drop("claim", warn=f"{_STILL_SHOWN}: {error}")):
             if recorder.recording:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_CURVES",
-    "Asked",
+    "PlotOptions",
     "Source",
     "axes_of",
     "check_patterns",
@@ -52,7 +52,7 @@ log = logging.getLogger("seamark")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlotOptions:
     """Options of a plot, as they were given.
 
     Attributes:
@@ -170,7 +170,7 @@ def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldE
 def curves_of(
     sources: Sequence[Source],
     patterns: Sequence[str],
-    asked: Asked,
+    asked: PlotOptions,
     where: str,
     warn: Callable[..., None] = log.warning,
 ) -> list[Curve]:
@@ -210,7 +210,7 @@ def curves_of(
     if len(found) > MOST_CURVES:
         warn("seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found))
         found = found[:MOST_CURVES]
-    return _drawn(found, asked, several=len(sources) > 1)
+    return _read_curves(found, asked, several=len(sources) > 1)
 
 
 def check_patterns(patterns: Sequence[object]) -> None:
@@ -225,7 +225,9 @@ def check_patterns(patterns: Sequence[object]) -> None:
             raise ArgumentError(msg)
 
 
-def _drawn(found: Sequence[tuple[Source, str]], asked: Asked, *, several: bool) -> list[Curve]:
+def _read_curves(
+    found: Sequence[tuple[Source, str]], asked: PlotOptions, *, several: bool
+) -> list[Curve]:
     """Read what is drawn; where several runs were asked for, labels say whose each curve is."""
     from seamark.pictures.plots import COLOURS, slots
 
@@ -286,7 +288,7 @@ def _to_the_ends(drawing: Drawing) -> tuple[Floats, Floats]:
     return x, y
 
 
-def axes_of(asked: Asked, patterns: Sequence[str], sources: Sequence[Source]) -> Axes:
+def axes_of(asked: PlotOptions, patterns: Sequence[str], sources: Sequence[Source]) -> Axes:
     """Return what the axes of a picture mean, and what stands above it.
 
     Args:
@@ -303,7 +305,7 @@ def axes_of(asked: Asked, patterns: Sequence[str], sources: Sequence[Source]) ->
     return _axes(asked, ", ".join(filter(None, (title, unit))), unit)
 
 
-def _axes(asked: Asked, title: str, unit: str) -> Axes:
+def _axes(asked: PlotOptions, title: str, unit: str) -> Axes:
     from seamark.pictures.plots import Axes
 
     named = asked.x in NAMED_AXES
@@ -325,7 +327,7 @@ def curves_of_groups(
     index: Catalog,
     groups: Sequence[RunGroup],
     patterns: Sequence[str],
-    asked: Asked,
+    asked: PlotOptions,
     where: str,
 ) -> list[GroupCurve]:
     """Read what series come to over groups of runs.
@@ -401,7 +403,7 @@ def _name_of(group: GroupCurve, words: Callable[[object], str]) -> str:
     return ", ".join(f"{column} = {words(value)}" for column, value in group.by.items())
 
 
-def group_axes(asked: Asked, found: Sequence[GroupCurve]) -> Axes:
+def group_axes(asked: PlotOptions, found: Sequence[GroupCurve]) -> Axes:
     """Return what the axes of a picture of groups mean, and what stands above it."""
     paths = list(dict.fromkeys(one.path for one in found))
     unit = shared_unit(paths)

@@ -81,7 +81,7 @@ class Ending:
             state: See `seamark.Run.set_state`.
             error: What ended it, with its traceback.
         """
-        if self._lifecycle.phase != RECORDING or not self._state.is_here:
+        if self._lifecycle.phase != RECORDING or not self._state.is_recording_process:
             self._state.note(state, error=error)
             return
         self._watch.note_error(error)
@@ -125,7 +125,7 @@ class Ending:
             failed: Whether an exception is on its way that nothing may hold up.
         """
         recorder, state, writer = self._recorder, self._state, self._recorder.writer
-        if writer is not None and not state.is_here:
+        if writer is not None and not state.is_recording_process:
             recorder.kept.write()
             if writer.writer is not None:  # a forked helper closes what it wrote itself
                 writer.close(reason)

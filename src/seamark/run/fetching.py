@@ -228,7 +228,7 @@ def _columns(
         return points.step, points.value, points.time_ns
     if reader is not None and found.family == "string_series":
         texts = reader.texts(path, attempt)[-(limit or 0) :]
-        values = [recorded.whole_if_there(one.text) for one in texts]
+        values = [recorded.read_long_text(one.text) for one in texts]
         return [one.step for one in texts], values, [one.time_ns for one in texts]
     msg = f"{path!r}: expected a series of numbers or texts, got {spoken(found.family)}"
     raise FamilyError(msg)

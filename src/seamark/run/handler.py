@@ -16,7 +16,7 @@ from seamark.reading.browsing import Browsable
 from seamark.reading.html import harmless
 from seamark.reading.tracked import TrackedFile
 from seamark.run.artifact import artifact_op
-from seamark.run.drawing import Asked
+from seamark.run.drawing import PlotOptions
 from seamark.run.fetching import (
     bytes_of,
     curve_of,
@@ -568,7 +568,7 @@ class Handler(Browsable):
             ArgumentError: If an argument has a value that cannot be used.
             PathError: If ``x`` breaks the grammar of paths.
         """
-        asked = Asked(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
+        asked = PlotOptions(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
         return plot_run(self._root.session.recorded, [self._path], asked, refresh)
 
     def fetch_hash(self) -> str:

@@ -78,7 +78,7 @@ class LateRank:
         self._met = connected()
         self._settled = self._met or bool(rank)
         if not rank:
-            if self._met and self._state.was_running:
+            if self._met and self._state.had_owner:
                 self._own()
             return False
         leaves = self._options.ranks != "all"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.reading.catalog import Catalog
     from seamark.reading.tables import RunsTable
-    from seamark.run.through import Through
+    from seamark.run.server_view import ServerView
     from seamark.store.query.selection import Selection
     from seamark.utils import ProgressBarCallback
 
@@ -85,7 +85,7 @@ class LogSession:
         place: Path | str | None = None,
         remotes: tuple[str, ...] = (),
         token: str | None = None,
-        through: Through | None = None,
+        through: ServerView | None = None,
         fixed: str | None = None,
     ) -> None:
         self.remotes, self.token = remotes, token

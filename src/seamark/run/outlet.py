@@ -1,4 +1,4 @@
-"""Where values and points of one process go: the recorder, as its parts see it."""
+"""Interface of the recorder for the objects that record values, points and contents."""
 
 from __future__ import annotations
 

@@ -53,10 +53,10 @@ class Parameters:
 
     def add_recorded(self, atoms: Mapping[str, Atom]) -> None:
         """Take what a run held when it was opened, as far as this process has not changed it."""
-        held = {path: atom for path, atom in atoms.items() if not self._is_gone(path)}
+        held = {path: atom for path, atom in atoms.items() if not self._is_dropped(path)}
         self.atoms = {**held, **self.atoms}
 
-    def _is_gone(self, path: str) -> bool:
+    def _is_dropped(self, path: str) -> bool:
         return any(is_inside(path, one) for one in self.dropped)
 
     def by_name(self) -> dict[str, Atom]:

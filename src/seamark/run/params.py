@@ -88,7 +88,7 @@ class Held:
             reader = self._recorded.reader()
             for one in () if reader is None else reader.attributes():
                 if one.family == "atom" and is_parameter(one.path):
-                    found[one.path] = encode_atom(self._recorded.whole_if_there(one.value))
+                    found[one.path] = encode_atom(self._recorded.read_long_text(one.value))
             self._recorder.parameters.add_recorded(found)
 
     def put(self, atoms: Mapping[str, Atom], gone: Iterable[str] = ()) -> None:
@@ -105,7 +105,7 @@ class Held:
         if begins and self._lifecycle.phase == NEW and not paths:
             self._tell(atoms)
             return
-        recorder.values.expect_room(atoms)
+        recorder.values.check_values(atoms)
         for path in paths:
             recorder.delete(path)
         recorder.record_atoms(atoms)

@@ -14,7 +14,7 @@ from seamark.paths import model_key
 from seamark.reading.curves import NAMED_AXES
 from seamark.run.drawing import (
     MOST_CURVES,
-    Asked,
+    PlotOptions,
     Source,
     axes_of,
     check_patterns,
@@ -58,7 +58,7 @@ log = logging.getLogger("seamark")
 
 
 def plot_run(
-    recorded: Recorded, patterns: Sequence[str], asked: Asked, refresh: float | None
+    recorded: Recorded, patterns: Sequence[str], asked: PlotOptions, refresh: float | None
 ) -> Any:
     """Do what `Run.plot` does.
 
@@ -89,7 +89,7 @@ def plot_run(
 def plot_runs(
     runs: Callable[[], tuple[Catalog, list[tuple[str, str]]]],
     patterns: Sequence[str],
-    asked: Asked,
+    asked: PlotOptions,
     where: str,
     refresh: float | None,
     order: str = "first",
@@ -131,7 +131,7 @@ def _few(
     index: Catalog,
     refs: list[tuple[str, str]],
     patterns: Sequence[str],
-    asked: Asked,
+    asked: PlotOptions,
     where: str,
     order: str,
     warn: Warn,
@@ -163,7 +163,7 @@ def _few(
 def _figure(
     sources: Sequence[Source],
     patterns: Sequence[str],
-    asked: Asked,
+    asked: PlotOptions,
     where: str,
     note: str = "",
     warn: Warn = log.warning,
@@ -190,7 +190,7 @@ def _label(folder: RunFolder) -> str:
 def _plotted(
     look: Callable[[Warn], _Found],
     patterns: Sequence[str],
-    asked: Asked,
+    asked: PlotOptions,
     refresh: float | None,
 ) -> Any:
     if not patterns:

@@ -141,7 +141,7 @@ class Points:
             ReadOnlyError: If it was opened for reading.
         """
         value, step, time_ns = point
-        leaves = self._leaves(path, value)
+        leaves = self._split_value(path, value)
         parts: dict[str, dict[str, Any]] = {}
         kinds = {check_writable(at): family_of(leaf) for at, leaf in leaves.items()}
         for at, family in kinds.items():
@@ -176,7 +176,7 @@ class Points:
                 ]
                 self._contents.append_points(writer, records, _RECORDED[family])
 
-    def _leaves(self, path: str, value: Any) -> dict[str, Any]:
+    def _split_value(self, path: str, value: Any) -> dict[str, Any]:
         """Return the points that a value stands for, by path; None is left out and counted.
 
         A mapping that is empty, as the parameters of a trial may be, stands for none.

@@ -50,11 +50,6 @@ class EveryRank:
     def forget(self) -> None:
         """Do nothing: a forked child is no other one."""
 
-    @property
-    def still_silent(self) -> Callable[[], bool] | None:
-        """A quick check of whether a silent process still is; None if there is none."""
-        return None
-
 
 class RankPolicy:
     """Decide which processes of a training record into a run.
@@ -91,15 +86,10 @@ class RankPolicy:
             return False
         if self._lasting is not None and self._lasting():
             return True
-        # Asked at every use until something is recorded: some launchers tell the rank late.
+        # PlotOptions at every use until something is recorded: some launchers tell the rank late.
         rank = current_rank()
         self._lasting = lasting(rank) if rank.rank else None
         return rank.rank != 0
-
-    @property
-    def still_silent(self) -> Callable[[], bool] | None:
-        """A quick check of whether a silent rank still is; None if there is none."""
-        return self._lasting
 
     @property
     def apart(self) -> int:

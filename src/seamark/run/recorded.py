@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.contents import Contents
     from seamark.reading.reader import Reader
-    from seamark.run.through import Through
+    from seamark.run.server_view import ServerView
 
 __all__ = ["Recorded"]
 
@@ -55,7 +55,7 @@ class Recorded:
         disabled: bool = False,
         place: Path | str | None = None,
         token: str | None = None,
-        through: Through | None = None,
+        through: ServerView | None = None,
         settle: Callable[[], object] | None = None,
     ) -> None:
         self.folder = folder
@@ -88,7 +88,7 @@ class Recorded:
         return isinstance(self._place, str)
 
     @property
-    def _there(self) -> RunFolder:
+    def _read_folder(self) -> RunFolder:
         """The folder that is read, where that is one."""
         if isinstance(self._place, Path):
             return RunFolder(self._place, self.folder.project, self.folder.run)
@@ -110,7 +110,7 @@ class Recorded:
         Args:
             most: Of more runs not all are looked at.
         """
-        own, root = self.folder.project, self._there.root
+        own, root = self.folder.project, self._read_folder.root
         if self.remote:
             projects = {project for project, _ in self.index.runs()}
             return [] if any(is_inside(one, own) for one in projects) else sorted(projects)
@@ -119,7 +119,7 @@ class Recorded:
         return sorted({one.project for one in islice(iter_runs(root), most)})
 
     @property
-    def was_read(self) -> bool:
+    def has_read(self) -> bool:
         """Whether something was read since this was made or closed."""
         return self._index is not None
 
@@ -131,7 +131,7 @@ class Recorded:
         """
         if self._settle is not None:
             self._settle()
-        if self._is_elsewhere and self._through is not None:
+        if self._reads_through_server and self._through is not None:
             found = self._through.read(self.folder)
             if found is not None:
                 self._last, reader = found
@@ -140,11 +140,11 @@ class Recorded:
         return self.index.fresh_view(self.folder.project, self.folder.run)
 
     @property
-    def _is_elsewhere(self) -> bool:
+    def _reads_through_server(self) -> bool:
         """Whether a run that is being recorded lies partly elsewhere, and can be read there."""
         return self._through is not None and self._through.is_needed
 
-    def here(self) -> Reader | None:
+    def local_reader(self) -> Reader | None:
         """Return what lies on this disk, also where that is a part; None while nothing does."""
         folder = self.folder
         if self._through is None:
@@ -169,7 +169,10 @@ class Recorded:
         Raises:
             RunNotFoundError: If it says nothing on a server.
         """
-        if not self.remote and not RunFolder(self._there.root, project, PROJECT_LOG).is_there():
+        if (
+            not self.remote
+            and not RunFolder(self._read_folder.root, project, PROJECT_LOG).is_there()
+        ):
             return None
         return self.index.fresh_view(project, PROJECT_LOG)
 
@@ -183,8 +186,8 @@ class Recorded:
         """Whether there is nothing to read, for this process at least."""
         if self._silent():
             return True
-        is_here = self.remote or self._there.journal_dir.is_dir()
-        return not (is_here or self._is_elsewhere)
+        is_here = self.remote or self._read_folder.journal_dir.is_dir()
+        return not (is_here or self._reads_through_server)
 
     def close(self) -> None:
         """Let go of the index; it is opened again if something is read later."""
@@ -282,7 +285,7 @@ class Recorded:
     def atoms(self, namespace: str = "", reader: Reader | None = None) -> dict[str, Any]:
         """Return the values of all atoms at and below a path as nested dicts."""
         found = self.attributes(namespace, reader)
-        atoms = {one.path: self.whole_if_there(one.value) for one in found if one.family == "atom"}
+        atoms = {one.path: self.read_long_text(one.value) for one in found if one.family == "atom"}
         return nest(atoms, namespace)
 
     # ---------------------------------------------------------------- files, very long texts
@@ -300,7 +303,7 @@ class Recorded:
         if reader is None:
             named = ref_of(self.folder.project, self.folder.run)
             return {**named, "attributes": {}, **{part: {} for part in SERIES}}
-        return document_of(reader, whole=lambda text, _: self.whole_if_there(text))
+        return document_of(reader, whole=lambda text, _: self.read_long_text(text))
 
     def whole(self, value: Any) -> Any:
         """Return a value as it was written: what stands for a very long text is not its value.
@@ -312,7 +315,7 @@ class Recorded:
             return value
         return self.contents().text(value)
 
-    def whole_if_there(self, value: Any) -> Any:
+    def read_long_text(self, value: Any) -> Any:
         """Return the same; the record of a text that cannot be read stays in its place.
 
         One text is not to take the others of a namespace with it.

@@ -17,7 +17,7 @@ from seamark.run.associated import Associations
 from seamark.run.chrono import Chrono, Chronos
 from seamark.run.container import Container
 from seamark.run.distribution import distribution_of
-from seamark.run.drawing import Asked
+from seamark.run.drawing import PlotOptions
 from seamark.run.params import Held, Params
 from seamark.run.plotting import plot_run
 from seamark.run.positional import parse_positional_argument
@@ -140,7 +140,7 @@ class Run(Container):
             return "disabled"
         if self.mode != "read-only" and not self._is_recorded_by_other_processes:
             return self.written_state
-        if self.session.recorded.was_read:
+        if self.session.recorded.has_read:
             with quietly():  # what was read last; nothing is looked up for it
                 view = self.session.recorded.index.view(self.folder.project, self.folder.run)
                 return str(view.state)
@@ -267,7 +267,7 @@ class Run(Container):
                 for path, atom in facts.items()
                 if is_tag(path)
             }
-        return super().tags | self.session.tags.known_there()
+        return super().tags | self.session.tags.server_tags()
 
     @property
     def transfers(self) -> list[dict[str, Any]]:
@@ -394,7 +394,7 @@ class Run(Container):
             ArgumentError: If an argument has a value that cannot be used.
             PathError: If ``x`` breaks the grammar of paths.
         """
-        asked = Asked(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
+        asked = PlotOptions(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
         return plot_run(self.session.recorded, paths, asked, refresh)
 
     def chrono(

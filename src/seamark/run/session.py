@@ -37,10 +37,10 @@ from seamark.run.ranks import RankPolicy, rank_has_recorded
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.resume import Resume
+from seamark.run.server_view import ServerView
 from seamark.run.shipping import Shipping
 from seamark.run.state import OwnState, check_state, expect_owned
 from seamark.run.tags import TagCheck
-from seamark.run.through import Through
 
 if TYPE_CHECKING:
     from seamark.blobs import BlobWriter
@@ -142,7 +142,7 @@ class Session:
             disabled=options.mode == "disabled",
             place=reading_place(options),
             token=options.api_token,
-            through=Through(
+            through=ServerView(
                 options.remotes, options.api_token, lambda: resume.has_missing_journals
             ),
             settle=self.recorder.kept.write,
@@ -309,7 +309,7 @@ class Session:
         made = has_other_owner(self.folder, origin.lineage)
         made = made or (remote is not None and remote.has_other_owner(origin.lineage))
         rank, waits = self.policy.apart, not self.options.start
-        self.state.begin_here(owns=bool(rank or origin.begun or not made))
+        self.state.begin(owns=bool(rank or origin.begun or not made))
         writer = self._open_journal(rank, waits=waits)
         if not rank and self.options.owner is not False:
             # Looks at heartbeats and at the end whether this process is rank 0, as it seems to be.
@@ -354,7 +354,7 @@ class Session:
         from seamark import __version__
 
         self.shipping.begin()  # here, as a forked child opens journals of its own
-        state, here = self.state, self.state.is_here  # a forked helper is not an owner
+        state, here = self.state, self.state.is_recording_process  # a forked helper is not an owner
         rank, apart = current_rank(), self.recorder.rank
         owner = bool(state.owner) and here and not apart
         return {
@@ -378,7 +378,7 @@ class Session:
 
     def start(self) -> None:
         """Start a run that was recorded with ``start=False``; see `seamark.Run.start`."""
-        if self.recorder.to_write() is None or not self.state.is_here:
+        if self.recorder.to_write() is None or not self.state.is_recording_process:
             return
         self.recorder.begin_points()
         if not self.state.owner and self.recorded.view().state == "created":
@@ -387,7 +387,7 @@ class Session:
 
     def _begin_to_run(self) -> None:
         """Go on from waiting as a run does that is not made with ``start=False``."""
-        if self.lifecycle.phase == WAITING and self.state.is_here:
+        if self.lifecycle.phase == WAITING and self.state.is_recording_process:
             self.ending.go_on()
             if self.state.owner:
                 self.state.set("running")
@@ -430,7 +430,7 @@ class Session:
         check_state(state, detail, error)
         if self.recorder.to_write() is None:
             return
-        owned = bool(self.state.owner) and self.state.is_here
+        owned = bool(self.state.owner) and self.state.is_recording_process
         expect_owned("set_state", self.folder.words, owned=owned)
         if state == "running":
             self.recorder.begin_points()
@@ -482,7 +482,7 @@ class Session:
             return self
         found = self
         if (agreed.run, agreed.project) != (self.folder.run, self.folder.project):
-            if self.recorder.writer is None and not self.recorded.was_read:
+            if self.recorder.writer is None and not self.recorded.has_read:
                 # Whoever holds it holds the right one.
                 there = RunFolder(self.folder.root, agreed.project, agreed.run)
                 self.recorder.folder = self.recorded.folder = there

@@ -118,11 +118,11 @@ class OwnState:
         self.word = "created"
 
     @property
-    def is_here(self) -> bool:
+    def is_recording_process(self) -> bool:
         """Whether this is the process that records, not a forked helper of it."""
         return self._pid == os.getpid()
 
-    def begin_here(self, *, owns: bool) -> None:
+    def begin(self, *, owns: bool) -> None:
         """Record in this process from now on, even if it was forked.
 
         Args:
@@ -169,7 +169,7 @@ class OwnState:
             recorder.kept.write()
         with quietly(lost):
             writer = recorder.writer
-            if writer is None or writer.closed or not self.owner or not self.is_here:
+            if writer is None or writer.closed or not self.owner or not self.is_recording_process:
                 return
             if state == "interrupted" and self.word == "suspended":
                 return  # the job is queued again already; being stopped now is part of that
@@ -248,11 +248,11 @@ class OwnState:
     @property
     def is_reopened(self) -> bool:
         """Whether this process goes on with a run that had not ended, and has no point yet."""
-        undecided = self.owner is None and self._may_reopen and self.is_here
+        undecided = self.owner is None and self._may_reopen and self.is_recording_process
         return undecided and self._held.resumable
 
     @property
-    def was_running(self) -> bool:
+    def had_owner(self) -> bool:
         """Whether an owner was recording the run when this process opened it."""
         return self._held.running
 

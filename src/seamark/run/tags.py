@@ -78,14 +78,14 @@ class TagCheck:
                 )
                 raise ArgumentError(msg)
 
-    def known_there(self) -> dict[str, Any]:
+    def server_tags(self) -> dict[str, Any]:
         """Return the values by key of what projects say on the server, and not on this disk."""
         _, far = self._defined
         return {path[len(_BELOW) :]: decode_atom(*atom) for path, atom in far.items()}
 
     @cached_property
     def _defined(self) -> tuple[dict[str, tuple[str, Atom]], dict[str, Atom]]:
-        """What projects say, with the project; and what of it is said on the server alone."""
+        """Tags that projects define, each with its project, and those that only the server has."""
         folder, far = self._recorded.folder, dict[str, Atom]()
         above = projects_above(folder.project, folder.run)
         found = _defined(above, self._recorded.log_of)

@@ -66,7 +66,7 @@ def files_to_upload(
                 raise
             log.warning("seamark: upload_files: no file matches the pattern %r", os.fspath(one))
     if max_bytes is not None:
-        _expect_room(found, max_bytes)
+        _check_size(found, max_bytes)
     return found
 
 
@@ -84,7 +84,7 @@ def _check(ignore: object, max_bytes: object) -> None:
         raise ArgumentError(msg)
 
 
-def _expect_room(found: dict[str, Path], max_bytes: int) -> None:
+def _check_size(found: dict[str, Path], max_bytes: int) -> None:
     sizes = {name: path.stat().st_size for name, path in found.items()}
     if (total := sum(sizes.values())) > max_bytes:
         largest = max(sizes, key=lambda name: sizes[name])

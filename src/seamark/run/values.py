@@ -155,7 +155,7 @@ class Values:
             kept = self._contents.hide_all(path, values)
             writer.append_op({"op": op, "path": path, "values": kept})
 
-    def expect_room(self, paths: Iterable[str]) -> None:
+    def check_values(self, paths: Iterable[str]) -> None:
         """Make sure that single values can be recorded at some paths.
 
         Raises:

@@ -32,7 +32,7 @@ SETS: Final = ("sys/tags", "sys/group_tags")
 
 
 class Write(NamedTuple):
-    """What an assignment writes at one path.
+    """Record of an assignment at one path.
 
     Attributes:
         family: Of the path.
@@ -84,12 +84,12 @@ def _write_of(at: str, leaf: Any, *, inside: bool) -> Write | None:
         return Write("file", leaf)
     if at in SETS or (isinstance(leaf, set | frozenset) and not (inside and _odd(leaf))):
         return Write("string_set", set(strings(leaf, at)))
-    if is_drawing(leaf) and (file := _drawn(leaf, inside=inside)) is not None:
+    if is_drawing(leaf) and (file := _render(leaf, inside=inside)) is not None:
         return Write("file", file)
     return Write("atom", atom_at(at, leaf, anything=inside or has_name(leaf)))
 
 
-def _drawn(drawing: Any, *, inside: bool) -> File | None:
+def _render(drawing: Any, *, inside: bool) -> File | None:
     """Return a picture, a chart or a table as a file.
 
     Returns:

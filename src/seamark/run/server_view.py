@@ -1,4 +1,4 @@
-"""Reading a run that is being recorded, and of which a part lies only on a server."""
+"""View of a run on its server, for a run of which a part does not lie on this disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.reader import Reader
 
-__all__ = ["Through"]
+__all__ = ["ServerView"]
 
 log = logging.getLogger("seamark")
 
@@ -25,8 +25,8 @@ _AGAIN_S: Final = 60.0
 """After how long a server is asked again that was asked in vain, in seconds."""
 
 
-class Through:
-    """Reads a run through its server while a part of it lies only there.
+class ServerView:
+    """View of a run on its server, used while a part of it lies only there.
 
     A training never fails or stands still for that: without an answer the part on this disk is
     read, and a line says so.

@@ -7,6 +7,7 @@ handlers find goes to the `RunTimes` of the run.
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import weakref
@@ -20,7 +21,7 @@ from typing import Any, Final, Protocol
 from ignite.engine import Engine, Events
 
 from seamark.ignite._gpu import GpuTimes
-from seamark.ignite._times import END, INTERRUPT, OTHER, STEPPED, EventTimes, RunTimes
+from seamark.ignite._times import END, INTERRUPT, OTHER, STEPPED, RunTimes
 from seamark.process.interrupts import let_pass, quietly
 from seamark.profiling import FLUSH_AT, position_parts
 
@@ -97,11 +98,11 @@ def _behind_filter(function: Any, handler: Any, timed: Any) -> Any:
     found = tuple(CellType(timed) if cell.cell_contents is handler else cell for cell in cells)
     if all(new is old for new, old in zip(found, cells, strict=True)):
         return None
-    copy = FunctionType(
+    behind = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, found
     )
-    copy.__dict__.update(function.__dict__)
-    return copy
+    behind.__dict__.update(function.__dict__)
+    return behind
 
 
 def _name_of(handler: Any) -> str:
@@ -208,7 +209,7 @@ class EngineClock:
     def listen(self, listener: Listener) -> None:
         """Tell somebody from now on; in the middle of a run, of the rest of it."""
         engine: Any = self._engine()
-        if engine is None or listener in self._listeners:
+        if listener in self._listeners:
             return
         if not hasattr(engine, "_event_handlers"):
             log.warning("seamark: this release of Ignite keeps handlers in a way that is not known")
@@ -228,7 +229,7 @@ class EngineClock:
         if len(self._listeners) == 1:
             self._finish()
         elif self.run.began:
-            listener.over(self.run.apart())
+            listener.over(copy.deepcopy(self.run))
         self._listeners.remove(listener)
         engine: Any = self._engine()
         if not self._listeners and engine is not None:
@@ -279,7 +280,7 @@ class EngineClock:
 
         It is the first one, and the last one where a wait for a batch or a step begins.
         """
-        mark, kind, is_start = _Mark(), EventTimes(event).kind, event == Events.STARTED
+        mark, kind, is_start = _Mark(), self.run.event(event).kind, event == Events.STARTED
 
         def probe(*_args: Any, **_kwargs: Any) -> None:
             now_ns = perf_counter_ns()

@@ -39,7 +39,7 @@ from seamark.profiling import (
 
 log = logging.getLogger("seamark")
 
-__all__ = ["TOP", "EngineProfiler", "index_of", "more_of", "seconds_of"]
+__all__ = ["TOP", "EngineProfiler", "index_of", "more_of", "seconds_of", "total_of"]
 
 TOP: Final = 15
 """So many rows are printed, those with most time; what is recorded and returned has all."""
@@ -359,3 +359,8 @@ class EngineProfiler:
 def seconds_of(source: Source) -> list[float]:
     """Return the kept durations in seconds."""
     return [ns / 1e9 for ns in source.durations()[1].tolist()]
+
+
+def total_of(total: Any) -> float:
+    """Return a total as results have it; below 0 where they have a text, for what never was."""
+    return -1.0 if isinstance(total, str) else float(total)

@@ -6,13 +6,12 @@ thousands at a time.
 
 from __future__ import annotations
 
-import copy
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from ignite.engine import Events
 
-from seamark.profiling import POSITION_SHIFT, Breakdown, Samples, Source
+from seamark.profiling import Breakdown, Samples, Source, position
 
 if TYPE_CHECKING:
     from seamark.ignite._gpu import GpuTimes
@@ -159,7 +158,7 @@ class RunTimes:
         self.gpu = gpu
         self.began = state is not None
         self.max_epochs: int | None = getattr(state, "max_epochs", None)
-        self.at = 0 if state is None else _position(state)
+        self.at = 0 if state is None else position(state.epoch, state.iteration)
         self.in_epoch = FETCH <= kind <= EPOCH_END
         self.kind = OTHER
         self.inside_ns, self.is_inside = 0, False
@@ -177,10 +176,6 @@ class RunTimes:
             self._events[event] = EventTimes(event)
         return self._events[event]
 
-    def apart(self) -> RunTimes:
-        """Return the numbers as they are now, apart from a run that goes on."""
-        return copy.deepcopy(self)
-
     def fire(self, event: EventTimes, now_ns: int, state: Any) -> None:
         """Take in an event: with one of the engine itself, a wait, a step or an epoch may end.
 
@@ -191,7 +186,7 @@ class RunTimes:
         """
         kind = event.kind
         if kind == STEP or kind > STEPPED:
-            self.at = _position(state)
+            self.at = position(state.epoch, state.iteration)
         event.fire(self.at + (kind == FETCH))
         if self.gpu is not None and kind == STEP:
             self.gpu.begin()
@@ -281,7 +276,3 @@ class RunTimes:
         if self.in_epoch:
             whole_ns += self.last_ns - self._turned_ns + self.inside_ns
         return Breakdown(in_seconds, whole_ns / 1e9 / epochs, epochs)
-
-
-def _position(state: Any) -> int:
-    return (state.epoch << POSITION_SHIFT) + state.iteration  # type: ignore[no-any-return]

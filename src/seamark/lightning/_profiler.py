@@ -37,7 +37,7 @@ _BATCH: Final = "run_training_batch"
 _NEVER: Final = 1 << 62
 _FULL: Final = 2 * FLUSH_AT  # numbers; two are a row
 _KEPT: Final = FLUSH_AT
-"""So many calls of an action are kept when it is thinned: Lightning has a hundred actions or so."""
+"""So many calls of an action are kept: Lightning has a hundred actions or so."""
 _TOP: Final = 15
 
 
@@ -45,7 +45,7 @@ class _Action:
     """Times of one action."""
 
     def __init__(self) -> None:
-        self.samples = Samples()
+        self.samples = Samples(_KEPT)
         self.in_epochs_ns = 0
 
 
@@ -146,7 +146,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         waiting = action.samples.waiting
         waiting.extend((self._at, took))
         if len(waiting) >= _FULL:
-            action.samples.thin(_KEPT)
+            action.samples.flush()
         action.samples.nested_ns += inside
         if _EPOCH in self.current_actions or action_name == _EPOCH:
             action.in_epochs_ns += took - inside

@@ -60,9 +60,12 @@ class Samples:
     """Durations in nanoseconds, each with its position; statistics are exact.
 
     A duration is taken with ``waiting.extend((at, duration))``. That is all that happens while
-    training runs, until somebody calls `flush`. All durations up to `SAMPLE_LIMIT` are kept; after
+    training runs, until somebody calls `flush`. All durations up to a limit are kept; after
     that one of every two, four, and so on: not always the first, so that what comes back in a
     rhythm (steps that end an accumulation of gradients, say) is kept as often as it is there.
+
+    Args:
+        limit: So many durations are kept at most.
 
     Attributes:
         waiting: Positions and durations that wait for `flush`, one after the other.
@@ -73,7 +76,8 @@ class Samples:
         last_at: Position of the last.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = SAMPLE_LIMIT) -> None:
+        self._limit = limit
         self.waiting: list[int] = []  # extending an array takes four times as long
         self.nested_ns = 0
         self.moments = Moments()
@@ -136,18 +140,12 @@ class Samples:
             self._seen += size
             self._blocks.append(block)
             self._kept += block.shape[1]
-            self._halve(SAMPLE_LIMIT)
+            self._halve()
 
-    def thin(self, limit: int) -> None:
-        """Keep at most so many durations from now on; the statistics stay exact."""
-        with _LOCK:
-            self.flush()
-            self._halve(limit)
-
-    def _halve(self, limit: int) -> None:
+    def _halve(self) -> None:
         import numpy as np
 
-        while self._kept > limit:
+        while self._kept > self._limit:
             whole = np.concatenate(self._blocks, axis=1)
             first = np.arange(0, whole.shape[1], 2)
             chosen = first + _irregular(first >> 1, 2)

@@ -30,6 +30,7 @@ __all__ = ["NEVER", "EngineClock", "Listener", "clock_of"]
 log = logging.getLogger("seamark")
 
 NEVER: Final = 1 << 62
+_FULL: Final = 2 * FLUSH_AT  # numbers; two are a step
 
 
 class Listener(Protocol):
@@ -294,8 +295,9 @@ class EngineClock:
                     # Before its handlers, which may end the run that times are recorded in.
                     self._report_end()
                 run.fire(mark.times, now_ns, self._state)
-                is_due = now_ns >= self._due_ns or len(run.processing.waiting) > 2 * FLUSH_AT
-                if kind == STEPPED and is_due:
+                if kind == STEPPED and (
+                    now_ns >= self._due_ns or len(run.processing.waiting) > _FULL
+                ):
                     self._end_step(now_ns)
                 if kind and not run.is_inside:  # what was done here takes no time
                     run.last_ns = perf_counter_ns()

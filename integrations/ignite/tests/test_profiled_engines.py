@@ -436,7 +436,7 @@ def test_means_are_those_of_the_run_that_goes_on(profiler, tmp_path):
             engine.state.max_epochs = None
             one.due_ns = 0
             engine.run(range(3))
-        assert len(one.record._told) < 40
+        assert len(one.record._recorded) < 40
 
 
 def test_no_gpu_is_said_once(caplog):

@@ -77,9 +77,9 @@ class BasicTimeProfiler(EngineProfiler):
     def _sources(self, times: RunTimes) -> list[Source]:
         """Return processing, dataflow, and each event that happened or has handlers."""
         shown = [
-            source
-            for source, one in [(each.source(), each) for each in times.events]
-            if one.event not in self.events_to_ignore or one.names or source.samples.running().count
+            one.source()
+            for one in times.events
+            if one.event not in self.events_to_ignore or one.handlers or one.samples.running().count
         ]
         return times.phases() + shown
 

@@ -30,6 +30,7 @@ __all__ = ["NEVER", "EngineClock", "Listener", "clock_of"]
 log = logging.getLogger("seamark")
 
 NEVER: Final = 1 << 62
+_FULL: Final = 2 * FLUSH_AT  # numbers; two are a step
 
 
 class Listener(Protocol):
@@ -222,7 +223,7 @@ class EngineClock:
             self._joins = engine.last_event_name not in (None, Events.COMPLETED)
             engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
 
-    def leave_alone(self, listener: Listener) -> None:
+    def stop_listening(self, listener: Listener) -> None:
         """Tell somebody no longer; without listeners, nothing of ours stays on the engine."""
         if listener not in self._listeners:
             return
@@ -292,10 +293,11 @@ class EngineClock:
                 run = self.run
                 if kind == END:
                     # Before its handlers, which may end the run that times are recorded in.
-                    self._tell_over()
+                    self._report_end()
                 run.fire(mark.times, now_ns, self._state)
-                is_due = now_ns >= self._due_ns or len(run.processing.waiting) > 2 * FLUSH_AT
-                if kind == STEPPED and is_due:
+                if kind == STEPPED and (
+                    now_ns >= self._due_ns or len(run.processing.waiting) > _FULL
+                ):
                     self._end_step(now_ns)
                 if kind and not run.is_inside:  # what was done here takes no time
                     run.last_ns = perf_counter_ns()
@@ -351,10 +353,10 @@ class EngineClock:
     def _finish(self) -> None:
         """Close the books of the run, if one is open."""
         if self.run.began:
-            self._tell_over()
+            self._report_end()
             self.run = RunTimes()
 
-    def _tell_over(self) -> None:
+    def _report_end(self) -> None:
         self.run.settle()
         for one in self._listeners:
             one.over(self.run)

@@ -69,7 +69,7 @@ def index_of(source: Source, at: int) -> int:
 
 
 class _Attached:
-    """One engine that a profiler is attached to, and the times of its runs.
+    """Engine that a profiler is attached to, with the times of its runs.
 
     Attributes:
         number: Of the engine, 0 for the first that the profiler was attached to.
@@ -105,10 +105,10 @@ class _Attached:
             self.due_ns = 0
         clock_of(engine).listen(self)
 
-    def leave(self) -> None:
+    def stop_listening(self) -> None:
         """Hear of them no longer."""
         if (engine := self.engine) is not None:
-            clock_of(engine).leave_alone(self)
+            clock_of(engine).stop_listening(self)
 
     def latest(self) -> RunTimes | None:
         """Return the times of the latest run, as of now."""
@@ -152,7 +152,7 @@ class _Attached:
             self.record.row(self._summed_up_ns, sources, iteration)
             self._profiler._summarize(self.record, times)  # noqa: SLF001
 
-    def tell(self, record: TimesInRun) -> None:
+    def record_now(self, record: TimesInRun) -> None:
         """Record the latest run now; what was recorded there before is not recorded again."""
         if (times := self.latest()) is not None:
             record = self._records.setdefault(record.place, record)
@@ -226,7 +226,7 @@ class EngineProfiler:
         """
         for one in self._engines:
             if engine is None or one.engine is engine:
-                one.leave()
+                one.stop_listening()
 
     def _namespace(self, namespace: str, number: int) -> str:
         return join_path(namespace, self._kind, f"engine_{number + 1}" if number else "")
@@ -319,7 +319,7 @@ class EngineProfiler:
         """
         TimesInRun(run, namespace)  # refuses what is none, also where there is nothing to record
         for one in self._engines:
-            one.tell(TimesInRun(run, self._namespace(namespace, one.number)))
+            one.record_now(TimesInRun(run, self._namespace(namespace, one.number)))
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"

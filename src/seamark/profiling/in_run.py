@@ -20,7 +20,7 @@ log = logging.getLogger("seamark")
 _SERIES_POINTS: Final = 1_000
 
 
-class _Told(NamedTuple):
+class _Recorded(NamedTuple):
     """The part of a source that has been recorded."""
 
     how_many: int = 0
@@ -58,7 +58,7 @@ class TimesInRun:
         self._namespace = check_path(namespace) if namespace != "" else ""
         self._interval_ns = round(interval_s * 1e9)
         self.due_ns = 0
-        self._told: dict[Samples, _Told] = {}
+        self._recorded: dict[Samples, _Recorded] = {}
         self._ends_with: Any = None
 
     @property
@@ -106,13 +106,13 @@ class TimesInRun:
         for _ in self._news(sources):
             pass
 
-    def _news(self, sources: Iterable[Source]) -> Iterator[tuple[Source, _Told, _Told]]:
+    def _news(self, sources: Iterable[Source]) -> Iterator[tuple[Source, _Recorded, _Recorded]]:
         """Yield each source with how far it had been recorded, and how far it is there now."""
-        before, self._told = self._told, {}  # what is no source any more is let go
+        before, self._recorded = self._recorded, {}  # what is no source any more is let go
         for one in sources:
             found = one.samples.running()
-            now = self._told[one.samples] = _Told(found.count, found.total, found.last_at)
-            yield one, before.get(one.samples, _Told()), now
+            now = self._recorded[one.samples] = _Recorded(found.count, found.total, found.last_at)
+            yield one, before.get(one.samples, _Recorded()), now
 
     def row(self, now_ns: int, sources: Iterable[Source], step: float) -> None:
         """Record the means since the last row, in seconds, at one step.

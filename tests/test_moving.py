@@ -17,13 +17,13 @@ from click.testing import CliRunner, Result
 from command import app
 from journals import journal_files
 from recording import QUIET
-from seamark.opening.conflict import resolve_name_conflict
 from server_waits import until
 
 import seamark
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.index.remote import open_remote
 from seamark.journal.folder import RunFolder
+from seamark.opening.remotes import claim_name
 from seamark.options.settings import Settings
 from seamark.reading.arriving import CONFLICTS, settle
 from seamark.reading.names import RunName
@@ -299,7 +299,7 @@ def test_a_run_that_begins_is_replaced_by_one_that_comes_later(root_place: Place
     remote, coming = open_remote(root_place.uri), RunKey("team/p", "coming")
     assert remote.arrive(coming, "one", "replace", make_project=True).others == ()
     options = Settings.of(name="one", conflict="replace", remote=root_place.uri)
-    resolve_name_conflict(options, RunFolder(ROOT, "team/p", "begun"))
+    claim_name(options, RunFolder(ROOT, "team/p", "begun"))
     assert remote.arrive(coming, "one", "replace", make_project=True).others == ("begun",)
 
 

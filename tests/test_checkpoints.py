@@ -292,7 +292,7 @@ def test_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):
             files.update([save("1.ckpt")], FOLDER)
         with seamark.init_run(with_id=run.id, **QUIET) as later:
             later["begun"] = True
-            monkeypatch.setattr(later.session.recorded, "here", interrupted)
+            monkeypatch.setattr(later.session.recorded, "local_reader", interrupted)
             with pytest.raises(TimeoutError):
                 CheckpointSet(later, "model/checkpoints").adopt(FOLDER)
     finally:

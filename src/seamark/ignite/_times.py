@@ -199,12 +199,13 @@ class RunTimes:
             return
         before, self.kind = self.kind, kind
         inside_ns, self.inside_ns = self.inside_ns, 0
+        spent_ns, self.last_ns = now_ns - self.last_ns, now_ns
         if before == FETCH and (kind == STEP or (kind == INTERRUPT and state.batch is not None)):
             at = self.at + (kind == INTERRUPT)
-            self.dataflow.waiting.extend((at, now_ns - self.last_ns - inside_ns))
+            self.dataflow.waiting.extend((at, spent_ns - inside_ns))
             self._fetched.fire(at)
         elif before == STEP and kind == STEPPED:
-            self.processing.waiting.extend((self.at, now_ns - self.last_ns))
+            self.processing.waiting.extend((self.at, spent_ns))
             self.processing.nested_ns += inside_ns
         if kind > STEPPED or before > STEPPED or before == OTHER:
             self._turn(before, kind, now_ns, inside_ns)

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from ignite.engine import Engine, Events
 
 from seamark.ignite._gpu import GpuTimes
-from seamark.ignite._times import END, INTERRUPT, OTHER, STEPPED, RunTimes
+from seamark.ignite._times import END, FETCH, INTERRUPT, OTHER, STEP, STEPPED, RunTimes
 from seamark.process.interrupts import let_pass, quietly
 from seamark.profiling import FLUSH_AT, position_parts
 
@@ -282,6 +282,7 @@ class EngineClock:
         It is the first one, and the last one where a wait for a batch or a step begins.
         """
         mark, kind, is_start = _Mark(), self.run.event(event).kind, event == Events.STARTED
+        is_last = kind in (FETCH, STEP)
 
         def probe(*_args: Any, **_kwargs: Any) -> None:
             now_ns = perf_counter_ns()
@@ -299,7 +300,7 @@ class EngineClock:
                     now_ns >= self._due_ns or len(run.processing.waiting) > _FULL
                 ):
                     self._end_step(now_ns)
-                if kind and not run.is_inside:  # what was done here takes no time
+                if is_last and not run.is_inside:  # no wait and no step pays for what was done here
                     run.last_ns = perf_counter_ns()
             except Exception as error:  # noqa: BLE001 - training comes first
                 self._fail(error)

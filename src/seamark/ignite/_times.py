@@ -79,6 +79,7 @@ class EventTimes:
         self.kind = _KINDS.get(event.name, OTHER) if isinstance(event, Events) else OTHER
         self.is_early = int(self.kind in (FETCH, FETCHED, STEP))
         self.samples = Samples()
+        self.waiting = self.samples.waiting
         self.handlers: list[HandlerTimes] = []
         self.spent_ns = 0
         self._fired_at: int | None = None
@@ -99,16 +100,17 @@ class EventTimes:
     def fire(self, at: int) -> None:
         """Take in that the event is fired, before its handlers; if it is early, after them."""
         if self.is_early:
-            self.samples.waiting.extend((at, self.spent_ns))
+            self.waiting.extend((at, self.spent_ns))
             self.spent_ns = 0
-        else:
-            self.close()
-            self._fired_at = at
+            return
+        if self._fired_at is not None:
+            self.waiting.extend((self._fired_at, self.spent_ns))
+        self._fired_at, self.spent_ns = at, 0
 
     def close(self) -> None:
         """Take in the latest time that it was fired."""
         if self._fired_at is not None:
-            self.samples.waiting.extend((self._fired_at, self.spent_ns))
+            self.waiting.extend((self._fired_at, self.spent_ns))
         self._fired_at, self.spent_ns = None, 0
 
     @property
@@ -187,21 +189,23 @@ class RunTimes:
         kind = event.kind
         if kind == STEP or kind > STEPPED:
             self.at = position(state.epoch, state.iteration)
-        event.fire(self.at + (kind == FETCH))
-        if self.gpu is not None and kind == STEP:
-            self.gpu.begin()
-        elif self.gpu is not None and kind == STEPPED:
-            self.gpu.end(self.at)
+        event.fire(self.at + 1 if kind == FETCH else self.at)
+        if self.gpu is not None:
+            if kind == STEP:
+                self.gpu.begin()
+            elif kind == STEPPED:
+                self.gpu.end(self.at)
         if kind == OTHER or self.is_inside:  # a handler fires it
             return
         before, self.kind = self.kind, kind
         inside_ns, self.inside_ns = self.inside_ns, 0
+        spent_ns, self.last_ns = now_ns - self.last_ns, now_ns
         if before == FETCH and (kind == STEP or (kind == INTERRUPT and state.batch is not None)):
             at = self.at + (kind == INTERRUPT)
-            self.dataflow.waiting.extend((at, now_ns - self.last_ns - inside_ns))
+            self.dataflow.waiting.extend((at, spent_ns - inside_ns))
             self._fetched.fire(at)
         elif before == STEP and kind == STEPPED:
-            self.processing.waiting.extend((self.at, now_ns - self.last_ns))
+            self.processing.waiting.extend((self.at, spent_ns))
             self.processing.nested_ns += inside_ns
         if kind > STEPPED or before > STEPPED or before == OTHER:
             self._turn(before, kind, now_ns, inside_ns)

@@ -16,7 +16,6 @@ __all__ = [
     "check_path",
     "check_project",
     "check_writable",
-    "expect_writable",
     "given_path",
     "is_inside",
     "join_path",
@@ -150,10 +149,10 @@ def check_writable(path: object) -> str:
         PathError: If it is illegal, or derived from the journal and therefore not assignable.
         StageError: If it is the stage of a model version, which has a verb of its own.
     """
-    return expect_writable(check_path(path))
+    return refuse_derived(check_path(path))
 
 
-def expect_writable(path: str) -> str:
+def refuse_derived(path: str) -> str:
     """Return a legal path if a person may write to it; see `check_writable`.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import torch
 from ignite.engine import Events
 
-from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of, total_of
+from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of
 from seamark.pictures.printing import columns_of, show, without_middle
 from seamark.profiling import Source, position_parts
 
@@ -21,10 +21,12 @@ __all__ = ["BasicTimeProfiler"]
 
 
 _RULE: Final = " ----------------------------------------------------"
-_COLUMNS: Final = (
-    "STARTED", "COMPLETED", "EPOCH_STARTED", "EPOCH_COMPLETED", "ITERATION_STARTED",
-    "ITERATION_COMPLETED", "GET_BATCH_STARTED", "GET_BATCH_COMPLETED",
-)  # fmt: skip
+_OF_ITERATIONS: Final = (
+    "ITERATION_STARTED",
+    "ITERATION_COMPLETED",
+    "GET_BATCH_STARTED",
+    "GET_BATCH_COMPLETED",
+)
 
 
 class _Total(float):
@@ -77,15 +79,15 @@ class BasicTimeProfiler(EngineProfiler):
     def _sources(self, times: RunTimes) -> list[Source]:
         """Return processing, dataflow, and each event that happened or has handlers."""
         shown = [
-            one.source()
-            for one in times.events
-            if one.event not in self.events_to_ignore or one.handlers or one.samples.running().count
+            source
+            for source, one in [(each.source(), each) for each in list(times.events)]
+            if one.event not in self.events_to_ignore or one.names or source.samples.running().count
         ]
         return times.phases() + shown
 
     def _reported(self) -> list[EventTimes]:
         """Return the times of each event that Ignite reports, and of custom ones."""
-        events = self._times().events
+        events = list(self._times().events)
         return [one for one in events if one.event not in self.events_to_ignore]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
@@ -127,7 +129,7 @@ class BasicTimeProfiler(EngineProfiler):
         ]  # fmt: skip
         events = [name for name in first if name in stats]
         events += [name for name in stats if name not in first and name != "total_time"]
-        largest = sorted(events, key=lambda name: -total_of(stats[name]["total"]))[:TOP]
+        largest = sorted(events, key=lambda name: -_total(stats[name]))[:TOP]
         columns = columns_of(sys.stdout)
         lines = [
             *("", _RULE, "| Time profiling stats (in seconds):                 |", _RULE),
@@ -149,23 +151,21 @@ class BasicTimeProfiler(EngineProfiler):
 
     def _columns(self, times: RunTimes) -> Mapping[str, Any]:
         """Return columns with one number for each iteration that ran; 0 where there is no time."""
-        processing, dataflow = times.phases()[:2]
-        events = {one.name: one.source() for one in times.events}
-        at_batches, at_starts, at_steps = (
-            set(one.durations()[0].tolist())
-            for one in (dataflow, events["ITERATION_STARTED"], processing)
-        )
-        ran = sorted(at_steps | (at_starts & at_batches))
-        found: dict[str, list[Any]] = {
-            "epoch": [position_parts(at)[0] for at in ran],
-            "iteration": [position_parts(at)[1] for at in ran],
-        }
-        columns = {"processing_stats": processing, "dataflow_stats": dataflow}
-        columns |= {f"Event_{name}": events[name] for name in _COLUMNS}
-        for name, source in columns.items():
-            numbers = [index_of(source, at) for at in source.durations()[0].tolist()]
-            by_number = dict(zip(numbers, seconds_of(source), strict=True))
-            found[name] = [by_number.get(index_of(source, at), 0.0) for at in ran]
+        processing, dataflow = (_by_position(one) for one in times.phases()[:2])
+        events = {one.name: _by_position(one.source()) for one in list(times.events)}
+        started = events["ITERATION_STARTED"]
+        ran = sorted({*processing, *(at for at in started if at in dataflow)})
+        epochs, iterations = ([position_parts(at)[part] for at in ran] for part in (0, 1))
+        found: dict[str, list[Any]] = {"epoch": epochs, "iteration": iterations}
+        found["processing_stats"] = [processing.get(at, 0.0) for at in ran]
+        found["dataflow_stats"] = [dataflow.get(at, 0.0) for at in ran]
+        for name in ("STARTED", "COMPLETED"):
+            found[f"Event_{name}"] = [next(iter(events[name].values()), 0.0)] * len(ran)
+        for name in ("EPOCH_STARTED", "EPOCH_COMPLETED"):
+            by_epoch = {position_parts(at)[0]: seconds for at, seconds in events[name].items()}
+            found[f"Event_{name}"] = [by_epoch.get(epoch, 0.0) for epoch in epochs]
+        for name in _OF_ITERATIONS:
+            found[f"Event_{name}"] = [events[name].get(at, 0.0) for at in ran]
         return found
 
     # ------------------------------------------------------------ attributes that Ignite's has
@@ -216,6 +216,11 @@ def _basic(source: Source) -> OrderedDict[str, Any]:
     )
 
 
+def _total(stats: Mapping[str, Any]) -> float:
+    total = stats["total"]
+    return -1.0 if isinstance(total, str) else float(total)
+
+
 def _basic_line(stats: Mapping[str, Any]) -> str:
     def cell(value: Any) -> str:
         if isinstance(value, str):
@@ -223,3 +228,8 @@ def _basic_line(stats: Mapping[str, Any]) -> str:
         return f"{value[0]:.5f}/{value[1]}" if isinstance(value, tuple) else f"{value:.5f}"
 
     return " | ".join(map(cell, stats.values()))
+
+
+def _by_position(source: Source) -> dict[int, float]:
+    positions, durations = source.durations()
+    return dict(zip(positions.tolist(), (durations / 1e9).tolist(), strict=True))

@@ -1,13 +1,12 @@
-"""The clock on one engine: times what the engine does, and tells its listeners.
+"""The clock on one engine: writes down what the engine does, and tells its listeners.
 
 As Ignite's own profilers do, it wraps the entries of the engine's table of handlers. Each event
-begins or ends with a probe, which is the first or the last of its handlers. What probes and
-handlers find goes to the `RunTimes` of the run.
+begins with a probe, which is the first of its handlers. Probes and handlers only write to the tape
+of the run; `seamark.ignite._times` makes durations of it.
 """
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 import weakref
@@ -16,21 +15,34 @@ from collections.abc import Iterable
 from threading import get_ident
 from time import perf_counter_ns
 from types import CellType, FunctionType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from ignite.engine import Engine, Events
 
 from seamark.ignite._gpu import GpuTimes
-from seamark.ignite._times import END, FETCH, INTERRUPT, OTHER, STEP, STEPPED, RunTimes
+from seamark.ignite._times import (
+    AT,
+    EPOCH_END,
+    FETCH,
+    FETCHED,
+    INSIDE,
+    OTHER,
+    STEP,
+    STEPPED,
+    RunTimes,
+    code_of,
+    kind_of,
+)
 from seamark.process.interrupts import let_pass, quietly
-from seamark.profiling import FLUSH_AT, position_parts
+from seamark.profiling import POSITION_SHIFT, position_parts
 
 __all__ = ["NEVER", "EngineClock", "Listener", "clock_of"]
 
 log = logging.getLogger("seamark")
 
 NEVER: Final = 1 << 62
-_FULL: Final = 2 * FLUSH_AT  # numbers; two are a step
+_FULL: Final = 1 << 17
+"""So many numbers are on the tape, at most about, until they are taken in."""
 
 
 class Listener(Protocol):
@@ -60,22 +72,19 @@ def clock_of(engine: Engine) -> EngineClock:
     return table.clock if isinstance(table, _Table) else EngineClock(engine)
 
 
-class _Mark:
-    """The mark of a function of ours in the table: of a probe, or of a handler that is timed.
+class _Ours(NamedTuple):
+    """The mark of a function of ours in the table: of a probe, without a handler, or a handler's.
 
     Attributes:
-        handler: The function of the entry that stood there; None for a probe.
-        name: Name of the handler.
-        times: Where its times go in this run.
+        number: Number of the handler; 0 for a probe.
+        handler: The function of the entry that stood there.
     """
 
-    def __init__(self, handler: Any = None, name: str = "") -> None:
-        self.handler = handler
-        self.name = name
-        self.times: Any = None
+    number: int = 0
+    handler: Any = None
 
 
-def _mark_of(function: Any) -> _Mark | None:
+def _mark_of(function: Any) -> _Ours | None:
     return vars(function).get("_seamark") if type(function) is FunctionType else None
 
 
@@ -99,11 +108,11 @@ def _behind_filter(function: Any, handler: Any, timed: Any) -> Any:
     found = tuple(CellType(timed) if cell.cell_contents is handler else cell for cell in cells)
     if all(new is old for new, old in zip(found, cells, strict=True)):
         return None
-    behind = FunctionType(
+    copy = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, found
     )
-    behind.__dict__.update(function.__dict__)
-    return behind
+    copy.__dict__.update(function.__dict__)
+    return copy
 
 
 def _name_of(handler: Any) -> str:
@@ -114,7 +123,7 @@ def _name_of(handler: Any) -> str:
 
 
 class _Entries(list[Any]):
-    """Handlers of an event: a probe, and handlers, each timed as soon as it is there.
+    """Handlers of an event: a probe, and behind it handlers, each timed as soon as it is there.
 
     Ignite appends to this list, and replaces it to remove handlers.
     """
@@ -123,10 +132,12 @@ class _Entries(list[Any]):
         super().__init__()
         self._clock = clock
         self._event = event
-        self._is_last = int(event in (Events.GET_BATCH_STARTED, Events.ITERATION_STARTED))
-        if event != Events.GET_BATCH_COMPLETED:  # of a batch that came, the next step tells
-            super().append((clock.probe(event), (), {}))
-        self.begin(clock.run)
+        self._probe: Any = (clock.probe(event), (), {})
+        self._is_last = int(kind_of(event) in (FETCH, STEP))
+        # An empty list for EXCEPTION_RAISED would keep exceptions from the caller. Of a batch that
+        # came, the next step tells.
+        if event not in (Events.EXCEPTION_RAISED, Events.GET_BATCH_COMPLETED):
+            super().append(self._probe)
         for entry in entries:
             self.append(entry)
 
@@ -134,26 +145,15 @@ class _Entries(list[Any]):
         """Time a handler that is added."""
         function, *given = entry
         mark = _mark_of(function)
-        if mark is not None and mark.handler is None:
-            return  # each list has its own probe
         if mark is None:
+            used = {found.number for one, *_ in self if (found := _mark_of(one))}
             with quietly():  # then it is called as it is
-                function, mark = self._clock.timed(function)
-                self._place(mark, self._clock.run)
+                function = self._clock.timed(self._event, function, used)
+        elif not mark.number:
+            return  # each list has its own
+        if not self and self._event == Events.EXCEPTION_RAISED:
+            super().append(self._probe)
         self.insert(len(self) - self._is_last, (function, *given))
-
-    def begin(self, run: RunTimes) -> None:
-        """Add times to a run that begins."""
-        for mark in self._marks():
-            self._place(mark, run)
-
-    def _marks(self) -> list[_Mark]:
-        return [mark for function, *_ in self if (mark := _mark_of(function))]
-
-    def _place(self, mark: _Mark, run: RunTimes) -> None:
-        event = run.event(self._event)
-        used = [one.times for one in self._marks()]
-        mark.times = event if mark.handler is None else event.handler(mark.name, used)
 
 
 class _Table(defaultdict[Any, Any]):
@@ -162,7 +162,6 @@ class _Table(defaultdict[Any, Any]):
     def __init__(self, clock: EngineClock, plain: Any) -> None:
         super().__init__(list)
         self.clock = clock
-        # An empty list for EXCEPTION_RAISED would keep exceptions from the caller.
         events = [event for event in Events if event != Events.EXCEPTION_RAISED]
         for event in dict.fromkeys([*events, *plain]):
             self[event] = plain.get(event, ())
@@ -180,7 +179,7 @@ class _Table(defaultdict[Any, Any]):
         for event, entries in self.items():
             for function, *given in entries:
                 mark = _mark_of(function)
-                if mark is None or mark.handler is not None:
+                if mark is None or mark.number:
                     found[event].append((mark.handler if mark else function, *given))
         return found
 
@@ -190,19 +189,28 @@ class _Table(defaultdict[Any, Any]):
 
 
 class EngineClock:
-    """Times what an engine does, and tells its listeners; see the module.
+    """Writes down what an engine does, and tells its listeners; see the module.
 
     Attributes:
-        run: The times of the run that goes on; where none does, those of nothing.
+        run: The run that goes on, if any.
+        thread: The thread that runs the engine; 0 while nothing is written.
+        tape: The tape of the run.
+        state: The state of the engine that runs.
+        gpu: Times steps on the GPU, if asked for.
+        due_ns: When a listener next wants to be told of an iteration.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = weakref.ref(engine)
         self._listeners: list[Listener] = []
-        self._due_ns = 0
-        self.run = RunTimes()
-        self._state: Any = None
-        self._joins = self._warned_of_threads = False
+        self.run: RunTimes | None = None
+        self.thread = self.due_ns = 0
+        self.tape: list[int] = []
+        self.state: Any = None
+        self.gpu: GpuTimes | None = None
+        self._events: list[Any] = list(Events)
+        self._handlers: list[tuple[int, str]] = []
+        self._has_ended = self._joins = self._warned_of_threads = False
         self._counting = threading.Lock()
 
     # ------------------------------------------------------------ on and off the engine
@@ -210,127 +218,200 @@ class EngineClock:
     def listen(self, listener: Listener) -> None:
         """Tell somebody from now on; in the middle of a run, of the rest of it."""
         engine: Any = self._engine()
-        if listener in self._listeners:
+        if engine is None or listener in self._listeners:
             return
         if not hasattr(engine, "_event_handlers"):
             log.warning("seamark: this release of Ignite keeps handlers in a way that is not known")
             return
         self._listeners.append(listener)
-        self._due_ns = 0
-        if self.run.began:
+        self.due_ns = 0
+        if self.run is not None:
             listener.opened(self.run)
         if len(self._listeners) == 1:
             self._joins = engine.last_event_name not in (None, Events.COMPLETED)
             engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
 
-    def stop_listening(self, listener: Listener) -> None:
+    def leave_alone(self, listener: Listener) -> None:
         """Tell somebody no longer; without listeners, nothing of ours stays on the engine."""
         if listener not in self._listeners:
             return
         if len(self._listeners) == 1:
             self._finish()
-        elif self.run.began:
-            listener.over(copy.deepcopy(self.run))
+        elif self.run is not None:
+            listener.over(self.run.apart())
         self._listeners.remove(listener)
         engine: Any = self._engine()
         if not self._listeners and engine is not None:
             engine._event_handlers = engine._event_handlers.plain()  # noqa: SLF001
 
+    def _index_of(self, event: Any) -> int:
+        if event not in self._events:
+            self._events.append(event)
+            if self.run is not None:
+                self.run.add_event(event)
+        return self._events.index(event)
+
     # ------------------------------------------------------------ functions for the table
 
-    def timed(self, function: Any) -> tuple[Any, _Mark]:
-        """Return a handler that is timed, and its mark.
+    def timed(self, event: Any, function: Any, used: set[int]) -> Any:
+        """Return a handler that writes down when it begins and ends.
 
         Args:
+            event: The event.
             function: The handler, with Ignite's filter around it if there is one.
+            used: Numbers of the handlers that the event has; one that is free is taken again for
+                a handler with the same name.
         """
         handler = _attached_handler(function)
-        mark = _Mark(function, _name_of(handler))
-        filtered = _behind_filter(function, handler, self._timed(mark, handler))
-        found: Any = filtered or self._timed(mark, function)
+        index, name = self._index_of(event), _name_of(handler)
+        free = (
+            number
+            for number, known in enumerate(self._handlers, start=1)
+            if known == (index, name) and number not in used
+        )
+        number = next(free, 0)
+        if not number:
+            self._handlers.append((index, name))
+            number = len(self._handlers)
+        if self.run is not None:
+            self.run.add_handler(number, index, name)
+        timed = self._timed(number, function)
+        filtered = _behind_filter(function, handler, self._timed(number, handler))
+        found: Any = timed if filtered is None else filtered
         found._parent = lambda: handler  # noqa: SLF001 - so Ignite finds and removes it
-        found._seamark = mark  # noqa: SLF001 - a mark of our own
-        found.__qualname__ = mark.name
-        return found, mark
+        found._seamark = _Ours(number, function)  # noqa: SLF001 - a mark of our own
+        found.__qualname__ = name
+        return found
 
-    def _timed(self, mark: _Mark, handler: Any) -> Any:
+    def _timed(self, number: int, handler: Any) -> Any:
         def timed(*args: Any, **kwargs: Any) -> Any:
-            run = self.run
-            if get_ident() != run.thread:
+            if get_ident() != self.thread:
                 return handler(*args, **kwargs)
-            times, before_ns, is_inner = mark.times, run.inside_ns, run.is_inside
-            run.inside_ns, run.is_inside = 0, True
+            tape = self.tape
+            size = len(tape)
             start_ns = perf_counter_ns()
             try:
                 return handler(*args, **kwargs) if kwargs else handler(*args)
             finally:
                 took_ns = perf_counter_ns() - start_ns
-                event, inside_ns = times.event, run.inside_ns
-                run.inside_ns, run.is_inside = before_ns + took_ns, is_inner
-                event.spent_ns += took_ns
-                times.waiting.extend((run.at + event.is_early, took_ns))
-                if inside_ns:
-                    times.nest(inside_ns)
-                if not run.in_epoch:
-                    times.outside_ns += took_ns - inside_ns
+                if len(tape) != size:
+                    tape.extend((INSIDE, len(tape) - size))
+                # Faster than to extend by a pair, and no signal is handled between the two.
+                tape.append(number)
+                tape.append(took_ns)
 
         return timed
 
     def probe(self, event: Any) -> Any:
-        """Return a handler that takes in that an event is fired.
+        """Return a handler that writes down that an event is fired.
 
         It is the first one, and the last one where a wait for a batch or a step begins.
         """
-        mark, kind, is_start = _Mark(), self.run.event(event).kind, event == Events.STARTED
-        is_last = kind in (FETCH, STEP)
+        code, kind = code_of(self._index_of(event)), kind_of(event)
+        makers = {FETCH: self._wait_probe, STEP: self._step_probe, STEPPED: self._stepped_probe}
+        found = makers[kind](code) if kind in makers else self._seldom_probe(code, kind, event)
+        found._seamark = _Ours()  # noqa: SLF001 - a mark of our own
+        return found
 
+    def _wait_probe(self, code: int) -> Any:
         def probe(*_args: Any, **_kwargs: Any) -> None:
-            now_ns = perf_counter_ns()
             try:
-                if is_start:
-                    self._open()
-                if get_ident() != self.run.thread and not self._admit(kind):
-                    return
-                run = self.run
-                if kind == END:
-                    # Before its handlers, which may end the run that times are recorded in.
-                    self._report_end()
-                run.fire(mark.times, now_ns, self._state)
-                if kind == STEPPED and (
-                    now_ns >= self._due_ns or len(run.processing.waiting) > _FULL
-                ):
-                    self._end_step(now_ns)
-                if is_last and not run.is_inside:  # no wait and no step pays for what was done here
-                    run.last_ns = perf_counter_ns()
+                if get_ident() == self.thread or self._admit(FETCH):
+                    tape = self.tape
+                    now_ns = perf_counter_ns()
+                    tape.append(code)
+                    tape.append(now_ns)
             except Exception as error:  # noqa: BLE001 - training comes first
                 self._fail(error)
 
-        probe._seamark = mark  # type: ignore[attr-defined] # noqa: SLF001
+        return probe
+
+    def _step_probe(self, code: int) -> Any:
+        def probe(*_args: Any, **_kwargs: Any) -> None:
+            try:
+                if get_ident() == self.thread or self._admit(STEP):
+                    state = self.state
+                    at = (state.epoch << POSITION_SHIFT) + state.iteration
+                    if self.gpu is not None:
+                        self.gpu.begin()
+                    self.tape.extend((AT, at, code, perf_counter_ns()))
+            except Exception as error:  # noqa: BLE001 - training comes first
+                self._fail(error)
+
+        return probe
+
+    def _stepped_probe(self, code: int) -> Any:
+        def probe(*_args: Any, **_kwargs: Any) -> None:
+            now_ns = perf_counter_ns()
+            try:
+                if get_ident() == self.thread or self._admit(STEPPED):
+                    tape = self.tape
+                    tape.append(code)
+                    tape.append(now_ns)
+                    if now_ns >= self.due_ns or len(tape) > _FULL or self.gpu is not None:
+                        self._end_step(now_ns)
+            except Exception as error:  # noqa: BLE001 - training comes first
+                self._fail(error)
+
+        return probe
+
+    def _seldom_probe(self, code: int, kind: int, event: Any) -> Any:
+        def probe(*_args: Any, **_kwargs: Any) -> None:
+            now_ns = perf_counter_ns()
+            try:
+                if event == Events.STARTED:
+                    self._open(self._engine())
+                elif get_ident() != self.thread and not self._admit(kind):
+                    return
+                if kind != OTHER:
+                    self._begin_seldom_event(event, now_ns)
+                self.tape.extend((code, now_ns))
+            except Exception as error:  # noqa: BLE001 - training comes first
+                self._fail(error)
+
         return probe
 
     # ------------------------------------------------------------ runs
 
-    def _open(self, kind: int = OTHER) -> None:
+    def _begin_seldom_event(self, event: Any, now_ns: int) -> None:
+        """Begin an event of the engine that is none of an iteration; a run may end with it."""
+        engine: Any = self._engine()
+        if event == Events.COMPLETED and self.run is not None:
+            # Before its handlers, which may end the run that times are recorded in.
+            self._has_ended = True
+            self.run.settle(is_still=True)
+            for one in self._listeners:
+                one.over(self.run)
+        elif event == Events.INTERRUPT and engine.state.batch is not None:
+            # The batch came, if it was waited for: no step tells so any more.
+            self.tape.extend((code_of(self._index_of(Events.GET_BATCH_COMPLETED)), now_ns))
+        self.tape.extend((AT, _position(engine)))
+
+    def _open(self, engine: Any, kind: int = OTHER) -> None:
         """Begin a run; with an event in the middle of it, if one is given."""
         self._finish()
-        engine: Any = self._engine()
-        gpu = GpuTimes.make() if any(one.wants_gpu for one in self._listeners) else None
-        self._state, self._joins = engine.state, False
-        self.run = RunTimes(engine.state, gpu, kind)
+        self.gpu = GpuTimes.make() if any(one.wants_gpu for one in self._listeners) else None
+        in_epoch = kind in (FETCH, FETCHED, STEP, STEPPED, EPOCH_END)
+        run = RunTimes(self._events, engine.state, self.gpu, _position(engine), in_epoch=in_epoch)
         for entries in list(engine._event_handlers.values()):  # noqa: SLF001
-            entries.begin(self.run)
+            for function, *_ in entries:
+                if (mark := _mark_of(function)) is not None and mark.number:
+                    run.add_handler(mark.number, *self._handlers[mark.number - 1])
+        self.run, self.tape, self.state = run, run.tape, engine.state
+        self.thread = get_ident()
+        self._has_ended = self._joins = False
         for one in self._listeners:
-            one.opened(self.run)
+            one.opened(run)
 
     def _admit(self, kind: int) -> bool:
-        """Tell whether to take in an event of a thread that did not run the engine so far."""
+        """Tell whether to write down an event of a thread that did not run the engine so far."""
         run = self.run
-        if not run.began:
+        if run is None:
             if self._joins and kind != OTHER:
-                self._open(kind)
-            return self.run.began
-        if run.kind == INTERRUPT:
-            run.thread = get_ident()
+                self._open(self._engine(), kind)
+            return self.run is not None
+        if run.is_interrupted():
+            self.thread = get_ident()
             return True
         with self._counting:
             run.events_elsewhere += 1
@@ -343,24 +424,32 @@ class EngineClock:
         return False
 
     def _end_step(self, now_ns: int) -> None:
-        """Make room, and tell whoever wants to know that a step is over."""
-        run = self.run
-        run.flush()
+        """Do what is not done at each step, and tell whoever wants to know that one is over."""
+        run, at = self.run, _position(self._engine())
+        assert run is not None  # noqa: S101 - it is written to
+        if self.gpu is not None:
+            self.gpu.end(at)
+        if now_ns < self.due_ns and len(self.tape) <= _FULL:
+            return
+        run.forget()
         for one in self._listeners:
             if now_ns >= one.due_ns:
-                one.iterated(now_ns, position_parts(run.at)[1])
-        self._due_ns = min(one.due_ns for one in self._listeners)
+                one.iterated(now_ns, position_parts(at)[1])
+        self.due_ns = min(one.due_ns for one in self._listeners)
+
+    def look(self) -> None:
+        """Bring the numbers of the run up to date."""
+        if self.run is not None:
+            self.run.settle(is_still=self._has_ended or self.thread == get_ident())
 
     def _finish(self) -> None:
         """Close the books of the run, if one is open."""
-        if self.run.began:
-            self._report_end()
-            self.run = RunTimes()
-
-    def _report_end(self) -> None:
-        self.run.settle()
+        run, self.run, self.thread = self.run, None, 0
+        if run is None:
+            return
+        run.settle(is_still=True)
         for one in self._listeners:
-            one.over(self.run)
+            one.over(run)
 
     def _fail(self, error: Exception) -> None:
         """Measure nothing more in this run, and say so once.
@@ -369,5 +458,10 @@ class EngineClock:
             Exception: The error, if a signal handler raised it.
         """
         let_pass(error)
-        self.run, self._joins = RunTimes(), False
+        self.run, self.thread, self._joins = None, 0, False
         log.warning("seamark: the time profiler stops measuring this run: %r", error)
+
+
+def _position(engine: Any) -> int:
+    state = engine.state
+    return (state.epoch << POSITION_SHIFT) + state.iteration  # type: ignore[no-any-return]

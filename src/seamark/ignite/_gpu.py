@@ -33,7 +33,7 @@ class GpuTimes:
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel as numbers, without what belongs to the device."""
-        return {"_samples": self.collected(), "_waiting": deque(), "_start": None}
+        return {"_samples": self._samples, "_waiting": deque(), "_start": None}
 
     def _event(self) -> Any:
         make: Any = torch.cuda.Event  # not annotated

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of, total_of
+from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class HandlersTimeProfiler(EngineProfiler):
             results: What `get_results` returned; not changed.
         """
         *handlers, total, processing, dataflow = results
-        largest = sorted(handlers, key=lambda row: -total_of(row[2]))[:TOP]
+        largest = sorted(handlers, key=lambda row: -_spent(row))[:TOP]
         columns = columns_of(sys.stdout)
         rows = _fitted([_HEADS, *largest, total], columns)
         rule = "-" * max(map(len, rows))
@@ -129,13 +129,17 @@ class HandlersTimeProfiler(EngineProfiler):
         """Seconds of each call, by event and by name of the handler."""
         return {
             one.event: {source.name: seconds_of(source) for source in one.handler_sources()}
-            for one in self._times().events
+            for one in list(self._times().events)
         }
 
     @property
     def event_handlers_names(self) -> dict[Any, list[str]]:
         """Names of the handlers of each event."""
-        return {one.event: one.names for one in self._times().events}
+        return {one.event: one.names for one in list(self._times().events)}
+
+
+def _spent(row: Sequence[Any]) -> float:
+    return -1.0 if isinstance(row[2], str) else float(row[2])
 
 
 def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:

@@ -39,7 +39,7 @@ from seamark.profiling import (
 
 log = logging.getLogger("seamark")
 
-__all__ = ["TOP", "EngineProfiler", "index_of", "more_of", "seconds_of", "total_of"]
+__all__ = ["TOP", "EngineProfiler", "index_of", "more_of", "seconds_of"]
 
 TOP: Final = 15
 """So many rows are printed, those with most time; what is recorded and returned has all."""
@@ -69,7 +69,7 @@ def index_of(source: Source, at: int) -> int:
 
 
 class _Attached:
-    """Engine that a profiler is attached to, with the times of its runs.
+    """One engine that a profiler is attached to, and the times of its runs.
 
     Attributes:
         number: Of the engine, 0 for the first that the profiler was attached to.
@@ -105,16 +105,19 @@ class _Attached:
             self.due_ns = 0
         clock_of(engine).listen(self)
 
-    def stop_listening(self) -> None:
+    def leave(self) -> None:
         """Hear of them no longer."""
         if (engine := self.engine) is not None:
-            clock_of(engine).stop_listening(self)
+            clock_of(engine).leave_alone(self)
 
     def latest(self) -> RunTimes | None:
         """Return the times of the latest run, as of now."""
         times = next(reversed(self.runs.values()), None)
-        if times is not None:
-            times.look()
+        engine = self.engine
+        if times is not None and engine is None:
+            times.settle(is_still=True)
+        elif times is not None and engine is not None and clock_of(engine).run is times:
+            clock_of(engine).look()
         return times
 
     # ------------------------------------------------------------ as a listener of the clock
@@ -152,7 +155,7 @@ class _Attached:
             self.record.row(self._summed_up_ns, sources, iteration)
             self._profiler._summarize(self.record, times)  # noqa: SLF001
 
-    def record_now(self, record: TimesInRun) -> None:
+    def tell(self, record: TimesInRun) -> None:
         """Record the latest run now; what was recorded there before is not recorded again."""
         if (times := self.latest()) is not None:
             record = self._records.setdefault(record.place, record)
@@ -226,7 +229,7 @@ class EngineProfiler:
         """
         for one in self._engines:
             if engine is None or one.engine is engine:
-                one.stop_listening()
+                one.leave()
 
     def _namespace(self, namespace: str, number: int) -> str:
         return join_path(namespace, self._kind, f"engine_{number + 1}" if number else "")
@@ -319,7 +322,7 @@ class EngineProfiler:
         """
         TimesInRun(run, namespace)  # refuses what is none, also where there is nothing to record
         for one in self._engines:
-            one.record_now(TimesInRun(run, self._namespace(namespace, one.number)))
+            one.tell(TimesInRun(run, self._namespace(namespace, one.number)))
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -359,8 +362,3 @@ class EngineProfiler:
 def seconds_of(source: Source) -> list[float]:
     """Return the kept durations in seconds."""
     return [ns / 1e9 for ns in source.durations()[1].tolist()]
-
-
-def total_of(total: Any) -> float:
-    """Return a total as results have it; below 0 where they have a text, for what never was."""
-    return -1.0 if isinstance(total, str) else float(total)

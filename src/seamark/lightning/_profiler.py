@@ -7,8 +7,8 @@ import os
 import re
 import sys
 import textwrap
-from collections import defaultdict
 from time import perf_counter, perf_counter_ns
+from types import TracebackType
 from typing import Any, Final
 
 from seamark.errors import ArgumentError
@@ -37,16 +37,32 @@ _BATCH: Final = "run_training_batch"
 _NEVER: Final = 1 << 62
 _FULL: Final = 2 * FLUSH_AT  # numbers; two are a row
 _KEPT: Final = FLUSH_AT
-"""So many calls of an action are kept: Lightning has a hundred actions or so."""
+"""So many calls of an action are kept when it is thinned: Lightning has a hundred actions or so."""
 _TOP: Final = 15
 
 
 class _Action:
-    """Times of one action."""
+    """Times of one action; as a context manager, one call of it."""
 
-    def __init__(self) -> None:
-        self.samples = Samples(_KEPT)
+    __slots__ = ("in_epochs_ns", "name", "profiler", "samples")
+
+    def __init__(self, name: str, profiler: TimeProfiler) -> None:
+        self.name = name
+        self.profiler = profiler
+        self.samples = Samples()
         self.in_epochs_ns = 0
+
+    def __enter__(self) -> str:
+        self.profiler.start(self.name)
+        return self.name
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.profiler.stop(self.name)
 
 
 @_host.configurable
@@ -87,11 +103,10 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
             raise ArgumentError(msg)
         self.extended = extended
         self.start_time = perf_counter()
-        self.current_actions: dict[
-            str, list[int]
-        ] = {}  # name: start, time of those inside; the latest last
+        self.current_actions: dict[str, list[int]] = {}  # name: start, time of those inside
+        self._stack: list[str] = []
         self._stale: set[str] = set()
-        self._actions: defaultdict[str, _Action] = defaultdict(_Action)
+        self._actions: dict[str, _Action] = {}
         self._records: list[TimesInRun] = []
         self._given = run is not None
         self._epoch = self._batch = 0
@@ -114,6 +129,14 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
 
     # ------------------------------------------------------------ what Lightning calls
 
+    def profile(self, action_name: str) -> Any:  # type: ignore[override, unused-ignore]
+        """Return a context manager that times an action."""
+        return self._actions.get(action_name) or self._action(action_name)
+
+    def _action(self, name: str) -> _Action:
+        found = self._actions[name] = _Action(name, self)
+        return found
+
     def start(self, action_name: str) -> None:
         """Start timing an action.
 
@@ -124,9 +147,9 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
             msg = f"Attempted to start {action_name} which has already started."
             raise ValueError(msg)
         self._stale.discard(action_name)
-        self.current_actions.pop(action_name, None)
         if action_name in (_EPOCH, _BATCH):
             self._move(action_name)
+        self._stack.append(action_name)
         self.current_actions[action_name] = [perf_counter_ns(), 0]
 
     def stop(self, action_name: str) -> None:
@@ -142,15 +165,19 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
             raise ValueError(msg)
         start, inside = found
         took = now - start
-        action = self._actions[action_name]
-        waiting = action.samples.waiting
+        action = self._actions.get(action_name) or self._action(action_name)
+        samples = action.samples
+        waiting = samples.waiting
         waiting.extend((self._at, took))
         if len(waiting) >= _FULL:
-            action.samples.flush()
-        action.samples.nested_ns += inside
+            samples.thin(_KEPT)
+        samples.nested_ns += inside
+        stack = self._stack
+        if action_name in stack:  # not if an exception left it open in an earlier stage
+            stack.remove(action_name)
         if _EPOCH in self.current_actions or action_name == _EPOCH:
             action.in_epochs_ns += took - inside
-        if (parent := next(reversed(self.current_actions.values()), None)) is not None:
+        if stack and (parent := self.current_actions.get(stack[-1])) is not None:
             parent[1] += took
         if action_name == _BATCH and now >= self._due_ns:
             self._record_row(now)
@@ -180,6 +207,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         super().setup(stage, local_rank, log_dir)
         # What an exception left open may be started again.
         self._stale = set(self.current_actions)
+        self._stack.clear()
         if not self._given:
             try:
                 loggers = self._trainer().loggers
@@ -216,8 +244,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         return {one.name: (one.durations()[1] / 1e9).tolist() for one in self._sources()}
 
     def _sources(self) -> list[Source]:
-        actions = list(self._actions.items())
-        return [Source("action", name, action.samples) for name, action in actions]
+        return [Source("action", one.name, one.samples) for one in list(self._actions.values())]
 
     def stats(self) -> list[TimeStat]:
         """Return numbers of every action, at any moment; epochs and batches are 0-based."""
@@ -243,9 +270,9 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         epochs = None if epoch is None else epoch.samples.running()
         if epochs is not None and epochs.count:
             spent = {
-                name: action.in_epochs_ns / 1e9 / epochs.count
-                for name, action in list(self._actions.items())
-                if name != _EPOCH
+                one.name: one.in_epochs_ns / 1e9 / epochs.count
+                for one in list(self._actions.values())
+                if one.name != _EPOCH
             }
             whole_s, count, named = epochs.total / 1e9 / epochs.count, epochs.count, "an epoch"
         else:

@@ -20,12 +20,16 @@ log = logging.getLogger("seamark")
 _SERIES_POINTS: Final = 1_000
 
 
-class _Recorded(NamedTuple):
+class _Told(NamedTuple):
     """The part of a source that has been recorded."""
 
-    how_many: int = 0
-    total: int = 0
-    last_at: int = -1
+    samples: Samples
+    how_many: int
+    total: int
+    last_at: int
+
+
+_NOTHING: Final = _Told(Samples(), 0, 0, -1)
 
 
 class TimesInRun:
@@ -58,7 +62,7 @@ class TimesInRun:
         self._namespace = check_path(namespace) if namespace != "" else ""
         self._interval_ns = round(interval_s * 1e9)
         self.due_ns = 0
-        self._recorded: dict[Samples, _Recorded] = {}
+        self._told: dict[int, _Told] = {}
         self._ends_with: Any = None
 
     @property
@@ -106,13 +110,16 @@ class TimesInRun:
         for _ in self._news(sources):
             pass
 
-    def _news(self, sources: Iterable[Source]) -> Iterator[tuple[Source, _Recorded, _Recorded]]:
+    def _news(self, sources: Iterable[Source]) -> Iterator[tuple[Source, _Told, _Told]]:
         """Yield each source with how far it had been recorded, and how far it is there now."""
-        before, self._recorded = self._recorded, {}  # what is no source any more is let go
+        told: dict[int, _Told] = {}
         for one in sources:
             found = one.samples.running()
-            now = self._recorded[one.samples] = _Recorded(found.count, found.total, found.last_at)
-            yield one, before.get(one.samples, _Recorded()), now
+            key = id(one.samples)
+            # The samples are kept, so that the id stays its own; what is no source is let go.
+            told[key] = _Told(one.samples, found.count, found.total, found.last_at)
+            yield one, self._told.get(key, _NOTHING), told[key]
+        self._told = told
 
     def row(self, now_ns: int, sources: Iterable[Source], step: float) -> None:
         """Record the means since the last row, in seconds, at one step.
@@ -128,10 +135,13 @@ class TimesInRun:
         with quietly(self._lost):  # stands in the training loop
             means: dict[str, float] = {}
             for one, before, now in self._news(sources):
-                count = now.how_many - before.how_many
-                if count and now.total:  # without handlers it takes no time
+                if (
+                    now.how_many > before.how_many and now.total
+                ):  # without handlers it takes no time
                     path = join_path(self._namespace, one.series)
-                    means[path] = (now.total - before.total) / count / 1e9
+                    means[path] = (
+                        (now.total - before.total) / (now.how_many - before.how_many) / 1e9
+                    )
             if means:
                 self._run.log_metrics(means, step)
 

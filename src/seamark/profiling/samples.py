@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.values._sums import SCALE
 from seamark.values.statistics import Moments
@@ -37,7 +37,6 @@ POSITION_SHIFT: Final = 36
 ITERATION_MASK: Final = (1 << POSITION_SHIFT) - 1
 """Bits of a `position` that are its iteration."""
 
-_LOCK: Final = threading.RLock()
 _NOT_IN_A_PATH: Final = re.compile(r"[/%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -60,12 +59,9 @@ class Samples:
     """Durations in nanoseconds, each with its position; statistics are exact.
 
     A duration is taken with ``waiting.extend((at, duration))``. That is all that happens while
-    training runs, until somebody calls `flush`. All durations up to a limit are kept; after
+    training runs, until somebody calls `flush`. All durations up to `SAMPLE_LIMIT` are kept; after
     that one of every two, four, and so on: not always the first, so that what comes back in a
     rhythm (steps that end an accumulation of gradients, say) is kept as often as it is there.
-
-    Args:
-        limit: So many durations are kept at most.
 
     Attributes:
         waiting: Positions and durations that wait for `flush`, one after the other.
@@ -76,8 +72,7 @@ class Samples:
         last_at: Position of the last.
     """
 
-    def __init__(self, limit: int = SAMPLE_LIMIT) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self.waiting: list[int] = []  # extending an array takes four times as long
         self.nested_ns = 0
         self.moments = Moments()
@@ -85,6 +80,16 @@ class Samples:
         self._blocks: list[Ints] = []
         self._kept = self._seen = 0
         self._every = 1
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel without the lock."""
+        return {**self.__dict__, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Be the same samples elsewhere."""
+        self.__dict__.update(state)
+        self._lock = threading.RLock()
 
     @property
     def count(self) -> int:
@@ -102,7 +107,7 @@ class Samples:
             return
         import numpy as np
 
-        with _LOCK:
+        with self._lock:
             # A pair is appended by one call in C, so that no thread sees half of it.
             taken = self.waiting[:]
             del self.waiting[: len(taken)]
@@ -119,7 +124,7 @@ class Samples:
 
         if not (size := len(durations)):
             return
-        with _LOCK:
+        with self._lock:
             low, high = int(durations.argmin()), int(durations.argmax())
             if not self.count or durations[low] < self.moments.min:
                 self.min_at = int(at[low])
@@ -140,12 +145,18 @@ class Samples:
             self._seen += size
             self._blocks.append(block)
             self._kept += block.shape[1]
-            self._halve()
+            self._halve(SAMPLE_LIMIT)
 
-    def _halve(self) -> None:
+    def thin(self, limit: int) -> None:
+        """Keep at most so many durations from now on; the statistics stay exact."""
+        with self._lock:
+            self.flush()
+            self._halve(limit)
+
+    def _halve(self, limit: int) -> None:
         import numpy as np
 
-        while self._kept > self._limit:
+        while self._kept > limit:
             whole = np.concatenate(self._blocks, axis=1)
             first = np.arange(0, whole.shape[1], 2)
             chosen = first + _irregular(first >> 1, 2)
@@ -158,7 +169,7 @@ class Samples:
         """Return positions and kept durations, oldest first, shape ``(2, N)``."""
         import numpy as np
 
-        with _LOCK:
+        with self._lock:
             self.flush()
             if len(self._blocks) != 1:
                 empty = np.empty((2, 0), dtype=np.int64)

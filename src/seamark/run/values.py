@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import FamilyError
 from seamark.journal.families import spoken
 from seamark.options.checks import TAGS
-from seamark.paths import check_path, check_writable, expect_writable
+from seamark.paths import check_path, check_writable, refuse_derived
 from seamark.process.interrupts import let_pass, quietly
 from seamark.run.parameters import Parameters, is_parameter
 from seamark.run.writes import PLAIN, SETS, atom_at, atoms_in, gather
@@ -77,7 +77,7 @@ class Values:
                 with quietly():
                     self.parameters.take(atoms_in(gather(path, value)))
         elif path and type(value) in PLAIN and path not in SETS:  # what most assign
-            expect_writable(path)
+            refuse_derived(path)
             if writer := outlet.ready or outlet.to_write():
                 self._assign_atom(writer, path, atom_of(value))
         else:

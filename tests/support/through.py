@@ -293,14 +293,14 @@ def reading_through(monkeypatch: pytest.MonkeyPatch, servers: Servers) -> Iterat
     """
     from seamark import cli
     from seamark.cli import _app
-    from seamark.opening import catalogs, place
+    from seamark.opening import catalogs, machine
     from seamark.run import recorded
 
     for one in pkgutil.iter_modules(cli.__path__):  # before they take what is put elsewhere here
         import_module(f"{cli.__name__}.{one.name}")
     found = _app.place_of
     reading = Reading(servers, catalogs.open_catalog, found)
-    for module in (catalogs, place, recorded):
+    for module in (catalogs, machine, recorded):
         monkeypatch.setattr(module, "open_catalog", reading.open_catalog)
     for name, module in list(sys.modules.items()):
         if name.startswith("seamark.cli") and getattr(module, "place_of", None) is found:

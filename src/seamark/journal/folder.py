@@ -107,7 +107,8 @@ def root_dir(root: str | os.PathLike[str] | None = None, *, used: bool = True) -
 
 
 def _base32(number: int) -> str:
-    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(5 * (_ID_LENGTH - 1), -1, -5))
+    shifts = range(5 * (_ID_LENGTH - 1), -1, -5)
+    return "".join([_DIGITS[(number >> shift) & 31] for shift in shifts])
 
 
 def mint_run_id() -> str:

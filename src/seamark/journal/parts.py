@@ -31,18 +31,26 @@ def known_lengths(folder: RunFolder, there: Mapping[str, int] | None = None) -> 
         folder: The run.
         there: What a remote keeps of it, if that was asked.
     """
-    found = lengths(folder)
-    for told in [there or {}, *(header.get("elsewhere") or {} for header in headers(folder))]:
-        for writer, length in told.items():
-            found[writer] = max(length, found.get(writer, 0))
-    return found
+    return _with_named(lengths(folder), folder, there)
 
 
 def missing_journals(folder: RunFolder, there: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return {writer id: bytes} of the journals that are known and are not, or not whole, here."""
     here = lengths(folder)
-    known = known_lengths(folder, there)
+    known = _with_named(here, folder, there)
     return {writer: length for writer, length in known.items() if here.get(writer, 0) < length}
+
+
+def _with_named(
+    here: Mapping[str, int], folder: RunFolder, there: Mapping[str, int] | None
+) -> dict[str, int]:
+    """Add the journals that a remote keeps, and those that the journals here name."""
+    found = dict(here)
+    named = (header.get("elsewhere") or {} for header in headers(folder)) if here else ()
+    for lengths_there in (there or {}, *named):
+        for writer, length in lengths_there.items():
+            found[writer] = max(length, found.get(writer, 0))
+    return found
 
 
 def is_whole(folder: RunFolder) -> bool:

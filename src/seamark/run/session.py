@@ -306,11 +306,13 @@ class Session:
         self.resume.expect_found()
         remote, origin = self.opening.remote, self.resume.origin
         existed = remote is not None or bool(self.folder.journals())
-        made = has_other_owner(self.folder, origin.lineage)
-        made = made or (remote is not None and remote.has_other_owner(origin.lineage))
+        has_owner = existed and (
+            has_other_owner(self.folder, origin.lineage)
+            or (remote is not None and remote.has_other_owner(origin.lineage))
+        )
         rank, waits = self.policy.apart, not self.options.start
-        self.state.begin(owns=bool(rank or origin.begun or not made))
-        writer = self._open_journal(rank, waits=waits)
+        self.state.begin(owns=bool(rank or origin.begun or not has_owner))
+        writer = self._open_journal(rank, existed=existed, waits=waits)
         if not rank and self.options.owner is not False:
             # Looks at heartbeats and at the end whether this process is rank 0, as it seems to be.
             self._late = LateRank(
@@ -336,10 +338,12 @@ class Session:
         if not waits:
             self._complete_start()
 
-    def _open_journal(self, rank: int, *, waits: bool) -> JournalWriter:
+    def _open_journal(self, rank: int, *, existed: bool, waits: bool) -> JournalWriter:
         """Begin to record once it is known what an earlier process of this rank recorded."""
         self.lifecycle.enter(WAITING if waits else RECORDING)
-        knows = self.opening.remote is not None or rank_has_recorded(self.folder, rank)
+        knows = existed and (
+            self.opening.remote is not None or rank_has_recorded(self.folder, rank)
+        )
         writer = self.recorder.open(
             self.state.learn if knows else None,
             watch_series=self._before_points if waits or self.state.owner is None else None,

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do in a project."""
+"""Identities of requesters, and their roles in projects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["NOBODY", "Access", "Identity", "Readable", "Role"]
 
 
 class Role(IntEnum):
-    """What somebody may do in a project; each may do what the smaller ones may."""
+    """Role in a project; each role includes the permissions of the lower ones."""
 
     VIEWER = 1
     """Read."""
@@ -25,11 +25,11 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks.
+    """Identity of a requester, with the roles that it has.
 
     Attributes:
-        name: User or service account; empty for somebody who did not say.
-        token: Public prefix of the token that was shown; empty for none.
+        name: User or service account; empty for an anonymous requester.
+        token: Public prefix of the token that was sent; empty for none.
         admin: Whether everything is allowed, everywhere.
         roles: Project paths (each for what is in it, too) and the role there; what the token does
             not allow is taken off already. The path ``""`` stands for all projects.

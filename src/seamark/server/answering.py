@@ -1,4 +1,4 @@
-"""How reads are answered: who may, as of when, whether anything changed, and in how many bytes."""
+"""Answers to reads: authorization, time of the data, conditional requests, and compression."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ _heavy: Final = threading.BoundedSemaphore(_AT_ONCE)
 
 
 class Asked:
-    """One request that reads, and how it is answered.
+    """Request that reads, with the methods that answer it.
 
     Args:
         request: The request.
 
     Attributes:
-        server: Which answers.
+        server: Server that answers it.
         request: The request.
         now_ns: Time of the server, nanoseconds since the Unix epoch.
     """

@@ -1,8 +1,8 @@
-"""Which runs of a store changed since somebody looked.
+"""Changes of the runs of a store since a cursor.
 
 Changes are numbered in the order in which they can be seen, also where several processes save runs
 at once: the number is taken from one row, which stays locked until the change is committed. So
-whoever has seen a number has seen all that are smaller.
+a reader that has seen a number has seen all smaller ones.
 """
 
 from __future__ import annotations
@@ -187,10 +187,10 @@ def changes_since(
 
 
 class ServerChanges:
-    """What changed in the store that is live; see `seamark.server.serving.Changing`.
+    """Changes of the runs in the live store; see `seamark.server.serving.Changing`.
 
     Args:
-        databases: Which have it.
+        databases: Databases that contain it.
     """
 
     def __init__(self, databases: Databases) -> None:

@@ -1,4 +1,4 @@
-"""What is looked at before a server starts: each trouble is one line that says what to do."""
+"""Checks before a server starts; each problem is one line that says how to fix it."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def _re2(pattern: str) -> Any:
 
 
 def bound_patterns(engine: sa.Engine) -> None:
-    """Have SQLite search with RE2 and not, as SQLAlchemy does, with patterns that take for ever."""
+    """Make SQLite match patterns with RE2, in linear time, instead of SQLAlchemy's ``re``."""
 
     @sa.event.listens_for(engine, "connect")
     def _connected(connection: Any, _: Any) -> None:
@@ -258,11 +258,11 @@ def _matches(pattern: str | None, value: object) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Which folded tables readers are given.
+    """Name and version of the folded tables that readers use.
 
     Attributes:
-        name: Of the set of tables, such as ``"store_v8"``.
-        version: Of its tables and of the rules of the fold.
+        name: Name of the set of tables, such as ``"store_v8"``.
+        version: Version of its tables and of the rules of the fold.
     """
 
     name: str
@@ -492,11 +492,11 @@ def redacted(url: str) -> str:
 
 
 class _Places:
-    """Where the sets of tables are.
+    """Location of the sets of tables: files of SQLite, or schemas of a PostgreSQL database.
 
     Args:
-        url: As it was given.
-        is_sqlite: Whether they are files.
+        url: URL, as it was given.
+        is_sqlite: Whether they are files of SQLite.
     """
 
     def __init__(self, url: str, *, is_sqlite: bool) -> None:
@@ -560,7 +560,7 @@ class _Files(_Places):
 
     @property
     def lock(self) -> Path:
-        """What a server locks that runs on these files; it lies beside them."""
+        """Path of the file, beside the others, that a server locks while it runs on them."""
         return self.folder / f"{self._prefix}server.lock"
 
     def engine(self, name: str) -> sa.Engine:

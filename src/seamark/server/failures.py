@@ -1,4 +1,4 @@
-"""How the server says no: a short word for programs and a sentence that says what to do."""
+"""Error responses: a short code for programs, and a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _clear_frames(error: BaseException | None) -> None:
 
 
 def install(app: FastAPI) -> None:
-    """Have an application answer every error in one form."""
+    """Install handlers with which an application answers every error in one form."""
     from fastapi.exceptions import RequestValidationError
 
     async def answer(request: Request, error: Exception) -> Response:

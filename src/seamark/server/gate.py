@@ -1,4 +1,4 @@
-"""What every request passes before a route sees it, and every answer before it is sent."""
+"""Checks of every request before it reaches a route, and of every answer before it is sent."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class _Waiting:
 
 
 class _Passage:
-    """One request and its answer."""
+    """State of a request and its answer while they pass through `Gate`."""
 
     def __init__(
         self,

@@ -34,16 +34,16 @@ _MOST_CHARACTERS: Final = 12 << 10
 
 
 class Link(NamedTuple):
-    """What an address leads to, and for whom.
+    """Target of a signed address, and the user who requested it.
 
     Attributes:
         project: Project path.
         run: Run id.
         digest: SHA-256 of the content, hex.
-        name: What the file is called.
+        name: File name.
         preview: Whether it is shown, in a frame where nothing of the page can be reached.
         token: Public prefix of the token that asked for the address; empty for none.
-        user: Who asked for it; empty for somebody who did not say.
+        user: User who requested it; empty for an anonymous one.
     """
 
     project: str

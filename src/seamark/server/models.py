@@ -1,4 +1,4 @@
-"""What reads answer, for the description of the API; `seamark.reading.wire` makes and checks it."""
+"""Models of answers, for the API description; `seamark.reading.wire` makes and checks answers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class _Wire(BaseModel):
 
 
 class Failure(_Wire):
-    """Why a request was not answered as it was asked.
+    """Reason why a request failed.
 
     Attributes:
-        error: A short word for programs.
+        error: A short code for programs.
         hint: A sentence that says what to do.
     """
 

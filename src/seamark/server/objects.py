@@ -1,4 +1,4 @@
-"""Where a server keeps bytes: objects that are written once, and never again.
+"""Object storage of a server: objects are written once and never overwritten.
 
 An object is a named byte string. It comes into being whole and durable, or not at all, and no
 object is ever overwritten; so whoever has read a name may read it again. That is all that is asked
@@ -54,12 +54,12 @@ class ObjectsUnreachable(SeamarkError, OSError):  # noqa: N818 - says what is so
 
 
 class ObjectInfo(NamedTuple):
-    """What a place tells of an object without reading it.
+    """Metadata of an object.
 
     Attributes:
         name: Its name.
-        size: In bytes.
-        made_ns: When it was written, by the clock of the place, nanoseconds since the Unix epoch.
+        size: Size in bytes.
+        made_ns: Time of writing, by the clock of the storage, nanoseconds since the Unix epoch.
     """
 
     name: str
@@ -377,7 +377,7 @@ class GrowingObject:
 
     @property
     def room(self) -> int:
-        """How many bytes may still be added."""
+        """Number of bytes that may still be added."""
         return self._size - self.end
 
     def add(self, *parts: bytes) -> None:

@@ -1,7 +1,7 @@
-"""How far runs are folded, and waiting until what somebody was told is kept can be read.
+"""Positions up to which runs are folded, and waiting until acknowledged data can be read.
 
-The position of a run is how many bytes of all its journals are kept, gaps included: it only grows.
-It is told by every answer to a batch; a read that names it sees at least that much.
+The position of a run is the number of bytes stored of all its journals, gaps included: it only
+grows. Every answer to a batch contains it; a read that names it sees at least that much.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _FOLDED: Final = sa.select(tables.folded.c.position).where(
 
 
 class Positions:
-    """How far the runs of a store are folded.
+    """Positions up to which the runs of a store are folded.
 
     Args:
         store: Returns the store that is live.
-        gone: Tells whether a run was purged: nobody waits for what will never be there.
+        gone: Returns whether a run was purged, so that no read waits for it.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""How much a workspace may keep: the journals and files of all its projects together.
+"""Quota of a workspace: a limit on the journals and files of all its projects together.
 
-A workspace, and not a project: who may record in a workspace may record in any project in it, and
-would have as many quotas as names come to mind.
+It applies to a workspace and not to a project: a user who may record in a workspace may record in
+any project in it, and could evade a quota by using another project name.
 """
 
 from __future__ import annotations

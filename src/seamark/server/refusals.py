@@ -1,4 +1,4 @@
-"""Why what was sent is not taken, in a word for programs and a sentence for people."""
+"""Errors for refused data, each with a code for programs and a message for people."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class NotTaken(SeamarkError):  # noqa: N818 - says what is so
     """Something that was sent is not kept; the message says what to do.
 
     Attributes:
-        slug: The same in a word, for programs.
-        status: Of HTTP.
+        slug: Code of the error, for programs.
+        status: HTTP status.
         more: Further members of the answer.
         wait_s: After how many seconds it may be sent again; None: never as it is.
     """
@@ -29,7 +29,7 @@ class NotTaken(SeamarkError):  # noqa: N818 - says what is so
 
     @property
     def known(self) -> int | None:
-        """How many bytes are kept of what was sent, if that is the reason."""
+        """Number of bytes that are stored already, if that is the reason; else None."""
         return self.more.get("known")
 
 

@@ -46,11 +46,11 @@ _RUN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is known once everything was checked.
+    """Result of the checks before a server starts.
 
     Attributes:
         token: Token of the first admin, if this was the first start.
-        notes: What should be looked at although the server starts.
+        notes: Warnings about problems that do not keep the server from starting.
     """
 
     token: str | None
@@ -134,7 +134,7 @@ def url_of(settings: Settings, listening: socket.socket) -> str:
 
 
 class _Child:
-    """One process that works, started again when it dies."""
+    """Worker process that is restarted when it dies."""
 
     def __init__(
         self, name: str, arguments: list[str], settings: str, fds: tuple[int, ...]
@@ -289,7 +289,7 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _handlers(self, wake: int) -> Iterator[None]:
-        """Have signals counted, and the loop woken by them and by the end of a process."""
+        """Count signals, and wake the loop for them and for the end of a process."""
 
         def asked(number: int, frame: FrameType | None) -> None:
             del number, frame

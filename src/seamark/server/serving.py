@@ -1,8 +1,8 @@
-"""What the routes that read, edit and give contents use of whoever has the runs.
+"""Interfaces between the routes that read, edit and download, and the provider of the runs.
 
-A server has them in its databases (`seamark.server.state.Server`), a page of one's own folders in
-the index of each (`seamark.page.folder.Folder`). The routes are the same, so that a page needs no
-second set of them, and nothing is answered differently.
+A server has the runs in its databases (`seamark.server.state.Server`), a page of local folders in
+the index of each (`seamark.page.folder.Folder`). Both use the same routes, and so give the same
+answers.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ class Writes(Protocol):
 
 
 class News(NamedTuple):
-    """What changed since somebody looked.
+    """Changes since a cursor.
 
     Attributes:
-        cursor: To ask with next.
+        cursor: Cursor for the next request.
         reset: Whether everything may have changed.
-        more: Whether there is more already.
-        runs: Which changed.
+        more: Whether there are further changes already.
+        runs: Runs that changed.
     """
 
     cursor: str
@@ -98,13 +98,13 @@ class News(NamedTuple):
 
 
 class LookedAt(NamedTuple):
-    """How far what there is has been read.
+    """Progress of reading the data that exists.
 
     Attributes:
-        looked_ns: When it was last looked for what is new, nanoseconds since the Unix epoch; 0 if
-            that has never been.
-        left: How many runs are still to be read for the first time.
-        unread: How many folders cannot be looked into.
+        looked_ns: Time of the last search for new data, nanoseconds since the Unix epoch; 0 if
+            there was none.
+        left: Number of runs that are still to be read for the first time.
+        unread: Number of folders that cannot be read.
     """
 
     looked_ns: int
@@ -113,7 +113,7 @@ class LookedAt(NamedTuple):
 
 
 class Changing(Protocol):
-    """What tells whether anything changed."""
+    """Interface that reports whether anything changed."""
 
     def tag(self, now_ns: int) -> str:
         """Return what changes whenever anything does that can be read, at little cost."""
@@ -156,12 +156,12 @@ class Serving(Protocol):
 
     @property
     def accounts(self) -> Access:
-        """Who may do what."""
+        """Roles of users in projects."""
         ...
 
     @property
     def logins(self) -> Identifies:
-        """Who asks."""
+        """Authentication of requests."""
         ...
 
     @property
@@ -176,7 +176,7 @@ class Serving(Protocol):
 
     @property
     def changing(self) -> Changing:
-        """What changed."""
+        """Changes of the runs."""
         ...
 
     @property
@@ -186,7 +186,7 @@ class Serving(Protocol):
 
     @property
     def read_only(self) -> str:
-        """Why nothing can be edited; empty if it can."""
+        """Reason why nothing can be edited; empty if edits are possible."""
         ...
 
     def store(self) -> Store:

@@ -1,4 +1,4 @@
-"""What a server was told when it was started, as each of its processes gets it."""
+"""Settings of a server, as each of its processes receives them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ FILE_SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request may cost; the greeting of the server tells them to clients.
+    """Limits on one request; the greeting of the server reports them to clients.
 
     Attributes:
         batch_bytes: Longest body of a request, as it is sent.
         frame_bytes: Longest body that sends a journal: one frame alone may be longer than a batch.
         plain_bytes: Longest batch of a journal after decompression.
-        inflated_bytes: What the frames of one batch may come to, decompressed in turn.
+        inflated_bytes: Largest total size of the frames of one batch after their decompression.
         json_bytes: Longest body that is JSON.
         journals: Most journals of one run.
         attributes: Most attributes of one run.
@@ -41,9 +41,9 @@ class Limits:
         target_bytes: Longest path and query string of an address.
         header_bytes: Longest headers of one request, together.
         at_once: Most requests that one process answers at the same time.
-        idle_s: How long a sender may keep silent in the middle of a request, seconds.
-        request_s: How long the body of one request may take to arrive, seconds.
-        statement_s: How long one statement of a reader may take in the database, seconds.
+        idle_s: Longest pause of a sender in the middle of a request, seconds.
+        request_s: Longest time for the body of one request to arrive, seconds.
+        statement_s: Longest time for one statement of a reader in the database, seconds.
     """
 
     batch_bytes: int = 8 << 20
@@ -64,25 +64,25 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a server runs.
+    """Settings of a server.
 
     Attributes:
-        folder: Where it keeps what lies in files; absolute.
+        folder: Folder for its files; absolute.
         store: URL of its databases: ``sqlite:///FOLDER`` for files in a folder, or
             ``postgresql://...``.
-        blobs: URL of what it keeps as objects, ``file:///...``.
+        blobs: URL of its object storage, ``file:///...``.
         host: Address that it listens at.
         port: Port that it listens at; 0 for any that is free.
-        workers: How many processes answer requests.
-        fold_workers: How many processes fold what arrived.
-        threads: How many requests one process works on at the same time.
+        workers: Number of processes that answer requests.
+        fold_workers: Number of processes that fold what arrived.
+        threads: Number of requests that one process works on at the same time.
         tls_cert: Certificate chain, PEM; None for plain HTTP.
         tls_key: Its private key, PEM.
         proxies: Addresses or networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are
             believed.
-        auth: Entry point of the group ``seamark.auth`` that says who asks; empty for tokens alone.
-        quota: How much each workspace may keep, journals and files, bytes; None for no limit.
-        limits: What one request may cost.
+        auth: Entry point of the group ``seamark.auth`` that identifies users; empty: tokens only.
+        quota: Limit on the journals and files of each workspace, bytes; None for no limit.
+        limits: Limits on one request.
     """
 
     folder: Path
@@ -127,7 +127,7 @@ class Settings:
 
     @property
     def database_folder(self) -> Path:
-        """Where the files of SQLite lie."""
+        """Folder of the SQLite files."""
         path = Path(self.store.removeprefix("sqlite:///"))
         return path.parent if path.suffix in FILE_SUFFIXES else path
 

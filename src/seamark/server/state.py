@@ -1,4 +1,4 @@
-"""What one process of the server has open."""
+"""State of one server process: open databases, object storage and services."""
 
 from __future__ import annotations
 

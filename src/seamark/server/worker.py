@@ -1,7 +1,7 @@
-"""One process of the server: it answers requests or folds, until it is told to stop.
+"""Process of the server that answers requests or folds, until it is stopped.
 
 It is started by `seamark.server.run` only, which sends the settings as one line of standard input
-and keeps that open: its end means that the supervisor is gone.
+and keeps that open: end of file means that the supervisor has exited.
 """
 
 from __future__ import annotations

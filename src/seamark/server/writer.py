@@ -47,11 +47,11 @@ _LAST_T: Final = (
 
 
 class Taken(NamedTuple):
-    """What was kept of a batch.
+    """Result of storing a batch.
 
     Attributes:
-        offset: How many bytes of the journal are kept now.
-        position: How many bytes of all journals of the run are kept now.
+        offset: Number of bytes of the journal that are stored now.
+        position: Number of bytes of all journals of the run that are stored now.
     """
 
     offset: int
@@ -71,7 +71,7 @@ class Takes(Protocol):
 
 
 class _Journal(NamedTuple):
-    """Where an edit goes: a journal of the server's own, as far as it is kept."""
+    """Journal of the server's own that an edit is appended to, as far as it is stored."""
 
     uid: bytes
     writer: str

@@ -1,1 +1,1 @@
-"""Who may do what: users, tokens, roles, visibility, and what was done in their name."""
+"""Accounts: users, tokens, roles, visibility, and an audit log."""

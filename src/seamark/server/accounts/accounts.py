@@ -40,20 +40,20 @@ class Taken(SeamarkError, ValueError):  # noqa: N818 - says what is so
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token; never its secret.
+    """Public data of a token, without its secret.
 
     Attributes:
-        id: Its beginning.
-        user: Whose it is.
-        label: What it is for.
-        role: The most that it may do, or None for what its user may.
-        project: The one project it is for, with all that is in it, or None.
-        created_ns: When it was made; as all times, nanoseconds since the Unix epoch.
-        created_by: Who made it.
-        expires_ns: When it ends, or None.
+        id: Its public prefix.
+        user: User that it belongs to.
+        label: Purpose of the token.
+        role: Highest role that it grants, or None for the roles of its user.
+        project: Project that it is limited to, with everything in it, or None.
+        created_ns: Time of creation; like all times, nanoseconds since the Unix epoch.
+        created_by: User who created it.
+        expires_ns: Time at which it expires, or None.
         revoked_ns: When it was revoked, or None.
         used_ns: About when it was last used, or None.
-        made_with: The limited token that made it, or None; it ends with that one.
+        made_with: The limited token that created it, or None; revoking that one revokes it.
     """
 
     id: str
@@ -76,7 +76,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Who reads which projects without a role in them.
+    """Visibility of projects to users without a role in them.
 
     Attributes:
         rows: Visibility by project path.
@@ -99,12 +99,12 @@ class Visibility:
 
 
 class Accounts:
-    """Who may do what, on the tables of ``account``; safe to use from many threads.
+    """Users, tokens, roles and visibility in the tables of ``account``; thread-safe.
 
     Args:
-        database: With the tables, at this version.
-        now_ns: Nanoseconds since the Unix epoch.
-        keep_s: How long what was read is believed, seconds.
+        database: Database with the tables, at this version.
+        now_ns: Returns the time, nanoseconds since the Unix epoch.
+        keep_s: How long the visibility of projects is cached, seconds.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Who asks: from the headers of a request to an identity."""
+"""Authentication: the identity of a requester, from the headers of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often somebody may be wrong before they have to wait; takes a bounded memory."""
+"""Rate limit on failed attempts, in bounded memory."""
 
 from __future__ import annotations
 

@@ -41,12 +41,12 @@ _MANIFEST: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class BlobLimits:
-    """How much is taken.
+    """Limits on the contents that are accepted.
 
     Attributes:
-        part_bytes: Of a content, in one request.
-        blob_bytes: Of one content.
-        digests: How many contents one question may name.
+        part_bytes: Largest part of a content in one request.
+        blob_bytes: Largest content.
+        digests: Most contents that one query may name.
     """
 
     part_bytes: int = 8 << 20
@@ -56,11 +56,11 @@ class BlobLimits:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a content has arrived.
+    """Progress of the upload of a content.
 
     Attributes:
-        offset: So many bytes are there.
-        complete: Whether it is there, and is what its digest says.
+        offset: Number of bytes that have arrived.
+        complete: Whether all of it is stored, and matches its digest.
     """
 
     offset: int

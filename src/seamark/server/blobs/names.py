@@ -35,15 +35,15 @@ def is_digest(text: object) -> bool:
 
 
 class BlobObject(NamedTuple):
-    """What the name of an object says.
+    """Fields of the name of an object.
 
     Attributes:
         project: Project path.
         digest: SHA-256 of the content.
-        size: Of the content, bytes.
-        upload: Tells one arrival of a content from another.
+        size: Size of the content, bytes.
+        upload: Distinguishes one upload of a content from another.
         what: ``one``, ``whole``, or the offset of a part.
-        attempt: Tells this object from others that hold the same.
+        attempt: Distinguishes this object from others with the same bytes.
     """
 
     project: str

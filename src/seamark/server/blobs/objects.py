@@ -1,4 +1,4 @@
-"""What contents need of the place that keeps objects."""
+"""Interface of the object storage that contents are written to."""
 
 from __future__ import annotations
 

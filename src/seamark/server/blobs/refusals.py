@@ -1,4 +1,4 @@
-"""Why a content is not taken, in a word for programs and a sentence for people."""
+"""Errors for refused contents, each with a code for programs and a message for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TooLarge(BlobRefused):
 
 
 class DigestWrong(BlobRefused):
-    """What arrived has another SHA-256; nothing of it was kept."""
+    """The uploaded bytes have another SHA-256; none of them were stored."""
 
     slug = "digest"
 

@@ -1,4 +1,4 @@
-"""What is asked of the tables of contents; each statement is compiled once."""
+"""SQL statements on the tables of contents; each is compiled once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What folding asks of what is kept; `seamark.server.journals` and its neighbours answer it."""
+"""Interface of the stored journals for folding; `seamark.server.kept.journals` implements it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class KeptRun(NamedTuple):
 
 
 class KeptJournal(NamedTuple):
-    """How much of a journal is kept.
+    """Size of a stored journal, and the time when its last bytes arrived.
 
     Attributes:
-        size: In bytes, gaps included.
-        heard_ns: When its last bytes came, by the clock of the server, ns since the Unix epoch.
+        size: Size in bytes, gaps included.
+        heard_ns: Time when its last bytes arrived, by the server's clock, ns since the Unix epoch.
     """
 
     size: int
@@ -70,7 +70,7 @@ class Kept(Protocol):
         ...
 
     def wait_again(self, runs: Sequence[tuple[str, str]]) -> None:
-        """Have runs among the `unfolded` again: what was noted of them is not so."""
+        """Mark runs as `unfolded` again, because what was noted of them is wrong."""
         ...
 
     def runs(self) -> Iterator[KeptRun]:

@@ -1,7 +1,7 @@
-"""Who folds a run: a row that says so for some seconds, so that several processes share the work.
+"""Leases on runs: rows valid for some seconds, by which processes share the folding.
 
-A lease only keeps processes from doing the same twice. That nothing is folded twice is seen to when
-a run is saved (`seamark.store.runs.Saving`).
+A lease only avoids duplicate work. Saving a run (`seamark.store.runs.Saving`) ensures that nothing
+is folded twice.
 """
 
 from __future__ import annotations

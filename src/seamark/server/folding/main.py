@@ -280,10 +280,10 @@ class FoldWorker:
         return True
 
     def _look_again(self, store: Store) -> None:
-        """Have those runs folded that were noted as folded while the store has less of them.
+        """Mark runs as unfolded that were noted as folded while the store has less of them.
 
-        What was noted and what was folded lie in two sets of tables: after a loss of power, or of
-        one of them only, one may have the last moments that the other lacks.
+        The notes and the folded runs are in two sets of tables: after a power loss, or the loss of
+        one of the sets, either may lack the latest changes of the other.
         """
         folded = Positions(lambda: store).all()
         less = [

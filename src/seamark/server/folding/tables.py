@@ -1,6 +1,7 @@
-"""What the store of a server has besides the tables of every store: positions and leases.
+"""Additional tables in the store of a server: positions, leases and changes.
 
-They lie beside the folded runs, so that how far a run is folded is written with what was folded.
+They are in the database of the folded runs, so that the position of a run is committed together
+with what was folded.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _FORGET: Final = sa.delete(tables.folded).where(
 
 
 class Turn(NamedTuple):
-    """What one turn has done.
+    """Result of one turn of folding a run.
 
     Attributes:
         position: How many bytes of it are kept.

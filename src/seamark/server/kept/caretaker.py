@@ -1,7 +1,7 @@
-"""What is done with objects after they were written: compaction, rewriting, and collection.
+"""Maintenance of objects after they are written: compaction, rewriting, garbage collection.
 
-Fold workers do it now and then, several of them at once if it so happens: every step either takes
-effect as a whole or is undone.
+Fold workers run it periodically, possibly several at once: every step either takes effect as a
+whole or is undone.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class _Stretch(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """How many bytes it has in its object."""
+        """Number of bytes that it has in its object."""
         return 0 if self.place is None else self.length
 
 

@@ -1,4 +1,4 @@
-"""One object for many groups of batches: each is forced to the disk once, and named afterwards.
+"""Growing objects, each for many groups of batches: a group is synced once, and named later.
 
 Where the tables are files of one machine (SQLite), what is small is added to an object that grows.
 Its bytes are durable before anybody is answered; the rows that name them are not, and need not be:

@@ -228,7 +228,7 @@ class Intake:
         return Arrived(project, run, journal, offset, gap or len(data), data, now, ahead)
 
     def _keep_now(self, batch: Arrived) -> Kept:
-        """Have a batch kept: by this thread, if nobody is at it and few send at once."""
+        """Store a batch, in this thread if no other one is storing and few arrive at once."""
         if self._last_group > 1 or not self._turn.acquire(blocking=False):
             self._queue_up(batch)
             return batch.done.result()

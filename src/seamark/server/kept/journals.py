@@ -98,11 +98,11 @@ _COLLECT_NS: Final = 600 * 10**9
 
 
 class KeptJournals:
-    """What is kept of journals; see `seamark.server.folding.kept.Kept`. Safe to use from threads.
+    """Stored journals, as folding uses them; see `seamark.server.folding.kept.Kept`. Thread-safe.
 
     Args:
         database: The set of tables that is called ``kept``.
-        objects: Where bytes lie.
+        objects: Object storage that holds the bytes.
         now_ns: Clock, nanoseconds since the Unix epoch.
     """
 
@@ -143,7 +143,7 @@ class KeptJournals:
         return [KeptRun(*row) for row in rows]
 
     def wait_again(self, runs: Sequence[tuple[str, str]]) -> None:
-        """Have runs among the `unfolded` again: what was noted of them is not so."""
+        """Mark runs as `unfolded` again, because what was noted of them is wrong."""
         keys = sorted(key_of(*run) for run in runs)
         for start in range(0, len(keys), _AT_ONCE):
             with self._database.writing() as connection:

@@ -22,11 +22,11 @@ _PART_BYTES: Final = 1 << 20
 
 
 class PackingError(SeamarkError, ValueError):
-    """What was sent is not compressed as it says, or comes to too much.
+    """Error for a request body that is not compressed as declared, or is too large.
 
     Attributes:
-        slug: The same in a word, for programs.
-        status: Of HTTP.
+        slug: Code of the error, for programs.
+        status: HTTP status.
     """
 
     def __init__(self, message: str, slug: str = "bad-encoding", status: int = 422) -> None:

@@ -81,7 +81,7 @@ class Part(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where it ends in the journal."""
+        """End of the part in the journal."""
         return self.offset + self.length
 
 
@@ -125,12 +125,12 @@ def packed(
 
 
 class Listed(NamedTuple):
-    """What an object says that it holds.
+    """Contents of an object, as the lists in it declare them.
 
     Attributes:
-        parts: In order.
+        parts: Parts, in order.
         shared: Whether they are of several runs.
-        end: Behind the last of them, bytes.
+        end: End of the last of them, bytes.
         whole: Whether everything else in the object is zeros, which it may grow into.
     """
 

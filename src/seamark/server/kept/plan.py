@@ -1,4 +1,4 @@
-"""What a group of batches comes to: what is new, what is kept already, and what cannot be."""
+"""Plan for a group of batches: what to store, what is stored already, and what to refuse."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def key_of(project: str, run: str) -> str:
 
 
 class Kept(NamedTuple):
-    """What is answered to a batch that was taken.
+    """Answer to a batch that was stored.
 
     Attributes:
-        offset: How many bytes of the journal are kept now.
-        position: How many bytes of all journals of the run are kept now.
-        wait_s: After how many seconds the next batch is welcome.
+        offset: Number of bytes of the journal that are stored now.
+        position: Number of bytes of all journals of the run that are stored now.
+        wait_s: Seconds to wait before the next batch is sent.
     """
 
     offset: int
@@ -84,12 +84,12 @@ class Arrived:
 
     @property
     def key(self) -> Key:
-        """Which journal it is of."""
+        """Key of the journal that it belongs to."""
         return key_of(self.project, self.run), self.journal
 
     @property
     def end(self) -> int:
-        """Where it ends in the journal."""
+        """End of the batch in the journal."""
         return self.offset + self.length
 
 

@@ -29,12 +29,12 @@ _SEGMENT: Final = insertion(tables.segments)
 
 
 class Rebuilt(NamedTuple):
-    """What was found.
+    """Result of a rebuild.
 
     Attributes:
-        runs: How many runs there are.
-        journals: How many journals.
-        bytes: How many bytes of them are kept, gaps included.
+        runs: Number of runs.
+        journals: Number of journals.
+        bytes: Number of bytes of them that are stored, gaps included.
         damaged: Names of objects that could not be read.
         missing: Journals of which a stretch is missing: (run's key, file name, from which byte on).
     """

@@ -1,4 +1,4 @@
-"""What a process kept last: who goes on exactly there need not be looked up first."""
+"""Cache of the rows last written by a process, which saves a look-up when a batch follows on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a batch of a journal is not taken, in a word for programs and a sentence for people."""
+"""Errors for refused batches, each with a code for programs and a message for people."""
 
 from __future__ import annotations
 

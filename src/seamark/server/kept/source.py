@@ -18,13 +18,13 @@ __all__ = ["KeptSource", "Segment", "segments_of"]
 
 
 class Segment(NamedTuple):
-    """Where a stretch of a journal lies.
+    """Location of a range of bytes of a journal.
 
     Attributes:
-        offset: In the journal, bytes.
-        length: In bytes.
-        name: Of the object.
-        place: In the object, bytes; None for a declared gap, which lies nowhere.
+        offset: Offset in the journal, bytes.
+        length: Length in bytes.
+        name: Name of the object.
+        place: Offset in the object, bytes; None for a declared gap, which is in no object.
     """
 
     offset: int
@@ -34,7 +34,7 @@ class Segment(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where it ends in the journal."""
+        """End of the range in the journal."""
         return self.offset + self.length
 
 

@@ -1,4 +1,4 @@
-"""What the server answers: each module here has a ``router``, mounted below ``/api/v1``.
+"""Routes of the server: each module here has a ``router``, mounted below ``/api/v1``.
 
 One set of reads serves our own client, pages and others. Values are as `seamark.reading.wire` has
 them; ``?arrays=json`` writes arrays as lists of numbers. ``{run}`` is a run id (``.project`` for a

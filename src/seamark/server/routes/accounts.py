@@ -39,16 +39,16 @@ class _Body(BaseModel):
 
 
 class NewTokenBody(_Body):
-    """What a token is asked for with.
+    """Request for a new token.
 
     Attributes:
-        user: Whose it is to be; by default of who asks. One that does not exist is made.
-        service: Whether a user that is made is a service account.
-        admin: Whether a user that is made is an admin of the server.
-        label: What it is for.
-        role: The most that it may do.
-        project: The one project it is for, with all that is in it.
-        expires_s: After how many seconds it ends.
+        user: User of the token; by default the requester. A user that does not exist is created.
+        service: Whether a user that is created is a service account.
+        admin: Whether a user that is created is an admin of the server.
+        label: Purpose of the token.
+        role: Highest role that it grants.
+        project: Project that it is limited to, with everything in it.
+        expires_s: Time until it expires, seconds.
     """
 
     user: Name | None = None
@@ -69,14 +69,14 @@ class MemberBody(_Body):
 
 
 class VisibilityBody(_Body):
-    """Who reads a project without a role in it."""
+    """Visibility of a project to users without a role in it."""
 
     project: Project
     visibility: Literal["private", "workspace", "public"]
 
 
 class UserBody(_Body):
-    """What is changed of a user."""
+    """Changes to a user."""
 
     admin: bool | None = None
     disabled: bool | None = None

@@ -25,7 +25,7 @@ _MOST_VERSIONS: Final = 10_000
 
 
 class _ArrivalBody(BaseModel):
-    """Which run is to come, and what to do where another one has its name."""
+    """Run that is about to begin, and what to do if another one has its name."""
 
     model_config = ConfigDict(extra="forbid")
 

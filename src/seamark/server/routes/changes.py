@@ -1,4 +1,4 @@
-"""What changed since somebody looked; see `seamark.server.routes`."""
+"""Changes of runs since a cursor; see `seamark.server.routes`."""
 
 from __future__ import annotations
 

@@ -26,11 +26,11 @@ Count = Annotated[int, Field(ge=0, le=_LAST)]
 
 
 class _Claimant(BaseModel):
-    """What a process says of itself; see the HEADER of a journal.
+    """Description of the process that makes a claim; see the HEADER of a journal.
 
     Attributes:
-        key: Random, without which nobody else can release the claim.
-        t: When it asked, ns since the Unix epoch.
+        key: Random key that is required to release the claim.
+        t: Time of the request, ns since the Unix epoch.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -46,7 +46,7 @@ class _Claimant(BaseModel):
 
 
 class _TakeBody(BaseModel):
-    """Which runs or groups, the best first, and for whom."""
+    """Runs or groups to claim, in order of preference, and the claimant."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -96,10 +96,10 @@ def fetch(
 
 
 class _ContentsBody(BaseModel):
-    """Which contents.
+    """Contents to look for.
 
     Attributes:
-        sha256: Of each, hex.
+        sha256: SHA-256 of each, hex.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -120,13 +120,13 @@ def contents(request: Request, project: str, run: str, body: _ContentsBody) -> d
 
 
 class _LinkBody(BaseModel):
-    """Which content, and how it is shown.
+    """Content to link to, and the way to show it.
 
     Attributes:
         project: Project path.
         run: Run id.
-        sha256: Of the content, hex.
-        name: What the file is called; its extension says what it is.
+        sha256: SHA-256 of the content, hex.
+        name: File name; its extension determines the type.
         preview: Whether it is to be shown in a frame, whatever it runs.
     """
 

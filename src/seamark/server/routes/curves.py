@@ -1,4 +1,4 @@
-"""What is drawn: many series of many runs in one answer; see `seamark.server.routes`."""
+"""Curves to draw: many series of many runs in one answer; see `seamark.server.routes`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What people change of runs: name, description, tags and the trash; see `seamark.server.routes`.
+"""Edits of runs: name, description, tags and the trash; see `seamark.server.routes`.
 
-An edit is records in a journal of the server's own, behind all that the run holds. State, times and
-owner are derived, and nobody's to edit.
+An edit is written as records to a journal of the server's own, after all that the run holds. State,
+times and owner are derived, and cannot be edited.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Fie
 
 
 class _EditBody(BaseModel):
-    """Which runs, and what of them; what is not named stays as it is.
+    """Runs to edit, and the changes; fields that are not given stay unchanged.
 
     Attributes:
-        refs: Project and run id of the runs; or else what follows.
-        project: Of the runs that ``query`` matches.
-        query: Which runs.
-        name: Null takes it away.
-        description: Null takes it away.
-        description_was: What the description is that this one replaces; null for none.
-        add_tags: Further tags.
-        remove_tags: Tags to take away.
+        refs: Project and run id of the runs; without it, ``query`` selects them.
+        project: Project of the runs that ``query`` matches.
+        query: Query that selects the runs.
+        name: New name; null removes it.
+        description: New description; null removes it.
+        description_was: Description that the new one replaces; null for none.
+        add_tags: Tags to add.
+        remove_tags: Tags to remove.
         trashed: Whether they are in the trash.
     """
 

@@ -1,4 +1,4 @@
-"""What a server says of itself to everybody."""
+"""Greeting of a server: versions, limits and time, without authentication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process asks that goes on with a run of which nothing lies on its own disk."""
+"""Data for a process that continues a run of which it has no local journals."""
 
 from __future__ import annotations
 

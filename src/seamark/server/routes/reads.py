@@ -1,4 +1,4 @@
-"""What can be asked of one run that a server folded; see `seamark.server.routes` for all routes."""
+"""Reads of one run that a server folded; see `seamark.server.routes` for all routes."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def drawing(
 
 
 class _Records:
-    """Which records of a series are asked for: what their three routes have in common."""
+    """Selection of records of a series: the parameters that its three routes have in common."""
 
     def __init__(
         self,

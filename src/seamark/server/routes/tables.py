@@ -1,4 +1,4 @@
-"""What can be asked of many runs at once; see `seamark.server.routes`."""
+"""Reads of many runs at once; see `seamark.server.routes`."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ Kind = Literal["run", "model", "model_version", "artifact", "project"]
 
 
 class Which(BaseModel):
-    """Which runs, in which order; see `seamark.store.query.selection.Selection`.
+    """Selection and order of runs; see `seamark.store.query.selection.Selection`.
 
     Attributes:
-        unknown: Whether a path that no run has is an error, or told beside the answer.
-        moments: What times in the query that name no offset are where they were written, by their
-            text, in microseconds since the Unix epoch; others are in UTC.
+        unknown: Whether a path that no run has is an error, or is reported in the answer.
+        moments: Values of times in the query that name no UTC offset, by their text, in
+            microseconds since the Unix epoch; times that are not among them are in UTC.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -120,7 +120,7 @@ class _RunFieldsBody(Which):
 
 
 class _SelectBody(Which):
-    """Which runs, and whether those are counted that match beyond the limit."""
+    """Selection of runs, and whether matches beyond the limit are counted."""
 
     counted: bool = True
 

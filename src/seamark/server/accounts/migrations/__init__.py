@@ -1,1 +1,1 @@
-"""How the tables of ``account`` came to be, step by step (Alembic)."""
+"""Migrations of the tables of ``account`` (Alembic)."""

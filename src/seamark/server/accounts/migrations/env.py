@@ -1,4 +1,4 @@
-"""What Alembic runs: the steps, inside of the transaction that `migrate` has begun."""
+"""Alembic environment: run the migrations in the transaction that `migrate` has begun."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One module a step; a step that was released is never changed."""
+"""Migrations, a module for each; a released migration is never changed."""

@@ -1,4 +1,4 @@
-"""Which token made which: who revokes one that is limited ends those that it made."""
+"""Parents of tokens: revoking a limited token also revokes the tokens created with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has claimed which run or group."""
+"""Table of the claims on runs and groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How those who print wake the thread that records: without a lock that they would wait for."""
+"""Signal from threads that print to the thread that records, without a lock to wait for."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class _Places(NamedTuple):
         top: Top of the working tree.
         own: Git folder of this working tree.
         common: The git folder shared with other working trees; equal to ``own`` if there are none.
-        files: Paths of the files named in `_PLACES`.
+        files: Paths of the files and folders in `_PLACES`, in the same order.
         reference: Name that the head refers to, such as ``refs/heads/main``; may be empty.
     """
 

@@ -1,4 +1,4 @@
-"""Detection of exceptions that leave a running function, by `sys.monitoring` of Python 3.12.
+"""Detection of exceptions that leave a running function, from Python 3.12 on (`sys.monitoring`).
 
 A `SystemExit` can be observed in no other way: it does not reach ``sys.excepthook``, and is no
 longer available when the exit handlers run.

@@ -1,4 +1,4 @@
-"""Signal from threads that print to the thread that records, without a lock to wait for."""
+"""Waking of the recording thread by threads that print, without a lock to wait for."""
 
 from __future__ import annotations
 

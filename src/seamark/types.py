@@ -269,7 +269,7 @@ class File:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Histogram:
-    """How often values fell between edges.
+    """Histogram: counts of the values between edges.
 
     ``Histogram(values)`` counts values in equal bins from the smallest to the largest;
     ``Histogram(edges, counts)`` takes what ``numpy.histogram`` returns, in this order.
@@ -277,12 +277,12 @@ class Histogram:
     Args:
         edges: Borders of the bins. Without ``counts`` the values themselves: numbers, an array or a
             tensor of any shape, counted where it is. NaN and infinities are not counted.
-        counts: How many values each bin holds.
-        bins: How many bins to count in; 1 where all values are equal.
+        counts: Number of values in each bin.
+        bins: Number of bins to count in; 1 where all values are equal.
 
     Attributes:
         edges: Borders of the bins, finite and never falling; one more than there are bins.
-        counts: How many values each bin holds; not negative, whole or weighted.
+        counts: Number of values in each bin; not negative, whole or weighted.
 
     Raises:
         ArgumentError: If the two do not fit together, or no value is finite.
@@ -381,7 +381,7 @@ def _numbers(values: Any) -> tuple[float, ...]:
 
 
 class Value:
-    """What an assignment turns into one of the families: a base of Neptune's types.
+    """Base class of the value types of Neptune's API.
 
     ``run["x"] = Float(1)`` records what ``run["x"] = 1.0`` does.
     """
@@ -562,13 +562,13 @@ class GitRefDisabled:
 
 
 class GitRef(Value):
-    """Which git repository a run is about: ``init_run(git_ref=GitRef("~/code"))``.
+    """Reference to the git repository of a run: ``init_run(git_ref=GitRef("~/code"))``.
 
     Args:
-        repository_path: A path in it; None for that of the script.
+        repository_path: A path in the repository; None for the repository of the script.
 
     Attributes:
-        DISABLED: In the place of one, it says that nothing is to be recorded of git.
+        DISABLED: Value to pass instead of a reference to record nothing of git.
     """
 
     __slots__ = ("repository_path",)

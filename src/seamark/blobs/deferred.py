@@ -192,7 +192,7 @@ class BytesWriter:
         return self._held.keys() & digests
 
     def wait(self, record: WaitingRecord) -> None:
-        """Have a record wait."""
+        """Add a record that waits until its contents are stored."""
         self._waiting.append(record)
 
     def forget(self, path: str, names: set[str] | None) -> None:

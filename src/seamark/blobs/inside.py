@@ -1,4 +1,4 @@
-"""What a record refers to and what lies in the run's own folder, wherever that folder is now.
+"""Files that a record refers to and that lie in the run folder, also after it was moved.
 
 A checkpoint is usually written into the run folder, and recorded by its absolute path. Once the
 folder has been moved or copied, that path leads nowhere, or to what the copy was made from. So the
@@ -31,12 +31,12 @@ __all__ = ["InRun", "find_inside", "inside_of", "is_below", "moved_path"]
 
 
 class InRun(NamedTuple):
-    """Where what a record refers to lies in the run folder.
+    """Location in the run folder of the file or folder that a record refers to.
 
     Attributes:
-        parts: Folders and the name, below the run folder.
-        path: The same as a path.
-        status: Of what lies there: a regular file or a folder.
+        parts: Names of the folders below the run folder, and of the file or folder itself.
+        path: Path made of the run folder and ``parts``.
+        status: Result of ``os.stat`` for the regular file or the folder.
     """
 
     parts: tuple[str, ...]

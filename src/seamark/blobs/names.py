@@ -1,4 +1,4 @@
-"""How files are named: references to files elsewhere, members of file sets."""
+"""Names of files: references to files elsewhere, members of file sets."""
 
 from __future__ import annotations
 

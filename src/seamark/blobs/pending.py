@@ -48,7 +48,7 @@ class Pending:
 
     @property
     def key(self) -> tuple[str, Stamp] | None:
-        """What a single file is recognised by when it is taken again."""
+        """Key that identifies a single file when it is taken again; None if it has none."""
         only = self.only
         return None if only is None or not only.settled else (only.source, only.stamp)
 

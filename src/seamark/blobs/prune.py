@@ -31,11 +31,12 @@ _MAX_HANDED_OUT: Final = 4096
 
 
 class UsedBlobs:
-    """Which blobs of a run are recorded: by this process, and by others. From any thread.
+    """Index of the blobs that a run records, in this process and in others; usable from any thread.
 
     Args:
-        folder: The run.
-        worker: Its lock is held while a blob is removed, and between storing and recording one.
+        folder: Folder of the run.
+        worker: Worker whose lock is held while a blob is removed, and between storing and recording
+            one.
     """
 
     def __init__(self, folder: RunFolder, worker: Worker) -> None:

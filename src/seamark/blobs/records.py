@@ -28,11 +28,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """Where a content is recorded.
+    """Attribute, or member of a file set, for which a content is recorded.
 
     Attributes:
         path: Attribute path.
-        token: Ties the record that it was taken to the one that it is stored.
+        token: Token that links the record of the taken bytes to the record of the stored ones.
         name: Member of a file set, or None for a file.
         file: The FILE record without a digest.
     """

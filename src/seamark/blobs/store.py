@@ -70,7 +70,7 @@ ANYBODY: Final = 0o777
 
 
 class Stamp(NamedTuple):
-    """What changes when a file is rewritten or replaced.
+    """Metadata of a file that changes when it is rewritten or replaced.
 
     Attributes:
         size: Bytes.

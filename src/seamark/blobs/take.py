@@ -79,7 +79,7 @@ class ChangedError(Exception):
 
 
 class TickWait:
-    """How long ticks are waited for: two of them in all, also for a folder of many files.
+    """Limit on the time spent waiting for clock ticks: two in all, also for a folder of many files.
 
     The clock of a file server may be ahead, and the tick of its files in the future.
     """
@@ -100,13 +100,13 @@ class TickWait:
 
 @dataclass(slots=True)
 class TakenFile:
-    """One file whose bytes are held.
+    """File whose bytes are held until they are stored.
 
     Attributes:
         source: Absolute path, links resolved.
-        stamp: What the source was like when it was taken.
-        staged: The clone, copy or link in ``.staging/``, or None.
-        fd: The open descriptor where there is no such file, else None.
+        stamp: Stamp of the source when it was taken.
+        staged: Clone, copy or link in ``.staging/``, or None.
+        fd: Open descriptor where there is no such file, else None.
         private: Whether ``staged`` has an inode of its own.
         settled: Whether every later change of the source will show in its stamp.
     """

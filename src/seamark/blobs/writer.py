@@ -62,7 +62,7 @@ _MEMBERS_AN_OP: Final = 100
 
 
 class _Place(NamedTuple):
-    """Where a file is recorded, and as what.
+    """Attribute path and name under which a file is recorded.
 
     Attributes:
         path: Attribute path.
@@ -440,7 +440,7 @@ class BlobWriter:
                     self._sources.remember(*sources[""], more["sha256"])
 
     def _drop(self, digests: Iterable[str]) -> None:
-        """Have the blobs removed that nothing has any more."""
+        """Schedule the removal of those of these blobs that nothing in the run uses any more."""
         if gone := frozenset(digests):
             self._worker.submit(Job(partial(self._used.remove_unused, gone)))
 

@@ -1,14 +1,14 @@
-"""What is recorded without being asked: code, output, machine, and how the process ends.
+"""Automatic recording of a run: code, output, machine, and the end of the process.
 
 A `Capture` belongs to one run of one process and consists of parts. Nothing in them raises into
 training, and nothing slow happens on the training's thread.
 
 ============  ======================================================================================
-`facts`       found out once: where it runs (`environment`), and what `code`
-`output`      what is printed
-`hardware`    what the machine does
-`ending`      how the process ends; `Capture` itself observes it
-`secrets`     what of all this, and of what a person records, must be hidden
+`facts`       determined once: `environment` and `code`
+`output`      standard output and standard error
+`hardware`    metrics of the machine
+`ending`      end of the process; `Capture` itself observes it
+`secrets`     values that must be hidden in all this and in what the user records
 ============  ======================================================================================
 """
 

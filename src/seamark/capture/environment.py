@@ -1,7 +1,7 @@
-"""Where a training runs: system, container, cluster, notebook service, torch's build.
+"""Environment of a training: system, container, cluster, notebook service, build of torch.
 
-Found out from this process and local files alone, once: nothing asks a network, runs a program,
-imports a library or wakes a GPU. Of the environment only a fixed list of variables is read.
+It is determined once, from this process and local files: without network access, without running
+a program, importing a library or waking a GPU. Only a fixed list of environment variables is read.
 """
 
 from __future__ import annotations

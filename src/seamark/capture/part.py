@@ -1,4 +1,4 @@
-"""What every capture is to a run, and what a run is to captures."""
+"""Protocols between a run and its captures."""
 
 from __future__ import annotations
 

@@ -69,11 +69,11 @@ def index_of(source: Source, at: int) -> int:
 
 
 class _Attached:
-    """One engine that a profiler is attached to, and the times of its runs.
+    """Engine that a profiler is attached to, with the times of its runs.
 
     Attributes:
-        number: Of the engine, 0 for the first that the profiler was attached to.
-        record: Where its runs are recorded.
+        number: Number of the engine, 0 for the first that the profiler was attached to.
+        record: Recording that the times of its runs are written to, or None.
     """
 
     def __init__(self, profiler: EngineProfiler, engine: Engine, number: int) -> None:

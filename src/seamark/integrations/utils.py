@@ -1,4 +1,4 @@
-"""What integrations that were written for Neptune use."""
+"""Helpers for integrations that were written for Neptune."""
 
 from __future__ import annotations
 

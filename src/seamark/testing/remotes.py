@@ -62,7 +62,7 @@ def _op(number: int) -> dict[str, object]:
 
 
 class RemoteContract:
-    """What every remote promises; inherit from it and give the fixture ``remote``.
+    """Tests that every remote has to pass; inherit from it and define the fixture ``remote``.
 
     Example:
         ::
@@ -202,7 +202,7 @@ class RemoteContract:
     # ---------------------------------------------------------------- files
 
     def test_the_content_of_a_file_is_kept_once(self, remote: Remote, run: RunKey) -> None:
-        """What is there need not be sent, and may be."""
+        """Content that the remote has need not be sent again, and may be."""
         remote.send(run, (journal := Journal(run)).name, 0, journal.data)
         content = secrets.token_bytes(100_000)
         digest, other = hashlib.sha256(content).hexdigest(), "0" * 64
@@ -214,7 +214,7 @@ class RemoteContract:
         assert found is None or found == content
 
     def test_an_empty_file_is_one(self, remote: Remote, run: RunKey) -> None:
-        """It has a digest, too."""
+        """An empty file has a digest, too, and is stored."""
         remote.send(run, (journal := Journal(run)).name, 0, journal.data)
         digest = hashlib.sha256(b"").hexdigest()
         remote.put_blob(run, digest, 0, io.BytesIO())

@@ -1,1 +1,1 @@
-"""What code a run executes: script or notebook, version, packages, repository."""
+"""Capture of the code that a run executes: script or notebook, version, packages, repository."""

@@ -1,4 +1,4 @@
-"""What has changed in a working tree: a patch that ``git apply`` takes, and new files by name.
+"""Changes in a working tree: a patch for ``git apply``, and the names of untracked files.
 
 A patch is made of one part for each file. What does not fit, cannot be read or would need a filter
 is left out part by part, so that what is kept still applies.
@@ -60,10 +60,10 @@ class Taken(NamedTuple):
 
 
 class Diff(NamedTuple):
-    """What has changed in the files that git tracks.
+    """Changes in the files that git tracks.
 
     Attributes:
-        files: How many files.
+        files: Number of changed files.
         taken: The patch.
     """
 

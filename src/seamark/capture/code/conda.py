@@ -1,4 +1,4 @@
-"""What a conda environment holds, as its own files say; conda is never run."""
+"""Packages of a conda environment, read from its own files; conda is never run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which commit of which repository runs, and what has changed since: asked of ``git``.
+"""Commit and repository of the running code, and changes since the commit, read by ``git``.
 
-The facts get two seconds, what has changed ten; a git that takes longer is killed.
+The facts get two seconds, the changes ten; a git command that takes longer is killed.
 
 The repository may be a stranger's. Its configuration can name programs that git runs when it looks
 at files (``filter.*.clean`` and ``process``, ``core.fsmonitor``, textconv, hooks), or when it wants
@@ -160,14 +160,14 @@ def _path_named(git_ref: Any) -> Any:
 
 
 class _Places(NamedTuple):
-    """Where a repository has what.
+    """Paths of a repository.
 
     Attributes:
-        top: The top of the working tree.
-        own: The git folder of this working tree.
-        common: The one that it shares with others; the same if there are no others.
-        files: `_PLACES`.
-        reference: What the head refers to, such as ``refs/heads/main``; may be empty.
+        top: Top of the working tree.
+        own: Git folder of this working tree.
+        common: The git folder shared with other working trees; equal to ``own`` if there are none.
+        files: Paths of the files and folders in `_PLACES`, in the same order.
+        reference: Name that the head refers to, such as ``refs/heads/main``; may be empty.
     """
 
     top: str
@@ -178,11 +178,11 @@ class _Places(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What a git command printed.
+    """Output and exit status of a git command.
 
     Attributes:
-        code: Its exit status, or None if it was killed because it printed too much.
-        output: At most as many bytes as were asked for.
+        code: Exit status, or None if it was killed because it printed too much.
+        output: Standard output, cut off at the number of bytes that was asked for.
     """
 
     code: int | None
@@ -383,17 +383,17 @@ def _unknown(why: str) -> dict[str, Any]:
 
 
 class _Settings:
-    """What a repository's configuration says.
+    """Settings read from a repository's configuration.
 
     Args:
-        listed: As ``git config -z --get-regexp`` lists it.
+        listed: Output of ``git config -z --get-regexp``.
 
     Attributes:
         plain: Values of `_SETTINGS`, by key.
-        filters: Names of the filters that a program is named for.
-        excludes: The user's file of what is ignored everywhere; empty for git's own place for it.
-        work_tree: Where the files of the repository are said to lie; may be empty.
-        remote: The address of ``origin``, else of the first remote, without secrets; or None.
+        filters: Names of the filters that run a program.
+        excludes: Path of the user's global ignore file; empty for git's default path.
+        work_tree: Path of the configured working tree; may be empty.
+        remote: Address of ``origin``, else of the first remote, without secrets; or None.
     """
 
     def __init__(self, listed: str) -> None:
@@ -543,9 +543,10 @@ def _is_short(file: str) -> bool:
 
 
 def _bound_memory(process: subprocess.Popen[bytes]) -> None:
-    """Have a command of git fail that allocates too much, where the system can do that.
+    """Limit the memory that a git command may allocate, where the system supports that.
 
-    From outside: between fork and exec nothing of ours may run in a process with threads.
+    The limit is set from this process: in one with threads, no Python code may run between fork
+    and exec.
     """
     if sys.platform == "linux":
         try:

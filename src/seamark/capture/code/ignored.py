@@ -1,4 +1,4 @@
-"""What a repository's ``.gitignore`` files name, as git understands them; git is not asked."""
+"""Matching of paths against the ``.gitignore`` files of a repository, without running git."""
 
 # ruff: noqa: PTH100, PTH110, PTH118, PTH119, PTH120 - names of files are texts here, and may be anything
 
@@ -56,18 +56,18 @@ class RuleTime:
 
 
 class Ignored:
-    """What is ignored below a place that a person named.
+    """Ignore rules that apply below a path that the user named.
 
-    Inside a repository its rules count from the top; elsewhere, and where the place itself is
-    ignored, those of the place and of what is below it.
+    Inside a repository, its rules apply from the top. Elsewhere, and where the path itself is
+    ignored, only the rules at the path and below it apply.
 
     Args:
         target: Absolute path of a file or folder, or a pattern.
-        allowed: What all questions may cost together.
-        name: What the files with rules are called.
+        allowed: Time that all queries may take in total.
+        name: Name of the files with rules.
 
     Raises:
-        RulesTooSlowError: If time is up.
+        RulesTooSlowError: If the time is used up.
     """
 
     def __init__(self, target: str, allowed: RuleTime, name: str = _NAME) -> None:

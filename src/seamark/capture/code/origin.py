@@ -1,4 +1,4 @@
-"""Whose code a file is: the person's, or what is installed with Python."""
+"""Distinction between the user's own code and code that is installed with Python."""
 
 # ruff: noqa: PTH100, PTH118 - texts: every loaded module is compared with them
 

@@ -1,4 +1,4 @@
-"""Which Python, and what is installed beside it."""
+"""Version of Python, and the packages that are installed."""
 
 from __future__ import annotations
 

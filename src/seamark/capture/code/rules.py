@@ -44,14 +44,14 @@ class _NoRuleError(ValueError):
 
 
 class Rule(NamedTuple):
-    """One line of a ``.gitignore`` file.
+    """Rule read from a line of a ``.gitignore`` file.
 
     Attributes:
-        excludes: False if it begins with ``!`` and takes back what an earlier one said.
-        folders_only: Whether it ends with a slash.
-        anywhere: Whether it is about names in any folder below, having no slash.
-        prefix: What a path begins with before the first special character.
-        segments: The rest.
+        excludes: False for a rule that begins with ``!`` and cancels an earlier one.
+        folders_only: Whether the rule ends with a slash.
+        anywhere: Whether the rule has no slash and applies to names in any folder below.
+        prefix: Beginning of the pattern, up to the first special character.
+        segments: Rest of the pattern.
     """
 
     excludes: bool

@@ -1,4 +1,4 @@
-"""What was started, and with which arguments."""
+"""Entry point and command-line arguments of this process."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def _working_directory() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """How this process was started.
+    """Entry point of this process: a script, module or notebook, with its arguments.
 
     Attributes:
-        entrypoint: A script's path (relative to the working directory if it lies below it), ``"-m
+        entrypoint: Path of a script (relative to the working directory if it lies below it), ``"-m
             package.module"``, ``"-c"``, the path of a notebook, or ``"<notebook>"``,
             ``"<interactive>"`` or ``"<stdin>"`` where there is no file.
-        arguments: Command-line arguments after it, as given.
-        file: The file that runs, or None; a module's for ``-m``.
-        here: The working directory.
+        arguments: Command-line arguments after the entry point, as given.
+        file: File that runs, or None; the file of the module for ``-m``.
+        here: Working directory.
     """
 
     entrypoint: str

@@ -1,4 +1,4 @@
-"""Which files a person means who names folders and patterns; nothing else is looked at."""
+"""Search for the files that named folders and patterns stand for; no others are looked at."""
 
 # ruff: noqa: PTH100, PTH111, PTH112, PTH113, PTH118, PTH119, PTH120 - names of files are texts here, and may be anything
 

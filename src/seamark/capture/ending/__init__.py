@@ -1,1 +1,1 @@
-"""How a process ends: what is observed of it, and what is told."""
+"""End of a process: observation, and notification of the runs."""

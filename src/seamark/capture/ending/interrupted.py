@@ -33,7 +33,7 @@ _last: _Last | None = None
 
 
 def keep_status() -> None:
-    """Have this process die of SIGINT, as Python means it to after the interrupt that ends it."""
+    """Make this process end by SIGINT, as Python intends after an uncaught interrupt."""
     global _last  # noqa: PLW0603 - the flag is that of the process
     if _last is None:
         _last = _Last()

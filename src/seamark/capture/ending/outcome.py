@@ -1,4 +1,4 @@
-"""What an exception that ends a run, or the process, says about the run."""
+"""State and cause of failure of a run, derived from the exception that ended it."""
 
 from __future__ import annotations
 

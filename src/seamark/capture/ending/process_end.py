@@ -1,4 +1,4 @@
-"""How a process ends: uncaught exceptions, Ctrl-C and SIGTERM, observed and passed on.
+"""End of a process: uncaught exceptions, Ctrl-C and SIGTERM, observed and passed on.
 
 One registration serves the whole process, however many runs it has; runs are held weakly. Whatever
 is observed behaves exactly as without us: same output, same exit code, same handlers.
@@ -478,7 +478,10 @@ def _uninstall_handler() -> None:
 
 
 def _after_another() -> None:
-    """What was installed over a handler of ours is gone, and may have put ours back."""
+    """Remove our handler, or watch for SIGTERM again, after a handler over ours is deleted.
+
+    The deleted handler may have restored ours.
+    """
     if not _of_signals:
         _uninstall_handler()
     elif _would_die():

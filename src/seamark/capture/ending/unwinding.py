@@ -1,7 +1,7 @@
-"""Which exception leaves a function that is already running: `sys.monitoring`, Python 3.12 on.
+"""Detection of exceptions that leave a running function, from Python 3.12 on (`sys.monitoring`).
 
-Nothing else sees a `SystemExit` on its way out: it does not reach ``sys.excepthook``, and is gone
-when the exit handlers run.
+A `SystemExit` can be observed in no other way: it does not reach ``sys.excepthook``, and is no
+longer available when the exit handlers run.
 """
 
 from __future__ import annotations

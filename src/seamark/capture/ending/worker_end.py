@@ -1,4 +1,4 @@
-"""How a worker of ``multiprocessing`` ends, which uses none of the usual ways.
+"""End of a worker of ``multiprocessing``, where ``sys.excepthook`` is not called.
 
 In no worker, forked or spawned, does an exception that nobody catches reach ``sys.excepthook``;
 PyTorch's workers even turn it into ``SystemExit``. And what is called at the end depends on Python:

@@ -1,4 +1,4 @@
-"""What a container, a job or a slice may use, and uses: Linux control groups, version 1 and 2.
+"""Limits and usage of a container, a job or a slice: Linux control groups, version 1 and 2.
 
 A process is in a group of each hierarchy, and every group above it limits it too: the tightest
 limit is the one that counts, and what is used is what the group of that limit uses. What is seen of

@@ -1,4 +1,4 @@
-"""What one machine, or one container, says of itself: facts, and numbers of the moment."""
+"""Facts and current metrics of the machine, or of the container, that a process runs in."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _NEVER_HERE: Final = (
 
 @dataclass(slots=True)
 class _Gpu:
-    """One device: what it is called, and which of its numbers can be had."""
+    """Device with its name, its memory in GiB, and the queries that it supports."""
 
     handle: Any
     name: str

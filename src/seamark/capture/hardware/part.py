@@ -77,15 +77,18 @@ class Hardware:
 
 
 class _Recording:
-    """What is recorded from one start to one stop; see `seamark.capture.hardware.sampler.Listener`.
+    """Recording of the machine from one start to one stop, called by the sampler.
+
+    It is a `seamark.capture.hardware.sampler.Listener`.
 
     Args:
-        run: Where to.
-        namespace: Path below which it stands.
+        run: Run to record into.
+        namespace: Path below which everything is recorded.
         facts: Whether facts are recorded.
-        metrics: Whether numbers are.
-        host: Whether what all processes of a host have in common is recorded by this one.
-        rank: Of this process, 0-based; one above 0 tells only of its own GPUs where they are known.
+        metrics: Whether metrics are recorded.
+        host: Whether this process records what all processes of the host have in common.
+        rank: Rank of this process, 0-based; a rank above 0 records only its own GPUs where they
+            are known.
     """
 
     def __init__(

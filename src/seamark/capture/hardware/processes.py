@@ -1,4 +1,4 @@
-"""This process and all that it started: how much of the CPU and of the memory they take."""
+"""CPU time and memory of a process and all of its descendants."""
 
 from __future__ import annotations
 

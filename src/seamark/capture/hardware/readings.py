@@ -27,13 +27,13 @@ class Values:
 
 @dataclass(slots=True)
 class Reading:
-    """What a machine said of itself at one moment.
+    """Metrics of a machine at one moment.
 
     Attributes:
-        at: When, in seconds of a clock that never steps.
-        host: Of the whole machine, or the container.
-        process: Of this process and those that it started.
-        gpus: Of each GPU that this process may use, by its number.
+        at: Time of the reading, in seconds on a clock that never steps.
+        host: Metrics of the whole machine, or of the container.
+        process: Metrics of this process and of those that it started.
+        gpus: Metrics of each GPU that this process may use, by the number of the GPU.
     """
 
     at: float

@@ -1,1 +1,1 @@
-"""What a training prints: standard output and standard error, recorded as they are written."""
+"""Capture of standard output and standard error, recorded as they are written."""

@@ -83,13 +83,13 @@ class _Finished(Exception):  # noqa: N818 - no error
 
 
 class Copier:
-    """What the copying process does, and what it leaves to the next.
+    """Copying loop, with state in shared memory that the next copying process continues from.
 
     Args:
-        source: Where the output arrives.
-        original: Where it went before.
-        control: Orders and answers.
-        ring: Where it is recorded.
+        source: Descriptor from which the output is read.
+        original: Descriptor of the original destination.
+        control: Descriptor of the socket for orders and answers.
+        ring: Descriptor of the file in which the output is recorded.
     """
 
     def __init__(self, source: int, original: int, control: int, ring: int) -> None:
@@ -107,7 +107,7 @@ class Copier:
 
     @property
     def total(self) -> int:
-        """How many bytes were ever copied."""
+        """Number of bytes copied in all, also by earlier copying processes."""
         return self._state[_TOTAL]
 
     def copy(self, waiting: int | None) -> None:

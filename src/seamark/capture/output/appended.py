@@ -19,14 +19,14 @@ _OUT_OF_THE_WAY: Final = 10  # a descriptor 0, 1 or 2 that is closed stays so
 
 
 class AppendedFile:
-    """What is added to the file that a descriptor leads to, from now on, by whomever.
+    """Reader of the data that any process adds to the file of a descriptor after construction.
 
-    Where the descriptor appends, that is all behind the present end. Else it is what lies between
-    the descriptor's position now and then: what has been truncated meanwhile, and the hole that a
-    further write leaves before it, are passed over.
+    Where the descriptor appends, that is all behind the end of the file at construction. Else it is
+    what lies between the position of the descriptor at construction and now: what has been
+    truncated meanwhile, and the hole that a further write leaves before it, are passed over.
 
     Args:
-        fd: Leads to a regular file.
+        fd: Descriptor of a regular file.
 
     Raises:
         OSError: If the file cannot be read.

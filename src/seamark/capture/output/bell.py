@@ -1,4 +1,4 @@
-"""How those who print wake the thread that records: without a lock that they would wait for."""
+"""Waking of the recording thread by threads that print, without a lock to wait for."""
 
 from __future__ import annotations
 

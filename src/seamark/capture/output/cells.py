@@ -19,7 +19,7 @@ _EVENT: Final = "pre_execute"
 
 @quietly()
 def call_before_cells(call: Callable[[], None]) -> None:
-    """Have something called when a cell begins, where there are cells. Never raises."""
+    """Register a function that IPython, where it runs, calls before each cell. Never raises."""
     if (shell := _shell()) is not None:
         shell.events.register(_EVENT, call)
 

@@ -96,18 +96,18 @@ class NotCapturableError(OSError):
 
 
 class DescriptorSource(Source):
-    """What is written to one descriptor, by whomever, from `start` to `stop`.
+    """Source of the text that any process writes to one descriptor, from `start` to `stop`.
 
-    It goes on to where it went before, unchanged. In a forked child nothing here does anything, and
-    what the child writes is recorded by its parent.
+    The text still reaches its original destination, unchanged. In a forked child the methods do
+    nothing, and what the child writes is recorded by its parent.
 
     Args:
-        fd: 1 or 2.
-        folder: The run's folder; sources of the same run may share a helper.
+        fd: Descriptor, 1 or 2.
+        folder: Folder of the run; sources of the same run may share a helper.
 
     Attributes:
-        lost: How many bytes could not be recorded so far. When it grows, the gap is at the end of
-            what `take` or `stop` has just returned.
+        lost: Number of bytes that could not be recorded so far. When it grows, the gap is at the
+            end of what `take` or `stop` has just returned.
     """
 
     def __init__(self, fd: int, folder: Path) -> None:
@@ -123,7 +123,7 @@ class DescriptorSource(Source):
 
     @property
     def broken(self) -> str | None:
-        """Why nothing more is captured, for people; None as long as something is."""
+        """Reason, in words, why nothing more is captured; None as long as something is."""
         return self.helper.broken if self.helper else self._unreadable
 
     @property
@@ -508,11 +508,11 @@ class _Helper:
 
     @quietly()
     def _hand_back(self) -> None:
-        """Have Python write something of what was not shown, so that it learns why.
+        """Put output that was not shown back into Python's buffer, so that Python gets the error.
 
-        That is when it flushes its streams at the end, at the latest. What was written is taken for
-        written by now. Of all that, the last bytes are enough: where they should go takes nothing
-        more.
+        It gets the error when it flushes its streams, at the latest at exit; all earlier writes
+        seemed to succeed. The last bytes are enough, because the original destination accepts
+        nothing more.
         """
         put = _number(os.pread(self._ring, 8, 0), 0)
         length = min(put, 64)

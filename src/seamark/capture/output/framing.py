@@ -1,4 +1,4 @@
-"""Where the text of a stream is cut into points: at ends of lines, never inside of anything."""
+"""Cutting of a stream's text into points: at ends of lines where possible, never in a character."""
 
 from __future__ import annotations
 

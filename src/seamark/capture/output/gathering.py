@@ -92,9 +92,9 @@ class Gathering:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def hurry(self) -> None:
-        """Have what was printed recorded at once; see `drained`. Takes no lock, waits for nothing.
+        """Request that printed text is recorded at once, without a lock or a wait; see `drained`.
 
-        For the handler of a signal, after which there may be no later time.
+        For signal handlers, after which the process may end.
         """
         lies = self._bell.asleep and not any(each.source.polled for each in self._streams)
         if self._thread is not None and not lies:

@@ -1,4 +1,4 @@
-"""How much output is recorded."""
+"""Limits on how much output is recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WANTED: Final = 'expected an amount such as "1MiB/min", "500MiB" or "1MiB/min, 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much of one stream is recorded; what exceeds it is left out and counted.
+    """Limit on the recorded output of one stream; what exceeds it is left out and counted.
 
     Attributes:
         per_minute: Bytes of UTF-8 in a minute; None for no limit.
@@ -61,10 +61,10 @@ def _amount(part: str) -> tuple[str, int]:
 
 
 class Allowance:
-    """How much of a stream may still be recorded, as time goes by.
+    """Amount of output that may still be recorded of one stream.
 
     Args:
-        limit: Of the stream.
+        limit: Limit of the stream.
     """
 
     def __init__(self, limit: Limit) -> None:
@@ -92,7 +92,7 @@ class Allowance:
         self._total += count
 
     def end(self) -> None:
-        """Have nothing left until there is as much as ever: what came next did not fit."""
+        """Use up the limit that has less left, because the next text did not fit."""
         total, a_minute = self._limit.total, self._limit.per_minute
         if total is not None and (
             a_minute is None or total - self._total < a_minute - self._minute
@@ -103,7 +103,7 @@ class Allowance:
 
     @property
     def why(self) -> str:
-        """What no more is left of, for people: ``"1 MiB in one minute"``."""
+        """Description of the limit that is used up, such as ``"1 MiB in one minute"``."""
         total, a_minute = self._limit.total, self._limit.per_minute
         if total is not None and (a_minute is None or self._total >= total):
             return f"{_shown(total)} in all"

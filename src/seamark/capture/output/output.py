@@ -86,7 +86,7 @@ class Output:
             GATHERING.leave(running, timeout_s)
 
     def hurry(self) -> None:
-        """Have what was printed recorded at once, for the handler of a signal; never waits."""
+        """Request that printed text is recorded at once; for signal handlers, never waits."""
         if self._running:
             GATHERING.hurry()
 
@@ -119,7 +119,7 @@ def _at_descriptor(name: str, run: Recorder) -> Source | None:
 
 
 def _begin(name: str, stream: Recording) -> None:
-    """Have a source begin; where the descriptor cannot be seen, see the object."""
+    """Start the source of a stream; use a `Tee` where the descriptor cannot be captured."""
     try:
         stream.source.start()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""One stream on its way into a run: taken, collapsed, limited, hidden, and written in points."""
+"""Recording of one output stream: its text is collapsed, limited, masked and written in points."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Recording:
             self._append(f"{self._new_line}[seamark: not recorded from here: {self._broken}]\n")
 
     def finish(self) -> None:
-        """Have the source end, and record the rest; may go on later."""
+        """Stop the source and record the rest; the recording may be continued later."""
         text, self._held, self.holds = self._held + self.source.stop(), "", False
         self._keep(text)
         self._miss()

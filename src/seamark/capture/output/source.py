@@ -1,4 +1,4 @@
-"""Where the text of one stream comes from."""
+"""Base class of the sources from which the text of a stream is taken."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ORDER: Final = itertools.count(1)
 
 
 class Source:
-    """What is written to standard output, or to standard error, from `start` to `stop`.
+    """Source of the text written to standard output or standard error, from `start` to `stop`.
 
-    Started by whoever starts the run; everything else is called by the thread that records.
+    `start` is called by the thread that starts the run, everything else by the thread that records.
 
     Attributes:
-        polled: Whether it has to be asked from time to time, because it cannot ring the bell.
-        lost: Bytes so far that it could not keep until they were taken.
+        polled: Whether it has to be polled, because it cannot ring the bell.
+        lost: Number of bytes so far that could not be held until they were taken.
     """
 
     polled = True
@@ -68,5 +68,5 @@ class Source:
 
     @property
     def broken(self) -> str | None:
-        """Why there is nothing more to take, for people; None as long as there may be."""
+        """Reason, in words, why nothing more can be taken; None as long as something may be."""
         return None

@@ -1,4 +1,4 @@
-"""What Python code prints: seen on the stream object itself, which stays what it was.
+"""Capture of what Python code prints, on the stream object itself, which is not replaced.
 
 ``sys.stdout`` is not replaced. Its ``write`` is: an attribute of the object hides the method of its
 class. So whoever holds the object (a handler of `logging`, Rich, tqdm, the kernel of a notebook)
@@ -46,10 +46,10 @@ _MOST_PIECES: Final = 16
 
 
 class _Turn:
-    """Whose turn it is: the stream that was written to last.
+    """Holder of the tap of the stream that was written to last.
 
     Attributes:
-        tap: That of the stream; None where whoever writes next has to give a number.
+        tap: Tap of that stream; None if the next write has to put a number of `ORDER` in the queue.
     """
 
     __slots__ = ("tap",)
@@ -62,14 +62,14 @@ _TURN: Final = _Turn()
 
 
 class _Tap:
-    """One stream object whose writes are seen, by one function however many take part.
+    """Interception of the writes to one stream object, by one function for any number of takers.
 
     Attributes:
-        queue: What was written and has not been handed out, and where another stream was written to
-            in between, a number of `ORDER`.
-        room: How many characters more may wait until somebody has to be told.
-        takers: Who takes part; with nobody, what is written passes.
-        lost: Bytes that found no room so far.
+        queue: Text that was written and has not been handed out, and where another stream was
+            written to in between, a number of `ORDER`.
+        room: Number of characters that may still be queued before `press` is called.
+        takers: Sources that get the text; without any, nothing is queued.
+        lost: Number of bytes that were left out of the queue so far.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class _Tap:
         self._write = _seen(stream.write, self, plain=isinstance(stream, io.TextIOWrapper))
 
     def begin(self) -> None:
-        """Have nobody take part."""
+        """Reset the lock, the queue and the counts, and remove all takers."""
         self._lock = threading.RLock()
         self._pressed = False
         self.queue: deque[str | int] = deque()
@@ -139,7 +139,7 @@ class _Tap:
         return self.is_told_by(vars(self._stream).get("write"))
 
     def join(self, taker: Tee) -> None:
-        """Have somebody take part from now on."""
+        """Add a taker, which gets what is written from now on."""
         with self._lock:
             self.spread()
             self.takers += (taker,)
@@ -147,7 +147,7 @@ class _Tap:
             self._open()
 
     def leave(self, taker: Tee) -> None:
-        """Have somebody no longer take part; with the last one, the stream is as it was."""
+        """Remove a taker; after the last one, restore the ``write`` of the stream."""
         with self._lock:
             self.spread()
             self.takers = tuple(each for each in self.takers if each is not taker)
@@ -271,14 +271,14 @@ fork.register(_pass_all)
 
 
 class Tee(Source):
-    """What is written to ``sys.stdout`` or ``sys.stderr``, to the object that is there at `start`.
+    """Source of the text written to the object that is ``sys.stdout`` or ``sys.stderr`` at `start`.
 
     Args:
         name: ``"stdout"`` or ``"stderr"``.
         bell: Rung when something is written and the thread is asleep.
 
     Attributes:
-        parts: What was handed out to this one, and not taken; as in the queue.
+        parts: Text and numbers that the tap handed out and that were not taken yet.
     """
 
     polled = False

@@ -1,4 +1,4 @@
-"""What must not be recorded: how it is recognised, and what is recorded in its place."""
+"""Recognition of secrets, and their replacement in what is recorded."""
 
 from __future__ import annotations
 

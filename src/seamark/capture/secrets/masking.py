@@ -1,4 +1,4 @@
-"""What must not be kept: tokens, keys, passwords and secrets, masked before anything is recorded.
+"""Masking of tokens, keys, passwords and other secrets before anything is recorded.
 
 There is no way to know every secret. The rules here rather hide too much: a value that was hidden
 by mistake can be looked up elsewhere, one that was kept cannot be taken back. Four things give a
@@ -85,11 +85,11 @@ _WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})  # set by every shell
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """What a person says is a secret, beside what is known here.
+    """Names and patterns of secrets that the user adds to the built-in rules.
 
     Attributes:
-        names: Names of parameters, options and variables, as `plain_name` gives them.
-        patterns: What matches one of them is hidden wherever it stands.
+        names: Names of parameters, options and variables, as `plain_name` returns them.
+        patterns: Patterns whose matches are hidden in every text.
     """
 
     names: frozenset[str] = frozenset()

@@ -1,7 +1,7 @@
-"""How surely a value is a secret, judging by its name.
+"""Likelihood that a value is a secret, judged by its name.
 
-Two readers ask. On a command line and in a message too much is hidden rather than too little: what
-stands there is rarely looked up again. Parameters are what people look for, so there a name counts
+There are two sets of rules. On a command line and in a message too much is hidden rather than too
+little: such text is rarely looked up again. Parameters are looked up often, so there a name counts
 by the whole words that end it: ``token`` and ``api_key``, but neither ``tokenizer`` nor
 ``num_tokens``.
 """
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Level(enum.IntEnum):
-    """How surely a value is a secret."""
+    """Likelihood that a value is a secret."""
 
     NO = 0
     WEAK = 1  # key: on a command line like LIKELY, elsewhere only if the value looks drawn

@@ -1,4 +1,4 @@
-"""What a run hides: one answer for arguments, messages, tracebacks and everything that is assigned.
+"""Secrets of a run, hidden alike in arguments, messages, tracebacks and assigned values.
 
 Only what is written is changed, never a value of the training program.
 """
@@ -81,13 +81,13 @@ def more_of(entries: Iterable[str | re.Pattern[str]]) -> More:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What one run hides.
+    """Rules by which one run hides secrets.
 
     Attributes:
         masked: Whether anything is hidden but ``known``.
         known: Values that are hidden wherever they turn up, such as a token that was given as an
             argument.
-        more: What a person says is a secret.
+        more: Names and patterns that the user declared secret.
     """
 
     masked: bool = True

@@ -44,8 +44,8 @@ class RankStatus:
             ``"waits"`` (the same, while another rank that hangs is behind it); ``"missing"`` (the
             run has such a rank, which never recorded anything);
             ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``, as it reported
-            itself; ``"killed"`` (its process ended without reporting why); ``"lost"`` (no heartbeat for 90
-            s, and nobody can look at the process from here).
+            itself; ``"killed"`` (its process ended without reporting why); ``"lost"`` (no heartbeat
+            for 90 s, and nobody can look at the process from here).
         why: Reason of its end, as it reported it: ``"ValueError: boom"``, ``"SIGTERM"``; for a rank
             that was killed or lost, as its host knows it: ``"out of memory"`` (see
             `seamark.process.crashes.CRASH_REASONS`); or empty.

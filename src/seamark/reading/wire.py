@@ -72,7 +72,7 @@ _ITEM_BYTES: Final = 8
 
 
 class WireError(SeamarkError, ValueError):
-    """Received JSON does not encode what reads return; the message says where."""
+    """Error for received JSON that does not encode what reads return; the message says where."""
 
 
 class Rows(NamedTuple):

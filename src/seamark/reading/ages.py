@@ -1,4 +1,4 @@
-"""How long something took and how long ago it was, in words."""
+"""Durations and ages in words."""
 
 from __future__ import annotations
 

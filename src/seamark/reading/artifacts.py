@@ -24,11 +24,11 @@ _WORD: Final = re.compile(
 
 
 class ArtifactName(NamedTuple):
-    """What a word says.
+    """Reference to an artifact, or to a version of it, parsed from a string.
 
     Attributes:
         project: Project path; None if it names none.
-        name: Of the artifact.
+        name: Name of the artifact.
         digest: The digest, or how it begins; None if it names none.
         version: Number or alias; None if it names none.
     """
@@ -40,7 +40,7 @@ class ArtifactName(NamedTuple):
 
     @classmethod
     def of(cls, word: str) -> ArtifactName | None:
-        """Return what a word says; None if it cannot mean an artifact."""
+        """Return the parsed reference; None if the string cannot name an artifact."""
         found = _WORD.fullmatch(word)
         return None if found is None else cls(*found.group("project", "name", "digest", "version"))
 

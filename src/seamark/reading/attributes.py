@@ -34,7 +34,7 @@ PARENT: Final = "sys/parent"
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """What a path of a run shows.
+    """Attribute of a run: a path, and the value that is visible there.
 
     Attributes:
         path: Such as ``"train/loss"``.
@@ -53,7 +53,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class SeriesSummary:
-    """What a runs table shows of a float series: the points of the latest attempt.
+    """Summary, in a runs table, of the points of a float series in the latest attempt.
 
     Attributes:
         last: Value of the point with the greatest (step, order of writing); NaN if there are no
@@ -62,8 +62,8 @@ class SeriesSummary:
         max: Greatest finite value; NaN if there is none.
         mean: Mean of the finite values, correctly rounded; NaN if there are none.
         count: Number of points, whatever their value.
-        nan_count: How many of them are NaN.
-        inf_count: How many of them are infinite, with either sign.
+        nan_count: Number of points that are NaN.
+        inf_count: Number of points that are infinite, with either sign.
         first_step: Smallest step; NaN if there are no points.
         last_step: Greatest step; NaN if there are no points.
     """
@@ -81,7 +81,7 @@ class SeriesSummary:
 
 @dataclass(frozen=True, slots=True)
 class SeriesTail:
-    """What a runs table shows of a series of texts, files or histograms.
+    """Summary, in a runs table, of a series of texts, files or histograms.
 
     Attributes:
         last: A text, a file record or ``[edges, counts]``; None if there are no points.
@@ -98,23 +98,22 @@ class SeriesTail:
 
 @dataclass(frozen=True, slots=True)
 class JournalInfo:
-    """What is known of one journal.
+    """State of one journal of a run: how far it was read, and which problems were found.
 
     Attributes:
         writer: Writer id.
         file: Name of the file in the journal folder.
         header: The HEADER record; empty if it is damaged.
-        offset: How many bytes are folded.
+        offset: Number of bytes that are folded.
         last_t: Time of the last frame, nanoseconds since the Unix epoch; 0 if there is none.
         closed: Whether the writer closed it.
         gaps: (offset, length) of the bytes that hold no valid frame.
-        dropped: What the writer lost, counted by reason.
-        errors: How many records could not be applied.
+        dropped: Counts of what the writer lost, by reason.
+        errors: Number of records that could not be applied.
         notes: (offset, message) of the first of them.
-        stopped: Why reading stopped before the end: None, ``"incomplete"``, ``"bad"``, ``"newer"``
-            (written by a newer Seamark, and not to be passed over) or ``"unreadable"``.
-        unknown: How many records of kinds that this version does not know were passed over, by
-            kind.
+        stopped: Reason why reading stopped before the end: None, ``"incomplete"``, ``"bad"``,
+            ``"newer"`` (written by a newer Seamark, and not to be skipped) or ``"unreadable"``.
+        unknown: Number of skipped records of kinds that this version does not know, by kind.
     """
 
     writer: str

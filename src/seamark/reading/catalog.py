@@ -1,4 +1,4 @@
-"""What can be asked of the runs of one place, be it a root on this machine or a server."""
+"""Interface for queries about the runs of a root on this machine or of a server."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ def refuse(error: QueryError) -> None:
 
 
 class Wanted(Protocol):
-    """Which runs, in which order; see `seamark.store.query.selection.Selection`."""
+    """Selection of runs, and their order; see `seamark.store.query.selection.Selection`."""
 
     @property
     def project(self) -> str | None:
-        """Only this project and its sub-projects."""
+        """Project to select from, together with its sub-projects."""
         ...
 
     @property
@@ -99,27 +99,27 @@ class Wanted(Protocol):
 
     @property
     def query(self) -> str | None:
-        """In the query language."""
+        """Query in the query language."""
         ...
 
     @property
     def id(self) -> str | Iterable[str] | None:
-        """One run id or several."""
+        """Ids of the runs to select: one or several."""
         ...
 
     @property
     def state(self) -> str | Iterable[str] | None:
-        """One state or several."""
+        """States of the runs to select: one or several."""
         ...
 
     @property
     def owner(self) -> str | Iterable[str] | None:
-        """One owner or several."""
+        """Owners of the runs to select: one or several."""
         ...
 
     @property
     def tag(self) -> str | Iterable[str] | None:
-        """One tag, or several that a run must all have."""
+        """Tags that a run must all have: one or several."""
         ...
 
     @property
@@ -129,12 +129,12 @@ class Wanted(Protocol):
 
     @property
     def limit(self) -> int | None:
-        """At most this many."""
+        """Greatest number of runs to return."""
         ...
 
     @property
     def offset(self) -> int:
-        """How many of the first to leave out."""
+        """Number of runs to skip at the beginning."""
         ...
 
     @property
@@ -198,7 +198,7 @@ class Catalog(Protocol):
         *,
         progress: Progress | None = None,
     ) -> None:
-        """Have answers from here on show what was recorded before this call.
+        """Make later answers include everything that was recorded before this call.
 
         Args:
             project: Only this project and its sub-projects; None for all.

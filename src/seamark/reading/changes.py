@@ -1,4 +1,4 @@
-"""Which runs changed since somebody looked."""
+"""Changes of runs since an earlier request."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class ChangedRun:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What changed since a cursor.
+    """Answer to a request for the changes since a cursor.
 
     Attributes:
-        cursor: To be asked with the next time.
-        reset: Whether everything may have changed: the cursor is none, or of an index that was made
-            anew. No runs are named then.
+        cursor: Cursor for the next request.
+        reset: Whether everything may have changed, because the cursor was not valid or belongs to
+            an index that was since rebuilt. No runs are listed then.
         runs: The runs that changed, those that changed last at the end.
-        looked_ns: When it was last looked for what is new, nanoseconds since the Unix epoch.
+        looked_ns: Time of the last check for new records, nanoseconds since the Unix epoch.
     """
 
     cursor: str

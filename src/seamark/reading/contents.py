@@ -1,4 +1,4 @@
-"""What can be asked of the files of one run, wherever they are kept."""
+"""Interface to the files of one run, wherever they are stored."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Contents(Protocol):
 
     @property
     def kind(self) -> str:
-        """What `where` is: ``"folder"`` or ``"server"``."""
+        """Kind of location that `where` names: ``"folder"`` or ``"server"``."""
         ...
 
     @property
     def where(self) -> str:
-        """Where the run is: its folder, or its address."""
+        """Location of the run: its folder, or its address."""
         ...
 
     def text(self, record: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What is drawn of a float series: parts of it, each with its extremes."""
+"""Float series prepared for drawing: divided into parts, each with its extremes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DIGEST_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a float series is to be drawn.
+    """Settings for drawing a float series.
 
     Attributes:
         points: At most this many representative points of each curve; at least 2. Of fewer points
@@ -248,7 +248,7 @@ class Drawing:
 
     @property
     def cursor(self) -> str:
-        """What names this drawing to whoever is asked for what changed since; of a whole one."""
+        """Cursor that identifies this whole drawing in a request for later changes; see `since`."""
         count = len(self.curve)
         lengths = sorted({count, *(count - (1 << at) for at in range(count.bit_length()))})
         digests = self._digests([one for one in lengths if one >= 0])
@@ -338,14 +338,14 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunCurve:
-    """One series of one run as it is drawn.
+    """Drawing of one series of one run.
 
     Attributes:
         project: Project path.
         run: Run id.
-        path: Of the series.
-        drawing: What is drawn.
-        cursor: Of the whole drawing, where a server answers; see `Drawing.cursor`.
+        path: Path of the series.
+        drawing: Drawing of the series.
+        cursor: Cursor of the whole drawing, where a server answers; see `Drawing.cursor`.
     """
 
     project: str

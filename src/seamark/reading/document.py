@@ -1,4 +1,4 @@
-"""One run as a document of JSON values: what ``seamark export --format json`` writes of each."""
+"""Document of JSON values for one run, as ``seamark export --format json`` writes it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _SINGLE: Final = math.ulp(0.0)
 
 
 class _Draws(Protocol):
-    """What of a `seamark.reading.reader.Reader` is needed here."""
+    """Part of `seamark.reading.reader.Reader` that drawing a series needs."""
 
     @property
     def project(self) -> str: ...
@@ -84,22 +84,23 @@ def _curves_of_run(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupCurve:
-    """What one series of several runs comes to, part by part.
+    """Statistics of one series over several runs, part by part.
 
     Each run counts once in a part, with the mean of its finite values there, or with its smoothed
     line if one was asked for. A run without a finite value in a part does not count there.
 
     Attributes:
-        path: Of the series.
-        by: What the runs have in common, by column.
+        path: Path of the series.
+        by: Values that the runs have in common, by column.
         runs: (project, run id) of the runs that have the series.
-        width: Of a part, in units of x or of log2 x: a power of two. 0.0 if each part is one x.
+        width: Width of a part, in units of x or of log2 x, a power of two; 0.0 if each part is one
+            x.
         x: Middle of each part, or its one x, float64 (N,).
-        n: How many runs count, int64 (N,), never 0.
-        mean: Of the runs, float64 (N,).
-        std: Of the runs, of a sample (n - 1), float64 (N,); NaN where n is 1.
-        min: Smallest of the runs, float64 (N,).
-        max: Greatest of the runs, float64 (N,).
+        n: Number of runs that count, int64 (N,), never 0.
+        mean: Mean over the runs, float64 (N,).
+        std: Sample standard deviation over the runs (n - 1), float64 (N,); NaN where n is 1.
+        min: Smallest value of the runs, float64 (N,).
+        max: Greatest value of the runs, float64 (N,).
     """
 
     path: str

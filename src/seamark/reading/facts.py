@@ -1,7 +1,6 @@
-"""What is known of a run as a whole: its code, machine and attempts, and what is not well with it.
+"""Facts about a run as a whole: its code, its machine, its attempts and its problems.
 
-Anybody may have written what stands in a run: what is not of the kind that belongs somewhere is
-passed over.
+Any program may have written the journals of a run: a value of an unexpected type is skipped.
 """
 
 from __future__ import annotations

@@ -25,13 +25,14 @@ Ref = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What the numbers of some runs come to: of the finite ones.
+    """Statistics of the finite values that several runs show in one column.
 
     Attributes:
-        n: How many runs show a finite number.
-        odd: How many show something else: NaN, an infinity, an int that no float is, a text.
+        n: Number of runs that show a finite number.
+        odd: Number of runs that show something else: NaN, an infinity, an int that no float equals,
+            a text.
         mean: Of the finite numbers; None without one.
-        std: Of a sample (n - 1); None if ``n`` is less than 2.
+        std: Sample standard deviation (n - 1); None if ``n`` is less than 2.
         min: Smallest finite number; None without one.
         max: Greatest finite number; None without one.
     """
@@ -60,7 +61,7 @@ class RunGroup:
 
     @property
     def n(self) -> int:
-        """How many runs there are."""
+        """Number of runs in the group."""
         return len(self.refs)
 
 

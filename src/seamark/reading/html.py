@@ -36,23 +36,23 @@ _FAINT: Final = 'style="opacity:.7"'
 
 
 class Line(Protocol):
-    """What of a `seamark.reading.curves.Curve` a small picture shows."""
+    """Part of `seamark.reading.curves.Curve` that a small picture needs."""
 
     @property
     def first_step(self) -> Floats:
-        """Of each part."""
+        """First step of each part."""
 
     @property
     def min(self) -> Floats:
-        """Of each part."""
+        """Smallest value of each part."""
 
     @property
     def max(self) -> Floats:
-        """Of each part."""
+        """Greatest value of each part."""
 
     @property
     def mean(self) -> Floats:
-        """Of each part."""
+        """Mean of each part."""
 
 
 def text(value: Any, most: int = _MOST) -> str:

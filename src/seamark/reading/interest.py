@@ -1,7 +1,7 @@
-"""What of a run people look for first, told by the names of its paths.
+"""Rules that decide, by the names of paths, which values of a run are shown first.
 
-Tables, `seamark show`, comparisons, the live view and notebooks ask here, so that all of them put
-the same things first and the same things aside.
+Tables, `seamark show`, comparisons, the live view and notebooks all use them, so that they show the
+same values first and leave the same ones to the end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What runs are called, also those that nobody named: two words made of the id, easy to say.
+"""Names of runs, and generated names of two words, made from the id, for unnamed runs.
 
 A generated name is never recorded. The same id gives the same name everywhere and in every release,
 so the lists of words below are never changed: a note that says ``quick-otter`` is to find its run.

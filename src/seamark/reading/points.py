@@ -151,10 +151,10 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class TextPoint:
-    """One text of a string series; time in ns since the Unix epoch, attempt -1 if of none.
+    """Point of a string series; ``attempt`` is -1 for a point of no attempt.
 
-    A text that is too long for a journal is given here as the record of its blob: ``{"sha256": ...,
-    "size": ...}``.
+    ``time_ns`` is in nanoseconds since the Unix epoch. A text that is too long for a journal is
+    given as the record of its blob: ``{"sha256": ..., "size": ...}``.
     """
 
     step: float
@@ -165,7 +165,7 @@ class TextPoint:
 
 @dataclass(frozen=True, slots=True)
 class FilePoint:
-    """One file of a file series: its record, and the name and description given with it."""
+    """Point of a file series: the record of a file, and the name and description given with it."""
 
     step: float
     file: dict[str, Any]
@@ -177,7 +177,7 @@ class FilePoint:
 
 @dataclass(frozen=True, slots=True)
 class HistogramPoint:
-    """One histogram of a series: n + 1 edges and n counts."""
+    """Point of a histogram series: n + 1 edges and n counts."""
 
     step: float
     edges: list[float]

@@ -1,4 +1,4 @@
-"""How far the loops of a training are, as it says itself."""
+"""Progress of the loops of a training, as the training reports it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _LONGEST: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """How far one loop is.
+    """Progress of one loop.
 
     Attributes:
-        name: What it is called.
-        done: How many rounds are done, those before a resume included.
-        total: How many there are; None if that is not known.
-        elapsed_s: Since it began in its process, in seconds.
-        remaining_s: What is left of it at this pace, in seconds; None if that is not known.
+        name: Name of the loop.
+        done: Number of finished rounds, including those before a resume.
+        total: Number of all rounds; None if it is not known.
+        elapsed_s: Time since the loop began in its process, in seconds.
+        remaining_s: Time left at this pace, in seconds; None if it is not known.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How a rank of a run is doing, as reads return it."""
+"""Status of a rank of a run, as reads return it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def process_of(header: Mapping[str, Any]) -> Process:
 
 @dataclass(frozen=True, slots=True)
 class RankStatus:
-    """One rank, as its newest process left it or is.
+    """Status of one rank, judged by its newest process.
 
     Times are nanoseconds since the Unix epoch; 0 for a rank that is missing.
 
@@ -43,16 +43,16 @@ class RankStatus:
         state: ``"running"``; ``"hangs"`` (alive, and no record or no heartbeat for long);
             ``"waits"`` (the same, while another rank that hangs is behind it); ``"missing"`` (the
             run has such a rank, which never recorded anything);
-            ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``, as it said itself;
-            ``"killed"`` (its process ended without reporting why); ``"lost"`` (no heartbeat for 90
-            s, and nobody can look at the process from here).
-        why: What it said of its end: ``"ValueError: boom"``, ``"SIGTERM"``; what its host knows of
-            the end of one that was killed or lost: ``"out of memory"`` (see
+            ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``, as it reported
+            itself; ``"killed"`` (its process ended without reporting why); ``"lost"`` (no heartbeat
+            for 90 s, and nobody can look at the process from here).
+        why: Reason of its end, as it reported it: ``"ValueError: boom"``, ``"SIGTERM"``; for a rank
+            that was killed or lost, as its host knows it: ``"out of memory"`` (see
             `seamark.process.crashes.CRASH_REASONS`); or empty.
-        first_t: When it began.
-        last_t: When it was last heard of, heartbeats (every 30 s) included.
-        row_t: When it last recorded a point of a series; None if it did not.
-        end_t: When it ended, as far as that is known; None while it runs.
+        first_t: Time when it began.
+        last_t: Time of its last record or heartbeat (every 30 s).
+        row_t: Time when it last recorded a point of a series; None if it never did.
+        end_t: Time when it ended, as far as that is known; None while it runs.
     """
 
     rank: int

@@ -1,4 +1,4 @@
-"""What can be asked of one run, wherever it is read from."""
+"""Interface for reading one run, wherever it is stored."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["Reader"]
 
 
 class Reader(Protocol):
-    """One run; every answer is of one moment.
+    """Reader of one run; each call sees a consistent snapshot.
 
-    `seamark.store.read.run.RunReader` reads from a database, and says what each verb does;
+    `seamark.store.read.run.RunReader` reads from a database, and documents each method;
     `seamark.remote.http.run.RemoteRun` asks a server.
     """
 
@@ -81,12 +81,12 @@ class Reader(Protocol):
 
     @property
     def reason(self) -> str:
-        """What made the run's last recorded state: an error or a signal; empty if not known."""
+        """Cause of the run's last recorded state: an error or a signal; empty if not known."""
         ...
 
     @property
     def signal(self) -> str:
-        """The signal that made it, if one did, such as ``"SIGTERM"``; else empty."""
+        """Signal that caused the last recorded state, such as ``"SIGTERM"``; empty if none did."""
         ...
 
     @property

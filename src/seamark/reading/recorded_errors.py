@@ -1,4 +1,4 @@
-"""What went wrong with a run, error by error, as its processes recorded it."""
+"""Errors of a run, one by one, as its processes recorded them."""
 
 from __future__ import annotations
 

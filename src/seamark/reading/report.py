@@ -1,4 +1,4 @@
-"""What a run or a project comes to: a dict that prints and displays itself."""
+"""Report on a run or a project: a dict with a text and a notebook display."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _LONGEST: Final = 200
 
 
 class Report(dict[str, Any]):
-    """What a run or a project comes to, by name; ``print(report)`` and notebooks show it."""
+    """Report on a run or a project: values by name, shown by ``print`` and in notebooks."""
 
     def __str__(self) -> str:
         """Return lines for people: facts first, then a section for each group of values."""

@@ -37,7 +37,7 @@ _WARM_UP: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RankTiming:
-    """How one rank of a distributed training is doing, and how long its steps take.
+    """Status and step times of one rank of a distributed training.
 
     Attributes:
         rank: 0-based, over all nodes.
@@ -49,10 +49,10 @@ class RankTiming:
             hangs is behind it), ``"lost"`` (no heartbeat for 90 s, and its process cannot be looked
             at from here), ``"missing"`` (it never recorded anything); None if nothing is known of
             its process.
-        why: The error or signal that ended it, or empty.
-        last_seen: When it was last heard of, heartbeats (every 30 s) included; UTC.
-        last_step: When it last recorded a point of a series; UTC.
-        steps: How many times of steps it recorded; each is the mean since the one before.
+        why: Error or signal that ended it, or empty.
+        last_seen: Time of its last record or heartbeat (every 30 s); UTC.
+        last_step: Time when it last recorded a point of a series; UTC.
+        steps: Number of step times that it recorded; each is the mean since the one before.
         mean_s: Mean time of a step, seconds. Of five times and more the first one is left out:
             first steps compile and allocate. NaN if it recorded none; so are the next ones.
         p50_s: Median, seconds.
@@ -81,12 +81,12 @@ class RankTiming:
 
     @property
     def pace_s(self) -> float:
-        """What ranks are compared by: ``own_s``, or ``mean_s`` without it; seconds."""
+        """Step time by which ranks are compared: ``own_s``, or ``mean_s`` without it; seconds."""
         return self.mean_s if math.isnan(self.own_s) else self.own_s
 
 
 class Timed(Protocol):
-    """What is asked of a run, wherever it is read from; see `seamark.reading.reader.Reader`."""
+    """Part of `seamark.reading.reader.Reader` that is needed to time ranks."""
 
     @property
     def project(self) -> str:

@@ -1,4 +1,4 @@
-"""What reads return of artifacts: dictionaries that have what Neptune's objects have, too."""
+"""Artifacts as reads return them: dictionaries that also have the properties Neptune's have."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ class TrackedFile(dict[str, Any]):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Where it was when it was tracked, as ``file_path``, if that was recorded."""
+        """Location of the file when it was tracked, as ``file_path``; empty if not recorded."""
         return {"file_path": str(self["ref"])} if self.get("ref") else {}

@@ -1,6 +1,6 @@
-"""How what reads return goes over the wire: one JSON for those who send it and who receive it.
+"""JSON encoding of what reads return, shared by server and client.
 
-Whoever receives it checks it: a server is a stranger, too.
+The receiver checks everything it decodes: neither side trusts the other.
 
 Texts, booleans, None, finite floats and ints below 2**53 are what they are in JSON (a float has a
 point or an exponent). Everything else is an object with the key ``$``, which says what it is:
@@ -72,7 +72,7 @@ _ITEM_BYTES: Final = 8
 
 
 class WireError(SeamarkError, ValueError):
-    """What came over the wire is not what reads return; the message says where."""
+    """Error for received JSON that does not encode what reads return; the message says where."""
 
 
 class Rows(NamedTuple):
@@ -521,14 +521,14 @@ def _has_its_parts(drawing: Any) -> bool:
 
 
 class _Class(NamedTuple):
-    """How one class lies on the wire.
+    """Encoding of one class on the wire.
 
     Attributes:
         kind: The class.
-        fields: What checks each field.
-        parts: Returns the fields of one.
-        make: Makes one of checked fields.
-        holds: Tells whether its fields belong together.
+        fields: Function that checks each field, by the name of the field.
+        parts: Function that returns the fields of an instance.
+        make: Function that makes an instance of checked fields.
+        holds: Function that tells whether the fields of an instance are consistent.
     """
 
     kind: type

@@ -1,6 +1,6 @@
-"""What readers ask: journals folded into tables, series in chunks, queries.
+"""Database for readers: journals folded into tables, series in chunks, and queries.
 
-Everything here is derived from journals and can be thrown away at any time.
+Everything in it is derived from journals and can be deleted at any time.
 """
 
 from __future__ import annotations

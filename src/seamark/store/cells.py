@@ -1,4 +1,4 @@
-"""What the columns of a row hold: of an atom, of a series, of a whole run."""
+"""Values of the columns of a row: of an atom, of a series, of a whole run."""
 
 from __future__ import annotations
 

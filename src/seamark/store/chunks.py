@@ -1,4 +1,4 @@
-"""How columns of numbers are packed: one codec byte, then what that codec needs.
+"""Packing of columns of numbers: one codec byte, then the data that this codec needs.
 
 Nothing is lost: what `unpack` returns is bit for bit what `pack` was given. Integers (times,
 offsets, most steps) are kept as differences in as few bytes as they need; floats that came from
@@ -45,7 +45,7 @@ _HEAD: Final = struct.Struct("<BBxxIqq")
 
 
 class Codec(IntEnum):
-    """What follows the codec byte; numbers are never reused for something else."""
+    """Encoding of the data after the codec byte; a number is never reused for another codec."""
 
     STRIDE = 1  # first value and difference say it all
     DELTA = 2  # differences less the smallest one, shuffled and compressed

@@ -1,4 +1,4 @@
-"""What says that a database gave back other bytes than it was given."""
+"""Error for a database that returns bytes other than those that were stored."""
 
 from __future__ import annotations
 

@@ -178,12 +178,12 @@ _TIMED: Final = (
 
 @dataclass(slots=True)
 class Group:
-    """One row group that is to be stored.
+    """Row group to be stored.
 
     Attributes:
         journal: Number of the journal.
-        place: Where it starts in the journal, bytes.
-        batch: Its rows.
+        place: Offset of its start in the journal, bytes.
+        batch: Rows of the group.
         records: Offsets of the frames that may hold points other than numbers.
     """
 
@@ -343,19 +343,19 @@ def rows_before(
 
 @dataclass(slots=True)
 class StoredGroup:
-    """What the tables say of one series in one group.
+    """Stored data of one series in one group.
 
     Attributes:
         journal: Number of the journal.
-        place: Where the group starts in the journal, bytes.
-        rows: How many rows the group has.
-        count: How many points of the series are in it.
+        place: Offset of the start of the group in the journal, bytes.
+        rows: Number of rows of the group.
+        count: Number of points of the series in it.
         rising: Whether their steps never fall.
         low_step: Smallest step.
         high_step: Greatest step.
         low_t: Smallest time of a frame, nanoseconds since the Unix epoch.
         shared: Steps, times of the frames, the caller's times and offsets of the group, packed.
-        own: Which rows have a value, and the values, packed.
+        own: Numbers of the rows that have a value, and the values, packed.
     """
 
     journal: int
@@ -511,7 +511,7 @@ class Drawn:
         return unpack_floats(self._series.values(self.journal, self.place))
 
     def will_read(self) -> None:
-        """Have the values read together with those of others."""
+        """Announce a read of the values, so that they are read together with those of others."""
         self._series.want(self.journal, self.place)
 
     def values_at(self, places: Ints) -> Floats:

@@ -88,20 +88,20 @@ def fold_run(
 
 
 class Folding:
-    """One run on its way into a store.
+    """Folding of one run into a store.
 
     Args:
-        store: Where it goes.
+        store: Store to write to.
         project: Project path.
         run: Run id.
         sources: Opens a journal by its file name.
         now_ns: Clock, nanoseconds since the Unix epoch.
         unknown: Whether the store is known not to have it; if it has, saving is a `Conflict`.
-        heard: Returns when the last bytes of a journal came here from elsewhere, by its file name,
+        heard: Returns when the last bytes of a journal came from another machine, by its file name,
             ns since the Unix epoch; left out for files of this machine.
 
     Attributes:
-        run: As it was loaded, and folded since.
+        run: Run as it was loaded, and folded since.
         is_new: Whether the store had nothing of it.
         waiting: Files at whose end more may become readable without a change of their size.
         failed: Files that could not be opened now, though they may be another time.
@@ -137,7 +137,7 @@ class Folding:
 
     @property
     def state(self) -> RunState:
-        """What is known of the run."""
+        """State of the run."""
         return self.run.state
 
     @property

@@ -52,11 +52,11 @@ _HEAD: Final = struct.Struct("<IB3x")
 
 
 class Pyramid(NamedTuple):
-    """What is known of consecutive points of a stretch, cell by cell; the last may be short.
+    """Summary of the consecutive points of a stretch, cell by cell; the last cell may be short.
 
     Attributes:
-        points: How many there are.
-        size: Points of a cell.
+        points: Number of points.
+        size: Number of points of a cell.
         cells: Records (K,). ``min``, ``max`` and ``mean`` are of the finite values, NaN if there
             are none; ``min_at`` and ``max_at`` say where in the cell the extremes are first,
             counted from 0; ``nan_count`` and ``inf_count`` say how many values are not finite,
@@ -214,7 +214,7 @@ def _fits(*columns: Floats) -> bool:
 
 
 class _Stretches(NamedTuple):
-    """What is known of consecutive stretches of a series; all columns (K,).
+    """Statistics of consecutive stretches of a series; all columns (K,).
 
     Attributes:
         start: Place of the first point, counted from 0.
@@ -244,7 +244,7 @@ class _Stretches(NamedTuple):
 
     @property
     def points(self) -> Ints:
-        """How many there are."""
+        """Number of points of each stretch."""
         return self.finite + self.nan_count + self.inf_count
 
     def part(self, some: slice) -> _Stretches:

@@ -331,12 +331,12 @@ def _fork(parent: str | None, step: float | None) -> Fork | None:
 
 
 class Place(NamedTuple):
-    """Where a run stands in the tables.
+    """Location of a run in the tables.
 
     Attributes:
-        number: Of the run.
-        version: Of its row.
-        fork: Where it was forked from another; None if it is no fork.
+        number: Number of the run.
+        version: Version of its row.
+        fork: Point at which it was forked from another; None if it is no fork.
     """
 
     number: int
@@ -621,21 +621,21 @@ def _newest_of(
 
 
 class Saving:
-    """What changed in a run, ready to be written; made outside of the transaction that writes it.
+    """Changes to one run, prepared outside the transaction that writes them.
 
     It holds rows and not the state that they were made of, so that many can wait for one
     transaction.
 
     Args:
-        store: Where to.
-        run: The run.
-        anew: Whether everything that is there of the run is replaced.
-        owner: Whose run it is if its writer did not say.
+        store: Store to write to.
+        run: Run to write.
+        anew: Whether to replace everything that is stored of the run.
+        owner: Owner of the run if its writer recorded none.
         paths: Further paths whose numbers ``more`` needs.
         more: Writes further rows of the run, given its number.
 
     Attributes:
-        number: Of the run, once it is written.
+        number: Number of the run, once it is written.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a run's parameters and code come to, kept beside them as if somebody had assigned it."""
+"""Hash of a run's parameters and code, stored as the attribute ``sys/content_hash``."""
 
 from __future__ import annotations
 

@@ -70,14 +70,14 @@ class RowBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Decoded:
-    """What a stretch of a journal holds.
+    """Decoded contents of a stretch of a journal.
 
     Attributes:
         batches: Rows of numbers.
         records: Frames that hold JSON, or that this version does not know.
-        points: How many frames hold numbers of the training (see `tells_progress`) that can be
-            read, and the times of the first and last.
-        notes: (offset, message, how many) of what could not be decoded.
+        points: Number of readable frames with numbers of the training (see `tells_progress`), and
+            the times of the first and last of them.
+        notes: (offset, message, count) of what could not be decoded.
     """
 
     batches: list[RowBatch] = field(default_factory=list)

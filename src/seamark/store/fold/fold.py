@@ -133,7 +133,7 @@ class _Record(NamedTuple):
 
 
 class _Folding:
-    """One block on its way into a run: records are applied first, rows of numbers then in bulk.
+    """Folding of one block into a run: first its records, then its rows of numbers in bulk.
 
     That order is free, because folding does not depend on order.
     """

@@ -1,4 +1,4 @@
-"""What the numbers of a journal mean: its paths and schemas."""
+"""Paths and schemas of a journal, which its frames refer to by number."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int,
 
 
 class Names:
-    """What the numbers of a journal stand for: its paths, and its schemas as numbers of paths.
+    """Paths of a journal by number, and its schemas as numbers of paths.
 
     Args:
         load: Finds what was defined before the first frame that is decoded; left out where that is
             the first of the journal.
 
     Attributes:
-        paths: By number; empty where it can be none.
+        paths: Paths by number; empty for one that is not valid.
         schemas: Numbers of paths, by number of the schema.
-        new_paths: (number, place of the frame in bytes, path) of what was defined since.
+        new_paths: (number, offset of the frame in bytes, path) of each path defined since.
         new_schemas: The same of schemas.
     """
 

@@ -1,4 +1,4 @@
-"""What frames hold, checked: every function raises on content that does not fit, and says why."""
+"""Checked contents of frames: each function raises an error that says why content is bad."""
 
 from __future__ import annotations
 

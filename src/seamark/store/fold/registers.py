@@ -1,8 +1,8 @@
-"""What the fold keeps for one attribute: one register of operations a family.
+"""State of one attribute during folding: one register of operations for each family.
 
 An attribute is identified by run, path and family. Every class here takes operations in any order,
 any number of times (series: once a point), and ends in the same state;
-`docs/explanation/journal.md`, table B, is the rule book. Nothing in this module knows about files
+`docs/explanation/journal.md`, table B, has the rules. Nothing in this module knows about files
 or SQL.
 """
 
@@ -60,7 +60,7 @@ to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class FamilyState:
-    """One family of one path; ``key`` is the greatest key among all its operations.
+    """State of one family of one path; ``key`` is the greatest key among all its operations.
 
     Attributes:
         family: See `seamark.values.FAMILIES`.
@@ -449,10 +449,10 @@ class FloatSeriesState(SeriesState):
 
 
 class StatisticState(FamilyState):
-    """What is kept of a fast series: the newest state of each part, merged when it is read.
+    """State of a statistic of a fast series: the newest state of each part, merged when read.
 
-    A part is what one process has seen since it began, or went on from a checkpoint. Each state of
-    it holds the earlier ones.
+    A part covers what one process has seen since it began or resumed from a checkpoint. Each state
+    of a part includes the earlier ones.
     """
 
     __slots__ = ("parts",)

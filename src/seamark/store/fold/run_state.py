@@ -1,4 +1,4 @@
-"""What is known of one run and of its journals while they are folded.
+"""State of one run and of its journals while they are folded.
 
 Registers forget nothing that a later operation may need; only the summaries of series are counted
 up, and where that cannot be exact any more the run is marked with ``needs_refold``.
@@ -44,11 +44,11 @@ Load = Callable[[Iterable["JournalState"], Collection[str] | None, Collection[st
 
 
 class Fork(NamedTuple):
-    """Where a run begins that was forked from another.
+    """Point at which a run was forked from another.
 
     Attributes:
-        parent: Id or custom id of the other, in the same project.
-        step: The last step of which the other one's points are those of the run.
+        parent: Id or custom id of the other run, in the same project.
+        step: Last step up to which the points of the other run are also those of the fork.
     """
 
     parent: str
@@ -56,7 +56,7 @@ class Fork(NamedTuple):
 
 
 class JournalState:
-    """What is known of one journal of a run: how far it is folded, and what it said about itself.
+    """State of one journal of a run: how far it is folded, and what it recorded about itself.
 
     Attributes:
         writer: Writer id.
@@ -64,35 +64,35 @@ class JournalState:
         uid: 16 bytes.
         number: Small number of the journal within its run, in the store.
         attempt: Number of the attempt that wrote it; None: of none, and never hidden.
-        owner: Whether this writer speaks for the run's state; where the header is damaged, it may.
-        offset: Where folding continues, bytes.
+        owner: Whether this writer may set the run's state; true where the header is damaged.
+        offset: Offset at which folding continues, bytes.
         touched: Whether its row in the store is out of date.
-        last_offset: Where the last folded frame starts, bytes; 0 if there is none.
+        last_offset: Offset of the last folded frame, bytes; 0 if there is none.
         last_crc: Its CRC.
         prefix_crc: CRC32 of all bytes before ``offset``.
         chunked: Points of frames before this offset are in chunks.
-        diverged: Files with this uid that say something else.
+        diverged: Files with this uid and other contents.
         first_t: Time of the first frame, nanoseconds since the Unix epoch; None if there is none.
         last_t: Time of the last frame.
-        heard: When its last bytes came here from elsewhere, by the clock of this machine,
-            nanoseconds since the Unix epoch; None for a file that its writer has here.
+        heard: Time when its last bytes came from another machine, by the clock of this one,
+            nanoseconds since the Unix epoch; None for a local file of its writer.
         closed: Whether the last frame is CLOSE.
-        close_reason: Why it was closed, as the last CLOSE says; None if there is none.
-        said: The last state that this writer noted, whether it speaks for the run or not, with
-            ``t``, its time; empty if it noted none.
-        rows: How many records with points of series there are.
+        close_reason: Reason of the last CLOSE; None if there is none.
+        said: Last state that this writer recorded, whether it is an owner or not, with ``t``, its
+            time; empty if it recorded none.
+        rows: Number of records with points of series.
         first_row_t: Time of the first of them, nanoseconds since the Unix epoch; 0 if there is
             none.
         last_row_t: Time of the last of them.
         gaps: Bytes that hold no valid frame: [offset, length].
         tail: The same at the end, while more may come: [offset, length] or None.
         dropped: Counts of what the writer lost, by reason.
-        unknown: How many frames of every unknown kind that may be skipped there are.
-        errors: How many frames or parts of frames could not be applied.
-        notes: What was wrong with the first of them: [offset, message].
-        stopped: Why reading stopped, see `seamark.journal.reader.JournalReader`.
-        point_end: Where the last frame with points of a series starts, bytes; -1 if there is none.
-        names: Its paths and schemas by number.
+        unknown: Number of skippable frames of each unknown kind.
+        errors: Number of frames or parts of frames that could not be applied.
+        notes: Errors of the first of them: [offset, message].
+        stopped: Reason why reading stopped, see `seamark.journal.reader.JournalReader`.
+        point_end: Offset of the last frame with points of a series, bytes; -1 if there is none.
+        names: Paths and schemas by number.
     """
 
     def __init__(self, writer: str, uid: bytes, *, file: str = "", number: int = 0) -> None:
@@ -209,18 +209,18 @@ def _is_long(path: str) -> bool:
 
 
 class RunState:
-    """What the journals of one run say, as far as they are folded.
+    """State of one run, as far as its journals are folded.
 
     Attributes:
         attributes: The families of every path that was asked for.
         deletes: Greatest key of the deletes of every path or namespace that was deleted.
         clears: The same for paths that were cleared.
-        changed: What parameters were before they were changed, by path and key: type and value.
+        changed: Earlier values of changed parameters, by path and key: type and value.
         journals: By writer id.
         state: Key and record of the newest state that an owner wrote.
-        fork: Where the run was forked from another; None if it says nothing of the kind.
-        started: When an owner first said that the run is running, nanoseconds since the Unix epoch;
-            None if none did.
+        fork: Point at which the run was forked from another; None if it records none.
+        started: Time when an owner first recorded that the run is running, nanoseconds since the
+            Unix epoch; None if none did.
         dirty: Paths whose rows in the store are out of date.
         needs_refold: Whether summaries have to be counted again from the journals.
         load: Finds what is stored of the run, of which only what a fold touches is loaded; None for

@@ -1,4 +1,4 @@
-"""Why runs of a store crashed: looked up for those runs only, and only where somebody asks."""
+"""Reasons why runs of a store crashed, looked up on demand and only for the crashed runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a query says, as a tree: comparisons of paths with values, joined by AND, OR and NOT.
+"""Syntax tree of a query: comparisons of paths with values, joined by AND, OR and NOT.
 
-Where something stands in the query (``at``, 0-based) is kept for errors and is no part of what it
-says.
+The position of a node in the query (``at``, 0-based) is kept for error messages and is ignored when
+nodes are compared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AGGREGATES: Final = ("last", "min", "max", "mean", "count", "first_step", "last_
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a comparison is about.
+    """Left side of a comparison: a path, perhaps with an aggregate and a type.
 
     Attributes:
         path: Attribute path.
@@ -47,11 +47,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a field is compared with.
+    """Right side of a comparison: a literal value.
 
     Attributes:
         value: An int, float, bool or str.
-        text: As it was written, without quotes.
+        text: Text as it was written, without quotes.
         at: Where it begins.
     """
 
@@ -102,14 +102,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """What all terms match; everything if there are none."""
+    """Conjunction: true where all terms match, and everywhere if there are none."""
 
     terms: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """What one of the terms matches."""
+    """Disjunction: true where at least one of the terms matches."""
 
     terms: tuple[Expression, ...]
 

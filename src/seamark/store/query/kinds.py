@@ -1,4 +1,4 @@
-"""Which comparisons can match values of which types, and what to say of one that cannot.
+"""Types of values that each comparison can match, and errors for comparisons that cannot.
 
 A type is that of an atom (``"float"``), or a family (``"float_series"``), as in the store.
 """

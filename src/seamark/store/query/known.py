@@ -1,8 +1,8 @@
-"""What the runs of a store hold at the paths that somebody asks for, and what to say if nothing.
+"""Checks of queries and columns against the paths and types that the runs of a store have.
 
-A comparison that can match no value that any run has at its path is refused: what it finds,
-nothing, would be no answer. The first run that has the path answers for most of them; only where it
-holds a type that does not fit are all others asked.
+A comparison that can match no value that any run has at its path is refused, because an empty
+result would be misleading. Usually the first run that has the path decides; only if it has a type
+that does not fit are all others checked.
 """
 
 from __future__ import annotations

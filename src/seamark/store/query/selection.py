@@ -1,6 +1,6 @@
-"""Which runs a table shows, in which order: arguments, query and sorting.
+"""Selection and order of the runs of a table: arguments, query and sorting.
 
-Nothing here asks a database, or loads what does: who reads from a server says so what is wanted.
+Nothing here uses a database or imports code that does, so that clients of a server can use it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["STATES", "Selection"]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which runs, in which order; see `seamark.Project.fetch_runs_table`.
+    """Selection of runs, and their order; see `seamark.Project.fetch_runs_table`.
 
     Attributes:
         project: Only this project and its sub-projects.
@@ -39,16 +39,16 @@ class Selection:
         owner: One owner or several.
         tag: One tag, or several that a run must all have.
         trashed: Whether runs are in the trash; None for both.
-        limit: At most this many.
-        offset: How many of the first to leave out.
+        limit: Greatest number of runs.
+        offset: Number of runs to skip at the beginning.
         sort_by: Path, perhaps with an aggregate.
         ascending: Smallest first.
         local: Times in the query that name no offset are in this computer's time zone, else in UTC.
-        moments: What some of these times are in the time zone of whoever asks, by their text:
-            microseconds since the Unix epoch.
-        readable: Tells which projects whoever asks may know of; None for all. What is in others
-            neither counts nor is named anywhere.
-        kind: What they are: runs, or ``"model"`` or ``"model_version"``.
+        moments: Some of these times in the time zone of the caller, by their text: microseconds
+            since the Unix epoch.
+        readable: Tells which projects the caller may read; None for all. Runs of others are neither
+            counted nor named anywhere.
+        kind: Kind to select: ``"run"``, ``"model"`` or ``"model_version"``.
     """
 
     project: str | None = None

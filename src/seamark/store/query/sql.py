@@ -65,7 +65,7 @@ _OWNER: Final = "sys/owner"
 
 
 class place_of(FunctionElement[int]):  # noqa: N801 - the name of an SQL function
-    """Where one string is in another, 1-based; 0: nowhere. Case-sensitive, unlike LIKE."""
+    """Position of one string in another, from 1; 0 if absent. Case-sensitive, unlike LIKE."""
 
     type = sa.Integer()
     inherit_cache = True

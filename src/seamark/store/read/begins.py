@@ -1,6 +1,6 @@
-"""Where attempts begin in a series: the first point of each, and of the others nothing is read.
+"""First point of each attempt in a series, found without reading the other points.
 
-A picture marks them however much it is reduced, so this must not grow with the points.
+A picture marks them however much it is reduced, so the cost must not grow with the points.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _NS: Final = 1e9
 
 
 class Begin(NamedTuple):
-    """Where an attempt begins in a series.
+    """First point of an attempt in a series.
 
     Attributes:
-        attempt: Its number, from 0.
-        step: Of the point that it recorded first, of those that are shown.
-        time_ns: Of that point, nanoseconds since the Unix epoch.
-        x: Its place on the axis that was asked for; None where it has none.
+        attempt: Number of the attempt, from 0.
+        step: Step of the point that it recorded first, of those that are shown.
+        time_ns: Time of that point, nanoseconds since the Unix epoch.
+        x: Place of that point on the axis that was asked for; None where it has none.
     """
 
     attempt: int

@@ -1,4 +1,4 @@
-"""What the parts of a run show together: columns such as ``children/val/acc:mean``."""
+"""Columns computed over the child runs of a run, such as ``children/val/acc:mean``."""
 
 from __future__ import annotations
 

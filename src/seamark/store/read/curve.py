@@ -248,7 +248,7 @@ class _Placed:
         return self._group.values()
 
     def will_read(self) -> None:
-        """Have the values read together with those of others."""
+        """Announce a read of the values, so that they are read together with those of others."""
         self._group.will_read()
 
     def values_at(self, places: Ints) -> Floats:

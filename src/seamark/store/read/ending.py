@@ -1,4 +1,4 @@
-"""How a run, or a rank of one, says that it ended."""
+"""Text of the error with which a run, or a rank of one, ended."""
 
 from __future__ import annotations
 

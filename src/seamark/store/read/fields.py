@@ -1,4 +1,4 @@
-"""Which paths runs show: of how many, as what, and whether they differ."""
+"""Paths that runs show, each with its family, number of runs and whether values differ."""
 
 from __future__ import annotations
 

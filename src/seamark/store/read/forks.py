@@ -85,14 +85,14 @@ class Ancestor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What some series of a run have of one run: of itself, or of one that it was forked from.
+    """Points that some series take from one run: the run itself, or one it was forked from.
 
     Attributes:
-        run: As loaded; what its journals hold behind their offsets is not read.
+        run: Run as loaded; its journals are not read beyond their offsets.
         sources: Opens its journals.
-        attempt: As checked by `seamark.reading.points.check_attempt`.
-        ends: The last step by path; None: all there are.
-        emptied: Up to which key nearer runs deleted points, by path.
+        attempt: Attempt as checked by `seamark.reading.points.check_attempt`.
+        ends: Last step by path; None for all points.
+        emptied: Key up to which nearer runs deleted points, by path.
     """
 
     run: StoredRun
@@ -111,7 +111,7 @@ class Share:
 
 
 class _Shown(NamedTuple):
-    """What a run shows at a path; without a first step, no points of a series."""
+    """Visible attribute of a run at a path; no first step if it has no points of a series."""
 
     family: str
     first_step: float | None

@@ -37,12 +37,12 @@ _of_projects: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """One tag.
+    """Keyed tag that runs inherit from a project.
 
     Attributes:
-        project: The project that says so.
+        project: Project that has the tag.
         type: Type of the value.
-        value: As it is kept.
+        value: Value as it is stored.
         cells: Type, class, number, whole and text, as a table shows it.
     """
 

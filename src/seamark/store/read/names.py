@@ -1,4 +1,4 @@
-"""What the runs of a store are called."""
+"""Names of the runs of a store."""
 
 from __future__ import annotations
 

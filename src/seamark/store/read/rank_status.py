@@ -1,4 +1,4 @@
-"""How each rank of a run is doing: what it reported, when it was last seen, whether it lives.
+"""Status of each rank of a run: what it reported, when it was last seen, if it is alive.
 
 A rank is its newest process. One that closed its journal without a failure is fine, also while the
 run goes on; one that ended without reporting why was killed. A process that cannot be looked at

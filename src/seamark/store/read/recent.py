@@ -1,4 +1,4 @@
-"""Which paths of runs hold what was recorded lately."""
+"""Paths of runs that were recorded to recently."""
 
 from __future__ import annotations
 

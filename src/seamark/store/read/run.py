@@ -134,7 +134,7 @@ class Snapshot:
 
     @property
     def state(self) -> RunState:
-        """What is known of it."""
+        """State of the run."""
         return self.run.state
 
     @property
@@ -145,10 +145,10 @@ class Snapshot:
 
 
 class RunReader:
-    """One run as a store has it.
+    """Reader of one run in a store.
 
     Args:
-        store: Returns where it is.
+        store: Returns the store that has the run.
         project: Project path.
         name: Run id.
         sources: Opens its journals.
@@ -357,7 +357,7 @@ class RunReader:
 
     @property
     def fork(self) -> Fork | None:
-        """Where the run was forked from another; None if it was not."""
+        """Point at which the run was forked from another; None if it was not."""
         return self._ask(lambda seen: seen.state.fork)
 
     @property
@@ -417,7 +417,7 @@ class RunReader:
 
     @property
     def reason(self) -> str:
-        """What made the run's last recorded state: an error or a signal; empty if not known."""
+        """Cause of the run's last recorded state: an error or a signal; empty if not known."""
 
         def answer(seen: Snapshot) -> str:
             record = seen.state.state[1]

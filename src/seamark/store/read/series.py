@@ -178,13 +178,13 @@ def _add_floats(
 
 
 class Mark(NamedTuple):
-    """Where a part of a series ends that is read part by part.
+    """End of a part of a series that is read part by part.
 
     Attributes:
-        step: Of its last point.
-        done: How many points of this step were read.
-        hidden: What was hidden then, in one number: where that changes, points that were read may
-            not be there any more.
+        step: Step of the last point of the part.
+        done: Number of points of this step that were read.
+        hidden: Checksum of what was hidden then; if it changes, points that were read may be hidden
+            now.
     """
 
     step: float
@@ -240,7 +240,7 @@ def read_floats_part(
 
 
 class _Parts:
-    """One float series, of which stretches of steps are read."""
+    """Float series that is read in stretches of steps."""
 
     def __init__(
         self, store: Store, connection: sa.Connection, shares: Sequence[Share], path: str

@@ -1,4 +1,4 @@
-"""Which paths several runs have, and which of them differ: how a table finds its columns."""
+"""Paths that several runs have, and whether they differ, from which a table picks columns."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def _columns(columns: Iterable[str] | None) -> list[str]:
 
 
 class _Wanted:
-    """One entry of ``columns``."""
+    """Parsed entry of the ``columns`` argument."""
 
     def __init__(self, text: str) -> None:
         self.differing = isinstance(text, str) and text.endswith(_DIFFERING)
@@ -180,14 +180,14 @@ def _labels(wanted: list[_Wanted], cells: _Cells) -> dict[str, At]:
 
 
 class _Cells:
-    """What the chosen runs show: by path and aggregate, one value a run in their order, or None.
+    """Values of the chosen runs: by path and aggregate, one value or None per run, in order.
 
     Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        chosen: Which runs.
-        paths: Which paths, by number; None for all.
-        kind: What the runs are; see `seamark.paths.kind_of`.
+        store: Store that has the runs.
+        connection: Connection of a transaction of the store.
+        chosen: Chosen runs.
+        paths: Paths to read, by number; None for all.
+        kind: Kind of the runs; see `seamark.paths.kind_of`.
     """
 
     def __init__(

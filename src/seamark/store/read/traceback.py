@@ -1,4 +1,4 @@
-"""Which of the tracebacks that a run holds is that of its end."""
+"""Choice of the recorded traceback that belongs to the end of a run."""
 
 from __future__ import annotations
 

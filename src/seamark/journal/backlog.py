@@ -1,8 +1,8 @@
-"""What the disk refused, in memory until it takes it.
+"""Queue in memory for records that the disk refused, until it accepts them.
 
-A full disk is often free again after minutes. What a run records until then waits here in the order
-in which it was made, as much of it as is reasonable in the memory of a training, and each record
-keeps the time at which it was made.
+A full disk is often free again after minutes. Until then, what a run records waits here in order,
+within limits that are reasonable for the memory of a training process. Each record keeps the time
+at which it was made.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LARGE_BYTES: Final = 64 << 10
 
 
 class Record(Protocol):
-    """What one call appends to a journal."""
+    """Data that one call appends to a journal."""
 
     @property
     def count(self) -> int:
-        """How many values or records are not in a journal yet, and lost with it."""
+        """Number of values or records that are in no journal yet, and would be lost with it."""
 
     @property
     def size(self) -> int:
@@ -76,7 +76,7 @@ class Payloads:
 
     @property
     def count(self) -> int:
-        """How many of them are missing."""
+        """Number of records that are not in a journal yet."""
         return len(self._packed) - self._end
 
     @property
@@ -107,11 +107,11 @@ class Payloads:
 
 
 class Note:
-    """One frame about the writer itself, made when a journal is there to take it.
+    """Frame about the writer itself, made when a journal is open to take it.
 
     Args:
         frame: Makes frames for the open journal.
-        kind: Of frame.
+        kind: Kind of the frame.
         payload: Returns its contents as they are now.
     """
 
@@ -151,13 +151,13 @@ class Waiting(NamedTuple):
 
 
 class Backlog:
-    """What waits, oldest first; the writer holds its lock around every call.
+    """Queue of waiting records, oldest first; the writer holds its lock around every call.
 
     Args:
-        clock: Nanoseconds since the Unix epoch.
+        clock: Returns nanoseconds since the Unix epoch.
 
     Attributes:
-        waiting: All of it.
+        waiting: All entries.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
@@ -172,7 +172,7 @@ class Backlog:
 
     @property
     def first(self) -> Waiting:
-        """What is next."""
+        """Oldest entry of the queue."""
         return self.waiting[0]
 
     def has_room_for(self, record: Record) -> bool:
@@ -187,10 +187,10 @@ class Backlog:
         self._records, self._bytes = self._records + 1, self._bytes + size
 
     def begin_journal(self, header: Mapping[str, Any] | None) -> None:
-        """Have what is added from now on written to a journal of its own.
+        """Mark that the records added from now on go to a new journal.
 
         Args:
-            header: What its HEADER says; None to ask when it is opened.
+            header: Contents of its HEADER; None to determine them when it is opened.
         """
         self.waiting.append(Waiting(self._clock(), None, header=header))
 

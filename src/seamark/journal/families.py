@@ -1,4 +1,4 @@
-"""Which family each path holds, as far as a writer knows."""
+"""Family of each path, as far as a writer knows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are: the root, run folders, journals, and their names.
+"""Layout of the root on disk: run folders, journals, and their names.
 
 ::
 
@@ -160,7 +160,7 @@ def split_journal_name(name: str) -> tuple[str, bytes | None]:
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """One journal on disk.
+    """Journal file on disk.
 
     Attributes:
         writer: Writer id, as other journals refer to it.
@@ -188,7 +188,7 @@ class RunFolder:
 
     @property
     def words(self) -> str:
-        """What it is the folder of, for messages."""
+        """Description of the object that the folder holds, for messages."""
         if self.run == PROJECT_LOG:
             return f"project {self.project!r}"
         if self.kind == "model":
@@ -205,7 +205,7 @@ class RunFolder:
 
     @property
     def kind(self) -> str:
-        """What it is the folder of; see `seamark.paths.kind_of`."""
+        """Kind of object that the folder holds; see `seamark.paths.kind_of`."""
         return kind_of(self.project, self.run)
 
     @property
@@ -339,7 +339,7 @@ def iter_runs(
 
 
 class _Walk:
-    """One walk over the folders of a root; arguments as of `iter_runs`."""
+    """Walk over the folders of a root; arguments as for `iter_runs`."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ ZLIB: Final = 4
 
 
 class Kind(IntEnum):
-    """What a frame holds; 0 is never valid."""
+    """Kind of a frame; 0 is never valid."""
 
     HEADER = 1
     OP = 2

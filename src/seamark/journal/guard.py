@@ -1,4 +1,4 @@
-"""One record at a time: the lock around appends, and the place where their faults end."""
+"""Guard of a journal: appends run one at a time under a lock, and their errors are handled."""
 
 from __future__ import annotations
 

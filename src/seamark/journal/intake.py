@@ -1,4 +1,4 @@
-"""What is given to ``log_metrics``, checked key by key; what cannot be recorded is left out."""
+"""Check of the metrics for ``log_metrics``, key by key; what cannot be recorded is left out."""
 
 from __future__ import annotations
 

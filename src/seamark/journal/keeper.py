@@ -10,7 +10,7 @@ __all__ = ["Keeper"]
 
 
 class _Keep(Protocol):
-    """What is done at each interval; never raises."""
+    """Function that is called at each interval; never raises."""
 
     def __call__(self, *, heartbeat: bool = False) -> None:
         """Force data to disk, write what waits and, if asked, a heartbeat."""
@@ -54,13 +54,13 @@ class Keeper(threading.Thread):
         self._keep()
 
     def end(self) -> None:
-        """Have the last round done now, without waiting for it."""
+        """Signal the thread to do its last round now, without waiting for it."""
         self._done.set()
 
     def finish(self, timeout_s: float) -> bool:
-        """Have the last round done; return whether it is within ``timeout_s`` seconds.
+        """Do the last round; return whether it is done within ``timeout_s`` seconds.
 
-        It is done here where the thread could not be started.
+        The calling thread does it if this one could not be started.
         """
         self._done.set()
         if self.ident is None:

@@ -1,4 +1,4 @@
-"""What a writer lost: counted by reason, written to its journals, and logged once as a warning."""
+"""Losses of a writer, counted by reason, written to its journals and logged once as a warning."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where in the journals of a run that ends what belongs to a checkpoint.
+"""Checkpoint marks: how much of each journal of a run belongs to a checkpoint.
 
 A framework may save in the middle of a step, and ranks do not save at the same moment. So each
-process that takes part says with a *mark* when the last record was made that belongs to what the
-checkpoint holds. Marks are numbered from 1 on; every rank of a training counts alike.
+process that takes part writes a *mark* behind the last record that belongs to what the checkpoint
+holds. Marks are numbered from 1 on; every rank of a training counts alike.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _BEGIN: Final = b'{"op":"checkpoint","mark":'
 
 
 class Link(NamedTuple):
-    """One journal of a run.
+    """Journal of a run, with the journal that it continues.
 
     Attributes:
         writer: Writer id.
         attempt: Attempt that its header names.
         continues: Writer id of the journal that it continues.
-        open: Opens it.
+        open: Function that opens it.
     """
 
     writer: str

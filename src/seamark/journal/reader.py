@@ -79,15 +79,15 @@ RawFrame = tuple[int, int, int, int, int, int]
 
 
 class Frame(NamedTuple):
-    """One whole, valid frame.
+    """Whole, valid frame of a journal.
 
     Attributes:
-        offset: Where it starts in the file, bytes.
-        end: Where the next one starts, bytes.
+        offset: Start of the frame in the file, in bytes.
+        end: Start of the next one, in bytes.
         kind: See `seamark.journal.format.Kind`; unknown kinds that may be skipped are given too.
         flags: Flag bits.
         aux: Schema number of a row, else 0.
-        t: When it was written, nanoseconds since the Unix epoch.
+        t: Time of writing, nanoseconds since the Unix epoch.
         payload: Without padding, decompressed.
     """
 

@@ -1,8 +1,8 @@
-"""Which root is meant where nobody names one: the nearest ``.seamark`` from here upwards.
+"""Default root: the nearest ``.seamark`` folder from the working directory upwards.
 
-Who records in a sub-folder of a project, or looks from one, means the runs of the project. The way
-up ends at the home directory, at the border of a file system and before a folder of somebody else,
-where anybody might have put a root for others to stumble into.
+A process that is started in a sub-folder of a project thus uses the runs of the project. The search
+ends at the home directory, at the border of a file system and before a folder of another user, who
+might have put a root there on purpose.
 """
 
 from __future__ import annotations

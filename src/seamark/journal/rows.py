@@ -105,7 +105,7 @@ class Schema:
 
 
 class RowTable:
-    """What one writer knows of its series; all calls come under the writer's lock.
+    """Series, path numbers and schemas of one writer; all calls come under the writer's lock.
 
     Args:
         frame: Makes frames for the open journal.
@@ -213,7 +213,7 @@ class RowTable:
 
 
 class Row:
-    """One row on its way: `frames` as often as a journal is tried; `kept` if none took it."""
+    """Row to be written; `frames` is called for each journal tried, `kept` if none accepts it."""
 
     def __init__(
         self, table: RowTable, values: Mapping[str, float], step: float | None, time_ns: int | None
@@ -234,7 +234,7 @@ class Row:
 
     @property
     def count(self) -> int:
-        """How many values it holds."""
+        """Number of values in the row."""
         return len(self._paths)
 
     @property

@@ -1,8 +1,8 @@
-"""What a run folder may do to its reader's disk: be read, and nothing else.
+"""Safe access to run folders, whose names, links and device files may be hostile.
 
-Run folders are copied from other people, so names, links and device files in them are somebody
-else's. Here is decided which of them touch the reader's disk; everything that opens, lists, writes
-or removes by a name that came from a run folder goes through this module.
+Run folders are copied from other people, and must not affect the rest of the reader's disk.
+Everything that opens, lists, writes or removes by a name that came from a run folder goes through
+this module.
 
 * **No link is followed.** Folders are opened one below the other, each relative to the one above
   it, so that a link is neither followed nor can be put there in the meantime.

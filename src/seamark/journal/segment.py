@@ -1,7 +1,7 @@
-"""One journal file that is being written.
+"""Journal file that is being written.
 
-Created, appended to, cut behind its last whole frame when torn, brought back when removed. A whole
-frame is never cut off: somebody may have read it.
+It is created, appended to, truncated after its last whole frame when torn, and written again when
+removed. A whole frame is never cut off: a reader may have seen it.
 """
 
 from __future__ import annotations

@@ -78,11 +78,11 @@ _MOST_PACKED: Final = 1032
 
 
 class Batch(NamedTuple):
-    """What to send next of a journal.
+    """Part of a journal to send next.
 
     Attributes:
-        offset: Of the first byte in the file.
-        length: How many bytes of the file this stands for.
+        offset: Offset of its first byte in the file.
+        length: Number of bytes of the file that it stands for.
         data: These bytes; empty for a declared gap.
     """
 

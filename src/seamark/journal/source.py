@@ -1,4 +1,4 @@
-"""Where the bytes of a journal come from: a file of this machine, or a byte string.
+"""Sources of the bytes of a journal: a file of this machine, or a byte string.
 
 A source gives bytes, their number, and whether more can still come. Everything that reads journals
 reads them through one, so that a store folds what lies in a folder, in the segments of a server or

@@ -215,13 +215,13 @@ class Stream:
         self.leave()
 
     def retry_now(self) -> None:
-        """Have the next record try the disk again even if it failed just now."""
+        """Let the next record try the disk again, even if a write failed just now."""
         self._retry_at = 0.0
 
     # ---------------------------------------------------------------- after an exception
 
     def interrupted(self) -> None:
-        """Have the next record find out first what an exception has left of the last one."""
+        """Note that an exception interrupted a write; the next record checks first what it left."""
         self.in_doubt = True
         self.table.retire_all()  # that is the slow way's to do
 
@@ -285,7 +285,10 @@ class Stream:
             self._as_of = None
 
     def _turn(self, header: Mapping[str, Any] | None) -> str:
-        """Have what follows written to a journal of its own."""
+        """Close the open journal, so that what follows goes to a new one with this header.
+
+        Returns an empty string, or the reason why the journal could not be closed.
+        """
         if self.segment is not None:
             if why := self.put_close("rotate"):
                 return why

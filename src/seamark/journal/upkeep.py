@@ -1,7 +1,7 @@
-"""What is done beside the writing, at intervals and on a thread of its own.
+"""Background work of a journal writer, at intervals and on a thread of its own.
 
-Data are forced to disk, what waits is written, a heartbeat says that the process lives, a long
-journal is continued in a new one, and a file that somebody removed is written again.
+Data are forced to disk, waiting records are written, a heartbeat shows that the process lives, a
+long journal is continued in a new one, and a file that somebody removed is written again.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Upkeep:
     # ---------------------------------------------------------------- the thread
 
     def wake(self) -> None:
-        """Have a thread beside the writer; the writer holds its lock."""
+        """Start the background thread unless there is one; the writer holds its lock."""
         if self.thread is None:
             self.thread = Keeper(self.keep, *self.every_s)
             self.thread.start_if_possible()
 
     def end(self) -> Keeper | None:
-        """Have the thread do its last round, and forget it; the writer holds its lock."""
+        """Signal the thread to end after a last round, and return it; the writer holds its lock."""
         thread, self.thread = self.thread, None
         if thread is not None:
             thread.end()

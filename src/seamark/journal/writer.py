@@ -446,7 +446,7 @@ class JournalWriter:
     # ---------------------------------------------------------------- beside it, and its end
 
     def beat_every(self, heartbeat_s: float) -> None:
-        """Have the journals that are opened from now on beat at this interval, in seconds."""
+        """Set the heartbeat interval in seconds, for background threads started from now on."""
         self._upkeep.every_s = (self._upkeep.every_s[0], heartbeat_s)
 
     def keep(self, *, heartbeat: bool = False) -> None:
@@ -458,7 +458,7 @@ class JournalWriter:
         self._guard.run(self._stream.rotate)
 
     def retry_now(self) -> None:
-        """Have the next record try the disk again even if it failed just now; for last words."""
+        """Let the next record try the disk again, even if a write failed just now."""
         self._stream.retry_now()
 
     def rest(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _install_in_children() -> None:
-    """Have processes that this one starts do the same: launchers of several ranks, spawned ones."""
+    """Extend ``PYTHONPATH`` so that ``neptune`` is Seamark in child processes, too."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_CHILDREN), before)))
 

@@ -238,7 +238,7 @@ class _StandIn(Loader):
 
 
 def _then(loader: Any, done: Callable[[ModuleType], None]) -> None:
-    """Have a loader call a function with the module that it has executed."""
+    """Make a loader call a function with each module that it has executed."""
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:

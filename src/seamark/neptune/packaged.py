@@ -16,7 +16,7 @@ _NAMES: Final = ("neptune", "neptune-client")
 
 
 class Packaged(Distribution):
-    """What `importlib.metadata` tells of ``neptune``, and of ``neptune-client``, its older name.
+    """Metadata of ``neptune``, or ``neptune-client``, its older name, for `importlib.metadata`.
 
     Args:
         name: One of the two.

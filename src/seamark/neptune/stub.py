@@ -15,7 +15,7 @@ LOGGERS: Final = frozenset({*_PACKAGES, *(f"{each}.neptune" for each in _PACKAGE
 
 
 def replace_stub(module: ModuleType) -> None:
-    """Have a module of Lightning give our logger where it has none of its own.
+    """Make a module of Lightning provide Seamark's logger where it has none of its own.
 
     A logger that Lightning has itself (up to 2.6.1) stays: it works with what it imports.
     """

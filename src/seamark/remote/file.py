@@ -247,11 +247,11 @@ class FileRemote:
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """Have what the file system says in a block be said as a remote does.
+        """Raise errors of the file system in a block as errors of a remote.
 
         Raises:
-            Refused: If it will say so again.
-            Unreachable: If it failed.
+            Refused: If the error will persist.
+            Unreachable: If a later try may succeed.
         """
         try:
             yield

@@ -186,7 +186,7 @@ class FileSender:
 
     @property
     def left(self) -> tuple[int, int]:
-        """How many files are known not to be sent yet, and their bytes."""
+        """Number of files that are known not to be sent yet, and their bytes."""
         with self._changed:
             known = [run.left for run in self._runs.values()]
         return sum(count for count, _ in known), sum(size for _, size in known)

@@ -1,6 +1,6 @@
-"""What another program's protocol cannot hold of a run, in words.
+"""Descriptions of data of a run that another program's protocol cannot hold.
 
-Where a run is sent on to such a program, what it could not hold is counted on the run, below
+When a run is forwarded to such a program, the run counts what could not be sent as it is, below
 `FORWARD`: ``<place>/<kind>``.
 """
 

@@ -17,12 +17,12 @@ __all__ = ["Who", "login", "logout"]
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who a server takes somebody for.
+    """User that a server recognises by a token.
 
     Attributes:
         server: Address of the server.
-        name: Of the user.
-        admin: Whether they may do everything there.
+        name: Name of the user.
+        admin: Whether the user may do everything on the server.
         roles: Role by project path.
     """
 

@@ -1,4 +1,4 @@
-"""What can be said of ``neptune://workspace/project`` before anybody there is asked."""
+"""Checks of ``neptune://workspace/project`` and its token that need no request to a server."""
 
 from __future__ import annotations
 

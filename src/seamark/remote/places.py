@@ -1,6 +1,6 @@
-"""Which place elsewhere a URI names: found by its scheme, so that anybody can bring another.
+"""Remotes by the scheme of their URI, to which any package can add.
 
-A package brings a remote with an entry point of the group ``seamark.remotes``, whose name is the
+A package provides a remote with an entry point of the group ``seamark.remotes``, whose name is the
 scheme and whose value a function ``(uri, token) -> Remote``::
 
     [project.entry-points."seamark.remotes"]

@@ -1,4 +1,4 @@
-"""What a place elsewhere must be able to do to keep runs, and how it says no."""
+"""Interface that a remote implements to store runs, and the errors that it raises."""
 
 # ruff: noqa: N818 - answers of a remote, more than errors
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class RunKey(NamedTuple):
-    """One run, or with ``.project`` in the place of a run id a project's own log.
+    """Key of a run, or with ``.project`` as its run id, of a project's own log.
 
     Attributes:
         project: Project path.
@@ -46,13 +46,13 @@ class RunKey(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What a remote answers to a batch.
+    """Answer of a remote to a batch.
 
     Attributes:
-        offset: How many bytes of the journal it keeps now, from its beginning.
-        position: How many bytes of all journals of the run it keeps; only grows. Who names it when
-            reading sees at least that much.
-        wait_s: After how many seconds it would like the next batch; 0 for at once.
+        offset: Number of bytes of the journal that it stores now, from the beginning.
+        position: Number of bytes of all journals of the run that it stores; only grows. A reader
+            that names it sees at least that much.
+        wait_s: Seconds after which the remote would like the next batch; 0 for at once.
     """
 
     offset: int
@@ -73,14 +73,14 @@ class RemoteError(SeamarkError, OSError):
 
 
 class Unreachable(RemoteError):
-    """It cannot be reached or failed; the same may be sent again later."""
+    """Error of a remote that cannot be reached or failed; the same may be sent again later."""
 
 
 class Busy(Unreachable):
-    """It asks to be left alone for a while.
+    """Error of a remote that asks for a pause before the next request.
 
     Attributes:
-        wait_s: For how long, seconds.
+        wait_s: Length of the pause, in seconds.
     """
 
     def __init__(self, message: str, wait_s: float) -> None:
@@ -89,7 +89,7 @@ class Busy(Unreachable):
 
 
 class Refused(RemoteError):
-    """It does not take this from this sender.
+    """Refusal of a request from this sender.
 
     A token is missing, expired or lacks a role, or a limit is exceeded. The message says what to
     do; sending the same again is of no use.
@@ -97,11 +97,11 @@ class Refused(RemoteError):
 
 
 class Unfit(Refused):
-    """It does not take this journal or file, whoever sends it; it may take others."""
+    """Refusal of this journal or file, whoever sends it; others may be accepted."""
 
 
 class TooLong(Unfit):
-    """It does not take so much at once; it may take it in smaller parts."""
+    """Refusal of so much data at once; smaller parts may be accepted."""
 
 
 class Missing(Refused):
@@ -125,7 +125,7 @@ class Gap(RemoteError):
 
 
 class Diverged(RemoteError):
-    """What is kept says something else than what was sent.
+    """Difference between the bytes that the remote stores and those that were sent.
 
     Attributes:
         known: How many bytes of the journal are kept.

@@ -69,7 +69,7 @@ class RemoteRun:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many bytes of each journal are kept there, by writer id."""
+        """Number of bytes of each journal that the remote stores, by writer id."""
         lengths = {writer: header.get("bytes") for writer, header in self.journals.items()}
         return {writer: found for writer, found in lengths.items() if _is_length(found)}
 

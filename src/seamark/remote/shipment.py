@@ -1,4 +1,4 @@
-"""What one process sends of one run to one remote."""
+"""State of sending one run from this process to one remote."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REST_S: Final = 10.0
 
 
 class Writing(Protocol):
-    """Who writes journals: `seamark.journal.writer.JournalWriter`."""
+    """Writer of journals, such as `seamark.journal.writer.JournalWriter`."""
 
     @property
     def writers(self) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ class Shipment:
         return found
 
     def look_now(self) -> None:
-        """Have everything looked at again, whatever was to be waited for, but a refusal."""
+        """Schedule an immediate check of everything; only the wait after a refusal remains."""
         with quietly(only=RuntimeError):
             self._note()
         self._look_at = 0.0
@@ -200,14 +200,14 @@ class Shipment:
         return bool(self.refused_until) and now < self.refused_until
 
     def forget(self) -> None:
-        """Have the remote asked again what it keeps: something went wrong."""
+        """Discard what the remote is known to store, so that it is asked again after an error."""
         self.placed = False
         for tail in self.tails.values():
             tail.forget()
 
     @property
     def left(self) -> int:
-        """How many bytes are still to be sent, as far as that is known now."""
+        """Number of bytes that are still to be sent, as far as that is known now."""
         return 0 if self.over else sum(tail.left for tail in self.tails.values())
 
     @property

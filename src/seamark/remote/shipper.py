@@ -152,7 +152,7 @@ class Shipper:
         self.wake()
 
     def wake(self) -> None:
-        """Have the thread look now; may be called in a signal handler."""
+        """Wake the thread, so that it checks now; may be called in a signal handler."""
         self._wakes.put(None)
 
     def ahead(self, folder: RunFolder) -> dict[str, int]:

@@ -49,18 +49,18 @@ _LONGEST_WAIT_S: Final = 30.0
 
 @dataclass(slots=True)
 class Left:
-    """What of a run is not kept elsewhere.
+    """Part of a run that a remote does not store yet.
 
     Attributes:
         folder: The run.
-        key: What it is there.
-        known: How many bytes of each journal are kept there, by file name.
-        journals: How many bytes of each are to be sent, by file name; those that are whole there
-            are not in it.
+        key: Key of the run on the remote.
+        known: Number of bytes of each journal that the remote stores, by file name.
+        journals: Number of bytes of each journal that are to be sent, by file name; those that are
+            complete on the remote are left out.
         files: Contents that are to be sent: SHA-256 and size in bytes.
-        there: How many contents are there already.
-        purged: Whether it was purged there, so that nothing of it is taken.
-        problems: What could not be found out, a line each.
+        there: Number of contents that the remote stores already.
+        purged: Whether the run was purged on the remote, so that nothing of it is accepted.
+        problems: Messages about what could not be found out, one line each.
     """
 
     folder: RunFolder
@@ -80,15 +80,15 @@ class Left:
 
 @dataclass(slots=True)
 class Synced:
-    """What became of a run.
+    """Result of sending a run to a remote.
 
     Attributes:
         folder: The run.
-        journal_bytes: How much of its journals was sent.
-        files: How many contents were sent.
-        file_bytes: Their size together.
-        purged: Whether it was purged there, so that nothing of it is taken.
-        problems: What could not be sent, a line each.
+        journal_bytes: Number of bytes of its journals that were sent.
+        files: Number of contents that were sent.
+        file_bytes: Their total size in bytes.
+        purged: Whether the run was purged on the remote, so that nothing of it is accepted.
+        problems: Messages about what could not be sent, one line each.
     """
 
     folder: RunFolder
@@ -100,11 +100,11 @@ class Synced:
 
 
 class Patience:
-    """How long a remote that does not answer is asked again, by all who ask it together.
+    """Retry policy for a remote that does not answer, shared by all callers of that remote.
 
     Args:
-        tries: How often one thing is asked. Once that was of no use, nothing is asked any more.
-        wait: Waits for some seconds.
+        tries: Number of tries of a request. Once they all failed, nothing is tried any more.
+        wait: Function that waits for some seconds.
     """
 
     def __init__(self, tries: int = _TRIES, wait: Callable[[float], None] = time.sleep) -> None:

@@ -1,4 +1,4 @@
-"""One journal on its way to a remote: what is there, and what is sent next."""
+"""Journal that is being sent to a remote: what the remote stores, and what is sent next."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Tail:
 
     @property
     def left(self) -> int:
-        """How many bytes are still to be sent, as far as that is known now."""
+        """Number of bytes that are still to be sent, as far as that is known now."""
         size = self.size()
         if self.aside or size == self._nothing_at:
             return 0
@@ -72,7 +72,7 @@ class Tail:
 
     @property
     def _start(self) -> int:
-        """Where the next batch begins, in bytes."""
+        """Offset at which the next batch begins, in bytes."""
         known = self.known or 0
         return min(known, self._sent) if self._mine else known
 
@@ -82,7 +82,7 @@ class Tail:
         self._nothing_at = -1
 
     def forget(self) -> None:
-        """Have the remote asked again: something went wrong."""
+        """Discard the known size on the remote, so that it is asked for again after an error."""
         self.known = None
 
     def pass_over(self) -> None:

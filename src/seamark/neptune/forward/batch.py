@@ -15,11 +15,11 @@ Entry = dict[str, Any]
 
 
 class Batch:
-    """What is sent at once, in order; points of a series come together.
+    """Operations that are sent in one request, in order; points of a series are grouped.
 
     Attributes:
-        operations: As the protocol has them.
-        lacking: How often something could not be held, by kind.
+        operations: The operations, in the form of the protocol.
+        lacking: Number of items that the protocol cannot hold as they are, by kind.
     """
 
     def __init__(self) -> None:

@@ -36,14 +36,14 @@ class Seen(NamedTuple):
 
 
 class Client:
-    """One project of a server, asked through the package.
+    """Client of one project of a server, which uses the package ``neptune``.
 
     Args:
         project: ``workspace/project``.
         token: As `seamark.remote.neptune.token_to_show` returned it.
 
     Raises:
-        RemoteError: If it cannot be asked.
+        RemoteError: If the project cannot be opened.
     """
 
     def __init__(self, project: str, token: str) -> None:
@@ -83,10 +83,10 @@ class Client:
         return {one.name: _seen(one) for one in told.attributes}
 
     def execute(self, container: str, operations: list[dict[str, Any]]) -> list[str]:
-        """Have operations done, all in one request that is sent once.
+        """Execute operations in a single request, which is sent only once.
 
         Returns:
-            What was wrong with some of them.
+            Messages about the operations that failed.
         """
         told = self._ask("executeOperations", experimentId=container, operations=operations)
         return [str(one.errorDescription) for one in told or []]

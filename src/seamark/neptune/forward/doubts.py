@@ -1,4 +1,7 @@
-"""What of a batch is there already: its answer was lost, or a server took a part of it."""
+"""Removal of points from a batch that the server has already.
+
+It has them if its answer to the batch was lost, or if it accepted only a part of the batch.
+"""
 
 from __future__ import annotations
 

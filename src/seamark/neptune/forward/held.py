@@ -1,4 +1,4 @@
-"""What the paths of a run hold on the other side, and where something new can be put."""
+"""Contents of the paths of a run on the server, and the paths that are free for new ones."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ def usual(path: str) -> str:
 
 
 class Held:
-    """What is at each path, shared by the journals of a run.
+    """Contents of each path on the server, shared by the journals of a run.
 
-    A path holds one type there, and nothing may be below it.
+    On the server a path holds one type, and nothing may be below it.
 
     Args:
-        seen: What is there now.
+        seen: Attributes that the server has now.
 
     Attributes:
-        kinds: What each path there holds, as the protocol calls it.
-        sets: What sets of the run hold that become texts there, by path.
-        newest: When each path there was assigned last, as far as that was read, ns since the Unix
-            epoch: what an earlier attempt could not send comes late, and changes it no more.
+        kinds: Type of each path on the server, as the protocol calls it.
+        sets: Elements of those sets of the run that are sent as texts, by path.
+        newest: Time of the last assignment of each path on the server, as far as it was read, ns
+            since the Unix epoch. An older value of an earlier attempt that is sent late does not
+            replace a newer one.
     """
 
     def __init__(self, seen: Mapping[str, Seen]) -> None:

@@ -42,11 +42,11 @@ _BOOT: Final = (
 
 
 class Helper:
-    """One process for one place and token, shared by all remotes of this process that name them.
+    """Helper process for one URI and token, shared by all remotes of this process that use them.
 
     Args:
-        uri: Of the place.
-        token: To show there.
+        uri: URI of the project.
+        token: API token of its server.
     """
 
     def __init__(self, uri: str, token: str) -> None:

@@ -1,7 +1,7 @@
-"""What a journal says, one thing after the other, as it is to be said to somebody else.
+"""Items of a journal, read one after the other to be sent to another program.
 
-The same frame always gives the same items, whatever came before, so that a place within a frame can
-be remembered and gone on from.
+The same frame always gives the same items, whatever came before, so that a position within a frame
+can be stored and resumed from.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _NUMBER: Final = struct.Struct("<I")
 
 
 class Item(NamedTuple):
-    """One thing that was recorded.
+    """Recorded item: a point of a series, a value, a header or an op.
 
     Attributes:
         what: ``"number"``, ``"text"``, ``"histogram"`` or ``"image"`` (a point of a series),
             ``"atom"``, ``"header"``, or the name of an op.
-        path: Where; empty where an op says so itself.
+        path: Path of the item; empty where an op names it itself.
         value: The number, text or file; type and value of an atom; the record of an op.
-        step: Of a point.
-        t: When, nanoseconds since the Unix epoch: the caller's own time where one was given.
+        step: Step of a point.
+        t: Time in nanoseconds since the Unix epoch: the caller's own where one was given.
     """
 
     what: str

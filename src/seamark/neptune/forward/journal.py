@@ -1,4 +1,4 @@
-"""One journal of a run on its way, and what of it is there."""
+"""Journal of a run that is being forwarded, and how much of it the server has."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ START: Final = (FILE_HEADER_BYTES, 0)
 
 
 class Journal:
-    """One journal of a run.
+    """Journal of a run, with the state of its forwarding.
 
     Args:
         name: Its file name.
-        seen: What was there when the run was opened.
+        seen: Attributes that the server had when the run was opened.
         held: See `Translation`.
 
     Attributes:
         name: Its file name.
-        sent: Up to where it is there.
-        pos: Up to where it was read, bytes.
+        sent: Position up to which the server has it.
+        pos: Position up to which it was read, in bytes.
         work: Its files.
         items: Reads its frames.
-        translation: Says them in the protocol's words.
-        lacking: How often something could not be held, by kind.
-        doubt: Whether more may be there than ``sent`` says.
+        translation: Translates its items to operations.
+        lacking: Number of items that the protocol cannot hold as they are, by kind.
+        doubt: Whether the server may have more than ``sent`` says.
     """
 
     def __init__(self, name: str, seen: Mapping[str, Seen], held: Held) -> None:

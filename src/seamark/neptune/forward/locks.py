@@ -1,4 +1,4 @@
-"""One process of this machine at a time sends a journal: two would send the same points."""
+"""Locks that let only one process of this machine send a journal: two would repeat its points."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a run of this disk says of being forwarded: where it went, and what could not be held.
+"""Record in a run folder of where the run was forwarded to, and of what could not be held there.
 
-It stands in small journals of its own, which own nothing. Their headers name the run on the other
-side, so that one that was deleted there is not made again.
+It is written to small journals of its own, which do not own the run. Their headers name the run on
+the server, so that one that was deleted there is not created again.
 """
 
 from __future__ import annotations

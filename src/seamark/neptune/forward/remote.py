@@ -70,7 +70,7 @@ class NeptuneRemote:
         return self._send(run, journal, offset + length)
 
     def _send(self, run: RunKey, journal: str, end: int) -> Sent:
-        """Have the helper send, which reads the journal itself: from its beginning, once."""
+        """Send a journal up to an offset through the helper, which reads the file itself."""
         if not self._is_run(run):
             self._say(run, "what projects and models hold is not sent there")
             return Sent(end, end, _WAIT_S)

@@ -1,7 +1,8 @@
-"""One run on its way: its journals are read from their beginning, and sent from where they are.
+"""Forwarding of a run: its journals are read from the start, and sent from the stored position.
 
-How far they are is kept there, in the same request as what it speaks of, so that it is true
-whenever the answer was lost. After whatever went wrong a run is opened anew, from what is there.
+The position in each journal is stored on the server, in the same request as the data before it, so
+that it is right even if the answer was lost. After any error the run is opened again, from the
+state on the server.
 """
 
 from __future__ import annotations
@@ -80,10 +81,10 @@ class ForwardedRun:
 
     @contextmanager
     def _opened(self) -> Iterator[None]:
-        """Have what is there to oneself; whatever goes wrong, it is looked at anew next time.
+        """Lock the run, and open it on the server; after an error it is opened again next time.
 
         Raises:
-            RemoteError: If it cannot be opened there.
+            RemoteError: If it cannot be opened on the server.
         """
         with self._lock:
             if not self._is_open:

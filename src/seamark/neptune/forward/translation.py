@@ -1,4 +1,7 @@
-"""What a journal says, in the words of Neptune's protocol, and what of it has none."""
+"""Translation of the items of a journal to operations of Neptune's protocol.
+
+Items that have no exact form in the protocol are counted by kind.
+"""
 
 from __future__ import annotations
 
@@ -237,12 +240,12 @@ class Translation:
     # ---------------------------------------------------------------- files
 
     def _note_files(self, item: Item, place: tuple[int, int], batch: Batch | None) -> None:
-        """Have the files sent that an item names, behind what is sent here.
+        """Queue the files that an item names, to be sent after its operations.
 
         Args:
             item: The item.
-            place: Where it stands.
-            batch: That is sent; None for what was sent before.
+            place: Position of the item in the journal.
+            batch: Batch that is sent; None for an item that was sent before.
         """
         lacking = None if batch is None else batch.lacking
         work, value = self._work, item.value

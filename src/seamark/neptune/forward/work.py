@@ -25,17 +25,17 @@ _EXT: Final = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 
 
 class Task(NamedTuple):
-    """One file to be sent.
+    """File to be sent.
 
     Attributes:
-        place: Where in the journal it is named: offset of the frame, and number there.
+        place: Position in the journal of the item that names it: offset of the frame, and number.
         what: ``"file"``, ``"member"`` (of a set of files) or ``"image"`` (a point of a series).
-        path: Where it goes.
-        name: Of a member, or of an image.
+        path: Path that it is sent to.
+        name: Name of a member, or of an image.
         digest: SHA-256 of the content.
-        size: In bytes.
+        size: Size in bytes.
         ext: Extension, without the dot.
-        item: Of an image: the point.
+        item: The point, for an image.
     """
 
     place: tuple[int, int]
@@ -65,7 +65,7 @@ class Work:
     def file(
         self, place: tuple[int, int], path: str, file: Any, lacking: Counter[str] | None
     ) -> None:
-        """Have a file sent."""
+        """Queue a file to be sent."""
         self._add(place, "file", path, "", file, lacking)
 
     def member(
@@ -76,7 +76,7 @@ class Work:
         file: Any,
         lacking: Counter[str] | None,
     ) -> None:
-        """Have a member of a set of files sent."""
+        """Queue a member of a set of files to be sent."""
         try:
             name = "/".join(parts_of(name, "member"))
         except ArgumentError as error:
@@ -85,7 +85,7 @@ class Work:
         self._add(place, "member", path, name, file, lacking)
 
     def image(self, place: tuple[int, int], item: Item, lacking: Counter[str] | None) -> None:
-        """Have a point of a series of images sent."""
+        """Queue a point of a series of images to be sent."""
         file = item.value["file"]
         is_image = str(file.get("ext", "")).lower() in _IMAGES
         if not is_image or file.get("size", 0) > _MOST_IMAGE:

@@ -1,4 +1,4 @@
-"""How requests of the client are let in, and refused in words that it understands."""
+"""Admission of requests of the client, and refusals in the form that it understands."""
 
 from __future__ import annotations
 

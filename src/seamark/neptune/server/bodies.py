@@ -1,7 +1,7 @@
-"""What the client sends as JSON, checked before anything looks into it.
+"""JSON bodies that the client sends, checked before they are used.
 
-Only what is looked at is named here; all else passes. Where the client may send null it may leave
-it out, too: its versions differ in that.
+Only the fields that are used are declared here; all others are accepted. A field that may be null
+may also be left out: versions of the client differ in that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Grant(BaseModel):
 
 
 class Invitation(BaseModel):
-    """Who is let into a workspace.
+    """Invitation to a workspace.
 
     Attributes:
         invitee: Name of a user, or an address.
@@ -122,12 +122,12 @@ class _Path(BaseModel):
 
 
 class Wanted(BaseModel):
-    """Which rows and columns of a table are wanted.
+    """Selection of rows and columns of a table.
 
     Attributes:
-        query: In the client's language.
-        page: Which of them.
-        sorting: In which order.
+        query: Query for the rows, in the client's language.
+        page: Page of the result.
+        sorting: Order of the rows.
         columns: Paths; None for all.
     """
 

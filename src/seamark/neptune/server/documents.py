@@ -17,16 +17,16 @@ DOCUMENTS: Final = ("backend", "leaderboard", "artifacts")
 
 
 class Operation(NamedTuple):
-    """One thing that the client can ask.
+    """Operation that the client can request.
 
     Attributes:
-        name: What the client calls it.
-        document: In which of the `DOCUMENTS` it stands.
-        method: Of HTTP.
-        path: Address on the server.
+        name: Name that the client calls it by.
+        document: Name of the document that describes it, one of `DOCUMENTS`.
+        method: HTTP method.
+        path: Path on the server.
         parameters: Names; ``name[]`` for several values, ``@name`` for the body, ``^name`` for a
             header, all others in the query.
-        result: Name of what is answered; empty for nothing that is looked at.
+        result: Name of the definition of its response; empty if the client reads none.
     """
 
     name: str

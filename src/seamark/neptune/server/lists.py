@@ -1,4 +1,4 @@
-"""What is known of the files of artifacts: lists in the log of a project, by their hash."""
+"""File lists of artifacts, stored by hash in the log of a project."""
 
 from __future__ import annotations
 

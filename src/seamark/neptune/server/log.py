@@ -1,9 +1,9 @@
-"""What the client sends becomes frames of one journal in each run, kept before it is answered.
+"""Journal of a run for requests of the client, which are stored before they are answered.
 
 All processes of a server append to the same journal of a run: its name is derived, and a batch is
-taken only at the place where the journal ends (`seamark.server.kept.intake`). Whoever finds it
-longer than expected looks again. What is remembered of a run between two requests, such as the last
-step of each series, is true exactly as long as that place is.
+accepted only at the offset where the journal ends (`seamark.server.kept.intake`). A process that
+finds it longer than expected reads it again. What is remembered of a run between two requests, such
+as the last step of each series, is valid exactly as long as that offset is.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ class Sent:
 
 @dataclass
 class Opened:
-    """What is known of a run while it is written to.
+    """Known state of a run that is written to.
 
     Attributes:
-        kinds: What each path holds: ``"atom:float"`` and the like, or the family.
+        kinds: Kind of each path: ``"atom:float"`` and the like, or the family.
         steps: The last step of each series.
-        uid: Of the journal that is appended to.
+        uid: Uid of the journal that is appended to.
         writer: Its writer id.
-        size: How many bytes of it are kept.
+        size: Number of its bytes that are stored.
         last_t: Time of its last frame, nanoseconds since the Unix epoch.
         floor: All frames from now on are later than this.
         position: How many bytes of all journals of the run were kept when this was known.
@@ -292,7 +292,7 @@ class Batch:
 
 
 class Log:
-    """One run, as it is written to by the requests of one process."""
+    """Writer of a run, for the requests that one process handles."""
 
     def __init__(self, server: Server, container: Container) -> None:
         self._server, self.container = server, container
@@ -301,7 +301,7 @@ class Log:
 
     @property
     def remembered(self) -> int:
-        """How many paths are remembered of it."""
+        """Number of paths that are remembered of the run."""
         return 0 if self._opened is None else len(self._opened.kinds)
 
     def create(self, header: Mapping[str, Any], fill: Callable[[Batch], None]) -> bool:
@@ -383,7 +383,7 @@ class Log:
         self.write(Batch.beat)
 
     def _take(self, opened: Opened, batch: Batch) -> bool:
-        """Have a batch kept; return whether nobody else wrote to the run since it was opened."""
+        """Store a batch; return whether nobody else wrote to the run since it was opened."""
         data, name = batch.data, journal_name(opened.writer, opened.uid)
         kept = self._server.intake.take(*self.container, name, opened.size, data)
         alone = kept.position == opened.position + len(data)

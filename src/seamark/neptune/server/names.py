@@ -1,4 +1,4 @@
-"""How the client calls containers and projects, and what they are called here."""
+"""Names of containers and projects: those of the client, and those of Seamark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Container(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is, one of `seamark.paths.KINDS`."""
+        """Kind of the container, one of `seamark.paths.KINDS`."""
         return kind_of(*self)
 
 

@@ -1,4 +1,4 @@
-"""What the client changes of a run, as records of a journal."""
+"""Changes of a run by the client, as records of a journal."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _LIKE_STRINGS: Final = frozenset({"atom:string", "atom:text", "atom:null", "atom
 
 
 class RefusedError(Exception):
-    """One operation that cannot be; the others of its batch are done."""
+    """Error in a single operation; the others of its batch are done."""
 
 
 class _Column(NamedTuple):

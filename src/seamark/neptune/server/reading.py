@@ -1,4 +1,4 @@
-"""What a run shows, as the client reads it."""
+"""Contents of a run, in the form that the client reads."""
 
 from __future__ import annotations
 

@@ -30,15 +30,15 @@ _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class Upload:
-    """One file that arrives in parts, from one client, at any of the processes of a server.
+    """File that one client uploads in parts, each to any of the processes of a server.
 
     Args:
-        path: Where its bytes are gathered.
-        size: How many there will be.
+        path: File in which its bytes are collected.
+        size: Size of the whole, in bytes.
 
     Attributes:
-        size: How many bytes there will be.
-        name: What the client calls it.
+        size: Size of the whole, in bytes.
+        name: Name that the client calls it by.
     """
 
     def __init__(self, path: Path, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Where a server is."""
+"""Addresses of servers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ API: Final = "/api/v1/"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is.
+    """Address of a server.
 
     Attributes:
         scheme: ``"https"`` or ``"http"``.
-        host: Name or number, without brackets.
-        port: Its port.
-        prefix: Path below which it answers, without a slash at its end; mostly empty.
+        host: Name or IP address, without brackets.
+        port: Port number.
+        prefix: Path below which the server answers, without a trailing slash; mostly empty.
     """
 
     scheme: str

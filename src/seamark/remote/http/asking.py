@@ -78,11 +78,11 @@ class Asking:
         return shipper.flush(self.where, seconds)
 
     def edited(self, run: RunKey, position: int) -> None:
-        """Have reads from here on see an edit.
+        """Make sure that later reads see an edit.
 
         Args:
             run: The run.
-            position: What the server answered to it.
+            position: Position that the server returned for it.
         """
         with self._lock:
             self._edited[run] = max(position, self._edited.get(run, 0))

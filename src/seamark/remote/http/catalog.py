@@ -124,7 +124,7 @@ class RemoteCatalog:
         *,
         progress: Progress | None = None,
     ) -> None:
-        """Have answers from here on show what was recorded before this call.
+        """Make later answers show what was recorded before this call.
 
         What this process recorded is sent first, for 2 s at most.
         """

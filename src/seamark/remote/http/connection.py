@@ -1,7 +1,7 @@
-"""One server and how it is asked: connections, the token, what goes over the wire, what is wrong.
+"""Connection to a server: requests over HTTP, the token, and the errors of both sides.
 
-Everything that speaks to a server does so through a `Connection`. It tries nothing twice: who asks
-knows whether asking again is of use.
+All requests to a server go through a `Connection`. It does not retry: the caller knows whether a
+retry is of use.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ def run_path(run: RunKey, *more: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answered.
+    """Response of a server.
 
     Attributes:
-        status: Of HTTP: 200 to 299, or 304.
-        headers: Names in any case.
-        body: All of it.
+        status: HTTP status: 200 to 299, or 304.
+        headers: Header fields, whose names may be in any case.
+        body: The whole body.
     """
 
     status: int
@@ -311,7 +311,7 @@ class Connection:
                 response.close()
 
     def told(self) -> contextlib.AbstractContextManager[None]:
-        """Have what goes wrong on the wire raised as `Unreachable`, within a block."""
+        """Raise network errors within a block as `Unreachable`."""
         return self._told()
 
     # ---------------------------------------------------------------- inside

@@ -1,4 +1,4 @@
-"""One run of a server: every verb of a reader, asked over HTTP."""
+"""Run on a server: every method of a reader, over HTTP."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _TRIES: Final = 10
 
 
 class RemoteRun:
-    """One run as a server has it; see `seamark.reading.reader.Reader`.
+    """Run as a server has it; see `seamark.reading.reader.Reader`.
 
-    What was asked once is kept: a view is of one moment, and a new one is of a later one.
+    Answers are cached: a view shows the run at one moment, and a new one at a later moment.
 
     Args:
         asking: Asks the server.
@@ -101,7 +101,7 @@ class RemoteRun:
 
     @property
     def reason(self) -> str:
-        """What made the run's last recorded state: an error or a signal; empty if not known."""
+        """Cause of the run's last recorded state: an error or a signal; empty if not known."""
         return part(self._overview(), "reason", str)
 
     @property

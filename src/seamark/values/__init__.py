@@ -1,7 +1,7 @@
 """Families of values, and conversions of Python values to atoms, floats, steps and times.
 
 NumPy arrays, tensors and OmegaConf configurations are recognised by the modules that are already
-loaded; nothing is ever imported for them, so this package needs only the standard library.
+loaded; nothing is ever imported for them, so this package costs no more than the standard library.
 """
 
 from __future__ import annotations

@@ -271,7 +271,7 @@ class Statistics(Keep):
 
     @property
     def not_finite(self) -> int:
-        """Number of observations that were NaN or infinite, which all other properties leave out."""
+        """Number of NaN and infinite observations, which `count` and the moments leave out."""
         self._settle()
         return self._not_finite
 

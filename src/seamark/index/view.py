@@ -27,8 +27,8 @@ class RunView(RunReader):
         store: Returns the store of the index.
         guarded: Calls a function with exclusive use of the index, which is rebuilt if damaged.
         now_ns: Clock, nanoseconds since the Unix epoch.
-        freshen: Folds new records of the parent of a fork, given its id; it is called before the
-            first answer that may contain data of the parent. None if nothing is to be folded.
+        freshen: Folds new records of the parent of a fork, given its id or custom id; it is called
+            before the first answer that may contain data of it. None if nothing is to be folded.
 
     Attributes:
         folder: Folder of the run.

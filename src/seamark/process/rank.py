@@ -2,7 +2,8 @@
 
 Nothing is cached between calls and nothing is imported: with several launchers the rank is not
 known when a logger is constructed, or when it is unpickled in a worker. (Frequent callers may cache
-a rank for as long as the check of `lasting` returns true.) The first source in this table that is available is used:
+a rank for as long as the check of `lasting` returns true.) The first available source in this
+table is used:
 
 ==  ===========================================  =========  =====================================
 no  source                                       launcher   when it is available

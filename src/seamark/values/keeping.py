@@ -109,7 +109,7 @@ class Last(Keep):
 
     @property
     def count(self) -> int:
-        """Number of all observations."""
+        """Number of all observations, including those no longer held."""
         return self._count
 
     @property
@@ -200,7 +200,7 @@ class Ring(Keep):
 
     @property
     def count(self) -> int:
-        """Number of all observations."""
+        """Number of all observations, including those no longer held."""
         return self._count
 
     @property

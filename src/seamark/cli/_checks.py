@@ -1,4 +1,4 @@
-"""What ``seamark fsck`` looks for, run by run. It reads the journals and never writes."""
+"""Checks of ``seamark fsck``, run by run, which read the journals and never write."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ COPY: Final = "journal/"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
+    """Problem that a check found.
 
     Attributes:
         project: Project path.
         run: Run id, or ``.project`` for a project's own log.
-        problem: What it is, in one or two fixed words: ``"gap"``, ``"torn tail"``, ...
+        problem: Kind of the problem, in one or two fixed words: ``"gap"``, ``"torn tail"``, ...
         where: The journal, blob, file or attribute, or ``""`` for the run as a whole.
-        detail: The rest, for people.
-        offset: Where it starts in the journal, bytes; None where that does not apply.
-        length: How long it is, bytes; None where that does not apply.
+        detail: Description for people.
+        offset: Position in the journal, bytes; None if not applicable.
+        length: Length in the journal, bytes; None if not applicable.
     """
 
     project: str
@@ -73,7 +73,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Totals:
-    """How much was looked at."""
+    """Numbers of checked items and their size."""
 
     runs: int = 0
     journals: int = 0
@@ -85,7 +85,7 @@ class Totals:
 
 @dataclass(slots=True)
 class _Journal:
-    """One journal while it is checked."""
+    """Journal that is being checked, and the problems found in it."""
 
     folder: RunFolder
     file: JournalFile

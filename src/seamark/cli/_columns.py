@@ -1,4 +1,4 @@
-"""Which columns a table of runs shows when nobody chose any, and which a ``*`` leaves out."""
+"""Default columns of a table of runs, and the columns that a ``*`` leaves out."""
 
 from __future__ import annotations
 

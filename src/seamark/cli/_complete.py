@@ -1,8 +1,9 @@
-"""What Tab completes: runs, projects, paths, tags and states that exist.
+"""Tab completion of runs, projects, paths, tags and states that exist.
 
-A shell puts these words into the line as they are, and they come from whoever recorded them: only
-those are proposed in which no shell sees anything but a word. Nothing here raises or says anything,
-and little is read: what is not in the index yet is folded only if it is not much.
+A shell inserts these words into the command line unchanged, and anybody may have recorded them, so
+only words without characters that are special to a shell are proposed. Nothing here raises or
+prints anything, and little is read: runs that are not in the index yet are folded only if there are
+few.
 """
 
 from __future__ import annotations

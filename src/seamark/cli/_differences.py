@@ -85,14 +85,14 @@ _OF_PROFILER: Final = ("profiling/actions", "profiling/events", "profiling/handl
 
 @dataclass(slots=True)
 class Row:
-    """What the compared runs have at one path, or of one package.
+    """Values of the compared runs at one path, or their versions of one package.
 
     Attributes:
         section: One of `TITLES`.
         name: The path, or the name of the package.
-        values: What each run has that has something, by the run's place among those compared: a
-            value, a summary of a series, or a record of a file.
-        keys: What they are compared by, by the same.
+        values: Value, summary of a series or record of a file, by the index of the run among those
+            compared; runs without a value are missing.
+        keys: Keys by which the values are compared, by the same index.
     """
 
     section: str

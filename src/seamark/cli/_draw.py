@@ -38,7 +38,7 @@ _EMPTY: Final = "\u2800"
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """One axis: its range, and how values become dots."""
+    """Scale of an axis: its range, and the conversion of values to dots."""
 
     low: float
     high: float

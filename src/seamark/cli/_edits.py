@@ -55,10 +55,10 @@ def record(runs: Runs, ref: RunRef, ops: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _record_there(runs: Runs, ref: RunRef, ops: Sequence[Mapping[str, Any]]) -> None:
-    """Have a server change what ops would change.
+    """Send the changes of operations to a server.
 
     Raises:
-        SeamarkError: If the server cannot be asked, or refuses it.
+        SeamarkError: If the server cannot be reached, or refuses the changes.
     """
     from seamark.remote.http.catalog import RemoteCatalog
 

@@ -1,4 +1,4 @@
-"""What is known about one run or one attribute, in words."""
+"""Text that describes one run or one attribute."""
 
 from __future__ import annotations
 

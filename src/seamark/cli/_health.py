@@ -1,4 +1,4 @@
-"""What a run lost, and what of it is damaged, in words; nothing where all is well."""
+"""Text that describes lost or damaged data of a run; empty if there is none."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ _ADVICE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Ailment:
-    """One thing that is not well with what was recorded.
+    """Problem with the recorded data of a run.
 
     Attributes:
         kind: ``"dropped"``, ``"output"``, ``"gaps"``, ``"fold_errors"``, ``"newer"``,
             ``"forward"``, ``"conflicts"``, ``"copies"``, ``"fork"`` or ``"tags"``.
-        text: What happened, one line.
-        advice: What to do about it, a line for each thing that can be done.
+        text: Description of the problem, one line.
+        advice: Possible remedies, one line each.
         what: The same for programs: counts or places by name.
     """
 

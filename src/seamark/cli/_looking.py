@@ -1,4 +1,4 @@
-"""One look at a run that may be training: how far it is, how fast, and what it recorded last."""
+"""Snapshot of a run that may be training: its progress, its speed and its latest records."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _DIGITS: Final = 4
 
 @dataclass(slots=True)
 class _Machine:
-    """What one process recorded of its machine: facts, and series by name and number of the GPU."""
+    """Facts and series that one process recorded of its machine, by name and number of the GPU."""
 
     facts: dict[str, object] = field(default_factory=dict)
     series: dict[str, dict[str, SeriesSummary]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class _Machine:
 
     @property
     def memory(self) -> float | None:
-        """What may be used, in GiB."""
+        """Memory that the process may use, in GiB; None if unknown."""
         return self.number("memory_limit") or self.number("memory")
 
 

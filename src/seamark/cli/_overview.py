@@ -1,6 +1,6 @@
-"""What of a run is looked for first: which series matter, which checkpoint is the best, what waits.
+"""Selection of the most important data of a run: series, parameters and the best checkpoint.
 
-Everything is chosen from what the run recorded; what it does not say is not guessed.
+Everything is chosen from the recorded data; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _BEST_SCORE: Final = "best_model_score"
 
 
 class CheckpointNote(NamedTuple):
-    """What is known of a checkpoint beside its file.
+    """Note on a checkpoint, derived from values of the run.
 
     Attributes:
         mark: ``"best"`` or, of a callback that watches no score, ``"newest"``; else empty.
         score: Such as ``"val/loss 0.026759"``; empty if none was recorded.
-        told_by: Paths of the values that say so.
+        told_by: Paths of these values.
     """
 
     mark: str
@@ -50,7 +50,7 @@ class CheckpointNote(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What a table shows."""
+        """Text of the note in a table."""
         return ": ".join(filter(None, (self.mark, self.score)))
 
 

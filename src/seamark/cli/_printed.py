@@ -1,4 +1,4 @@
-"""What the processes of a run printed: which of them did, and their lines in order of time."""
+"""Output of the processes of a run: its sources, and its lines in order of time."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def _process(journal: JournalInfo) -> Process:
 
 
 class _Screen:
-    """What one stream of one process shows."""
+    """Virtual terminal for one stream of one process."""
 
     def __init__(self, process: Process, stream: str, *, colours: bool) -> None:
         self.terminal = Terminal(colours=colours)

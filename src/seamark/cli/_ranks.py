@@ -1,4 +1,4 @@
-"""How the ranks of a run are doing, in words."""
+"""Text that describes the state of the ranks of a run."""
 
 from __future__ import annotations
 

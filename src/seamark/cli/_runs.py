@@ -112,7 +112,7 @@ attempt_option = click.option(
 
 @dataclass(frozen=True, slots=True, order=True)
 class RunRef:
-    """One run: its project path and its id."""
+    """Reference to a run: its project path and its id."""
 
     project: str
     run: str
@@ -178,7 +178,7 @@ class Runs:
 
     @property
     def finder(self) -> Finder:
-        """What finds a run by a word."""
+        """Finder of runs by name or id."""
         if self._finder is None:
             from seamark.reading.finding import Finder
 

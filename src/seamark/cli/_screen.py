@@ -1,7 +1,7 @@
-"""Where output goes: aligned text for pipes, coloured tables that fit for terminals.
+"""Output of commands: aligned text for pipes, and coloured tables that fit for terminals.
 
-What a terminal gets is shortened to fit and humanised; what a pipe gets is whole, plain and exact.
-Nothing here reads markup, so that a run named ``[red]`` stays one.
+Output to a terminal is shortened to fit and humanised; output to a pipe is complete, plain and
+exact. Markup is never interpreted, so a run named ``[red]`` is printed as such.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _QUIET = "seamark.quiet"
 
 
 class Cell(NamedTuple):
-    """One field of a table: its text, made safe to print, and a rich style."""
+    """Field of a table: its text, made safe to print, and a rich style."""
 
     text: str
     style: str = ""
@@ -63,17 +63,17 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table.
+    """Column of a table.
 
     Attributes:
         title: Its heading.
         right: Align to the right, for numbers, which are never shortened.
-        shrink: May be shortened with an ellipsis where the terminal is narrow.
-        path: Holds paths: shortened at their front, and not below half of the terminal unless the
-            column has a rank, so that they can be told apart.
-        apart: Where cells that differ would be shortened to the same, shortened at their front.
-        least: Cells that are left when it is shortened.
-        rank: 0 is always shown; where even shrinking does not help, the highest rank goes first.
+        shrink: May be shortened with an ellipsis on a narrow terminal.
+        path: Contains paths, which are shortened at the front, and not below half of the terminal
+            unless the column has a rank, so that they can be distinguished.
+        apart: Shorten cells at the front where different cells would otherwise become the same.
+        least: Least width after shortening, in terminal cells.
+        rank: 0 is always shown; if shrinking does not suffice, the highest rank is removed first.
     """
 
     title: str
@@ -86,7 +86,7 @@ class Column:
 
 
 def be_quiet(context: click.Context) -> None:
-    """Have a command say nothing beside its output but warnings and errors."""
+    """Make a command print nothing besides its output but warnings and errors."""
     context.meta[_QUIET] = True
 
 

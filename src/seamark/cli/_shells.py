@@ -1,4 +1,4 @@
-"""How a shell asks this command for words, and what it has to read once to do so."""
+"""Interface to the completion of shells, and the scripts that enable it."""
 
 from __future__ import annotations
 

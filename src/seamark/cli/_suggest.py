@@ -1,4 +1,4 @@
-"""What to say to somebody who typed a command or an option that does not exist."""
+"""Messages about commands and options that do not exist, with suggestions."""
 
 from __future__ import annotations
 

@@ -39,10 +39,10 @@ class Texts(NamedTuple):
 
 
 class AttributeRow(NamedTuple):
-    """What a path of a run shows, as text.
+    """Value at a path of a run, as text.
 
     Attributes:
-        is_text: Whether the value is a text that somebody chose, and no number.
+        is_text: Whether the value is free text and not a number.
     """
 
     run: str

@@ -62,7 +62,7 @@ _DIGITS: Final = 8
 
 
 class _Compared(NamedTuple):
-    """One run of those compared."""
+    """Run that is compared with others."""
 
     ref: RunRef
     label: str
@@ -212,7 +212,7 @@ def _document(compared: Sequence[_Compared], rows: Sequence[Row]) -> dict[str, A
 
 
 class _Line(NamedTuple):
-    """One line of the table: what it is of, a cell for each run, and whether it may be cut."""
+    """Line of the table: its title, a cell for each run, and whether it is printed in full."""
 
     title: Cell
     cells: Sequence[Cell]

@@ -372,21 +372,21 @@ def _note_more(shown: int, total: int, word: str) -> None:
 
 
 class _Asked:
-    """Which columns somebody asked for, and which of the store's answer are shown.
+    """Selection of columns: those requested from the store, and those of its answer to show.
 
     Attributes:
-        sorting: By what the table is sorted.
-        kind: What is listed.
-        unasked: Columns that nobody asked for by name, and which of them goes first where there is
-            no room: the greatest number.
-        counted: What columns are that are only counted where there is no room for them.
+        sorting: Order of the table.
+        kind: Kind of the listed items.
+        unasked: Rank of each column that was not requested by name; if the table is too wide, the
+            column of the highest rank is removed first.
+        counted: Kind of each column that is only counted if the table is too wide.
 
     Args:
         wanted: Paths and patterns.
-        sorting: By what the table is sorted.
-        kind: What is listed: runs, models or versions.
-        differing: Only columns in which the runs differ.
-        for_people: The table is to be looked at; programs get the same columns always.
+        sorting: Order of the table.
+        kind: Kind of the listed items: runs, models or versions.
+        differing: Select only columns in which the runs differ.
+        for_people: Select columns for a reader; programs always get the same columns.
     """
 
     def __init__(
@@ -408,7 +408,7 @@ class _Asked:
 
     @property
     def columns(self) -> Sequence[str] | Callable[[Sequence[SharedPath]], Sequence[str]]:
-        """What to ask the store for, or what chooses it."""
+        """Columns to request from the store, or a function that chooses them."""
         if self._differing:
             differing = [f"{name}:differing" for name in self._wanted]
             return [*(differing or ["sys/name", "*:differing"]), *self._sorted]

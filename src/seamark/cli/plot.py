@@ -44,7 +44,7 @@ _NEWEST: Final = "sys/creation_time"
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What to draw: runs, and in each of them the series."""
+    """Runs to plot, and patterns of their series."""
 
     refs: list[RunRef]
     patterns: list[str]

@@ -102,7 +102,7 @@ def _purge_there(
     yes: bool,
     force: bool,
 ) -> None:
-    """Have a server delete runs, and say that copies on other machines are left as they are."""
+    """Delete runs on a server, and note that copies on other machines are not deleted."""
     from seamark.remote.http.catalog import RemoteCatalog
 
     assert isinstance(runs.index, RemoteCatalog)  # noqa: S101 - there are no other places

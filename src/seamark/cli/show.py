@@ -181,16 +181,16 @@ def _errors(screen: Screen, errors: Sequence[Mapping[str, Any]]) -> None:
 
 @dataclass(slots=True)
 class _Shown:
-    """What the sections of one output have in common.
+    """State that the sections of one output share.
 
     Attributes:
-        screen: Where it goes.
+        screen: Destination of the output.
         view: The run.
-        digest: Whether a person looks at a whole run: then what is looked for first comes first,
-            and the rest is counted.
+        digest: Whether the output is a summary of a whole run for a person: the most important
+            data come first, and the rest is counted.
         best: See `best_extremes`.
         notes: See `checkpoint_notes`.
-        changes: What parameters were before they were changed, by path.
+        changes: Earlier values of changed parameters, by path.
     """
 
     screen: Screen

@@ -220,7 +220,7 @@ def _together(
 
 
 class _Counted:
-    """How many bytes were sent, by all threads together."""
+    """Counter of the bytes that all threads have sent."""
 
     def __init__(self, total: int) -> None:
         self._total, self._done = total, 0

@@ -28,7 +28,7 @@ _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
 
 
 class Wanted(TypedDict):
-    """What a token is asked for with, as the server's route takes it."""
+    """Request for a token, in the form that the server's route expects."""
 
     user: str | None
     service: bool
@@ -40,7 +40,7 @@ class Wanted(TypedDict):
 
 
 class Place(Protocol):
-    """Where tokens are: a server that is asked, or its database."""
+    """Interface to tokens, through a server or directly in its database."""
 
     def create(self, wanted: Wanted) -> str:
         """Make a token and return it."""

@@ -221,7 +221,7 @@ class _Picture:
 
 
 class _Page(io.StringIO):
-    """What stands for the terminal while a picture is put together."""
+    """Text buffer that replaces the terminal while a picture is composed."""
 
     def isatty(self) -> bool:
         """Return that a person will look at it."""

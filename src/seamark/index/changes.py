@@ -1,8 +1,8 @@
-"""Which runs of the index changed since somebody looked.
+"""Query for the runs of the index that changed since an earlier query.
 
-Nothing is noted when a run is folded: those who ask compare the version and the state of each run
-with what they were when somebody last asked. So a run is named that was folded by any process, that
-is gone, or that is seen to have crashed; and who never asks pays nothing.
+Folding a run records no change. Instead, each query compares the version and the state of every run
+with those of the previous query. It therefore finds runs that any process folded, that were
+removed, or that turn out to have crashed, and there is no cost without a query.
 """
 
 from __future__ import annotations

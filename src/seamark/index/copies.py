@@ -1,8 +1,8 @@
-"""Which file of several is a journal, and which are copies of it.
+"""Choice of the file to read among several copies of a journal.
 
 Editors, ``rsync -b`` and synchronisers leave copies beside a journal. A journal is identified by
-its uid: of several files with one uid the one with the most valid bytes is read, and one that says
-something else is named.
+its uid: of several files with one uid the one with the most valid bytes is read, and files with
+different contents are reported.
 """
 
 from __future__ import annotations

@@ -109,13 +109,13 @@ class Unread(NamedTuple):
 
 
 class Index:
-    """What the journals below one root say, folded; see `open`.
+    """Local index of the journals below one root; see `open`.
 
     Safe to use from several threads; after a fork the child opens the file again.
 
     Attributes:
         root: Absolute root folder.
-        file: Where the index lies; None if it is held in memory.
+        file: Path of the index; None if it is held in memory.
     """
 
     def __init__(self, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> None:
@@ -1093,13 +1093,13 @@ def _store_in_memory() -> Store:
 
 
 class _Tries:
-    """How often to begin again because others were faster.
+    """Counter of the attempts left to fold a run while other processes fold it too.
 
-    As long as they get further, none of it is in vain: a long journal is saved in many parts, and
-    of several who fold it each is overtaken again and again.
+    Attempts are only counted if no process has made progress: a long journal is saved in many
+    parts, and of several processes that fold it each is overtaken repeatedly.
 
     Args:
-        folded: Returns how far everybody got.
+        folded: Returns the number of bytes folded by any process.
     """
 
     def __init__(self, folded: Callable[[], int]) -> None:
@@ -1108,7 +1108,7 @@ class _Tries:
         self._left = _TRIES
 
     def go_on(self) -> bool:
-        """Return whether to try, or to try again."""
+        """Return whether to make another attempt."""
         if self._furthest is None:
             self._furthest = -1
             return True

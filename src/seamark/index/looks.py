@@ -1,7 +1,8 @@
-"""What the files of runs looked like when they were last folded, and what has changed since.
+"""Status of the files of runs when they were last folded, and detection of changes since then.
 
-Asking the file system is what a table waits for: of 10,000 runs, 10,000 questions. A run whose
-journals are all closed costs one, because recording more makes a new file in its folder.
+Calls to the file system take most of the time of a table: 10,000 of them for 10,000 runs. A run
+whose journals are all closed costs one call, because further records create a new file in its
+folder.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Stat(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What one file was like; see the table."""
+    """Status of one file when it was last folded; see the table."""
 
     file: str
     journal: int

@@ -1,6 +1,6 @@
-"""Where the local index of a root lies, and how its file is opened: for nobody but its owner.
+"""Path of the local index of a root, and access to its file, which only its owner can read.
 
-The values of a root that only its owner can read must not lie in a cache that everybody can read.
+The values of a root that only its owner can read must not be in a cache that everybody can read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One run on its way from its folder into the index."""
+"""Update of the index with the new records of one run."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Refresh:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many bytes each file had when this began."""
+        """Size of each file at the start of the update, in bytes."""
         return {name: stat.size for name, stat in self.stats.items()}
 
     # ------------------------------------------------------------------ its files

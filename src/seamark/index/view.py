@@ -1,4 +1,4 @@
-"""One run of the local index, and where it lies."""
+"""Reader of one run of the local index, with access to its folder."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ T = TypeVar("T")
 
 
 class RunView(RunReader):
-    """One run as it was when it was last folded; obtained from `Index.view`.
+    """Reader of one run in its last folded state; obtained from `Index.view`.
 
     Args:
-        folder: Where it lies.
-        store: Returns where it is folded.
-        guarded: Does some work alone with the index, which is made again if it is damaged.
+        folder: Folder of the run.
+        store: Returns the store of the index.
+        guarded: Calls a function with exclusive use of the index, which is rebuilt if damaged.
         now_ns: Clock, nanoseconds since the Unix epoch.
-        freshen: Folds what is new of the run of which a fork names this as its parent; it is called
-            before the first answer that may show something of it. None where nothing is folded.
+        freshen: Folds new records of the parent of a fork, given its id or custom id; it is called
+            before the first answer that may contain data of it. None if nothing is to be folded.
 
     Attributes:
-        folder: Where it lies.
-        contents: Its files.
+        folder: Folder of the run.
+        contents: File contents of the run.
     """
 
     def __init__(

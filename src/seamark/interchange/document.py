@@ -88,10 +88,10 @@ def _unpacked(given: Any) -> Iterator[tuple[str, Any]]:
 
 @dataclass(slots=True)
 class _Held:
-    """What a document says, checked.
+    """Checked contents of a document.
 
     Attributes:
-        facts: What is derived, by path.
+        facts: Derived values, by path.
         atoms: Values by path.
         changes: Time in ns since the Unix epoch, path and value, in the order of time.
         ops: Other records.

@@ -46,17 +46,17 @@ class NotImportedError(SeamarkError):
 
 
 class Draft:
-    """What is being written of one run.
+    """Run that is being written to a temporary folder.
 
     Args:
-        folder: Where the run will lie.
+        folder: Final folder of the run.
 
     Attributes:
-        folder: Where it will lie.
+        folder: Final folder of the run.
 
     Raises:
-        NotImportedError: If the run was purged, or another import writes it now.
-        OSError: If nothing can be written there.
+        NotImportedError: If the run was purged, or another import is writing it.
+        OSError: If the temporary folder cannot be written.
     """
 
     def __init__(self, folder: RunFolder) -> None:

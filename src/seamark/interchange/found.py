@@ -1,4 +1,4 @@
-"""What there is to import, and what is said of it: the same words for every kind of source."""
+"""Common interface of all import sources: runs to import, and notes about them."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ DERIVED: Final = frozenset(
 
 @dataclass(slots=True)
 class Notes:
-    """What could not be held or is to be known, by kind: counted, with the first example of each.
+    """Counts of lost data and other remarks by kind, with the first example of each.
 
     Attributes:
-        counts: How often, by kind.
-        examples: The first of each kind.
+        counts: Number of occurrences, by kind.
+        examples: First example, by kind.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -73,12 +73,12 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What can be said of a run before it is imported.
+    """Summary of a run before its import.
 
     Attributes:
-        name: What it is called; empty if nothing says so.
-        created_ns: When it was created, nanoseconds since the Unix epoch; 0 if nothing says so.
-        rows: How many values, points and files there are, or records of a log.
+        name: Name of the run; empty if unknown.
+        created_ns: Creation time, nanoseconds since the Unix epoch; 0 if unknown.
+        rows: Number of values, points and files, or of records of a log.
     """
 
     name: str

@@ -30,12 +30,12 @@ _DEPTH: Final = 3
 
 @dataclass(slots=True)
 class Source:
-    """What may be a run.
+    """Candidate for an import, which may turn out not to be a run.
 
     Attributes:
-        called: What to call it before it is opened.
+        called: Name to display before it is opened.
         open: Opens it; raises NotImportedError or OSError if it cannot be read.
-        size: Bytes that are read of it.
+        size: Number of bytes to read.
     """
 
     called: str
@@ -45,16 +45,16 @@ class Source:
 
 @dataclass(slots=True)
 class Listed:
-    """What an import would do with a run.
+    """Preview of the import of a run.
 
     Attributes:
-        called: What people call it where it comes from.
-        status: ``"new"``, ``"more"`` of a run that is there, ``"there already"``, or
+        called: Name of the run in its source.
+        status: ``"new"``, ``"more"`` for further data of an imported run, ``"there already"``, or
             ``"unreadable"``.
-        project: Project that it goes to; empty if it cannot be read.
-        run: Its id there.
-        glance: What it holds; None if it is there already or cannot be read.
-        size: Bytes that are read of it.
+        project: Target project; empty if the run cannot be read.
+        run: Id of the run in that project.
+        glance: Summary of the run; None if it was imported already or cannot be read.
+        size: Number of bytes to read.
         problem: Why it cannot be imported; empty if it can.
     """
 
@@ -69,13 +69,13 @@ class Listed:
 
 @dataclass(slots=True)
 class Imported:
-    """What an import did.
+    """Result of an import.
 
     Attributes:
         runs: Project and id of the runs that were written.
-        there: How many were there already.
-        problems: Why runs were not imported, a line each.
-        notes: What could not be held.
+        there: Number of runs that had been imported before.
+        problems: Reasons why runs were not imported, one line each.
+        notes: Counts of data that could not be imported.
     """
 
     runs: list[tuple[str, str]] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""One journal with the times of somebody else's records.
+"""Writer of journals whose records have the times of an import source.
 
 `seamark.journal.writer` gives each record the time at which it is made, and never waits for a disk.
-Here the times come from a source, a failure ends the import of the run, and the same source always
-gives the same bytes, so that an import that is repeated changes nothing.
+Here the times come from the source, a failure ends the import of the run, and the same source
+always results in the same bytes, so a repeated import changes nothing.
 """
 
 from __future__ import annotations

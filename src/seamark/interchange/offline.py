@@ -39,13 +39,13 @@ _METADATA_BYTES: Final = 1 << 20
 
 
 class ClientFolder(NamedTuple):
-    """What one process logged of one run.
+    """Folder of the Neptune client with the operations that one process logged to one container.
 
     Attributes:
-        path: The folder.
+        path: Path of the folder.
         kind: ``run``, ``project``, ``model`` or ``model_version``.
-        container: Id that the client gave it.
-        created_ns: When it was made, nanoseconds since the Unix epoch; 0 if it does not say so.
+        container: Id that the client gave the container.
+        created_ns: Creation time, nanoseconds since the Unix epoch; 0 if unknown.
     """
 
     path: Path

@@ -99,7 +99,7 @@ class Rebuilt:
         return self._draft.journal(uid, header, begun_ns)
 
     def _write(self, journal: GivenJournal, call: Callable[[GivenJournal], None]) -> None:
-        """Have something written behind all that was written before, in whatever journal."""
+        """Write to a journal, with times after those of all earlier writes to any journal."""
         journal.at(self._t)
         call(journal)
         self._t = max(self._t, journal.last_t) + 1

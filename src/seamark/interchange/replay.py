@@ -1,8 +1,8 @@
-"""What the operations of the Neptune client become in a journal.
+"""Replay of the operations of the Neptune client into a journal.
 
 The client's operations are replayed in their order. Points without a step are numbered as Neptune's
-server did, 1 after the last one of the series, so a log has to be read from its start also where
-its first part is known already.
+server did, 1 after the last one of the series, so a log has to be read from its start even if its
+first part was imported before.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LAST_STEP: Final = 1e300
 
 
 class Memory:
-    """What a run holds so far, as far as later operations depend on it.
+    """State of a run during the replay, as far as later operations depend on it.
 
     Attributes:
         atoms: Values by path.

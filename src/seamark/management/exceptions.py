@@ -45,15 +45,15 @@ class ManagementOperationFailure(SeamarkError):  # noqa: N818 - as all names her
 
 
 class AccessRevokedOnDeletion(ManagementOperationFailure):
-    """Who asks may not delete the project."""
+    """Permission error: the user may not delete the project."""
 
 
 class AccessRevokedOnMemberRemoval(ManagementOperationFailure):
-    """Who asks may not take a role away."""
+    """Permission error: the user may not remove the role of a member."""
 
 
 class AccessRevokedOnServiceAccountRemoval(ManagementOperationFailure):
-    """Who asks may not take a service account's role away."""
+    """Permission error: the user may not remove the role of a service account."""
 
 
 class ActiveProjectsLimitReachedException(ManagementOperationFailure):
@@ -93,7 +93,7 @@ class ProjectKeyCollision(ManagementOperationFailure):
 
 
 class ProjectKeyInvalid(ManagementOperationFailure):
-    """What the ids of runs are to begin with cannot be that."""
+    """Invalid key of a project, which is the prefix of the ids of its runs."""
 
 
 class ProjectNameCollision(ManagementOperationFailure):

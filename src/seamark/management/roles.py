@@ -1,4 +1,4 @@
-"""What members of a project and of a workspace may do, and who reads a project without a role."""
+"""Roles in projects and workspaces, and the visibility of projects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MemberRole:
 
 
 class ProjectVisibility:
-    """Who reads a project without a role in it."""
+    """Visibility of a project to users who have no role in it."""
 
     PRIVATE: Final = "priv"
     PUBLIC: Final = "pub"

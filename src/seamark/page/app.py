@@ -129,7 +129,7 @@ async def _healing(request: Request, error: Exception) -> Response:
 
 
 class _Greeting:
-    """What a page says of itself to everybody, and what more to who shows the token."""
+    """Description of a page, which is longer for a caller who presents the token."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Greeting:
         self._token, self._instance, self._now_ns = token, instance, now_ns
 
     def __call__(self, request: Request) -> dict[str, Any]:
-        """Return names and addresses of the roots, and with the token what is known of them."""
+        """Return names and addresses of the roots and, with the token, their paths and progress."""
         public(request)
         known = is_token(request.headers.get(TOKEN, ""), self._token)
         return {

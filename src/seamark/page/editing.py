@@ -1,9 +1,9 @@
-"""What people change of runs that lie in a folder: through a journal that owns nothing.
+"""Edits of the runs of a folder, recorded in journals that do not own their run.
 
-State, times and owner of a run stay as they are, whether it is finished or is being trained by
-another process at this moment. A journal is opened at the first edit of a run and closed a minute
-after the last, so that somebody who tags twenty runs, and then thinks of a better word, leaves
-twenty journals and not forty.
+An edit changes neither the state nor the times nor the owner of a run, whether it has ended or is
+being trained by another process. A journal is opened at the first edit of a run and closed a minute
+after the last one, so that two quick rounds of edits of twenty runs leave twenty journals, not
+forty.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What stands before the page: it notes that somebody looks, and lets notebooks in.
+"""ASGI application in front of the page, which reports activity and admits notebooks by ticket.
 
-A notebook is saved with what its cells show, the address of a frame among it, and is mailed and
-published. So a frame has no token in its address but a ticket, which opens the page once, within
-a minute: ``POST open`` gives one to who has the token, ``GET open/TICKET`` leads to the page.
+A notebook is saved with the output of its cells, including the address of a frame, and may be
+mailed or published. The address of a frame therefore has no token but a ticket, which opens the
+page once, within a minute: ``POST open`` returns one to a caller who has the token, and
+``GET open/TICKET`` redirects to the page.
 """
 
 from __future__ import annotations

@@ -93,11 +93,11 @@ class PageFiles:
         self._look()
 
     def mount(self, app: FastAPI, expect: Callable[[Request], object]) -> None:
-        """Have an application give the files: the page at its root, the others below ``static/``.
+        """Add routes that serve the page at the root of an application, other files in ``static/``.
 
         Args:
             app: The application.
-            expect: Lets in who may see the page, or raises.
+            expect: Raises if the request may not see the page.
         """
 
         @app.get("/", include_in_schema=False)

@@ -1,8 +1,8 @@
-"""One folder of runs in the place of a server: what its routes ask, answered from the local index.
+"""Adapter that lets the routes of the server answer from the local index of a folder of runs.
 
-Nothing is folded here. The process that looks at the folders (`seamark.page.watch`) keeps the index
-up to date; requests read it, several at a time, each with a connection of its own. So a fold of
-thousands of runs makes no answer wait, and what is folded so far is answered before it has ended.
+Nothing is folded here. The process that reads the folders (`seamark.page.watch`) keeps the index up
+to date; requests read it concurrently, each with a connection of its own. No request waits for a
+fold of thousands of runs, and those that are folded are returned before the fold has ended.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ log = logging.getLogger("seamark")
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """What is known of one run.
+    """Last known version and state of one run.
 
     Attributes:
-        version: Of its row.
-        state: Which it was in.
-        gone: Whether it is there no more.
-        number: Of the last change that was seen.
+        version: Version of its row.
+        state: Its state.
+        gone: Whether it has been removed.
+        number: Number of the last change that was seen.
     """
 
     version: int
@@ -137,10 +137,10 @@ class _Opened:
 
 
 class _Changes:
-    """What changed in the index of a folder; see `seamark.server.serving.Changing`.
+    """Changes in the index of a folder; see `seamark.server.serving.Changing`.
 
-    Nothing is written: who polls must not wait for who folds. Versions and states of all runs are
-    remembered, and compared when somebody asks and the file has changed.
+    Nothing is written, because a poll must not wait for a fold. Versions and states of all runs are
+    held in memory, and compared at a poll if the file has changed.
     """
 
     def __init__(self, opened: Callable[[], _Opened], looked: Callable[[], LookedAt]) -> None:
@@ -156,13 +156,13 @@ class _Changes:
         return self._find().name
 
     def tag(self, now_ns: int) -> str:
-        """Return what changes whenever anything does that can be read."""
+        """Return a tag that changes whenever anything that can be read changes."""
         opened = self._find()
         version = opened.version()
         return f"{opened.name}.{version}.{opened.running(now_ns)}"
 
     def cursor(self, now_ns: int) -> str:
-        """Return up to where somebody who reads now has seen what changed."""
+        """Return a cursor at the last change that a reader of the current index has seen."""
         opened = self._find()
         with self._lock:
             if opened.name != self._name:
@@ -338,7 +338,7 @@ class Folder:
 
     @property
     def read_only(self) -> str:
-        """Why nothing can be edited; empty if it can."""
+        """Reason why nothing can be edited; empty if edits are possible."""
         if self._read_only:
             return self._read_only
         if self.root.is_dir() and not os.access(self.root, _WRITABLE):
@@ -366,7 +366,7 @@ class Folder:
         return position
 
     def drawn(self, refs: Iterable[Ref]) -> None:
-        """Have runs whose curves were asked for looked at before others."""
+        """Give priority in reading to runs whose curves were requested."""
         self._watch.shown(self._place, refs)
 
     def behind(self, wanted: Mapping[Ref, int]) -> int:
@@ -422,9 +422,10 @@ class Folder:
         return sorted(one for one in set(digests) if not has_blob(folder, one))
 
     def heal(self, error: BaseException) -> bool:
-        """Have the index made anew if an error means that it is damaged; return whether it does.
+        """Start to rebuild the index if an error means that it is damaged; return whether it does.
 
-        That takes as long as folding everything, and is done beside the answers.
+        A rebuild takes as long as folding everything, and runs in a thread while requests are
+        answered.
         """
         if not (isinstance(error, DamageError) or is_damaged(error)):
             return False

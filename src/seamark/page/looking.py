@@ -105,10 +105,10 @@ class Looker:
         self.asked()
 
     def look_now(self, refs: Iterable[Ref] = ()) -> None:
-        """Have the next look begin at once, or as long after the last one as that took.
+        """Make the next read due at once, or as long after the last one as that took.
 
         Args:
-            refs: Only these runs, as they were edited; none for all.
+            refs: Read only these runs, which were edited; none for all.
         """
         if edited := list(refs):
             self._edited = list(dict.fromkeys([*self._edited, *edited]))
@@ -270,7 +270,7 @@ def main() -> int:
 
 
 class _Heard:
-    """What the page says, taken in between two looks."""
+    """Messages of the page, received by one thread and handled by another between two reads."""
 
     def __init__(self, lookers: list[Looker]) -> None:
         self._lookers = lookers
@@ -279,7 +279,7 @@ class _Heard:
         self._news = threading.Condition()
 
     def listen(self) -> None:
-        """Hear what the page says until it is gone; then this ends, in the middle of a fold too."""
+        """Receive messages until the page ends; then end this process, even during a fold."""
         for line in sys.stdin.buffer:
             with self._news:
                 self._lines.append(line)
@@ -291,7 +291,7 @@ class _Heard:
         os._exit(0)  # an index is a cache: what was not saved is folded again
 
     def wait(self, wait_s: float) -> bool:
-        """Wait for news, for so many seconds at most; return False once the page is gone."""
+        """Wait at most so many seconds for messages; return False once the page has ended."""
         with self._news:
             self._news.wait_for(lambda: self._lines or self._ended, max(0.0, wait_s))
             lines, self._lines = self._lines, []

@@ -1,7 +1,7 @@
-"""How a person gets to a page: addresses here, through a proxy and over ssh, and a browser.
+"""Addresses of a page on this machine, through a proxy and over ssh, and opening a browser.
 
-The token stands behind the ``#`` of an address, which a browser sends to nobody. It is never part
-of a command line, which everybody on the machine can read.
+The token follows the ``#`` of an address, a part that browsers do not send to any server. It is
+never part of a command line, which every user of the machine can read.
 """
 
 from __future__ import annotations

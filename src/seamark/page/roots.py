@@ -1,4 +1,4 @@
-"""Which roots a page shows, and what each is called there."""
+"""Root folders that a page shows, and their names on it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Root", "named_roots"]
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """One folder of runs on a page.
+    """Root folder of runs that a page shows.
 
     Attributes:
-        name: What people see; no two roots of a page have the same.
-        path: Absolute; it need not exist.
+        name: Displayed name, unique among the roots of a page.
+        path: Absolute path, which need not exist.
     """
 
     name: str

@@ -1,12 +1,12 @@
-"""What a user's pages leave behind: one token for all of them, and which of them run.
+"""State files of a user's pages: their common token, and a file for each page that runs.
 
-It lies below ``XDG_STATE_HOME`` (``~/.local/state`` where that is not set), for its owner's eyes
-only::
+The files are below ``XDG_STATE_HOME`` (``~/.local/state`` if that is not set), and only their owner
+can read them::
 
     seamark/page.json               {"token": "seamark_...", "key": "..."}
-    seamark/pages/<host>.<pid>.json a page that runs: where, what it shows, which process it is
+    seamark/pages/<host>.<pid>.json a page that runs: its address, its roots and its process
 
-The key names the pages of this user to their browser. It stays when the token is made anew.
+The key identifies the pages of this user to their browser. It does not change with the token.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ _LEAST: Final = 32
 
 
 class StateError(SeamarkError):
-    """What a page has to keep cannot be kept."""
+    """Error when the state files of a page cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is the same for all pages of a user.
+    """State that all pages of a user share.
 
     Attributes:
-        token: Who shows it may see everything.
-        key: Random; no secret.
+        token: Token that gives access to everything.
+        key: Random text, which is not secret.
     """
 
     token: str

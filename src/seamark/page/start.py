@@ -44,14 +44,14 @@ class StartError(SeamarkError):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a person said of a page.
+    """Options with which a page is started.
 
     Attributes:
-        roots: What it shows.
+        roots: Roots that it shows.
         host: Address to listen at.
         port: Port to listen at; 0 for any, None for the first that is free of a few.
-        token: Whether it wants one.
-        hosts: Further names that a page without token answers to.
+        token: Whether it requires a token.
+        hosts: Further host names that a page without token answers to.
         embed: Whether notebooks may show it in a frame.
     """
 
@@ -204,9 +204,9 @@ def _bind_words(host: str, port: int, error: OSError) -> str:
 
 @contextlib.contextmanager
 def _writable_index(roots: Sequence[Root]) -> Iterator[None]:
-    """Have the index in a file: what looks and what answers are two processes.
+    """Ensure that the indexes are files, as two processes use them: one reads, one answers.
 
-    Where none can be written, it lies in a temporary folder as long as the page runs.
+    If no file can be written for some root, all are in a temporary folder while the page runs.
     """
     from seamark.index.index import Index
 
@@ -299,10 +299,10 @@ def _at_end_of(descriptor: int, do: Callable[[], Any]) -> None:
 
 @contextlib.contextmanager
 def _signals(end: Callable[..., None]) -> Iterator[None]:
-    """Have the signals that end a page end it well.
+    """Call a function at the signals that end a page: SIGTERM, SIGINT and SIGHUP.
 
-    uvicorn takes the first two while it runs, and hands the one that ended it on to the process.
-    SIGHUP comes from a terminal that is closed; who has it ignored (``nohup``) wants to go on.
+    uvicorn handles the first two while it runs, and passes the one that ended it on to the process.
+    SIGHUP comes from a terminal that is closed; if it is ignored (``nohup``), it stays ignored.
     """
     numbers = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:

@@ -1,9 +1,9 @@
-"""What looks at the folders of a page: one process beside the one that answers.
+"""Separate process that reads the folders of a page, and the interface to it.
 
-Requests only read the index. The process that folds has nothing to do with them: a fold of
-thousands of runs makes no answer wait, and what it needs of memory is not theirs. It is told over
-its standard input which runs are drawn, and tells over its standard output how far it is; the end
-of its input means that the page is gone (`seamark.page.looking`).
+Requests only read the index. The process that folds is separate from them: no request waits for a
+fold of thousands of runs, and its memory is its own. It receives on its standard input which runs
+are drawn, and reports on its standard output how far it is; the end of its input means that the
+page has ended (`seamark.page.looking`).
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ Ref = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """How far looking at one root is.
+    """Progress of reading one root.
 
     Attributes:
-        looked_ns: When the last look at the whole root began that has ended, nanoseconds since the
-            Unix epoch; 0 before the first has ended.
-        left: How many runs are still to be read in the look that goes on; 0 if none goes on, or
-            if it is not known yet.
-        left_s: How long that may take, seconds; 0 if nothing can be said.
-        runs: How many runs the index has that are not in the trash.
-        running: How many of them are running.
-        trouble: What keeps it from looking, in words; empty if nothing does.
-        unread: How many folders it may not look into.
-        unread_first: The first of them: path, and why.
+        looked_ns: Start of the last complete read of the whole root, nanoseconds since the Unix
+            epoch; 0 before the first is complete.
+        left: Number of runs that the current read has still to read; 0 if there is no current
+            read, or if the number is not known yet.
+        left_s: Estimated time for these, seconds; 0 if there is no estimate.
+        runs: Number of runs in the index that are not in the trash.
+        running: Number of these that are running.
+        trouble: Reason why the root cannot be read; empty if it can.
+        unread: Number of folders that may not be read.
+        unread_first: The first of these: path and reason.
     """
 
     looked_ns: int = 0
@@ -75,13 +75,13 @@ class Looked:
 
 
 class Watch(Protocol):
-    """What a page knows of those who look at its folders. Nothing of it waits."""
+    """Interface of a page to the process that reads its folders. No method waits."""
 
     def looked(self, root: int) -> Looked:
-        """Return how far looking at a root is.
+        """Return the progress of reading a root.
 
         Args:
-            root: Its place among the roots of the page.
+            root: Its index among the roots of the page.
         """
 
     def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
@@ -96,11 +96,11 @@ class Watch(Protocol):
         """
 
     def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
-        """Have a root, or only some of its runs, looked at at once.
+        """Request a read of a root, or of only some of its runs, at once.
 
         Args:
-            root: Its place among the roots of the page.
-            refs: (project, run id) of the runs; none for all that there is.
+            root: Its index among the roots of the page.
+            refs: (project, run id) of the runs; none for all runs.
         """
 
 

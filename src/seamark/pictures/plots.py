@@ -52,19 +52,19 @@ _DASHES: Final = (("-", "solid"), ("--", "dash"), (":", "dot"))
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line of a picture.
+    """Curve in a picture.
 
     Attributes:
-        label: What the legend calls it.
+        label: Name in the legend.
         x: Steps, seconds (elapsed, or since the Unix epoch) or values of a series, finite, (N,).
         y: Values, (N,). Where one is not finite the line has a gap.
         low: Lower edge of the band behind the line, (N,); None for no band.
         high: Its upper edge.
-        odd_x: Where values that are not finite are marked; None where ``y`` says it all.
-        odd_y: Which of NaN, +inf and -inf they are.
-        odd_count: How many there are, marked or not; None if there is one for each mark.
-        left_out: How many points have no place on the axes.
-        colour: Which of `COLOURS`, and beyond them how the line is dashed; None for the next one.
+        odd_x: Positions of the marks of values that are not finite; None if ``y`` has them.
+        odd_y: Values at these positions: NaN, +inf or -inf.
+        odd_count: Number of such values, marked or not; None if there is one for each mark.
+        left_out: Number of points that the axes cannot show.
+        colour: Index in `COLOURS`; greater numbers also dash the line; None for the next one.
     """
 
     label: str
@@ -91,7 +91,7 @@ class Curve:
 
     @property
     def not_finite(self) -> int:
-        """How many values are not finite."""
+        """Number of values that are not finite."""
         return len(self.odd().x) if self.odd_count is None else self.odd_count
 
     def part(self, kept: Any) -> Curve:
@@ -102,16 +102,16 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """What the axes of a picture mean.
+    """Axes of a picture: their kinds, scales and titles.
 
     Attributes:
         x_kind: ``"step"``, ``"time"`` (seconds since the Unix epoch), ``"relative"`` (seconds
             elapsed) or ``"series"``.
         title: Text above the picture.
-        unit: In which all that is drawn is measured, where that is known; it is in the title too.
+        unit: Common unit of the curves, if known; it is in the title too.
         log_x: Logarithmic x axis; points at or below zero cannot be shown.
         log_y: The same for the y axis.
-        x_name: What the x axis is called; empty for what its kind says.
+        x_name: Label of the x axis; empty for the default of its kind.
         note: A second line above the picture, such as how the lines are smoothed.
     """
 
@@ -139,7 +139,7 @@ class Axes:
 
     @property
     def name(self) -> str:
-        """What the x axis is called."""
+        """Label of the x axis."""
         return self.x_name or _AXIS_NAMES.get(self.x_kind, "")
 
 

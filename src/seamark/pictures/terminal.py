@@ -1,10 +1,10 @@
-"""What a terminal makes of text: lines that are written again and again, and their last state.
+"""Terminal emulation for output that overwrites its own lines, which yields their last state.
 
-A progress bar goes back to the beginning of its line many times a second; Rich and nested bars
-move up over several lines. `collapse` leaves out what was overwritten, `Terminal` gives the lines
-that a person would see. Both know a screen of `ROWS` rows as wide as its lines are, on which a line
-feed also returns the carriage, and take one cell for each character. Time and memory are linear in
-the text, whatever a stranger printed.
+A progress bar returns to the start of its line many times a second; Rich and nested bars move up
+over several lines. `collapse` removes overwritten text, `Terminal` returns the lines that a person
+would see. Both emulate a screen of `ROWS` rows as wide as its lines are, on which a line feed also
+returns the carriage, with one cell for each character. Time and memory are linear in the text, even
+for hostile input.
 """
 
 from __future__ import annotations
@@ -150,12 +150,12 @@ class _Cells(Generic[Cell]):
 
 
 class _Collapse:
-    """One text, written to rows that are counted from where it began to be known.
+    """State of a call of `collapse`, with rows counted from the first known cursor position.
 
-    Where the cursor is when a text begins is not known: what comes before the first return is kept
-    as it is. So is a move above the first row or below the last one, as it may end at the edge of
-    the screen; rows are counted anew after it. What survives is put out in the order in which it
-    was written, so that colours and unknown sequences mean what they meant.
+    The position of the cursor at the start of a text is unknown: text before the first return is
+    left unchanged. So is a move above the first row or below the last one, as it may end at the
+    edge of the screen; rows are counted anew after it. Text that was not overwritten is returned in
+    the order in which it was written, so that colours and unknown sequences have the same effect.
     """
 
     def __init__(self) -> None:
@@ -277,14 +277,14 @@ def _owners(row: _Cells[int]) -> set[int]:
 
 
 class _Cursor:
-    """Where the cursor is after what was put out."""
+    """Cursor position after the text that was returned so far."""
 
     def __init__(self, column: int) -> None:
         self.row = self.lowest = 0
         self.column = column
 
     def moved(self, row: int, column: int) -> str:
-        """Move there, and return what does so."""
+        """Move the cursor, and return the control sequences that do so."""
         text = ""
         if row > self.row:
             text = "\n" * (row - self.row)
@@ -456,9 +456,9 @@ class Terminal:
 
 
 class _Row:
-    """One row of the screen: texts after one another, or cells once one of them was overwritten.
+    """Row of the screen: consecutive texts, or cells after one of them was overwritten.
 
-    A cell is its character, behind the numbers of its colours.
+    A cell is a character after the numbers of its colours.
     """
 
     __slots__ = ("_cells", "_end", "_given", "_texts", "at")

@@ -1,9 +1,9 @@
-"""Why a process is gone that did not say so: what its host still knows of its end.
+"""Reasons why a process ended without a record of its end, as far as its host knows them.
 
-Nothing is claimed that is not known. The kernel's log names the process it killed; a counter of its
-control group (a container, a job, a service) only says that some process in there was killed for
-lack of memory, so that is called likely. Both are gone after a while, and a reader elsewhere sees
-neither: then the run is said to be gone, or not to be heard from any more.
+Only known reasons are reported. The kernel's log names the process it killed; a counter of its
+control group (a container, a job, a service) only shows that some process in the group was killed
+for lack of memory, so that reason is reported as likely. Both are available for a limited time and
+only on that host: otherwise the reason is a missing process or a lost heartbeat.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ _KERNEL: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """How a process ended that did not say so, or why that is believed.
+    """Reason why a process ended without a record of its end, or evidence that it did.
 
     Attributes:
         reason: One of `CRASH_REASONS`.
-        host: Host name, or None where the journal does not say it.
+        host: Host name, or None if the journal does not contain it.
         pid: Process id, or None.
-        last_t: Its last sign of life, nanoseconds since the Unix epoch.
-        detail: What else is known, a part of a sentence; or empty.
+        last_t: Time of its last record or heartbeat, nanoseconds since the Unix epoch.
+        detail: Further facts as a part of a sentence; or empty.
     """
 
     reason: str
@@ -160,14 +160,14 @@ def _read(path: Path) -> bytes:
 
 
 class Evidence:
-    """What this host can say of the end of processes; read when it is first asked for, and once.
+    """Evidence on this host about the end of processes; read once, at the first use.
 
     Args:
-        root: Stands in for ``/``.
+        root: Root of the file system, instead of ``/``.
         now_ns: Time, nanoseconds since the Unix epoch; by the clock if left out.
         uptime_s: Seconds since boot, without and with those asleep; by the clocks if left out.
-        here: Whether this machine may be asked at all; a server never asks its own about processes
-            of strangers, whose headers name any host they like.
+        here: Whether evidence of this machine may be used; a server does not use it for the headers
+            that it receives, which may name any host.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class Evidence:
 
     @functools.cached_property
     def _log(self) -> dict[int, list[_Ended]]:
-        """What the kernel's log says of the end of processes, by pid; empty if nobody may read it.
+        """Ends of processes in the kernel's log, by pid; empty if this process may not read it.
 
         Source: the kernel's ``Documentation/ABI/testing/dev-kmsg``.
         """

@@ -1,8 +1,8 @@
-"""What has to be made again in a forked child: locks, threads, descriptors, what was remembered.
+"""Renewal of state in a forked child: locks, threads, descriptors and caches.
 
-A child has one thread, and a copy of all memory in the state in which the others were at that
-moment: locks that nobody will free, threads that are not there. Whatever keeps such things asks to
-be renewed here, and nowhere else.
+A child has one thread, and a copy of the memory at the moment of the fork: locks that no thread
+will release, and objects of threads that do not exist. All code with such state registers here, and
+nowhere else, to be called in the child.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _renewals: weakref.WeakKeyDictionary[Any, Callable[..., object]] = weakref.WeakK
 
 
 def register(renew: Callable[[], object]) -> None:
-    """Have something called in every child that is forked from now on, and in their children.
+    """Register a function to be called in each child forked from now on, and in their children.
 
-    In the order of registration: what is imported or made first is renewed first, so that what
-    uses something finds it whole. One that fails keeps no other from its turn. Nothing is kept
-    alive for this: a method is called as long as its object lives, a function as long as its
-    module does (a lambda that nobody else holds is gone at once).
+    Functions are called in the order of registration, so that dependencies are renewed before the
+    code that uses them. If one fails, the others are called nevertheless. Only weak references are
+    held: a method is called while its object lives, a function while its module does (a lambda
+    without another reference is removed at once).
 
     Args:
         renew: A function, or one method of an object; registered twice, it is called once.
@@ -47,10 +47,10 @@ def register(renew: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def held_off() -> Iterator[None]:
-    """Have forks wait until the block is left, though half a second at most; for imports.
+    """Delay forks until the block ends, but at most half a second; for imports.
 
     A child that is forked while a thread imports a module inherits the lock of that module, and
-    waits for ever where it imports it too. For threads of ours, never for the training's own.
+    waits forever if it imports it too. Use this in threads of Seamark only, not of the training.
     """
     with _whole.lock:
         _whole.holders += 1
@@ -58,7 +58,7 @@ def held_off() -> Iterator[None]:
 
 
 class _Whole:
-    """What a fork waits for."""
+    """Lock that a fork waits for; see `held_off`."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

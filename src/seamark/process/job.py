@@ -1,4 +1,4 @@
-"""Which job of a launcher this process belongs to, and how often that was restarted."""
+"""Identity of the launcher's job to which this process belongs, and its number of restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PART: Final = ";"
 
 
 def job_key(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return what stays the same when a launcher restarts this job, or None if none would.
+    """Return a key that does not change when a launcher restarts this job; None without a launcher.
 
     Up to two parts, joined by ``;``: ``slurm:<job>`` or ``slurm:<array job>_<task>``, and
     ``torchelastic:<run id>:<host>:<pid>:<start>`` of the agent that watches this worker (its

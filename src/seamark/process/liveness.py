@@ -1,4 +1,4 @@
-"""What tells one process from another: boot id, start time, and whether it still lives."""
+"""Identity of processes, by boot id and start time, and whether they are still alive."""
 
 from __future__ import annotations
 

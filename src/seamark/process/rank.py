@@ -1,11 +1,12 @@
-"""Which rank this process is, read from what launched it, at the moment of asking.
+"""Rank of this process, determined from its launcher at each call.
 
-Nothing is remembered between calls and nothing is imported: under several launchers the answer is
-not known when a logger is constructed, or when it is unpickled in a worker. (Who has to ask very
-often may remember an answer as long as `lasting` says so.) What is asked first wins:
+Nothing is cached between calls and nothing is imported: with several launchers the rank is not
+known when a logger is constructed, or when it is unpickled in a worker. (Frequent callers may cache
+a rank for as long as the check of `lasting` returns true.) The first available source in this
+table is used:
 
 ==  ===========================================  =========  =====================================
-no  source                                       launcher   when it is there
+no  source                                       launcher   when it is available
 ==  ===========================================  =========  =====================================
 1   ``torch.distributed``, an initialised        as below   from ``init_process_group`` on; in
     process group                                           Lightning before any call of a logger
@@ -31,11 +32,11 @@ no  source                                       launcher   when it is there
     SLURM_NTASKS above 1                                    tasks that ``srun`` started; not in an
                                                             interactive shell (a job named
                                                             ``bash`` or ``interactive``)
-10  nothing of it                                none       rank 0
+10  none of these                                none       rank 0
 ==  ===========================================  =========  =====================================
 
-Number 7 cannot be exact on further nodes without LOCAL_WORLD_SIZE. It tells rank 0 from the others,
-which is what decides who records; numbers 1 and 6 give the exact rank once training starts.
+Number 7 cannot be exact on further nodes without LOCAL_WORLD_SIZE. It distinguishes rank 0 from the
+others, which determines the process that records; numbers 1 and 6 are exact once training starts.
 """
 
 from __future__ import annotations
@@ -93,16 +94,16 @@ _INTERACTIVE: Final = frozenset({"bash", "interactive"})
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Who this process is among those that train together.
+    """Position of this process among those that train together.
 
     Attributes:
         rank: 0-based, over all nodes.
-        world_size: How many processes train together, or None if that is not known (yet).
+        world_size: Number of processes that train together, or None if that is not known (yet).
         launcher: ``"torchrun"``, ``"horovod"``, ``"lightning"``, ``"slurm"``, ``"openmpi"``,
-            ``"mpich"``, ``"mvapich"``, ``"jsrun"``, ``"env"`` (somebody who sets RANK), or None for
-            a process of its own.
-        source: Where it is from, such as ``"HOROVOD_RANK"`` or ``"torch.distributed"``; ``"none"``
-            if nothing did.
+            ``"mpich"``, ``"mvapich"``, ``"jsrun"``, ``"env"`` (RANK is set otherwise), or None for
+            a single process.
+        source: Source of the rank, such as ``"HOROVOD_RANK"`` or ``"torch.distributed"``;
+            ``"none"`` if there is none.
     """
 
     rank: int

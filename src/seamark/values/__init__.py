@@ -1,4 +1,4 @@
-"""What Seamark keeps: the families, and how Python values become atoms, floats, steps and times.
+"""Families of values, and conversions of Python values to atoms, floats, steps and times.
 
 NumPy arrays, tensors and OmegaConf configurations are recognised by the modules that are already
 loaded; nothing is ever imported for them, so this package costs no more than the standard library.

@@ -55,11 +55,11 @@ NOT_PLAIN: Final = object()
 
 
 class Atom(NamedTuple):
-    """One value as the journal keeps it.
+    """Type and value of a single value in the journal.
 
     Attributes:
         type: ``int``, ``float``, ``bool``, ``string``, ``datetime``, ``null``, ``json``, ``text``.
-        value: What JSON can hold of it: floats that are not finite are ``"nan"``, ``"inf"`` and
+        value: The value in JSON: floats that are not finite are ``"nan"``, ``"inf"`` and
             ``"-inf"``, ints over 2048 bits are hexadecimal text, datetimes are ISO 8601 with an
             offset, lists are JSON text.
     """

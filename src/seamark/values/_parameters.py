@@ -76,7 +76,7 @@ def has_name(value: Any) -> bool:
 
 
 class _Walk:
-    """One call of `parameters`."""
+    """State of a call of `parameters`."""
 
     def __init__(self) -> None:
         self._found: dict[str, Atom] = {}

@@ -1,4 +1,4 @@
-"""What frameworks compute, taken apart into points of series."""
+"""Conversion of nested values to points of series."""
 
 from __future__ import annotations
 

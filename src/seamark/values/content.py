@@ -1,4 +1,4 @@
-"""What tells one experiment from another: its parameters, and the version of its code."""
+"""Digest that identifies an experiment by its parameters and the version of its code."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def is_parameter(path: str) -> bool:
 
 
 def content_hash(atoms: Mapping[str, tuple[str, Any]]) -> str | None:
-    """Return what is the same for runs with the same parameters and the same code.
+    """Return a digest that is equal for runs with the same parameters and the same code.
 
     Args:
-        atoms: Type and value of what a run holds at some paths, as the journal has them, secrets
-            hidden. What is no parameter, and not the version, does not count.
+        atoms: Type and value at paths of a run, in the form of the journal, with secrets hidden.
+            Only parameters and the version of the code are used.
 
     Returns:
         32 hexadecimal digits; None without parameters.

@@ -1,4 +1,4 @@
-"""What can be kept of a fast series in place of its points: the kinds, and how their states lie."""
+"""Summaries that replace the points of a fast series, and the checks of their stored states."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ODD: Final = ("nan", "inf", "-inf")
 
 
 class Keep:
-    """What is kept of a series of observations; `Statistics`, `Last` and `Ring` are the kinds."""
+    """Base class of summaries of observations: `Statistics`, `Last` and `Ring`."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ class Keep:
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many observations there are."""
+        """Number of observations."""
 
     @property
     @abstractmethod
@@ -109,7 +109,7 @@ class Last(Keep):
 
     @property
     def count(self) -> int:
-        """How many observations there were."""
+        """Number of all observations, including those no longer held."""
         return self._count
 
     @property
@@ -191,7 +191,7 @@ class Ring(Keep):
 
     @property
     def values(self) -> list[float]:
-        """Those that are kept, the oldest first."""
+        """Last `size` observations, the oldest first."""
         while True:
             try:
                 return list(self._kept)
@@ -200,7 +200,7 @@ class Ring(Keep):
 
     @property
     def count(self) -> int:
-        """How many observations there were."""
+        """Number of all observations, including those no longer held."""
         return self._count
 
     @property

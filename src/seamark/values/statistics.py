@@ -33,13 +33,13 @@ _LENGTH: Final = 13
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What finite observations come to; replaced as a whole, so that no thread sees half of it.
+    """Moments of finite observations; immutable, so that no thread sees a partial update.
 
     Attributes:
-        count: How many.
+        count: Number of observations.
         total: Their exact sum, in units of 2 ** -1074.
         squares: Sum of the squared distances from the mean, rounded.
-        rest: What rounding left out of it.
+        rest: Rounding error of ``squares``.
         min: Smallest.
         max: Largest.
         first: The first of them.
@@ -220,7 +220,7 @@ class Statistics(Keep):
 
     @property
     def count(self) -> int:
-        """How many finite observations there are, without those that were left out."""
+        """Number of finite observations, without those that were left out."""
         return self._settle().count
 
     @property
@@ -265,13 +265,13 @@ class Statistics(Keep):
 
     @property
     def skipped(self) -> int:
-        """How many were left out at the beginning."""
+        """Number of observations left out at the beginning."""
         self._settle()
         return self._skipped
 
     @property
     def not_finite(self) -> int:
-        """How many were NaN or infinite, which all others here leave out."""
+        """Number of NaN and infinite observations, which `count` and the moments leave out."""
         self._settle()
         return self._not_finite
 

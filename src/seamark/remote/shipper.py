@@ -520,6 +520,8 @@ def _key(folder: RunFolder) -> RunKey:
 
 _shippers: dict[tuple[str, str | None], Shipper] = {}
 _lock = threading.RLock()
+_edited: dict[str, dict[RunKey, int]] = {}
+"""Position of each run that a remote edited for this process, by address."""
 
 
 def shipper_of(uri: str, token: str | None = None) -> Shipper:
@@ -554,11 +556,26 @@ def positions(uri: str) -> dict[RunKey, int]:
 
     A read that names them sees at least that much.
     """
-    found: dict[RunKey, int] = {}
+    found = dict(_edited.get(uri, {}))
     for shipper in known(uri):
         for run, position in shipper.positions().items():
             found[run] = max(position, found.get(run, 0))
     return found
+
+
+def note_edit(uri: str, run: RunKey, position: int) -> None:
+    """Note an edit that a remote made of a run, so that later reads of this process see it.
+
+    Args:
+        uri: Of the remote.
+        run: The run.
+        position: Position that the remote returned for it.
+    """
+    with _lock:
+        edited = _edited.setdefault(uri, {})
+        edited[run] = max(position, edited.pop(run, 0))
+        if len(edited) > _MOST_ENDED:
+            del edited[next(iter(edited))]
 
 
 def flush(uri: str, seconds: float) -> bool:

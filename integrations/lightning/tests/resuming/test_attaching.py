@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from importlib.metadata import entry_points
 
 import pytest
@@ -23,9 +24,10 @@ def kinds(trainer):
     return [type(one).__name__ for one in trainer.callbacks]
 
 
-def test_trainers_without_a_seamark_logger_get_nothing(host, model, trainer):
+def test_trainers_without_a_seamark_logger_get_nothing(host, model, trainer, monkeypatch):
     """Though `seamark.lightning` is imported: no callback, no key in a checkpoint."""
-    gc.collect()
+    # Loggers of other tests may be alive.
+    monkeypatch.setattr("seamark.lightning._resume.LOGGERS", weakref.WeakSet())
     mine = host.callbacks.EarlyStopping("val")
     made = trainer(logger=host.loggers.CSVLogger("csv"), callbacks=[mine], default_root_dir="own")
     before = kinds(made)

@@ -55,7 +55,6 @@ class Asking:
         self._ahead_ns = 0
         self.behind = False
         self._kept: OrderedDict[str, tuple[str, dict[str, Any]]] = OrderedDict()
-        self._edited: dict[RunKey, int] = {}
 
     @property
     def where(self) -> str:
@@ -84,8 +83,7 @@ class Asking:
             run: The run.
             position: Position that the server returned for it.
         """
-        with self._lock:
-            self._edited[run] = max(position, self._edited.get(run, 0))
+        shipper.note_edit(self.where, run, position)
 
     # ---------------------------------------------------------------- asking
 
@@ -140,8 +138,7 @@ class Asking:
         return f"{run_path(run)}/{what}"
 
     def _with(self, headers: Mapping[str, str]) -> dict[str, str]:
-        positions = {**shipper.positions(self.where), **self._edited}
-        some = list(positions.items())[-_MOST_POSITIONS:]
+        some = list(shipper.positions(self.where).items())[-_MOST_POSITIONS:]
         if not some:
             return dict(headers)
         told = ", ".join(

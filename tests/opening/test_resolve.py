@@ -43,7 +43,6 @@ JOB = JobRun("argv", "MainProcess", 0)
 URL = "https://seamark.example"
 SENT = {"remote": URL, "api_token": "t0ken"}
 HERE = Presence(exists=True)
-PARTLY = Presence(exists=True, is_whole=False)
 PURGED = Presence(is_purged=True)
 LINKED = Presence(exists=True, link=Path("/runs/p/link"))
 KNOWN = RemoteRun(largest_t=7)
@@ -218,12 +217,12 @@ ROWS: tuple[Row, ...] = (
         {"custom_run_id": "x", **SENT}, {"remote": RemoteAnswer(failure="away")}, {"run": by_custom_id("x"), "is_unanswered": True, "warns": "as if it were new"}),
     ("a server that is away: a name alone is an error",
         {"with_id": "otter", **SENT}, {"remote": RemoteAnswer(failure="away")}, {"is_unanswered": False, "refusal": (RunNotFoundError, "no such run"), "warns": "run otter exists elsewhere could not be found out: away"}),
-    ("a run that is whole on this disk asks nobody",
-        {"with_id": ID, **SENT}, {"found": folder(ID), "here": {ID: HERE}, "remote": RemoteAnswer(folder(ID), KNOWN)}, {"remote": None, "asked": ["find"]}),
-    ("a run of which a part lies elsewhere asks for it",
-        {"with_id": ID, **SENT}, {"found": folder(ID), "here": {ID: PARTLY}, "remote": RemoteAnswer(folder(ID), KNOWN)}, {"remote": KNOWN, "asked": ["find", f"remotes for {ID}"]}),
-    ("a part that nobody answers for is warned of, and the rest goes on",
-        {"with_id": "otter", **SENT}, {"found": folder(ID), "here": {ID: PARTLY}, "remote": RemoteAnswer(failure="away")}, {"run": ID, "is_unanswered": False, "refusal": None, "asked": ["find", f"remotes for {ID}"], "warns": "only partly on this disk"}),
+    ("a run on this disk asks for what other machines recorded since",
+        {"with_id": ID, **SENT}, {"found": folder(ID), "here": {ID: HERE}, "remote": RemoteAnswer(folder(ID), KNOWN)}, {"remote": KNOWN, "asked": ["find", f"remotes for {ID}"]}),
+    ("a run on this disk goes on without an answer, with a line",
+        {"with_id": "otter", **SENT}, {"found": folder(ID), "here": {ID: HERE}, "remote": RemoteAnswer(failure="away")}, {"run": ID, "is_unanswered": False, "refusal": None, "asked": ["find", f"remotes for {ID}"], "warns": "has more records than this disk"}),
+    ("owner=False adds to what is on this disk and asks nobody",
+        {"with_id": ID, "owner": False, **SENT}, {"found": folder(ID), "here": {ID: HERE}, "remote": RemoteAnswer(folder(ID), KNOWN)}, {"remote": None, "asked": ["find"]}),
     ("a purged run does not come back from a server",
         {"custom_run_id": "x", **SENT}, {"here": {by_custom_id("x"): PURGED}, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"asked": [], "refusal": (ArgumentError, "was purged")}),
     ("ranks above 0 ask no remote: rank 0 answers for them",
@@ -235,13 +234,15 @@ ROWS: tuple[Row, ...] = (
     ("a new run asks no remote",
         SENT, {}, {"run": NEW, "asked": []}),
     ("a restarted job asks for the rest of the run that it goes on with",
-        SENT, {"restarts": 1, "job": Restart(folder(OTHER), 1), "here": {OTHER: PARTLY}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "begun": Attempt(1, None)}),
+        SENT, {"restarts": 1, "job": Restart(folder(OTHER), 1), "here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "begun": Attempt(1, None)}),
     ("a job restarted on another machine begins an attempt of its run at the server",
         {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": Attempt(4, None)}),
     ("another job's run at the server stays in its attempt",
         {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"begun": None}),
-    ("the attempt that this disk knows counts before the server's",
+    ("the newest attempt counts, whether this disk knows it or the server",
         {"custom_run_id": "x", **SENT}, {"restarts": 1, "job": Restart(attempt=9), "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": Attempt(9, None)}),
+    ("an attempt that another machine began since is not begun again",
+        {"custom_run_id": "x", **SENT}, {"restarts": 1, "job": Restart(attempt=9), "remote": RemoteAnswer(folder("x"), KNOWN, 12)}, {"begun": Attempt(12, None)}),
     ("owner=False begins no attempt of a run at a server",
         {"custom_run_id": "x", "owner": False, **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": None}),
     # on_duplicate
@@ -281,7 +282,7 @@ ROWS: tuple[Row, ...] = (
     ("ranks above 0 ask for no name",
         {"name": "a", "conflict": "error", **SENT}, {"rank": 1, "name": RunExistsError("has the name")}, {"asked": []}),
     ("a run that goes on keeps its name",
-        {"custom_run_id": "x", "conflict": "error", **SENT}, {"here": {by_custom_id("x"): HERE}, "name": RunExistsError("has the name")}, {"asked": []}),
+        {"custom_run_id": "x", "conflict": "error", **SENT}, {"here": {by_custom_id("x"): HERE}, "name": RunExistsError("has the name")}, {"asked": [f"remotes for {by_custom_id('x')}"]}),
     ("a run that goes on from its server keeps its name",
         {"custom_run_id": "x", "conflict": "error", **SENT}, {"remote": RemoteAnswer(folder("x"), KNOWN), "name": RunExistsError("has the name")}, {"remote": KNOWN}),
     ("a run that cannot be opened claims no name",
@@ -379,14 +380,14 @@ CHECKPOINTS: tuple[Row, ...] = (
         {"resume": "must"}, {}, {"raises": (RunNotFoundError, "the checkpoint is of run")}),
     ("the run of a checkpoint is resumed from its server",
         SENT, {"remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": KNOWN, "begins": True}),
-    ("the run of a checkpoint that is whole here asks nobody",
-        SENT, {"here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": None}),
+    ("the run of a checkpoint that is on this disk asks for what other machines recorded since",
+        SENT, {"here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": KNOWN}),
     ("a server that is away: the run of a checkpoint is recorded as a new one",
         SENT, {"remote": RemoteAnswer(failure="away")}, {"switch": None, "notes_origin": True, "warns": "recording a new run", "logs": "could not be found out: away"}),
-    ("a part of the checkpoint's run that nobody answers for is warned of",
-        SENT, {"here": {OTHER: PARTLY}, "remote": RemoteAnswer(failure="away")}, {"switch": OTHER, "remote": None, "logs": "only partly on this disk"}),
+    ("the run of a checkpoint goes on without an answer, with a line",
+        SENT, {"here": {OTHER: HERE}, "remote": RemoteAnswer(failure="away")}, {"switch": OTHER, "remote": None, "logs": "has more records than this disk"}),
     ("ranks above 0 ask no remote for the run of a checkpoint",
-        SENT, {"rank": 1, "here": {OTHER: PARTLY}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": None, "asked": []}),
+        SENT, {"rank": 1, "here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": None, "asked": []}),
     ("a restarted job joins the attempt that another rank began at the server",
         SENT, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, 4)}, {"switch": OTHER, "begun": Attempt(4, None)}),
     ("a checkpoint that is evaluated after a restart begins no attempt",
@@ -450,3 +451,31 @@ def reached(found: CheckpointDecision, world: Answers, expected: dict[str, Any])
         "begun": switch and switch.origin.begun,
     }
     return {key: facts[key] for key in expected}
+
+
+RESUMABLE = RemoteRun(resumable=True)
+BEGUN = Origin(begun=Attempt(1, None))
+
+# fmt: off
+OWNERS: tuple[tuple[str, dict[str, Any], dict[str, Any], bool], ...] = (
+    ("a run that was interrupted is owned by who opens it", {}, {"remote": RESUMABLE}, True),
+    ("a run that ended for good, or has a living owner, is not", {}, {"remote": KNOWN}, False),
+    ("a training owns its run whatever its state", {}, {"remote": KNOWN, "trains": True}, True),
+    ("a restarted job owns its run", {}, {"remote": KNOWN, "origin": BEGUN}, True),
+    ("owner=True owns it", {"owner": True}, {"remote": KNOWN}, True),
+    ("owner=False never owns it", {"owner": False}, {"remote": RESUMABLE, "origin": BEGUN, "trains": True}, False),
+    ("of a run that no remote has nothing is copied", {}, {"trains": True}, False),
+)
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("given", "facts", "expected"), [row[1:] for row in OWNERS], ids=[row[0] for row in OWNERS]
+)
+def test_who_may_own_a_run_at_a_remote(
+    given: dict[str, Any], facts: dict[str, Any], expected: bool
+) -> None:
+    """The journals of a run are copied to the disk of a process that may own it."""
+    how = {key: value for key, value in facts.items() if key != "trains"}
+    opening = Opening(Settings.of(project="p", **given), folder(ID), **how)
+    assert opening.may_own(trains=facts.get("trains", False)) is expected

@@ -23,6 +23,7 @@ version one of ``<project path>/.models/<key>``, and an artifact one of
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -255,6 +256,15 @@ class RunFolder:
         folder = self.journal_dir
         names = names_in(folder, above=1)
         return [JournalFile(split_journal_name(name)[0], folder / name) for name in names]
+
+    def sizes(self) -> dict[str, int]:
+        """Return {writer id: bytes} of the journals."""
+        found: dict[str, int] = {}
+        for journal in self.journals():
+            with contextlib.suppress(OSError):  # taken away just now
+                size = journal.path.stat().st_size
+                found[journal.writer] = max(size, found.get(journal.writer, 0))
+        return found
 
     def link(self, *, inside: bool = True) -> Path | None:
         """Return a link in the place of the run folder or of one above it, up to the root.

@@ -143,7 +143,7 @@ _HEADER: Final[dict[str, Check]] = {
     **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), _is_count),
     **dict.fromkeys(("pid", "start", "prior_t"), whole),
     "owner": _is_flag,
-    **dict.fromkeys(("positions", "elsewhere"), lambda value: isinstance(value, dict)),
+    "positions": lambda value: isinstance(value, dict),
 }
 
 
@@ -157,9 +157,8 @@ def sound_header(record: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: value for key, value in record.items() if _is_sound(key, value)}
     if found.get("user", "") is None:  # of several journals, the first one with a user tells it
         del found["user"]
-    for key in ("positions", "elsewhere"):
-        if (lengths := found.get(key)) is not None:
-            found[key] = {name: at for name, at in lengths.items() if whole(at)}
+    if (lengths := found.get("positions")) is not None:
+        found["positions"] = {name: at for name, at in lengths.items() if whole(at)}
     return found
 
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from seamark.errors import PathError
 from seamark.journal.folder import RunFolder, hashed_run_id
-from seamark.journal.parts import is_whole
 from seamark.journal.safe import is_folder
 from seamark.opening.catalogs import open_catalog
 from seamark.opening.place import own_root, reading_place
-from seamark.opening.remotes import ask_for_run, claim_name
+from seamark.opening.remotes import ask_for_run, claim_name, pulled
 from seamark.opening.resolve import Launch, Presence, RemoteAnswer, resolve, resolve_checkpoint
 from seamark.opening.restarts import JobRun, Restart, restart_of_named, restart_of_unnamed
 from seamark.opening.revisions import find_duplicate
@@ -33,18 +32,21 @@ if TYPE_CHECKING:
 __all__ = ["is_run", "open_checkpoint", "open_run"]
 
 
-def open_run(options: Settings) -> Opening:
+def open_run(options: Settings, *, trains: bool = False) -> Opening:
     """Decide where this process records a run, and what it goes on with.
+
+    The journals that an owner continues are copied to this disk first.
 
     Args:
         options: Arguments of the run.
+        trains: Whether the process may own the run whatever its state: a logger of a training.
 
     Raises:
         SeamarkError: As `resolve`; `ArgumentError` if the root is no path, or another user's and
             not named.
     """
     world = _Machine.of(options)
-    return resolve(options, world.root, world)
+    return pulled(resolve(options, world.root, world), trains=trains)
 
 
 def is_run(options: Settings, project: str) -> bool:
@@ -70,7 +72,10 @@ def open_checkpoint(
 ) -> CheckpointDecision:
     """Decide which run goes on where a checkpoint is loaded; see `resolve_checkpoint`."""
     world = _Machine(opening.options, opening.folder.root, None)
-    return resolve_checkpoint(opening, saved, world, stay=stay, training=training, is_new=is_new)
+    found = resolve_checkpoint(opening, saved, world, stay=stay, training=training, is_new=is_new)
+    if found.switch is None:
+        return found
+    return found._replace(switch=pulled(found.switch, trains=training))
 
 
 class _Machine:
@@ -129,10 +134,9 @@ class _Machine:
         if self._server is not None:
             return Presence(exists=True)  # it answered for the run
         exists = folder.is_there()
-        whole = not (exists and self._options.remotes) or is_whole(folder)
         with quietly(only=OSError):
-            return Presence(exists, whole, folder.is_purged, folder.link(inside=False))
-        return Presence(exists, whole)  # its project cannot be read
+            return Presence(exists, folder.is_purged, folder.link(inside=False))
+        return Presence(exists)  # its project cannot be read
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
         return ask_for_run(self._options, self.root, place)

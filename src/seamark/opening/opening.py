@@ -66,8 +66,11 @@ class Opening:
         options: Arguments of the run, as they hold for it.
         folder: Where it is recorded on this disk.
         origin: Where it comes from.
-        remote: Facts that a remote has about it; None if none was asked, or none has it.
+        remote: Facts that a remote has about it; None if none was asked, if none has it, or if all
+            that it has is on this disk.
         is_unanswered: Whether a remote was asked for it and did not answer.
+        is_resumable: Whether it was begun but not ended for good and no owner of it lives, as a
+            remote knows; False if this disk has to be asked.
         refusal: Error to raise instead of beginning it; None if it may begin.
     """
 
@@ -76,7 +79,18 @@ class Opening:
     origin: Origin = field(default_factory=Origin)
     remote: RemoteRun | None = None
     is_unanswered: bool = False
+    is_resumable: bool = False
     refusal: SeamarkError | None = None
+
+    def may_own(self, *, trains: bool) -> bool:
+        """Return whether this process may decide the state of a run that a remote has.
+
+        Args:
+            trains: Whether the process belongs to a training, which owns a run whatever its state.
+        """
+        if self.remote is None or self.options.owner is not None:
+            return bool(self.options.owner)
+        return trains or self.origin.begun is not None or self.remote.resumable
 
     def at(self, folder: RunFolder, remote: RemoteRun | None = None) -> Opening:
         """Return the opening of another run, with the same options and lineage.
@@ -98,7 +112,7 @@ class Saved(NamedTuple):
         positions: {writer id: bytes} when it was saved; None if that was not known.
         mark: Writer id and number of the mark up to which records still belong to the checkpoint;
             None if there is no such mark.
-        partly: Whether journals may have lain elsewhere that it does not name.
+        partly: Whether a remote may have had journals that it does not name.
     """
 
     run: str

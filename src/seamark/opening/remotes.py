@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from seamark.errors import ArgumentError, RunExistsError, RunNotFoundError
@@ -14,31 +16,28 @@ from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
 from seamark.remote.arrival import trashing
 from seamark.remote.asking import PATIENCE_S, ask_remote, call_within
-from seamark.remote.protocol import Missing, RunKey, Unreachable
+from seamark.remote.protocol import KeepsJournals, Missing, RemoteError, RunKey, Unreachable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from seamark.opening.opening import Opening
     from seamark.options.settings import Settings
     from seamark.reading.arriving import Arrival
     from seamark.remote.protocol import Settles
-    from seamark.remote.remote_run import RemoteRun
 
-__all__ = ["ask_for_run", "claim_name"]
+__all__ = ["ask_for_run", "claim_name", "pulled"]
 
 log = logging.getLogger("seamark")
 
 
-def ask_for_run(
-    options: Settings, root: Path, place: RunFolder | None, mark: tuple[str, int] | None = None
-) -> RemoteAnswer:
+def ask_for_run(options: Settings, root: Path, place: RunFolder | None) -> RemoteAnswer:
     """Ask the remotes of a run for it, one after the other, until one knows it.
 
     Args:
         options: Of the run.
         root: Below which it is recorded.
         place: Where it lies; None for the run that ``with_id`` names there.
-        mark: Writer id and number of the mark of a checkpoint, if its ends are asked for.
 
     Raises:
         ArgumentError: If the name may mean several runs there.
@@ -48,7 +47,7 @@ def ask_for_run(
     def ask() -> RemoteAnswer | ArgumentError:
         for uri in options.remotes:
             try:
-                found = _ask_one(options, uri, root, place, mark)
+                found = _ask_one(options, uri, root, place)
             except (Missing, RunNotFoundError):
                 continue
             except Exception as error:  # noqa: BLE001 - it may be somebody else's
@@ -68,11 +67,7 @@ def ask_for_run(
 
 
 def _ask_one(
-    options: Settings,
-    uri: str,
-    root: Path,
-    place: RunFolder | None,
-    mark: tuple[str, int] | None,
+    options: Settings, uri: str, root: Path, place: RunFolder | None
 ) -> RemoteAnswer | ArgumentError | None:
     """Return the answer of one remote, or that a name is ambiguous; None if it cannot be asked.
 
@@ -82,16 +77,16 @@ def _ask_one(
     from seamark.remote.places import open_remote
 
     with fork.held_off():  # modules are imported
-        remote: Any = open_remote(uri, options.api_token)
+        remote = open_remote(uri, options.api_token)
     try:
-        if (ask := getattr(remote, "opening", None)) is None:
+        if not isinstance(remote, KeepsJournals):
             return None
         found = place or _find_by_name(options, root, remote)
         if found is None or isinstance(found, ArgumentError):
             return found
-        told = {} if mark is None else {"mark": mark}
-        facts: RemoteRun = ask(RunKey(found.project, found.run), PATIENCE_S, **told)
-        return RemoteAnswer(found, facts, attempt_after(facts.journals.values()))
+        facts = remote.opening(RunKey(found.project, found.run), PATIENCE_S)
+        attempt = attempt_after(facts.journals.values())
+        return RemoteAnswer(found, replace(facts, uri=uri), attempt)
     finally:
         with quietly():
             remote.close()
@@ -119,6 +114,57 @@ def _find_by_name(options: Settings, root: Path, remote: Any) -> RunFolder | Arg
     except ArgumentError as error:
         return error
     return RunFolder(root, *ref)
+
+
+def pulled(opening: Opening, *, trains: bool) -> Opening:
+    """Return the opening of a run once its journals are on this disk, if this process may own it.
+
+    If they cannot be copied, a line says so, and the facts of the remote are used.
+
+    Args:
+        opening: Of the run.
+        trains: As in `Opening.may_own`.
+    """
+    remote, folder, options = opening.remote, opening.folder, opening.options
+    if remote is None:
+        return opening
+    if not (remote.is_copied(folder.sizes()) or opening.may_own(trains=trains)):
+        return opening
+    try:
+        if not remote.is_copied(folder.sizes()):
+            _pull(remote.uri, options.api_token, folder)
+            if not remote.is_copied(folder.sizes()):
+                msg = "it does not return all that it lists"
+                raise RemoteError(msg)  # noqa: TRY301 - one warning for all that can be wrong
+    except Exception as error:  # noqa: BLE001 - it may be somebody else's
+        let_pass(error)
+        log.warning(
+            "seamark: the journals of run %s could not be copied from %s: %s. It goes on in a new "
+            "one, and is put together there; the next start tries again",
+            *(folder.run, remote.uri, (str(error) or type(error).__name__)[:400]),
+        )
+        return opening
+    return replace(opening, remote=None, is_resumable=remote.resumable)
+
+
+def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
+    """Copy the journals of a run to this disk.
+
+    Raises:
+        Exception: If that is not possible.
+    """
+    from seamark.pictures.progress import progress_bar
+    from seamark.process.quiet import is_quiet
+    from seamark.remote.places import open_remote
+    from seamark.remote.pulling import pull_journals
+
+    title = f"seamark: copying run {folder.run}"
+    with (
+        contextlib.closing(open_remote(uri, token)) as remote,
+        progress_bar(title, quiet=is_quiet(), of_bytes=True) as progress,
+    ):
+        if isinstance(remote, KeepsJournals):
+            pull_journals(remote, folder, progress)
 
 
 def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:

@@ -35,7 +35,6 @@ __all__ = [
     "World",
     "resolve",
     "resolve_checkpoint",
-    "warn_of_missing_part",
 ]
 
 log = logging.getLogger("seamark")
@@ -52,14 +51,12 @@ class Presence(NamedTuple):
 
     Attributes:
         exists: Whether it has a folder with journals.
-        is_whole: Whether no journal of it is known to lie, or to be longer, only elsewhere.
         is_purged: Whether it was purged, and must not come back.
         link: Path of a link in the place of its folder, which is not followed; None if there is
             none.
     """
 
     exists: bool = False
-    is_whole: bool = True
     is_purged: bool = False
     link: Path | None = None
 
@@ -171,8 +168,9 @@ def resolve(options: Settings, root: Path, world: World) -> Opening:
     folder, origin = _continue_job(options, found.folder, world, is_named=is_named)
     if folder != found.folder:
         found = _find_at_remotes(options, folder, folder, world)
-    if origin.begun is None:  # this disk does not know the attempt
-        origin = replace(origin, begun=found.origin.begun)
+    attempts = [one for one in (origin.begun, found.origin.begun) if one is not None]
+    newest = max(attempts, key=lambda one: one.number, default=None)
+    origin = replace(origin, begun=newest)
     found = replace(found, origin=origin)
     if found.remote is None and not found.is_unanswered:
         found = replace(found, refusal=unfound or _refusal(options, folder, world))
@@ -238,7 +236,7 @@ def _find_at_remotes(
     world: World,
     unknown: str = "",
 ) -> Opening:
-    """Ask the remotes for a run unless all of it lies here.
+    """Ask the remotes for a run, which they may know from other machines.
 
     Args:
         options: Of the run that begins.
@@ -251,19 +249,24 @@ def _find_at_remotes(
     if not options.remotes or world.launch.rank:
         return found
     here = world.presence(folder)
-    if here.is_purged or (here.exists and here.is_whole):
+    if here.is_purged or (here.exists and options.owner is False):
         return found
     place = folder if here.exists else place
     answer = world.ask_remotes(place)
     if answer.run is not None:
-        begins = answer.attempt is not None and _begins_attempts(options, world)
-        begun = Attempt(answer.attempt, None) if begins and answer.attempt is not None else None
+        begun = None
+        if answer.attempt is not None and _begins_attempts(options, world):
+            begun = Attempt(answer.attempt, None)
         origin = replace(found.origin, begun=begun)
         return replace(found, folder=answer.folder or folder, origin=origin, remote=answer.run)
     if answer.failure is None:
         return found
     if here.exists:
-        warn_of_missing_part(folder, answer.failure)
+        log.warning(
+            "seamark: whether run %s has more records than this disk could not be found out: %s. "
+            "It goes on with what is here",
+            *(folder.run, answer.failure[:400]),
+        )
         return found
     log.warning(
         "seamark: whether run %s exists elsewhere could not be found out: %s%s",
@@ -271,15 +274,6 @@ def _find_at_remotes(
         "" if place is None else unknown,
     )
     return found if place is None else replace(found, folder=place, is_unanswered=True)
-
-
-def warn_of_missing_part(folder: RunFolder, failure: str) -> None:
-    """Warn that nobody answered for the part of a run that is not on this disk."""
-    log.warning(
-        "seamark: run %s is only partly on this disk, and what the rest holds could not be "
-        "found out: %s. It goes on with what is here",
-        *(folder.run, failure[:400]),
-    )
 
 
 def _begins_attempts(options: Settings, world: World) -> bool:

@@ -133,7 +133,7 @@ class Place:
             place=self.reads,
             remotes=self.remotes,
             token=self.token,
-            through=ServerView(self.remotes, self.token, lambda: True) if partly else None,
+            server=ServerView(self.remotes, self.token) if partly else None,
             fixed=OBJECTS if folder.kind == "artifact" else None,
         )
 

@@ -12,13 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from seamark.journal.folder import RunFolder
+    from seamark.journal.shipping import Batch
     from seamark.reading.arriving import Arrival, Conflict
+    from seamark.remote.remote_run import RemoteRun
 
 __all__ = [
     "Busy",
     "Diverged",
     "Gap",
     "KeepsByName",
+    "KeepsJournals",
     "Missing",
     "Purged",
     "Refused",
@@ -185,6 +188,33 @@ class Remote(Protocol):
 
     def close(self) -> None:
         """Let go of connections; harmless when called twice."""
+        ...
+
+
+@runtime_checkable
+class KeepsJournals(Remote, Protocol):
+    """A place from which a run can be resumed: it also returns what it stores."""
+
+    def opening(self, run: RunKey, seconds: float) -> RemoteRun:
+        """Return the facts about a run that a process needs before it continues it.
+
+        Args:
+            run: The run.
+            seconds: How long the answer may take.
+
+        Raises:
+            Missing: If there is no such run.
+        """
+        ...
+
+    def read(self, run: RunKey, journal: str, offset: int) -> Batch | None:
+        """Return the whole frames of a journal from an offset on, or a gap; None at its end.
+
+        Args:
+            run: The run.
+            journal: File name.
+            offset: Number of bytes that are known, from the beginning.
+        """
         ...
 
 

@@ -28,8 +28,7 @@ class RemoteRun:
             that was not said: it may be any of them.
         failed: Whether the run ever failed.
         resumable: Whether it was begun but not ended for good, and no owner of it lives.
-        ends: How far its journals belong to the checkpoint that was asked for, by writer id: see
-            `seamark.journal.marks.ends_of`; empty if none was.
+        uri: The remote; empty if that is not known.
     """
 
     largest_t: int = 0
@@ -39,16 +38,16 @@ class RemoteRun:
     trained: frozenset[str] | None = None
     failed: bool = False
     resumable: bool = False
-    ends: Mapping[str, int | None] = field(default_factory=dict)
+    uri: str = ""
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> RemoteRun:
         """Return the facts in an answer, without those of another form."""
         largest = told.get("largest_t")
         is_time = isinstance(largest, int) and not isinstance(largest, bool)
-        headers, families, steps, ends = (
+        headers, families, steps = (
             found if isinstance(found := told.get(key), dict) else {}
-            for key in ("journals", "families", "last_steps", "ends")
+            for key in ("journals", "families", "last_steps")
         )
         return cls(
             largest if isinstance(largest, int) and is_time and 0 < largest < _LARGEST else 0,
@@ -64,7 +63,6 @@ class RemoteRun:
             else None,
             told.get("failed") is True,
             told.get("resumable") is True,
-            {key: end for key, end in ends.items() if end is None or _is_length(end)},
         )
 
     @property
@@ -78,6 +76,18 @@ class RemoteRun:
         """Number of the newest attempt, 0-based."""
         numbers = [header.get("attempt") for header in self.journals.values()]
         return max((one for one in numbers if type(one) is int and one >= 0), default=0)
+
+    def is_copied(self, sizes: Mapping[str, int]) -> bool:
+        """Return whether all that the remote stores is on a disk.
+
+        Args:
+            sizes: Number of bytes of each journal there, by writer id.
+        """
+        known = self.sizes
+        return all(
+            writer in sizes and writer in known and sizes[writer] >= known[writer]
+            for writer in self.journals
+        )
 
     def has_other_owner(self, lineage: str) -> bool:
         """Return whether somebody owned the run who is neither this process nor a copy of it.

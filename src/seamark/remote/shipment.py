@@ -55,8 +55,6 @@ class Shipment:
         failures: How often in a row sending it failed.
         refused_until: Until when it is not tried again because it was refused; 0 if it was not.
         given_up: Whether the end of the run waited for it in vain.
-        ahead: How many bytes the remote keeps of journals that were longer on this disk than they
-            are, by writer id.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -69,7 +67,7 @@ class Shipment:
         self.later = self.refused_until = 0.0
         self.failures = 0
         self.given_up = False
-        self.ahead: dict[str, int] = {}
+        self._short: set[str] = set()  # writer ids of journals that lost their end
         self._mine = f"-{os.getpid()}-"  # part of the writer ids of this process
         self._sources: list[weakref.ref[Writing]] = []
         self._ids: frozenset[str] = frozenset()
@@ -177,13 +175,13 @@ class Shipment:
             names = [name for name in names_in(self.folder.journal_dir) if name in kept]
         for name in names:
             writer, path = name.rpartition(".")[0], self.folder.journal_dir / name
-            if writer in self._ids or writer in self.ahead:
+            if writer in self._ids or writer in self._short:
                 continue
             with quietly(only=OSError):  # not readable: `seamark fsck` tells
                 here, there = path.stat().st_size, kept[name]
                 if here >= there or writer_lives(path) or header_of(path).get("host") != host:
                     continue
-                self.ahead = {**self.ahead, writer: there}
+                self._short.add(writer)
                 found.append((name, there, here))
         return found
 

@@ -155,11 +155,6 @@ class Shipper:
         """Wake the thread, so that it checks now; may be called in a signal handler."""
         self._wakes.put(None)
 
-    def ahead(self, folder: RunFolder) -> dict[str, int]:
-        """Return what the remote keeps more of a run than this disk: {writer id: bytes}."""
-        shipment = self._shipments.get(_key(folder))
-        return {} if shipment is None else dict(shipment.ahead)
-
     def _start(self) -> None:
         if self._thread is None:
             thread = threading.Thread(

@@ -19,6 +19,7 @@ from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import next_batch
 from seamark.paths import home_of, in_project
 from seamark.process.interrupts import let_pass, quietly
+from seamark.process.liveness import process_facts
 from seamark.remote.files import files_of, send_file
 from seamark.remote.protocol import (
     Busy,
@@ -180,6 +181,8 @@ def _look_at(found: Left, file: JournalFile) -> None:
         with JournalReader(file.path) as reader:
             size = reader.size
             if known > size:
+                if reader.header().get("host") != process_facts()["host"]:
+                    return  # copied from there, where its process went on
                 found.problems.append(
                     f"{name} has {known - size:,} bytes there that are not here: this machine has"
                     " lost its last writes, and readers of the remote have them"

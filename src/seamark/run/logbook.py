@@ -65,7 +65,7 @@ class LogSession:
         place: What is read in the place of the folder's root; None for the root.
         remotes: URIs of what it is sent to.
         token: To show there.
-        through: Reads it while a part of it lies only on a server.
+        server: Where it is read, if this disk may lack a part of it.
         fixed: Path at and below which nothing is changed; None if there is none.
 
     Attributes:
@@ -85,7 +85,7 @@ class LogSession:
         place: Path | str | None = None,
         remotes: tuple[str, ...] = (),
         token: str | None = None,
-        through: ServerView | None = None,
+        server: ServerView | None = None,
         fixed: str | None = None,
     ) -> None:
         self.remotes, self.token = remotes, token
@@ -112,7 +112,8 @@ class LogSession:
             disabled=mode == "disabled",
             place=place,
             token=token,
-            through=through,
+            server=server,
+            is_partial=server is not None,
             settle=self.recorder.kept.write,
         )
         tags = TagCheck(self.recorded, remotes, token)

@@ -38,7 +38,8 @@ class Recorded:
         place: What is read in the place of the folder's root: another root, or the address of a
             server; None for the root.
         token: To show to a server; None has it looked for.
-        through: Reads a run that is being recorded, where a part of it lies only on a server.
+        server: The run on its server; None if it is not sent to one.
+        is_partial: Whether the server has, or may have, records that are not on this disk.
         settle: Has this process write what it has not written yet; called before something is read.
 
     Attributes:
@@ -55,7 +56,8 @@ class Recorded:
         disabled: bool = False,
         place: Path | str | None = None,
         token: str | None = None,
-        through: ServerView | None = None,
+        server: ServerView | None = None,
+        is_partial: bool = False,
         settle: Callable[[], object] | None = None,
     ) -> None:
         self.folder = folder
@@ -64,7 +66,7 @@ class Recorded:
         self._known = known
         self._place, self._token = place, token
         self._index: Catalog | None = None
-        self._through = through
+        self._server, self._is_partial = server, is_partial
         self._settle = settle
         self._last: Catalog | None = None
 
@@ -131,23 +133,18 @@ class Recorded:
         """
         if self._settle is not None:
             self._settle()
-        if self._reads_through_server and self._through is not None:
-            found = self._through.read(self.folder)
+        if self._server is not None and self._is_partial:
+            found = self._server.read(self.folder)
             if found is not None:
                 self._last, reader = found
                 return reader
         self._last = None
         return self.index.fresh_view(self.folder.project, self.folder.run)
 
-    @property
-    def _reads_through_server(self) -> bool:
-        """Whether a run that is being recorded lies partly elsewhere, and can be read there."""
-        return self._through is not None and self._through.is_needed
-
     def local_reader(self) -> Reader | None:
         """Return what lies on this disk, also where that is a part; None while nothing does."""
         folder = self.folder
-        if self._through is None:
+        if not self._is_partial:
             return self.reader()
         return self._if_any(lambda: self.index.fresh_view(folder.project, folder.run))
 
@@ -187,13 +184,13 @@ class Recorded:
         if self._silent():
             return True
         is_here = self.remote or self._read_folder.journal_dir.is_dir()
-        return not (is_here or self._reads_through_server)
+        return not (is_here or (self._is_partial and self._server is not None))
 
     def close(self) -> None:
         """Let go of the index; it is opened again if something is read later."""
         self._last = None
-        if self._through is not None:
-            self._through.close()
+        if self._server is not None:
+            self._server.close()
         index, self._index = self._index, None
         if index is not None:
             index.close()
@@ -293,7 +290,10 @@ class Recorded:
     def contents(self) -> Contents:
         """Return the files of what is recorded."""
         found = self._last or self.index
-        return found.view(self.folder.project, self.folder.run).contents
+        contents = found.view(self.folder.project, self.folder.run).contents
+        if self._server is None or self._last is not None:
+            return contents
+        return self._server.contents(self.folder, contents)
 
     def document(self) -> dict[str, Any]:
         """Return all that is recorded as JSON values; see `seamark.reading.document`."""

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from seamark.errors import RunNotFoundError
-from seamark.journal.parts import known_lengths, lengths, missing_journals
 from seamark.opening.opening import Attempt
-from seamark.opening.remotes import ask_for_run
-from seamark.opening.resolve import warn_of_missing_part
 from seamark.opening.restarts import JobRun, attempt_of_peers, newest_attempt
 from seamark.process.interrupts import quietly
 from seamark.process.job import restart_count
-from seamark.run.marks import mark_op, marked_positions, with_ends
+from seamark.run.marks import mark_op, marked_positions
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.opening.opening import Opening, Saved
-    from seamark.remote.remote_run import RemoteRun
     from seamark.run.recorder import Recorder
 
 __all__ = ["Resume"]
@@ -32,18 +27,14 @@ class Resume:
     Args:
         opening: Of the run.
         recorder: Of the run.
-        ahead: Returns what remotes keep more of than this disk: bytes by writer id.
 
     Attributes:
         origin: Where the run comes from.
     """
 
-    def __init__(
-        self, opening: Opening, recorder: Recorder, ahead: Callable[[], dict[str, int]] = dict
-    ) -> None:
+    def __init__(self, opening: Opening, recorder: Recorder) -> None:
         self._opening = opening
         self._recorder = recorder
-        self._ahead = ahead
         self._marks_due: list[int] = []
         self._mark_numbers = itertools.count(1)
         self.origin = opening.origin
@@ -58,18 +49,12 @@ class Resume:
         elsewhere = 0 if remote is None else remote.newest_attempt
         return max(newest_attempt(self._folder), elsewhere)
 
-    @property
-    def has_missing_journals(self) -> bool:
-        """Whether a part of the run lies, or may lie, only elsewhere."""
-        return self._opening.is_unanswered or bool(
-            missing_journals(self._folder, self._remote_lengths)
-        )
-
-    @property
-    def _remote_lengths(self) -> dict[str, int]:
-        """Sizes of the journals that remotes keep, in bytes by writer id."""
-        remote = self._opening.remote
-        return {**({} if remote is None else remote.sizes), **self._ahead()}
+    def _sizes(self) -> dict[str, int]:
+        """Return {writer id: bytes} of every journal that is known, on this disk or at a remote."""
+        found, remote = self._folder.sizes(), self._opening.remote
+        for writer, size in ({} if remote is None else remote.sizes).items():
+            found[writer] = max(size, found.get(writer, 0))
+        return found
 
     def expect_found(self) -> None:
         """Refuse to begin a new run with ``resume="must"``.
@@ -104,7 +89,7 @@ class Resume:
         """Return what a checkpoint stores of this run; see `Run.checkpoint_state`."""
         recorder = self._recorder
         recorder.kept.write()
-        noted = known_lengths(self._folder, self._remote_lengths) | recorder.positions()
+        noted = self._sizes() | recorder.positions()
         state: dict[str, Any] = {
             "run": self._folder.run,
             "project": self._folder.project,
@@ -159,35 +144,17 @@ class Resume:
         return found
 
     def _positions(self, saved: Saved) -> dict[str, int] | None:
-        """Return the positions up to which journals belong to what a checkpoint holds.
-
-        A journal that is not here, or has lost what was in it when the checkpoint was saved, is
-        known to a remote as long as it was.
-        """
-        noted, folder = saved.positions, self._folder
+        """Return the positions up to which journals belong to what a checkpoint holds."""
+        noted = saved.positions
         if noted is None:
             return None
-        here, told = lengths(folder), self._opening.remote
-        saver = None if saved.mark is None else saved.mark[0]
-        is_short = saver is not None and here.get(saver, 0) < noted.get(saver, 1)
-        if self._opening.options.remotes and (saved.partly or is_short):
-            told = self._ask_remotes(saved) or told
         if saved.partly:
-            if told is None:
+            if self._opening.is_unanswered:
                 return None  # what cannot be named must not be hidden
-            noted = {**told.sizes, **noted}
+            noted = {**self._sizes(), **noted}
         if saved.mark is None:
             return noted
-        if is_short and told is not None and told.ends:
-            return with_ends(noted, told.ends, told.sizes)
-        return marked_positions(folder, noted, *saved.mark)
-
-    def _ask_remotes(self, saved: Saved) -> RemoteRun | None:
-        folder = self._folder
-        answer = ask_for_run(self._opening.options, folder.root, folder, saved.mark)
-        if answer.failure is not None:
-            warn_of_missing_part(folder, answer.failure)
-        return answer.run
+        return marked_positions(self._folder, noted, *saved.mark)
 
     def begin_again(self) -> None:
         """Begin a new attempt that hides nothing of the earlier ones. Never raises.
@@ -223,6 +190,5 @@ class Resume:
             "positions": positions if owner else None,
             "lineage": origin.lineage,
             "restarts": restart_count(),
-            "elsewhere": missing_journals(self._folder, self._remote_lengths) or None,
             **(job_run._asdict() if job_run else dict.fromkeys(JobRun._fields)),
         }

@@ -83,14 +83,15 @@ def make_run(**given: Any) -> Run:
         PathError: If a name cannot be a folder.
         RunNotFoundError: If ``with_id`` names no run; on a rank above 0 that is rank 0's to say.
     """
-    session = _session(given)
+    session = _session(given, trains=True)
     if not session.agreement.is_follower:
         session.expect_place()
     return Run(session)
 
 
-def _session(given: Mapping[str, Any]) -> Session:
-    return Session(open_run(Settings.of(**given)), Carried(made_in=os.getpid()))
+def _session(given: Mapping[str, Any], *, trains: bool = False) -> Session:
+    opening = open_run(Settings.of(**given), trains=trains)
+    return Session(opening, Carried(made_in=os.getpid()))
 
 
 class Run(Container):

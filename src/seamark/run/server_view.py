@@ -1,4 +1,4 @@
-"""View of a run on its server, for a run of which a part does not lie on this disk."""
+"""A run on its server: for reading what this disk does not have."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from seamark.errors import FileMissingError
 from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from seamark.journal.folder import RunFolder
     from seamark.reading.catalog import Catalog
+    from seamark.reading.contents import Contents
     from seamark.reading.reader import Reader
 
 __all__ = ["ServerView"]
+
+T = TypeVar("T")
 
 log = logging.getLogger("seamark")
 
@@ -26,7 +32,7 @@ _AGAIN_S: Final = 60.0
 
 
 class ServerView:
-    """View of a run on its server, used while a part of it lies only there.
+    """A run on its server: all of it, if this process did not copy it, and its files.
 
     A training never fails or stands still for that: without an answer the part on this disk is
     read, and a line says so.
@@ -34,28 +40,43 @@ class ServerView:
     Args:
         remotes: URIs of the remotes that the run is sent to.
         token: To show there; None has each look for one.
-        partly: Returns whether a part of it lies, or may lie, only elsewhere.
     """
 
-    def __init__(
-        self, remotes: tuple[str, ...], token: str | None, partly: Callable[[], bool]
-    ) -> None:
+    def __init__(self, remotes: tuple[str, ...], token: str | None) -> None:
         self._token = token
         schemes = ("http://", "https://")
         self._place = next((one for one in remotes if one.startswith(schemes)), None)
-        self._partly = partly
         self._catalog: Catalog | None = None
         self._pid = os.getpid()
         self._again_at = 0.0
         self._told = False
 
     @property
-    def is_needed(self) -> bool:
-        """Whether the run is to be read through its server now."""
-        return self._place is not None and self._partly()
+    def exists(self) -> bool:
+        """Whether one of the remotes is a server."""
+        return self._place is not None
 
     def read(self, folder: RunFolder) -> tuple[Catalog, Reader] | None:
         """Return what has the run and what reads it; None where its server does not answer."""
+        return self._ask(folder, lambda place: self._read(place, folder))
+
+    def contents(self, folder: RunFolder, here: Contents) -> Contents:
+        """Return the contents of a run folder; what it lacks is read from the server.
+
+        Args:
+            folder: The run.
+            here: Contents of the folder.
+        """
+
+        def there() -> Contents | None:
+            return self._ask(
+                folder, lambda place: self._opened(place).view(folder.project, folder.run).contents
+            )
+
+        found: Any = _ContentsOrThere(here, there)
+        return here if self._place is None else found
+
+    def _ask(self, folder: RunFolder, ask: Callable[[str], T]) -> T | None:
         place = self._place
         if place is None or time.monotonic() < self._again_at:
             return None
@@ -65,13 +86,13 @@ class ServerView:
             if not self._told:
                 self._told = True
                 log.warning(
-                    "seamark: run %s lies partly on %s, which cannot be asked now (%s). What is "
-                    "read is the part on this disk",
-                    *(folder.run, place, str(error)[:400]),
+                    "seamark: %s, which has run %s, cannot be asked now (%s). What is read is the "
+                    "part on this disk",
+                    *(place, folder.run, str(error)[:400]),
                 )
 
         with quietly(lost):
-            found = self._read(place, folder)
+            found = ask(place)
             self._told = False
             return found
         return None
@@ -109,3 +130,40 @@ class ServerView:
         catalog, self._catalog = self._catalog, None
         if catalog is not None and self._pid == os.getpid():
             catalog.close()
+
+
+class _ContentsOrThere:
+    """Contents of a run folder, and of the server of the run where the folder lacks something.
+
+    Args:
+        here: Contents of the folder.
+        there: Returns those of the server; None if it does not answer.
+    """
+
+    def __init__(self, here: Contents, there: Callable[[], Contents | None]) -> None:
+        self._here = here
+        self._there = there
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._here, name)
+
+    def text(self, record: Any) -> str:
+        return self._first(lambda contents: contents.text(record))
+
+    def read(self, *given: Any, **named: Any) -> bytes:
+        return self._first(lambda contents: contents.read(*given, **named))
+
+    def write(self, *given: Any, **named: Any) -> Path:
+        return self._first(lambda contents: contents.write(*given, **named))
+
+    def _first(self, ask: Callable[[Contents], T]) -> T:
+        try:
+            return ask(self._here)
+        except FileMissingError as error:
+            there = self._there()
+            if there is None:
+                raise
+            try:
+                return ask(there)
+            except FileMissingError:
+                raise error from None

@@ -127,14 +127,14 @@ class Session:
         self.shipping = Shipping(options.remotes, options.api_token, self.recorder)
         self.introduction = Introduction(options, self.recorder, told=carried.told)
         self.state = OwnState(
-            options,
+            opening,
             self.recorder,
             self._revive,
             owner=options.owner if owner is None else owner,
-            remote=remote,
             may_reopen=not carried.helps,
         )
-        self.resume = resume = Resume(opening, self.recorder, self.shipping.ahead)
+        self.resume = Resume(opening, self.recorder)
+        server = ServerView(options.remotes, options.api_token)
         self.recorded = Recorded(
             folder,
             silent=lambda: self.policy.silent,
@@ -142,9 +142,8 @@ class Session:
             disabled=options.mode == "disabled",
             place=reading_place(options),
             token=options.api_token,
-            through=ServerView(
-                options.remotes, options.api_token, lambda: resume.has_missing_journals
-            ),
+            server=server if server.exists else None,
+            is_partial=remote is not None or opening.is_unanswered,
             settle=self.recorder.kept.write,
         )
         self.tags = TagCheck(self.recorded, options.remotes, options.api_token)

@@ -82,15 +82,6 @@ class Shipping:
                     shipper.add(folder, _NOBODY, by=self, earlier=True)
             at_exit.afterwards(_send_last)
 
-    def ahead(self) -> dict[str, int]:
-        """Return what remotes keep more of than this disk: {writer id: bytes}."""
-        found: dict[str, int] = {}
-        with quietly(_failed):
-            for shipper in self._shippers():
-                for writer, length in shipper.ahead(self._recorder.folder).items():
-                    found[writer] = max(length, found.get(writer, 0))
-        return found
-
     def rest(self) -> None:
         """Send what is left while the process does something else."""
         with quietly(_failed):

@@ -19,8 +19,7 @@ from seamark.values import escape
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
-    from seamark.options.settings import Settings
-    from seamark.remote.remote_run import RemoteRun
+    from seamark.opening.opening import Opening
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
 
@@ -85,11 +84,10 @@ class OwnState:
     """The part of a run that knows whether its state is this process's to tell, and tells it.
 
     Args:
-        options: Of the run.
+        opening: Of the run.
         recorder: Of the run.
         revive: Called when the run is noted as running, after a rest or not.
         owner: Whether this process decides the state; None if that is not settled.
-        remote: Facts that a remote has about the run; None if all of it lies here.
         may_reopen: Whether this process goes on with a run that it finds left.
 
     Attributes:
@@ -99,21 +97,19 @@ class OwnState:
 
     def __init__(
         self,
-        options: Settings,
+        opening: Opening,
         recorder: Recorder,
         revive: Callable[[], object],
         *,
         owner: bool | None,
-        remote: RemoteRun | None,
         may_reopen: bool,
     ) -> None:
-        self._options = options
+        self._opening = opening
         self._recorder = recorder
         self._revive = revive
         self._pid = os.getpid()
         self._held = Held()
         self.owner = owner
-        self._remote = remote
         self._may_reopen = may_reopen
         self.word = "created"
 
@@ -211,8 +207,8 @@ class OwnState:
 
     def learn(self, writer: JournalWriter) -> None:
         """Read the paths, the last steps and the state that the run had. Never raises."""
-        namespace = self._options.monitoring_namespace or "monitoring"
-        folder, remote = self._recorder.folder, self._remote
+        namespace = self._opening.options.monitoring_namespace or "monitoring"
+        folder, remote = self._recorder.folder, self._opening.remote
 
         def lost(error: Exception) -> None:
             log.warning("seamark: what run %s holds could not be read: %s", folder.run, error)
@@ -249,7 +245,7 @@ class OwnState:
     def is_reopened(self) -> bool:
         """Whether this process goes on with a run that had not ended, and has no point yet."""
         undecided = self.owner is None and self._may_reopen and self.is_recording_process
-        return undecided and self._held.resumable
+        return undecided and (self._held.resumable or self._opening.is_resumable)
 
     @property
     def had_owner(self) -> bool:

@@ -43,6 +43,7 @@ __all__ = [
     "heavy",
     "may_read",
     "one_run",
+    "packed",
     "several",
 ]
 
@@ -121,7 +122,7 @@ class Asked:
             if headers["ETag"] in [one.strip() for one in known.split(",")]:
                 return Response(status_code=304, headers=headers)
         body = dumps(make(), plain_arrays=self.request.query_params.get("arrays") == "json")
-        body, encoding = _packed(body, self.request.headers.get("accept-encoding", ""))
+        body, encoding = packed(body, self.request.headers.get("accept-encoding", ""))
         if encoding:
             headers["Content-Encoding"] = encoding
         return Response(body, headers=headers, media_type="application/json")
@@ -289,8 +290,16 @@ def attempt_of(text: str) -> int | str:
     return check_attempt(text[:80])
 
 
-def _packed(body: bytes, accepted: str) -> tuple[bytes, str]:
-    """Return an answer as few bytes, and how it was packed."""
+def packed(body: bytes, accepted: str) -> tuple[bytes, str]:
+    """Compress an answer where that pays.
+
+    Args:
+        body: Of the answer.
+        accepted: ``Accept-Encoding`` of the request.
+
+    Returns:
+        The body to send, and its ``Content-Encoding``; empty if it is not compressed.
+    """
     if len(body) < _SMALL:
         return body, ""
     names = {

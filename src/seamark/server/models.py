@@ -258,7 +258,6 @@ MODELS: Final[dict[str, Any]] = {
         "What has to be known before a run is gone on with.",
         largest_t=int | Special,
         journals=dict[str, dict[str, Any]],
-        ends=dict[str, int | None],
         families=dict[str, str],
         last_steps=dict[str, float],
         trained=list[str],

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
+from seamark.journal.shipping import Batch
 from seamark.reading.arriving import Arrival
 from seamark.reading.wire import WireError, loads
 from seamark.remote.http.connection import Answer, Connection, run_path
@@ -29,6 +30,9 @@ _MOST_ANSWER: Final = 4 << 20
 in the process that trains, whose memory is no stranger's to fill."""
 _MOST_OPENING: Final = 64 << 20
 """The same of what is known of a run, which names all of its paths."""
+_MOST_BATCH: Final = 24 << 20
+"""The same of frames of a journal: 4 MiB, and a single frame may have 16 MiB."""
+_NO_CONTENT: Final = 204
 _DIGESTS: Final = 1000
 _MOST_VERSIONS: Final = 10_000
 """How many versions of an artifact a server is told of."""
@@ -81,6 +85,18 @@ class HttpRemote:
         path, query = run_path(run, "journals", journal), {"offset": offset, "gap": length}
         return self._sent(self.connection.ask("PUT", path, query=query))
 
+    def read(self, run: RunKey, journal: str, offset: int) -> Batch | None:
+        """See `seamark.remote.protocol.KeepsJournals.read`."""
+        path = run_path(run, "journals", journal)
+        answer = self.connection.ask("GET", path, query={"offset": offset}, most=_MOST_BATCH)
+        if answer.status == _NO_CONTENT:
+            return None
+        start, gap = (answer.headers.get(f"Seamark-{name}", "") for name in ("Offset", "Gap"))
+        if not start.isdecimal() or not (answer.body or gap.isdecimal()):
+            msg = f"{self.connection.address} answered without frames: is it a Seamark server?"
+            raise RemoteError(msg)
+        return Batch(int(start), len(answer.body) or int(gap), answer.body)
+
     def _sent(self, answer: Answer) -> Sent:
         told = answer.record()
         offset, position, wait_s = (told.get(key) for key in ("offset", "position", "wait_s"))
@@ -123,34 +139,16 @@ class HttpRemote:
             if offset >= size:
                 return
 
-    def opening(
-        self, run: RunKey, seconds: float, mark: tuple[str, int] | None = None
-    ) -> RemoteRun:
-        """Return what who resumes a run has to know of it.
-
-        Args:
-            run: The run.
-            seconds: How long the server may take.
-            mark: Writer id and number of the mark of a checkpoint, whose ends are told then.
-
-        Raises:
-            Missing: If there is no such run.
-            RemoteError: If that cannot be known.
-        """
+    def opening(self, run: RunKey, seconds: float) -> RemoteRun:
+        """See `seamark.remote.protocol.KeepsJournals.opening`."""
         # As much as is kept now has to be folded: a machine may have been replaced a second ago.
         kept = self.connection.ask("GET", run_path(run, "journals"), answer_s=seconds).record()
         name, position = quote(f"{run.project}/{run.run}", safe=""), kept.get("position")
         headers = {"Seamark-Position": f"{name}={position}"} if _is_count(position) else {}
-        asked = {} if mark is None else {"saver": mark[0], "mark": mark[1]}
         path = run_path(run, "opening")
         try:
             answer = self.connection.ask(
-                "GET",
-                path,
-                query=asked,
-                headers=headers,
-                answer_s=seconds,
-                most=_MOST_OPENING,
+                "GET", path, headers=headers, answer_s=seconds, most=_MOST_OPENING
             )
         except Missing:
             if position:

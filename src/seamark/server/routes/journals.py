@@ -1,4 +1,4 @@
-"""Sending journals: how much of each is kept, and what follows."""
+"""Journals as bytes: the size of each, appending to one, and reading one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from seamark.journal.shipping import BATCH_BYTES, PLAIN_BYTES, BatchError, TooLargeError
+from seamark.journal.reader import JournalReader
+from seamark.journal.shipping import (
+    BATCH_BYTES,
+    PLAIN_BYTES,
+    BatchError,
+    TooLargeError,
+    check_journal_name,
+    next_batch,
+)
 from seamark.server.access import Role
+from seamark.server.answering import packed
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect, needs, server_of
 from seamark.server.kept.packing import PackingError, longest_body, unpacked
@@ -29,6 +38,8 @@ router = APIRouter(tags=["journals"])
 
 _OF_RUN: Final = "/runs/{project:path}/{run}/journals"
 _MAX_WHOLE: Final = (1 << 63) - 1
+_MEDIA_TYPE: Final = "application/octet-stream"
+_BYTES: Final[dict[str, Any]] = {_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 _UNPACKING: Final = threading.BoundedSemaphore(4)
 """How many batches are unpacked and checked at a time: each may come to 64 MiB."""
 
@@ -41,16 +52,45 @@ def known(request: Request, project: str, run: str) -> dict[str, Any]:
     return {"journals": journals, "position": position}
 
 
+@router.get(
+    _OF_RUN + "/{journal}",
+    dependencies=[Depends(needs(Role.CONTRIBUTOR))],
+    response_class=Response,
+    responses={200: {"content": _BYTES}, 204: {"description": "No frames follow."}},
+)
+def read(
+    request: Request,
+    project: str,
+    run: str,
+    journal: str,
+    offset: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Bytes that are known.")],
+) -> Response:
+    """Return the whole frames of a journal that follow an offset: about 4 MiB, or none (204).
+
+    ``Seamark-Offset`` is the offset of the first byte that is returned. ``Seamark-Gap`` is returned
+    in the place of bytes that will never be frames: it is their number.
+    """
+    try:
+        check_journal_name(journal)
+    except BatchError as error:
+        raise _told(error) from error
+    with JournalReader(server_of(request).kept.source(project, run, journal)) as reader:
+        batch = next_batch(reader, offset)
+    if batch is None:
+        return Response(status_code=204)
+    headers = {"Seamark-Offset": str(batch.offset)}
+    if batch.is_gap:
+        headers["Seamark-Gap"] = str(batch.length)
+    body, encoding = packed(batch.data, request.headers.get("accept-encoding", ""))
+    if encoding:
+        headers["Content-Encoding"] = encoding
+    return Response(body, headers=headers, media_type=_MEDIA_TYPE)
+
+
 @router.put(
     _OF_RUN + "/{journal}",
     dependencies=[Depends(needs(Role.CONTRIBUTOR))],
-    openapi_extra={
-        "requestBody": {
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-            }
-        }
-    },
+    openapi_extra={"requestBody": {"content": _BYTES}},
 )
 async def put(
     request: Request,

@@ -473,7 +473,9 @@ OWNERS: tuple[tuple[str, dict[str, Any], dict[str, Any], bool], ...] = (
     ("given", "facts", "expected"), [row[1:] for row in OWNERS], ids=[row[0] for row in OWNERS]
 )
 def test_who_may_own_a_run_at_a_remote(
-    given: dict[str, Any], facts: dict[str, Any], expected: bool
+    given: dict[str, Any],
+    facts: dict[str, Any],
+    expected: bool,  # noqa: FBT001
 ) -> None:
     """The journals of a run are copied to the disk of a process that may own it."""
     how = {key: value for key, value in facts.items() if key != "trains"}

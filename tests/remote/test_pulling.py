@@ -263,3 +263,162 @@ def test_an_evaluation_there_is_no_training_here(first: Any, tmp_path: Path) -> 
     record(run, range(10, 12))
     run.stop()
     assert any(one["owner"] for one in headers(run))
+
+
+# ---------------------------------------------------------------------- a copy that is cut short
+
+
+def kept_by(keeper: Any, run: Any) -> None:
+    """Have a keeper answer for a run as a server does that stores what it was sent."""
+    assert shippers.flush(keeper.url, 60)
+    told: dict[str, Any] = {}
+    for journal in run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            told[journal.writer] = {**reader.header(), "bytes": journal.path.stat().st_size}
+    keeper.openings[run.project, run.id] = {"journals": told, "resumable": True}
+
+
+def recorded(begin: Any, keeper: Any, tmp_path: Path) -> Any:
+    """Record a run of two journals that a keeper stores."""
+    run = begin(root=tmp_path / "a", remote=keeper.url)
+    record(run, range(10))
+    run.session.recorder.writer.rotate()
+    record(run, range(10, 20))
+    run.stop()
+    kept_by(keeper, run)
+    return run
+
+
+def journals(run: Any) -> dict[str, bytes]:
+    return {each.path.name: each.path.read_bytes() for each in run.folder.journals()}
+
+
+def test_a_copy_that_was_cut_short_goes_on_where_it_stopped(
+    begin: Any, keeper: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was copied is not asked for again; meanwhile the run goes on in a new journal."""
+    first = recorded(begin, keeper, tmp_path)
+    one, two = sorted(journals(first))
+    keeper.meddle = lambda method, path, query: (
+        (403, {"error": "no", "hint": "not now"}, {})
+        if method == "GET" and path.endswith(two)
+        else None
+    )
+    run = begin(root=tmp_path / "b", remote=keeper.url, with_id=first.id)
+    run["note"] = "without all of it"
+    run.stop()
+    assert any("could not be copied" in each.getMessage() for each in caplog.records)
+    assert journals(run).keys() & {one, two} == {one}
+    keeper.meddle = lambda *_: None
+    kept_by(keeper, run)
+    keeper.openings["p", first.id]["journals"] |= {
+        name.rpartition(".")[0]: {"bytes": len(data)} for name, data in journals(first).items()
+    }
+    keeper.asked.clear()
+    again = begin(root=tmp_path / "b", remote=keeper.url, with_id=first.id)
+    again.stop()
+    read = [path.rpartition("/")[2] for method, path in keeper.asked if method == "GET"]
+    assert two in read
+    assert one not in read
+    assert journals(first).items() <= journals(again).items()
+
+
+HOSTILE = {
+    "another offset": (200, b"x" * 64, {"Seamark-Offset": "64"}),
+    "no offset": (200, b"x" * 64, {}),
+    "an offset that is none": (200, b"x" * 64, {"Seamark-Offset": "-1"}),
+    "bytes that are no frames": (200, b"x" * 64, {"Seamark-Offset": "0"}),
+    "a gap at the beginning": (200, b"", {"Seamark-Offset": "0", "Seamark-Gap": "64"}),
+    "a gap without end": (200, b"", {"Seamark-Offset": "0", "Seamark-Gap": "9" * 40}),
+    "nothing": (204, b"", {}),
+    "an error": (500, b"{}", {}),
+}
+
+
+@pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
+def test_odd_answers_are_not_copied(
+    begin: Any, keeper: Any, tmp_path: Path, answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The training begins; a line says what was wrong, and no file is left that is no journal."""
+    first = recorded(begin, keeper, tmp_path)
+    keeper.meddle = lambda method, path, query: (
+        answer if method == "GET" and "/journals/" in path else None
+    )
+    run = begin(root=tmp_path / "b", remote=keeper.url, with_id=first.id)
+    run["a"] = 1
+    run.stop()
+    told = [each.getMessage() for each in caplog.records if "copied" in each.getMessage()]
+    assert len(told) == 1
+    assert not journals(run).keys() & journals(first).keys()
+
+
+@pytest.mark.parametrize("name", ["../../x.bin", ".hidden", "no-journal", "a/b." + "0" * 32])
+def test_names_of_journals_stay_in_the_folder(
+    begin: Any, keeper: Any, tmp_path: Path, name: str
+) -> None:
+    """What comes from the wire is a stranger's."""
+    first = recorded(begin, keeper, tmp_path)
+    keeper.journals["p", first.id] = {name: bytearray(b"x" * 64)}
+    before = {path for path in tmp_path.rglob("*") if "b" not in path.relative_to(tmp_path).parts}
+    run = begin(root=tmp_path / "b", remote=keeper.url, with_id=first.id)
+    run["a"] = 1
+    run.stop()
+    after = {path for path in tmp_path.rglob("*") if "b" not in path.relative_to(tmp_path).parts}
+    assert after == before
+    assert [each.name for each in (tmp_path / "b").iterdir()] == ["p"]
+    assert all(
+        JournalReader(each.path).header()["run"] == first.id for each in run.folder.journals()
+    )
+
+
+def test_the_journals_of_another_run_are_not_copied(
+    begin: Any, keeper: Any, tmp_path: Path
+) -> None:
+    """A server cannot slip them in under a name of this run."""
+    first = recorded(begin, keeper, tmp_path)
+    other = begin(root=tmp_path / "a", remote=keeper.url)
+    other["secret"] = 1
+    other.stop()
+    kept_by(keeper, other)
+    keeper.journals["p", first.id] = keeper.journals["p", other.id]
+    run = begin(root=tmp_path / "b", remote=keeper.url, with_id=first.id)
+    run["a"] = 1
+    run.stop()
+    assert not journals(run).keys() & journals(other).keys()
+
+
+RESUMING = """
+import sys
+sys.path.insert(0, {support!r})
+import seamark
+from recording import QUIET
+sys.stdin.readline()
+given = dict(QUIET, root={root!r}, remote={url!r}, custom_run_id="x", owner=True)
+run = seamark.init_run("at-once", **given)
+run["mine"] = 1
+run.stop()
+"""
+
+
+def test_several_processes_copy_one_run_at_the_same_time(server: Running, tmp_path: Path) -> None:
+    """Each journal is there once, byte for byte, whoever was first."""
+    given: Any = {**QUIET, "remote": server.url, "api_token": server.token}
+    first = seamark.init_run("at-once", root=tmp_path / "a", custom_run_id="x", **given)
+    for step in range(20_000):
+        first.log_metrics({"loss": 1.0, "acc": 0.5}, step=step)
+    first.stop()
+    assert shippers.flush(server.url, 60)
+    env = {**os.environ, "SEAMARK_API_TOKEN": server.token}
+    support = str(Path(__file__).parents[1] / "support")
+    text = RESUMING.format(support=support, root=str(tmp_path / "b"), url=server.url)
+    several = [
+        subprocess.Popen([sys.executable, "-c", text], env=env, stdin=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    for process in several:
+        assert process.stdin is not None
+        process.stdin.close()  # for which they wait once they have imported everything
+    assert [process.wait(120) for process in several] == [0] * 4
+    run = seamark.init_run("at-once", root=tmp_path / "b", custom_run_id="x", mode="read-only")
+    assert journals(first).items() <= journals(run).items()
+    assert len(journals(run)) == len(journals(first)) + 4

@@ -97,6 +97,7 @@ OF_A_RUN: dict[tuple[str, str], tuple[str, str, Any]] = {
     ("GET", "has"): ("viewer", f"?path={WORTH}/lr", None),
     ("GET", "histograms"): ("viewer", f"?path={WORTH}/h", None),
     ("GET", "journals"): ("contributor", "", None),
+    ("GET", "journals/{journal}"): ("contributor", "?offset=0", None),
     ("GET", "last"): ("viewer", f"?path={WORTH}/text", None),
     ("GET", "log"): ("viewer", f"?path={WORTH}/text", None),
     ("GET", "opening"): ("viewer", "", None),

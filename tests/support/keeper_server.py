@@ -21,7 +21,7 @@ PATH = re.compile(
     r"/api/v1/runs/(?P<project>.+)/(?P<run>[^/]+)/(?P<kind>journals|blobs|opening)(?P<more>/.*)?$"
 )
 
-Answer = tuple[int, dict[str, Any], dict[str, str]]
+Answer = tuple[int, dict[str, Any] | bytes, dict[str, str]]
 
 
 class Keeper:
@@ -73,6 +73,10 @@ class Keeper:
         self, method: str, key: tuple[str, str], name: str, query: dict[str, str], body: bytes
     ) -> Answer:
         kept = self.journals.get(key, {})
+        if method == "GET" and name:
+            at = int(query["offset"])
+            rest = bytes(kept.get(name, b"")[at:])
+            return (200, rest, {"Seamark-Offset": str(at)}) if rest else (204, b"", {})
         if method == "GET":
             sizes = {name: len(data) for name, data in kept.items()}
             return 200, {"journals": sizes, "position": sum(sizes.values())}, {}
@@ -138,7 +142,7 @@ def keeping(port: int = 0) -> Iterator[tuple[Keeper, tuple[str, int]]]:
             status, told, headers = keeper.answer(
                 self.command, unquote(parts.path), query, body, self.headers
             )
-            data = json.dumps(told).encode()
+            data = told if isinstance(told, bytes) else json.dumps(told).encode()
             self.send_response(status)
             for name, value in {"Content-Type": "application/json", **headers}.items():
                 self.send_header(name, value)

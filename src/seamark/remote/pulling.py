@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import check_frames, check_gap
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from seamark.remote.protocol import KeepsJournals
 
 __all__ = ["pull_journals"]
+
+_TRIES: Final = 3
+"""Of each request: the start of a training waits for them."""
 
 
 def pull_journals(
@@ -39,7 +42,11 @@ def pull_journals(
         BatchError: If it answers with something that is no part of the journal.
         JournalError: If a journal on this disk cannot be read.
     """
-    key, here, patience = RunKey(folder.project, folder.run), FileRemote(folder.root), Patience()
+    key, here, patience = (
+        RunKey(folder.project, folder.run),
+        FileRemote(folder.root),
+        Patience(_TRIES),
+    )
     there = patience.ask(partial(remote.journals, key))
     known = here.journals(key) if folder.is_there() else {}
     left = {name: size for name, size in there.items() if known.get(name, 0) < size}

@@ -60,6 +60,7 @@ def by_custom_id(name: str) -> str:
 class Answers:
     """A world of plain values; it notes what it was asked."""
 
+    root: Path = ROOT
     rank: int = 0
     restarts: int = 0
     found: RunFolder | SeamarkError = field(default_factory=lambda: RunNotFoundError("no such run"))
@@ -305,12 +306,12 @@ def test_opening(
     if "raises" in expected:
         kind, words = expected["raises"]
         with pytest.raises(kind, match=words):
-            resolve(options, ROOT, world)
+            resolve(options, world)
         return
     with caplog.at_level(logging.WARNING, logger="seamark"):
-        found = resolve(options, ROOT, world)
+        found = resolve(options, world)
     if expected.get("run") == NEW:
-        assert resolve(options, ROOT, Answers(**answers)).folder != found.folder
+        assert resolve(options, Answers(**answers)).folder != found.folder
     assert decided(found, world, expected) == expected
     assert expected.get("warns", "") in caplog.text
     assert bool(caplog.text) == ("warns" in expected)

@@ -46,7 +46,7 @@ def open_run(options: Settings, *, trains: bool = False) -> Opening:
             not named.
     """
     world = _Machine.of(options)
-    return pulled(resolve(options, world.root, world), trains=trains)
+    return pulled(resolve(options, world), trains=trains)
 
 
 def is_run(options: Settings, project: str) -> bool:
@@ -63,7 +63,7 @@ def is_run(options: Settings, project: str) -> bool:
     world = _Machine.of(options)
     if is_folder(world.root / project):
         return False
-    opening = resolve(options, world.root, world)
+    opening = resolve(options, world)
     return opening.refusal is None and not opening.is_unanswered
 
 
@@ -85,10 +85,13 @@ class _Machine:
         options: Arguments of the run.
         root: Below which it is recorded, or read.
         place: Root or address of a server where it is only read; None for the root.
+
+    What lies on the disk is looked at once for each run: a decision is of one moment.
     """
 
     def __init__(self, options: Settings, root: Path, place: Path | str | None) -> None:
         self._options, self.root = options, root
+        self._known: dict[RunFolder, Presence] = {}
         self._server = place if isinstance(place, str) else None
 
     @classmethod
@@ -112,8 +115,8 @@ class _Machine:
         for name in ((project, word), word.rpartition("/")[::2]):
             with quietly(only=PathError):
                 folder = RunFolder(root, check_project(name[0]), check_name(name[1]))
-                is_there = folder.is_there() or folder.link(inside=False) is not None
-                if folder.run != LATEST and is_there:
+                here = self.presence(folder)
+                if folder.run != LATEST and (here.exists or here.link is not None):
                     return folder
         from seamark.index.finding import find_below  # SQLAlchemy is for those who need it
 
@@ -133,10 +136,12 @@ class _Machine:
     def presence(self, folder: RunFolder) -> Presence:
         if self._server is not None:
             return Presence(exists=True)  # it answered for the run
-        exists = folder.is_there()
-        with quietly(only=OSError):
-            return Presence(exists, folder.is_purged, folder.link(inside=False))
-        return Presence(exists)  # its project cannot be read
+        if folder not in self._known:
+            self._known[folder] = Presence(exists=folder.is_there())
+            with quietly(only=OSError):  # its project cannot be read
+                purged, link = folder.is_purged, folder.link(inside=False)
+                self._known[folder] = self._known[folder]._replace(is_purged=purged, link=link)
+        return self._known[folder]
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
         return ask_for_run(self._options, self.root, place)

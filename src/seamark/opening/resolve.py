@@ -92,7 +92,13 @@ class Launch(NamedTuple):
 
 
 class World(Protocol):
-    """Everything that a decision depends on beside the options: disk, launcher and remotes."""
+    """Everything that a decision depends on beside the options: disk, launcher and remotes.
+
+    Attributes:
+        root: Folder below which the run is recorded, or read.
+    """
+
+    root: Path
 
     @property
     def launch(self) -> Launch:
@@ -142,12 +148,11 @@ class World(Protocol):
         """
 
 
-def resolve(options: Settings, root: Path, world: World) -> Opening:
+def resolve(options: Settings, world: World) -> Opening:
     """Decide where a run is recorded, and what it goes on with.
 
     Args:
         options: Arguments of the run.
-        root: Below which it is recorded, or read.
         world: Answers questions.
 
     Raises:
@@ -157,7 +162,7 @@ def resolve(options: Settings, root: Path, world: World) -> Opening:
         RunExistsError: If another run has its name at a remote, with ``conflict="error"``.
     """
     is_named = options.names_a_run
-    folder, unfound = _locate(options, root, world)
+    folder, unfound = _locate(options, world)
     if (same := _duplicate(options, folder, world)) is not None:
         folder, named = same, f"{same.project}/{same.run}"
         owner = options.owner is not False
@@ -177,9 +182,9 @@ def resolve(options: Settings, root: Path, world: World) -> Opening:
     return _with_free_name(found, world)
 
 
-def _locate(options: Settings, root: Path, world: World) -> tuple[RunFolder, SeamarkError | None]:
+def _locate(options: Settings, world: World) -> tuple[RunFolder, SeamarkError | None]:
     """Return where the run would lie, and the error if it is named and was not found."""
-    project, word = options.project, options.with_id
+    root, project, word = world.root, options.project, options.with_id
     unfound = None
     if word or options.mode == "read-only":
         try:
@@ -220,8 +225,10 @@ def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder 
 
 def _place(options: Settings, folder: RunFolder) -> RunFolder | None:
     """Return where a run lies that was named by its id; None if only a name was given."""
-    if options.with_id is None or not options.names_an_id:
-        return folder if options.names_an_id else None
+    if not options.names_an_id:
+        return None
+    if options.with_id is None:
+        return folder
     project, _, run = options.with_id.rpartition("/")
     with quietly(only=PathError):
         project = check_project(project) if project else options.project

@@ -20,11 +20,11 @@ SOURCE = Path(__file__).parents[1] / "src" / "seamark"
 # Highest first. A package imports from itself and from lower layers, never from its own layer.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__main__", "new"}),
-    frozenset({"accelerate", "cli", "ignite", "lightning", "neptune", "testing"}),
+    frozenset({"accelerate", "cli", "ignite", "lightning", "testing"}),
     frozenset({""}),  # the public names, which are imported on first use
-    frozenset({"management"}),
     frozenset({"page"}),
-    frozenset({"handler", "integrations", "typing"}),  # Neptune's names of classes below
+    frozenset({"handler", "integrations", "management", "typing"}),  # Neptune's names
+    frozenset({"neptune"}),
     frozenset({"registry"}),
     frozenset({"run"}),
     frozenset({"opening"}),

@@ -9,7 +9,7 @@ from typing import Final
 
 from seamark import __version__
 from seamark.errors import SeamarkError
-from seamark.integrations.utils import verify_type
+from seamark.neptune.integrations import verify_type
 from seamark.process.interrupts import let_pass
 from seamark.run.handler import Handler
 from seamark.run.run import Run

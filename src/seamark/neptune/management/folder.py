@@ -12,7 +12,7 @@ from seamark.errors import SeamarkError
 from seamark.index.purging import is_live, remove
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.journal.safe import is_folder
-from seamark.management.exceptions import ManagementOperationFailure, ProjectAlreadyExists
+from seamark.neptune.management.exceptions import ManagementOperationFailure, ProjectAlreadyExists
 from seamark.paths import ARTIFACTS, MODELS, home_of
 from seamark.values import encode_atom
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from seamark.management.exceptions import (
+from seamark.neptune.management.exceptions import (
     AccessRevokedOnDeletion,
     AccessRevokedOnMemberRemoval,
     AccessRevokedOnServiceAccountRemoval,
@@ -23,7 +23,7 @@ from seamark.management.exceptions import (
     UserNotExistsOrWithoutAccess,
     WorkspaceNotFound,
 )
-from seamark.management.roles import MemberRole
+from seamark.neptune.management.roles import MemberRole
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 

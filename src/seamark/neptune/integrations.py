@@ -1,0 +1,38 @@
+"""Helpers for integrations that were written for Neptune."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seamark.errors import ValueKindError
+from seamark.run.handler import Handler
+from seamark.run.run import Run
+
+__all__ = ["RunType", "expect_not_an_experiment", "join_paths", "verify_type"]
+
+RunType = Run | Handler
+"""What integrations take: a run, or a namespace of one."""
+
+
+def expect_not_an_experiment(run: Any) -> None:
+    """Do nothing: there are no experiments of the old client here."""
+    del run
+
+
+def verify_type(var_name: str, var: Any, expected_type: type | tuple[type, ...]) -> None:
+    """Refuse an argument of another type.
+
+    Raises:
+        ValueKindError: Which is a ``TypeError``.
+    """
+    if not isinstance(var, expected_type):
+        kinds = expected_type if isinstance(expected_type, tuple) else (expected_type,)
+        words = " or ".join(each.__name__ for each in kinds)
+        msg = f"{var_name}: expected {words}, got {type(var).__name__}"
+        raise ValueKindError(msg)
+
+
+def join_paths(*paths: str) -> str:
+    """Return paths as one, with single slashes between them."""
+    parts = (part.strip("/") for path in paths for part in [str(path)])
+    return "/".join(part for part in parts if part)

@@ -1,0 +1,554 @@
+"""Neptune's ``management``: projects, who may do what in them, and the trash.
+
+With a server, which ``SEAMARK_REMOTE`` or the ``api_token`` names, that is asked; without either
+``NEPTUNE_API_TOKEN`` is looked at, as Neptune's client does. Else it is about the folder of all
+runs, which has projects and a trash but no accounts.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from seamark.errors import ArgumentError, PathError
+from seamark.neptune.integrations import verify_type
+from seamark.neptune.management.exceptions import (
+    ConflictingWorkspaceName,
+    InvalidProjectName,
+    MissingWorkspaceName,
+    UnsupportedValue,
+)
+from seamark.neptune.management.roles import MemberRole, ProjectVisibility, WorkspaceMemberRole
+from seamark.paths import check_project
+
+if TYPE_CHECKING:
+    from seamark.neptune.management.folder import Folder
+    from seamark.neptune.management.served import Served
+
+__all__ = [
+    "MemberRole",
+    "ProjectVisibility",
+    "WorkspaceMemberRole",
+    "add_project_member",
+    "add_project_service_account",
+    "clear_trash",
+    "create_project",
+    "delete_objects_from_trash",
+    "delete_project",
+    "get_project_list",
+    "get_project_member_list",
+    "get_project_service_account_list",
+    "get_workspace_member_list",
+    "get_workspace_service_account_list",
+    "get_workspace_status",
+    "invite_to_workspace",
+    "remove_project_member",
+    "remove_project_service_account",
+    "trash_objects",
+]
+
+_GONE = "neptune.ai"
+"""Tokens for this address are those of a service that is no more."""
+_OURS = ("SEAMARK_REMOTE", "SEAMARK_API_TOKEN")
+"""Where one of these says something, the variable of Neptune's client is not looked at."""
+_ROLES = (MemberRole.VIEWER, MemberRole.CONTRIBUTOR, MemberRole.OWNER)
+_VISIBLE = (ProjectVisibility.PRIVATE, ProjectVisibility.PUBLIC, ProjectVisibility.WORKSPACE)
+
+log = logging.getLogger("seamark")
+
+
+# ---------------------------------------------------------------------- projects
+
+
+def get_project_list(*, api_token: str | None = None) -> list[str]:
+    """Return the paths of all projects that may be read.
+
+    Args:
+        api_token: Of the server; one of ``seamark token create --neptune`` names it as well.
+
+    Raises:
+        RemoteError: If the server cannot be asked.
+    """
+    with _asked(api_token) as place:
+        return place.projects()
+
+
+def create_project(
+    name: str,
+    *,
+    key: str | None = None,
+    workspace: str | None = None,
+    visibility: str = ProjectVisibility.PRIVATE,
+    description: str | None = None,
+    api_token: str | None = None,
+) -> str:
+    """Make a project, and return its path. Elsewhere a project begins with its first run.
+
+    Args:
+        name: Path, or its last part.
+        key: What the ids of runs begin with that Neptune's client makes; one of a server's choice.
+        workspace: The first part of the path.
+        visibility: ``"priv"``, ``"pub"`` or ``"workspace"``; of no meaning in a folder.
+        description: What it is about.
+        api_token: See `get_project_list`.
+
+    Raises:
+        ProjectAlreadyExists: If it does.
+        WorkspaceNotFound: If there is no such workspace for who asks.
+        ProjectKeyInvalid: If the key can be none.
+        UnsupportedValue: If there is no such visibility.
+        ProjectPrivacyRestrictedException: If who asks may not make it public.
+        ManagementOperationFailure: If who asks may not.
+        InvalidProjectName: If the path breaks the grammar.
+        RemoteError: If the server cannot be asked.
+    """
+    _texts(name=name, visibility=visibility)
+    _texts_or_none(key=key, workspace=workspace, description=description)
+    _expect("visibility", visibility, _VISIBLE)
+    with _asked(api_token) as place:
+        project = _project(place, name, workspace)
+        return place.create(project, key, visibility, description)
+
+
+def delete_project(
+    project: str, *, workspace: str | None = None, api_token: str | None = None
+) -> None:
+    """Refuse to delete a project, and say what to do instead.
+
+    Args:
+        project: Path, or its last part.
+        workspace: The first part of the path.
+        api_token: See `get_project_list`.
+
+    Raises:
+        ManagementOperationFailure: Always.
+        RemoteError: If the server cannot be asked.
+    """
+    with _asked(api_token) as place:
+        place.delete(_project(place, project, workspace))
+
+
+# ---------------------------------------------------------------------- members
+
+
+def get_project_member_list(
+    project: str, *, workspace: str | None = None, api_token: str | None = None
+) -> dict[str, str]:
+    """Return the role of each user who has one in a project.
+
+    Args:
+        project: Path, or its last part.
+        workspace: The first part of the path.
+        api_token: See `get_project_list`.
+
+    Raises:
+        ProjectNotFound: If there is no such project for who asks.
+        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        RemoteError: If the server cannot be asked.
+    """
+    with _asked(api_token) as place:
+        return place.members(_project(place, project, workspace), service=False)
+
+
+def add_project_member(
+    project: str,
+    username: str,
+    role: str,
+    *,
+    workspace: str | None = None,
+    api_token: str | None = None,
+) -> None:
+    """Give a user a role in a project.
+
+    Args:
+        project: Path, or its last part.
+        username: Of somebody who has an account on the server.
+        role: ``"viewer"``, ``"contributor"`` or ``"owner"``.
+        workspace: The first part of the path.
+        api_token: See `get_project_list`.
+
+    Raises:
+        ProjectNotFound: If there is no such project for who asks.
+        UserAlreadyHasAccess: If they have a role there.
+        UserNotExistsOrWithoutAccess: If there is no such user.
+        UnsupportedValue: If there is no such role.
+        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        RemoteError: If the server cannot be asked.
+    """
+    _texts(username=username)
+    _expect("role", role, _ROLES)
+    with _asked(api_token) as place:
+        place.add(_project(place, project, workspace), username, role, service=False)
+
+
+def remove_project_member(
+    project: str,
+    username: str,
+    *,
+    workspace: str | None = None,
+    api_token: str | None = None,
+) -> None:
+    """Take the role of a user in a project away.
+
+    Args:
+        project: Path, or its last part.
+        username: Of the user.
+        workspace: The first part of the path.
+        api_token: See `get_project_list`.
+
+    Raises:
+        ProjectNotFound: If there is no such project for who asks.
+        UserNotExistsOrWithoutAccess: If they have no role there.
+        AccessRevokedOnMemberRemoval: If who asks may not.
+        ManagementOperationFailure: If it is about a folder.
+        RemoteError: If the server cannot be asked.
+    """
+    _texts(username=username)
+    with _asked(api_token) as place:
+        place.remove(_project(place, project, workspace), username, service=False)
+
+
+def get_project_service_account_list(
+    project: str, *, workspace: str | None = None, api_token: str | None = None
+) -> dict[str, str]:
+    """Return the role of each service account that has one in a project.
+
+    Args:
+        project: Path, or its last part.
+        workspace: The first part of the path.
+        api_token: See `get_project_list`.
+
+    Raises:
+        ProjectNotFound: If there is no such project for who asks.
+        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        RemoteError: If the server cannot be asked.
+    """
+    with _asked(api_token) as place:
+        return place.members(_project(place, project, workspace), service=True)
+
+
+def add_project_service_account(
+    project: str,
+    service_account_name: str,
+    role: str,
+    *,
+    workspace: str | None = None,
+    api_token: str | None = None,
+) -> None:
+    """Give a service account a role in a project.
+
+    Args:
+        project: Path, or its last part.
+        service_account_name: Of an account of the workspace.
+        role: ``"viewer"``, ``"contributor"`` or ``"owner"``.
+        workspace: The first part of the path.
+        api_token: See `get_project_list`.
+
+    Raises:
+        ProjectNotFound: If there is no such project for who asks.
+        ServiceAccountNotFound: If the workspace has no such account.
+        ServiceAccountAlreadyHasAccess: If it has a role there.
+        UnsupportedValue: If there is no such role.
+        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        RemoteError: If the server cannot be asked.
+    """
+    _texts(service_account_name=service_account_name)
+    _expect("role", role, _ROLES)
+    with _asked(api_token) as place:
+        path = _project(place, project, workspace)
+        place.expect_service(path, service_account_name)
+        place.add(path, service_account_name, role, service=True)
+
+
+def remove_project_service_account(
+    project: str,
+    service_account_name: str,
+    *,
+    workspace: str | None = None,
+    api_token: str | None = None,
+) -> None:
+    """Take the role of a service account in a project away.
+
+    Args:
+        project: Path, or its last part.
+        service_account_name: Of the account.
+        workspace: The first part of the path.
+        api_token: See `get_project_list`.
+
+    Raises:
+        ProjectNotFound: If there is no such project for who asks.
+        ServiceAccountNotFound: If the workspace has no such account.
+        ServiceAccountNotExistsOrWithoutAccess: If it has no role there.
+        AccessRevokedOnServiceAccountRemoval: If who asks may not.
+        ManagementOperationFailure: If it is about a folder.
+        RemoteError: If the server cannot be asked.
+    """
+    _texts(service_account_name=service_account_name)
+    with _asked(api_token) as place:
+        path = _project(place, project, workspace)
+        place.expect_service(path, service_account_name)
+        place.remove(path, service_account_name, service=True)
+
+
+# ---------------------------------------------------------------------- workspaces
+
+
+def get_workspace_member_list(workspace: str, *, api_token: str | None = None) -> dict[str, str]:
+    """Return the role of each user of a workspace: ``"admin"`` or ``"member"``.
+
+    Args:
+        workspace: The first part of the paths of its projects.
+        api_token: See `get_project_list`.
+
+    Raises:
+        WorkspaceNotFound: If there is no such workspace for who asks.
+        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        RemoteError: If the server cannot be asked.
+    """
+    _texts(workspace=workspace)
+    with _asked(api_token) as place:
+        return place.workspace_members(workspace)
+
+
+def get_workspace_service_account_list(
+    workspace: str, *, api_token: str | None = None
+) -> dict[str, str]:
+    """Return the service accounts of a workspace; the role of each is ``"member"``.
+
+    Args:
+        workspace: The first part of the paths of its projects.
+        api_token: See `get_project_list`.
+
+    Raises:
+        WorkspaceNotFound: If there is no such workspace for who asks.
+        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        RemoteError: If the server cannot be asked.
+    """
+    _texts(workspace=workspace)
+    with _asked(api_token) as place:
+        return place.service_accounts(workspace)
+
+
+def get_workspace_status(workspace: str, *, api_token: str | None = None) -> dict[str, int]:
+    """Return how many members a workspace has: ``membersCount``.
+
+    Args:
+        workspace: The first part of the paths of its projects.
+        api_token: See `get_project_list`.
+
+    Raises:
+        WorkspaceNotFound: If there is no such workspace for who asks.
+        ManagementOperationFailure: If it is about a folder.
+        RemoteError: If the server cannot be asked.
+    """
+    _texts(workspace=workspace)
+    with _asked(api_token) as place:
+        return place.status(workspace)
+
+
+def invite_to_workspace(
+    *,
+    username: str | None = None,
+    email: str | None = None,
+    workspace: str,
+    api_token: str | None = None,
+    role: WorkspaceMemberRole | str = WorkspaceMemberRole.MEMBER,
+    add_to_all_projects: bool = False,
+) -> None:
+    """Refuse to invite somebody, and say what to do instead: a server sends no mail.
+
+    Args:
+        username: Who is to be invited.
+        email: The same, by an address.
+        workspace: The first part of the paths of its projects.
+        api_token: See `get_project_list`.
+        role: ``"member"`` or ``"admin"``.
+        add_to_all_projects: Whether they are to have a role in all projects.
+
+    Raises:
+        ArgumentError: If neither or both say who it is.
+        UnsupportedValue: If there is no such role.
+        ManagementOperationFailure: Else.
+        RemoteError: If the server cannot be asked.
+    """
+    _texts(workspace=workspace)
+    _texts_or_none(username=username, email=email)
+    verify_type("add_to_all_projects", add_to_all_projects, bool)
+    if bool(username) == bool(email):
+        msg = f"expected either username or email, got {'both' if email else 'neither'}"
+        raise ArgumentError(msg)
+    _expect("role", role, (*WorkspaceMemberRole, *(one.value for one in WorkspaceMemberRole)))
+    invitation = {
+        "invitee": username or email,
+        "invitationType": "user" if username else "emailRecipient",
+        "roleGrant": WorkspaceMemberRole(role).to_api(),
+        "addToAllProjects": add_to_all_projects,
+    }
+    with _asked(api_token) as place:
+        place.invite(workspace, invitation)
+
+
+# ---------------------------------------------------------------------- the trash
+
+
+def trash_objects(
+    project: str,
+    ids: str | Iterable[str],
+    *,
+    workspace: str | None = None,
+    api_token: str | None = None,
+) -> None:
+    """Put runs, models and versions into the trash; a model takes its versions along.
+
+    What cannot be is told by a warning, and the rest is done.
+
+    Args:
+        project: Path, or its last part.
+        ids: One id or several: of runs, keys of models (``CLS-RESNET``), versions
+            (``CLS-RESNET-3``).
+        workspace: The first part of the path.
+        api_token: See `get_project_list`.
+
+    Raises:
+        ProjectNotFound: If there is no such project on the server for who asks.
+        RemoteError: If the server cannot be asked.
+    """
+    found = _ids(ids)
+    with _asked(api_token) as place:
+        place.trash(_project(place, project, workspace), found)
+
+
+def delete_objects_from_trash(
+    project: str,
+    ids: str | Iterable[str],
+    *,
+    workspace: str | None = None,
+    api_token: str | None = None,
+) -> None:
+    """Delete runs, models and versions for good that are in the trash.
+
+    What cannot be, or is not in the trash, is told by a warning, and the rest is done.
+
+    Args:
+        project: Path, or its last part.
+        ids: See `trash_objects`, also for the others.
+        workspace: The first part of the path.
+        api_token: See `get_project_list`.
+
+    Raises:
+        ProjectNotFound: If there is no such project on the server for who asks.
+        RemoteError: If the server cannot be asked.
+    """
+    found = _ids(ids)
+    with _asked(api_token) as place:
+        place.delete_trashed(_project(place, project, workspace), found)
+
+
+def clear_trash(
+    project: str, *, workspace: str | None = None, api_token: str | None = None
+) -> None:
+    """Delete all for good that is in the trash of a project.
+
+    Args:
+        project: Path, or its last part.
+        workspace: The first part of the path.
+        api_token: See `get_project_list`.
+
+    Raises:
+        ProjectNotFound: If there is no such project on the server for who asks.
+        ManagementOperationFailure: If who asks may not.
+        RemoteError: If the server cannot be asked.
+    """
+    with _asked(api_token) as place:
+        place.clear(_project(place, project, workspace))
+
+
+# ---------------------------------------------------------------------- inside
+
+
+@contextlib.contextmanager
+def _asked(api_token: str | None) -> Iterator[Served | Folder]:
+    """Give the server that is named, or the folder of all runs."""
+    from seamark.journal.folder import root_dir
+    from seamark.neptune.management.folder import Folder
+    from seamark.neptune.management.served import Served
+    from seamark.opening.catalogs import place_to_read
+
+    _texts_or_none(api_token=api_token)
+    if api_token is None and not any(map(os.environ.get, _OURS)):
+        api_token = os.environ.get("NEPTUNE_API_TOKEN") or None
+    address, token = _told_by(api_token)
+    place = address or place_to_read(None, None)
+    opened = Served(place, token) if isinstance(place, str) else Folder(place or root_dir(None))
+    with contextlib.closing(opened):
+        yield opened
+
+
+def _told_by(api_token: str | None) -> tuple[str | None, str | None]:
+    """Return the server that a token of Neptune's form names, and the token in it."""
+    try:
+        told = json.loads(base64.b64decode(api_token or "", validate=True))
+        address, token = str(told.get("api_url") or told["api_address"]), str(told["api_key"])
+    except (ValueError, KeyError, AttributeError):
+        return None, api_token
+    host = urlsplit(address).hostname or ""
+    if host == _GONE or host.endswith(f".{_GONE}"):
+        log.warning("seamark: api_token: it is for %s, and is not used", host)
+        return None, None
+    return address, token
+
+
+def _project(place: Served | Folder, name: str, workspace: str | None) -> str:
+    """Return the path of a project.
+
+    Raises:
+        InvalidProjectName: If it breaks the grammar.
+        MissingWorkspaceName: If it is one word, and a server is asked.
+        ConflictingWorkspaceName: If it begins with another workspace.
+    """
+    from seamark.neptune.management.folder import Folder
+
+    _texts(project=name)
+    _texts_or_none(workspace=workspace)
+    own = name.partition("/")[0] if "/" in name else ""
+    if workspace and own and own != workspace:
+        msg = f"project {name!r:.200} is not in workspace {workspace!r:.200}"
+        raise ConflictingWorkspaceName(msg)
+    path = f"{workspace}/{name}" if workspace and not own else name
+    if "/" not in path and not isinstance(place, Folder):
+        msg = f"project {name!r:.200}: expected 'workspace/project', or workspace='...' beside it"
+        raise MissingWorkspaceName(msg)
+    try:
+        return check_project(path)
+    except PathError as error:
+        raise InvalidProjectName(str(error)) from error
+
+
+def _ids(ids: str | Iterable[str]) -> list[str]:
+    found = [ids] if isinstance(ids, str) else list(ids)
+    for each in found:
+        verify_type("ids", each, str)
+    return found
+
+
+def _texts(**given: object) -> None:
+    for name, value in given.items():
+        verify_type(name, value, str)
+
+
+def _texts_or_none(**given: object) -> None:
+    for name, value in given.items():
+        verify_type(name, value, (str, type(None)))
+
+
+def _expect(name: str, value: object, known: Iterable[object]) -> None:
+    if value not in (some := list(known)):
+        words = ", ".join(repr(one) for one in some if isinstance(one, str))
+        msg = f"{name}: expected one of {words}, got {value!r:.80}"
+        raise UnsupportedValue(msg)

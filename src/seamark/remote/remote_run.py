@@ -89,15 +89,6 @@ class RemoteRun:
             for writer in self.journals
         )
 
-    def has_other_owner(self, lineage: str) -> bool:
-        """Return whether somebody owned the run who is neither this process nor a copy of it.
-
-        Args:
-            lineage: What this process's journals name as ``lineage``.
-        """
-        headers = self.journals.values()
-        return any(one.get("owner") and one.get("lineage") != lineage for one in headers)
-
 
 def _is_length(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST

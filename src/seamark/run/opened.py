@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seamark.paths import is_inside
 
@@ -104,13 +105,11 @@ def learn_from(remote: RemoteRun, writer: JournalWriter, namespace: str) -> Held
     return Held(frozenset(series), remote.failed, remote.resumable)
 
 
-def has_other_owner(folder: RunFolder, lineage: str) -> bool:
+def has_other_owner(headers: Iterable[Mapping[str, Any]], lineage: str) -> bool:
     """Return whether somebody owned a run already who is neither this process nor a copy of it.
 
     Args:
-        folder: The run.
+        headers: HEADER of each journal of the run.
         lineage: What this process's journals name as ``lineage``.
     """
-    from seamark.journal.headers import headers
-
-    return any(one.get("owner") and one.get("lineage") != lineage for one in headers(folder))
+    return any(one.get("owner") and one.get("lineage") != lineage for one in headers)

@@ -14,6 +14,7 @@ from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any
 
 from seamark.journal.folder import RunFolder
+from seamark.journal.headers import headers
 from seamark.journal.writer import SYNC_S
 from seamark.opening.opening import Opening
 from seamark.opening.place import expect_writable, reading_place
@@ -305,10 +306,8 @@ class Session:
         self.resume.expect_found()
         remote, origin = self.opening.remote, self.resume.origin
         existed = remote is not None or bool(self.folder.journals())
-        has_owner = existed and (
-            has_other_owner(self.folder, origin.lineage)
-            or (remote is not None and remote.has_other_owner(origin.lineage))
-        )
+        there = () if remote is None else remote.journals.values()
+        has_owner = existed and has_other_owner([*headers(self.folder), *there], origin.lineage)
         rank, waits = self.policy.apart, not self.options.start
         self.state.begin(owns=bool(rank or origin.begun or not has_owner))
         writer = self._open_journal(rank, existed=existed, waits=waits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -422,3 +423,19 @@ def test_several_processes_copy_one_run_at_the_same_time(server: Running, tmp_pa
     run = seamark.init_run("at-once", root=tmp_path / "b", custom_run_id="x", mode="read-only")
     assert journals(first).items() <= journals(run).items()
     assert len(journals(run)) == len(journals(first)) + 4
+
+
+def test_a_copy_of_who_only_adds_reads_the_run_on_its_server(
+    first: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What travels to another process knows where the run is; a token does not travel."""
+    before, given = first
+    monkeypatch.setenv("SEAMARK_API_TOKEN", given["api_token"])
+    run = seamark.init_run(root=tmp_path / "b", with_id=before.id, owner=False, **given)
+    run.log_metrics({"eval/acc": 0.5}, step=1)
+    assert len(journals(run)) == 1
+    there = pickle.loads(pickle.dumps(run))
+    assert there["loss"].fetch_last() == 0.1
+    assert there["eval/acc"].fetch_last() == 0.5
+    there.stop()
+    run.stop()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.writer import SYNC_S
-from seamark.opening.opening import Opening
 from seamark.opening.place import expect_writable, reading_place
 from seamark.opening.revisions import take_revision
 from seamark.paths import join_path
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from seamark.capture import Secrets
     from seamark.errors import SeamarkError
     from seamark.journal.writer import JournalWriter
-    from seamark.opening.opening import Saved
+    from seamark.opening.opening import Opening, Saved
     from seamark.run.claims import Hold
     from seamark.values import Atom
     from seamark.values.keeping import Keep
@@ -577,4 +576,11 @@ class Session:
             keep=recorder.kept.travelling(),
             params=params,
         )
-        return Session, (Opening(options, self.folder, self.resume.origin), carried)
+        opening = replace(
+            self.opening,
+            options=options,
+            folder=self.folder,
+            origin=self.resume.origin,
+            refusal=None,
+        )
+        return Session, (opening, carried)

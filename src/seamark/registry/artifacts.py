@@ -275,7 +275,8 @@ class Artifact(Registered):
         draft = self._to_change("add_reference")
         told, own = uri_of(uri)
         name = destination_of(own, destination)
-        draft.objects.put([ArtifactObject(name, uri=self.session.recorder.hide(OBJECTS, told))])
+        uri = self.session.recorder.contents.hide(OBJECTS, told)
+        draft.objects.put([ArtifactObject(name, uri=uri)])
 
     # ---------------------------------------------------------------- sealing
 
@@ -302,7 +303,7 @@ class Artifact(Registered):
         self.session, again = draft.seal()
         if again and self._known("sys/trashed"):  # somebody wants it again
             self.start()
-            self.session.recorder.assign_quietly({"sys/trashed": False})
+            self.session.recorder.values.assign_quietly({"sys/trashed": False})
         return self
 
     def __exit__(
@@ -346,7 +347,7 @@ class Artifact(Registered):
             if folder.is_there():
                 to: Any = {"remotes": session.remotes, "token": session.token}
                 with quietly(), Artifact(LogSession(folder, self.mode, **to)) as other:
-                    other.session.recorder.delete(alias)
+                    other.session.recorder.values.delete(alias)
 
     # ---------------------------------------------------------------- reading
 
@@ -453,7 +454,7 @@ class Artifact(Registered):
         if words.words:
             self["sys/tags"].add(words.words)
         if words.keyed:
-            self.session.recorder.record_atoms(words.keyed)
+            self.session.recorder.values.record_atoms(words.keyed)
 
     def _expect_sealed(self, verb: str) -> None:
         if self.is_draft and self.mode != "disabled":

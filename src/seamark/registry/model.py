@@ -243,7 +243,7 @@ class ModelVersion(Registered):
             msg = f"stage: expected one of {', '.join(map(repr, STAGES))}, got {stage!r:.80}{hint}"
             raise ArgumentError(msg)
         if self.session.recorder.to_share(_STAGE) is not None:
-            self.session.recorder.assign_quietly({_STAGE: stage})
+            self.session.recorder.values.assign_quietly({_STAGE: stage})
 
 
 def _record_facts(
@@ -253,7 +253,7 @@ def _record_facts(
     recorder = made.session.recorder
     if facts and recorder.recording:
         made.start()
-        recorder.assign_quietly(facts)
+        recorder.values.assign_quietly(facts)
     if name and name.strip(" ") and recorder.recording:
         made[_NAME] = name
     return made

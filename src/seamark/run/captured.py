@@ -58,7 +58,7 @@ class Captured:
 
     def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
         """Assign values by path; count what cannot be kept."""
-        self._recorder.assign_quietly(atoms)
+        self._recorder.values.assign_quietly(atoms)
 
     def append_text(self, path: str, text: str) -> None:
         """Add one point to a string series, secrets hidden; count what cannot be kept."""
@@ -85,7 +85,7 @@ class Captured:
         with quietly(self._lost):
             if self._open is not None and (writer := self._recorder.to_share(path)) is not None:
                 writer.claim(path, "file_set")
-                self._recorder.content.upload_members(path, members)
+                self._recorder.contents.files.upload_members(path, members)
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
         """Count what could not be recorded, and warn once about it."""

@@ -265,7 +265,7 @@ class OwnClaim:
         """
         self._hold = hold
         hold.when_lost(on_loss)
-        self._recorder.assign_quietly({self._path: claimed_by(hold.claim.facts)})
+        self._recorder.values.assign_quietly({self._path: claimed_by(hold.claim.facts)})
 
     def end(self) -> Hold | None:
         """Record that this process has it no more; return its claim if it had it."""
@@ -274,7 +274,7 @@ class OwnClaim:
             return None
         with quietly(lambda error: recorder.drop("claim", warn=f"{_STILL_SHOWN}: {error}")):
             if recorder.recording:
-                recorder.record_op({"op": "delete", "paths": [self._path]})
+                recorder.values.record_op({"op": "delete", "paths": [self._path]})
         return hold
 
     def release(self) -> bool:

@@ -175,7 +175,7 @@ class Container(Browsable, metaclass=_Opening):
             return
         if not any(is_inside(known, at) for known in writer.families) and not self.exists(at):
             raise self.session.recorded.missing(at)
-        recorder.delete(at)
+        recorder.values.delete(at)
 
     # ---------------------------------------------------------------- reading
 

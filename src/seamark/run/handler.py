@@ -354,7 +354,7 @@ class Handler(Browsable):
         at = check_writable(self._path)
         if writer := self._root.session.recorder.to_share(at):
             writer.claim(at, "file")
-            self._root.session.recorder.content.upload(at, file, wait=wait)
+            self._root.session.recorder.contents.files.upload(at, file, wait=wait)
 
     def upload_files(
         self,
@@ -392,7 +392,7 @@ class Handler(Browsable):
         at = check_writable(self._path)
         if writer := self._root.session.recorder.to_share(at):
             writer.claim(at, "file_set")
-            self._root.session.recorder.content.upload_members(at, members)
+            self._root.session.recorder.contents.files.upload_members(at, members)
             if wait:
                 self._root.session.recorder.contents.flush()
 
@@ -407,7 +407,7 @@ class Handler(Browsable):
         if writer := self._root.session.recorder.to_share(at):
             writer.claim(at, "file_set")
             writer.append_op({"op": "unfiles", "path": at, "names": names})
-            self._root.session.recorder.content.forget(at, names)
+            self._root.session.recorder.contents.files.forget(at, names)
 
     def track_files(self, path: str, *, destination: str | None = None, wait: bool = False) -> None:
         """Record which files a path, folder, pattern or URL means, without copying them.
@@ -429,7 +429,7 @@ class Handler(Browsable):
             path,
             destination=destination,
             previous=held,
-            hide=partial(self._root.session.recorder.hide, at),
+            hide=partial(self._root.session.recorder.contents.hide, at),
         )
         writer.claim(at, "artifact")
         writer.append_op(op)

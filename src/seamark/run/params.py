@@ -107,8 +107,8 @@ class Held:
             return
         recorder.values.check_values(atoms)
         for path in paths:
-            recorder.delete(path)
-        recorder.record_atoms(atoms)
+            recorder.values.delete(path)
+        recorder.values.record_atoms(atoms)
 
     def changes(self) -> dict[str, Any]:
         """Return what was changed of what is recorded, by path."""

@@ -181,7 +181,7 @@ class Loops:
             self._recorder.to_write()
             loops = [each.as_loop() for each in self._inside]
             told = [{name: getattr(one, name) for name in _FIELDS} for one in loops]
-            self._recorder.assign_quietly({PROGRESS: told})
+            self._recorder.values.assign_quietly({PROGRESS: told})
 
 
 _FIELDS: Final = ("name", "done", "total", "elapsed_s", "remaining_s")

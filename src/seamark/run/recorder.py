@@ -20,7 +20,6 @@ from seamark.run.ranks import RankPaths
 from seamark.run.values import Values
 
 if TYPE_CHECKING:
-    from seamark.blobs import BlobWriter
     from seamark.journal.folder import RunFolder
     from seamark.run.ranks import EveryRank, RankPolicy
     from seamark.values import Atom
@@ -334,33 +333,6 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - no mapping, or no key: the writer says so
             let_pass(error)
         return writer.append_row(metrics, step, time_ns)
-
-    # ---------------------------------------------------------------- records of other parts
-
-    @property
-    def content(self) -> BlobWriter:
-        """Writer that takes and stores files."""
-        return self.contents.files
-
-    def hide(self, path: str, text: str) -> str:
-        """Return what is recorded of a text that is told at a path."""
-        return self.contents.hide(path, text)
-
-    def record_op(self, op: Mapping[str, Any]) -> bool:
-        """Append one op; see `Values.record_op`."""
-        return self.values.record_op(op)
-
-    def record_atoms(self, atoms: Mapping[str, Atom]) -> bool:
-        """Append values that are encoded already; see `Values.record_atoms`."""
-        return self.values.record_atoms(atoms)
-
-    def assign_quietly(self, values: Mapping[str, Any]) -> None:
-        """Assign values that were captured without being asked; see `Values.assign_quietly`."""
-        self.values.assign_quietly(values)
-
-    def delete(self, path: str) -> None:
-        """Delete what is at a path and below it; see `Values.delete`."""
-        self.values.delete(path)
 
     # ---------------------------------------------------------------- losses and the end
 

@@ -305,7 +305,7 @@ class Run(Container):
         """
         facts = distribution_of(what)
         atoms = {f"distributed/{name}": encode_atom(fact) for name, fact in facts.items()}
-        self.session.recorder.record_atoms(atoms)
+        self.session.recorder.values.record_atoms(atoms)
         return facts
 
     def mark_input(self, what: Any, *, name: str | None = None) -> None:

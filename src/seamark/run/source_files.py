@@ -69,7 +69,7 @@ class SourceFiles:
             self._thread.join(_PATIENCE_S + _PATIENCE_S / 2)  # the rest to tell what is left out
             if self._thread.is_alive():  # waits for a disk
                 self._given_up = True
-                self._recorder.assign_quietly({_LEFT_OUT: self._left_out(_ENDED)})
+                self._recorder.values.assign_quietly({_LEFT_OUT: self._left_out(_ENDED)})
 
     def _may_go_on(self) -> bool:
         return time.monotonic() < self._ends
@@ -83,7 +83,7 @@ class SourceFiles:
                 listed = ", ".join(links[:_LISTED])
                 told.append(f"links that lead out of what was named are left out: {listed}{more}")
             if told and not self._given_up:
-                self._recorder.assign_quietly({_LEFT_OUT: "; ".join(told)})
+                self._recorder.values.assign_quietly({_LEFT_OUT: "; ".join(told)})
         except Exception as error:  # noqa: BLE001 - the training goes on without them
             let_pass(error)
             if self._given_up:
@@ -108,7 +108,7 @@ class SourceFiles:
             if not kept or self._given_up:
                 break
             writer.claim(_PATH, "file_set")
-            self._recorder.content.upload_members(_PATH, kept)
+            self._recorder.contents.files.upload_members(_PATH, kept)
             self._count += len(kept)
         return self._left_out(why) if why and not self._given_up else ""
 

@@ -19,7 +19,7 @@ from seamark.errors import ArgumentError, SeamarkError
 from seamark.journal.claims import Claim, Claims, claimant
 from seamark.journal.folder import PROJECT_LOG, RunFolder
 from seamark.process.interrupts import let_pass, quietly
-from seamark.run.writes import gather
+from seamark.run.values import gather
 
 if TYPE_CHECKING:
     from seamark.journal.claims import ClaimState

@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.blobs import BlobWriter
 from seamark.journal.format import Kind, is_long
 from seamark.process.interrupts import quietly
-from seamark.run.writes import assign_ops
-from seamark.values import Atom, escape
+from seamark.values import Atom, Escaped, escape
 
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
     from seamark.journal.writer import JournalWriter
     from seamark.run.outlet import Outlet
 
-__all__ = ["MASKED", "Contents"]
+__all__ = ["MASKED", "Contents", "assign_ops"]
 
 log = logging.getLogger("seamark")
 
 MASKED: Final = "sys/masked"
 """The paths of a run at which something is hidden, as a string set."""
+_FRAME_CHARACTERS: Final = 2 << 20
+_AROUND: Final = 32
+"""More characters than stand around a path and a value in JSON."""
 
 
 class Contents:
@@ -163,3 +165,19 @@ class Contents:
         """
         if self._files is not None:
             self._files.close(timeout_s)
+
+
+def assign_ops(atoms: Mapping[str, Atom]) -> list[dict[str, Any]]:
+    """Return the ops that assign atoms, as few as their size allows."""
+    ops: list[dict[str, Any]] = []
+    size = _FRAME_CHARACTERS  # the first atom begins an op
+    for path, atom in atoms.items():
+        weight = len(path) + len(str(atom.value)) + _AROUND
+        if size + weight > _FRAME_CHARACTERS:
+            ops.append({"op": "assign", "atoms": {}})
+            size = 0
+        size += weight
+        ops[-1]["atoms"][path] = atom
+        if isinstance(atom.value, Escaped):
+            ops[-1].setdefault("escaped", []).append(path)
+    return ops

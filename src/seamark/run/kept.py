@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seamark.run.outlet import Outlet
     from seamark.values.keeping import Keep
 
-__all__ = ["Cell", "Kept", "observed"]
+__all__ = ["Cell", "Kept"]
 
 _FAMILY: Final = "statistic"
 _EVERY_NS: Final = 1_000_000_000
@@ -242,12 +242,3 @@ class Kept:
 def _op(path: str, cell: Cell, state: Mapping[str, Any]) -> dict[str, Any]:
     told = {"kind": cell.keep.kind, "part": cell.part, "state": state}
     return {"op": "statistic", "path": path, **told}
-
-
-def observed(kept: Kept, parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Take out of points, by family and path, what keeps none, and return it."""
-    floats = parts.get("float_series", {})
-    found = {path: floats.pop(path) for path in [each for each in floats if kept.takes(each)]}
-    if found and not floats:
-        del parts["float_series"]
-    return found

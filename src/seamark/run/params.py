@@ -16,11 +16,11 @@ from seamark.process.rank import current_rank
 from seamark.reading.attributes import CHANGES
 from seamark.reading.nearest import hint_for
 from seamark.run.lifecycle import NEW
-from seamark.run.parameters import is_parameter
 from seamark.run.tree import nest
 from seamark.values import Atom, decode_atom, encode_atom, is_container, parameters
 from seamark.values._fields import members, thaw
 from seamark.values._parameters import legal_key
+from seamark.values.content import is_parameter
 
 if TYPE_CHECKING:
     from seamark.capture import Secrets

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ReadOnlyError
 from seamark.registry.group import Group, Home, group_rows
-from seamark.registry.matching import table_of
+from seamark.registry.projects import table_of
 from seamark.run.claims import check_set, first_free, place_of
 from seamark.run.run import init_run
 from seamark.store.query.selection import Selection

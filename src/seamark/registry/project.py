@@ -523,7 +523,7 @@ class Project(Logbook):
             QueryError: If the query breaks the grammar.
         """
         from seamark.registry.group import group_rows
-        from seamark.registry.matching import table_of
+        from seamark.registry.projects import table_of
         from seamark.store.query.selection import Selection
 
         Selection(query=query).expression()  # a mistake in it is told before anything is read

@@ -21,14 +21,13 @@ from seamark.journal.folder import DRAFT, RunFolder, mint_run_id
 from seamark.opening.place import artifact_root
 from seamark.options.checks import given_tags
 from seamark.options.named import folder_named
-from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.paths import ARTIFACTS, check_artifact, home_of, model_key
 from seamark.pictures.progress import progress_bar
 from seamark.process.interrupts import quietly
 from seamark.process.quiet import is_quiet
 from seamark.reading.artifacts import check_alias
 from seamark.registry.draft import DraftSession
-from seamark.registry.place import Place, Registered, check_texts
+from seamark.registry.place import Place, Registered, check_arguments
 from seamark.run.logbook import LogSession, Progress
 from seamark.run.objects import (
     OBJECTS,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["Artifact", "init_artifact"]
 
 _NUMBER: Final = "sys/version"
-_TAKEN: Final = WITHOUT_MEANING - {"enable_remote_signals"}
 
 
 def init_artifact(
@@ -91,10 +89,9 @@ def init_artifact(
         ArgumentError: If another argument has no legal value.
         JournalError: If the root cannot be written to.
     """
-    own = {"with_id", "name", "project", "tags", "description", "mode", "root", "remote"}
-    refuse_unknown("init_artifact", others, own | {"api_token"} | _TAKEN)
     folder = folder_named(with_id, root, "artifact", "a version of an artifact")
-    check_texts(with_id=None if folder else with_id, name=name, description=description)
+    given = None if folder else with_id
+    check_arguments(init_artifact, others, with_id=given, name=name, description=description)
     words = given_tags("tags", tags)
     if folder is not None:
         project, root = home_of(folder.project), folder.root
@@ -119,7 +116,7 @@ def init_artifact(
                 f"from {name!r} by case alone: not every disk tells them apart"
             )
             raise ArgumentError(msg)
-        folder = place.folder(f"{artifacts}/{name}", DRAFT + mint_run_id())
+        folder = RunFolder(place.root, f"{artifacts}/{name}", DRAFT + mint_run_id())
         made = Artifact(DraftSession(place, folder))
     made._record_given(words, description)  # noqa: SLF001 - a part of making it
     return made

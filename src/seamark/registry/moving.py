@@ -293,12 +293,9 @@ class Mover:
 
     def _note_here(self, folder: RunFolder, told: dict[str, Any]) -> None:
         """Record the transfer here too, and send that; a root may be one that is only read."""
-        try:
+        with quietly(only=(SeamarkError, OSError)):
             record_beside(folder, [{"op": "assign", "atoms": told}])
-            left = what_is_left(folder, self._remote, self._patience, self._project)
-            sync_run(left, self._remote, patience=self._patience)
-        except (SeamarkError, OSError) as error:
-            let_pass(error)
+            sync_run(self.look(folder), self._remote, patience=self._patience)
 
     def _artifacts_there(self, known: _Known) -> list[dict[str, Any]]:
         """Return ops that say of artifacts which a run names that they are in its project there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seamark.capture import Capture, Switches
@@ -33,7 +33,9 @@ class Captured:
 
     def __init__(self, recorder: Recorder, note_state: Callable[..., None]) -> None:
         self._recorder = recorder
-        self._note_state = note_state
+        self.note_state = note_state
+        self.drop = recorder.drop
+        self.note_masked = recorder.contents.note_masked
 
     @property
     def writer(self) -> str | None:
@@ -86,20 +88,6 @@ class Captured:
             if self._open is not None and (writer := self._recorder.to_share(path)) is not None:
                 writer.claim(path, "file_set")
                 self._recorder.contents.files.upload_members(path, members)
-
-    def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count what could not be recorded, and warn once about it."""
-        self._recorder.drop(reason, count, warn)
-
-    def note_masked(self, paths: Iterable[str]) -> None:
-        """Note that something was hidden in what is recorded at these paths."""
-        self._recorder.contents.note_masked(paths)
-
-    def note_state(
-        self, state: str, *, error: BaseException | None = None, signal: str | None = None
-    ) -> None:
-        """Write the run's state."""
-        self._note_state(state, error=error, signal=signal)
 
     @property
     def _open(self) -> JournalWriter | None:

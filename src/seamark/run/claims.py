@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.journal.claims import Claim, Claims, claimant
 from seamark.journal.folder import PROJECT_LOG, RunFolder
-from seamark.process.interrupts import let_pass, quietly
+from seamark.process.interrupts import quietly
 from seamark.run.values import gather
 
 if TYPE_CHECKING:
@@ -107,10 +107,8 @@ class Folders:
             return True
         sizes: dict[str, int] = {}
         for journal in self._log(ref).journals():
-            try:
+            with quietly(only=OSError):
                 sizes[journal.writer] = journal.path.lstat().st_size
-            except OSError as error:
-                let_pass(error)
         return all(sizes.get(writer, 0) >= at for writer, at in positions.items())
 
     def holds(self, ref: Ref, claim: Claim) -> bool:

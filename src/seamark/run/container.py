@@ -170,11 +170,10 @@ class Container(Browsable, metaclass=_Opening):
         """
         del wait
         recorder, at = self.session.recorder, check_writable(given_path(path))
-        if (writer := recorder.to_share(at)) is None:
-            recorder.parameters.drop(at)
-            return
-        if not any(is_inside(known, at) for known in writer.families) and not self.exists(at):
-            raise self.session.recorded.missing(at)
+        if (writer := recorder.to_share(at)) is not None:
+            is_known = any(is_inside(known, at) for known in writer.families)
+            if not is_known and not self.exists(at):
+                raise self.session.recorded.missing(at)
         recorder.values.delete(at)
 
     # ---------------------------------------------------------------- reading

@@ -112,18 +112,10 @@ class Run(Container):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        recorder, lifecycle = session.recorder, session.lifecycle
-        self._chronos = Chronos(recorder, lifecycle)
-        self._loops = Loops(recorder)
-        self._associations = Associations(recorder, session.options)
-        self._params = Held(
-            session.options,
-            recorder,
-            session.recorded,
-            session.resume,
-            lifecycle,
-            session.introduction.tell,
-        )
+        self._chronos = Chronos(session.recorder, session.lifecycle)
+        self._loops = Loops(session.recorder)
+        self._associations = Associations(session.recorder, session.options)
+        self._params = Held(session)
 
     @classmethod
     def _opened(cls, *given: Any, **named: Any) -> Run:

@@ -160,11 +160,16 @@ def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, A
         home: Path of the project.
     """
     rows: dict[Ref, dict[str, Any]] = {}
+
+    def row_of(project: str, name: str) -> dict[str, Any]:
+        return rows.setdefault((project, name), {"sys/id": name, "runs": 0})
+
     told = index.table(Selection(project=home, kind="project"), [f"{_GROUPS}/*"], lambda _: None)
     for (project, _), said in zip(told.refs, told, strict=True):
         for path, value in said.items():
-            if path.startswith(f"{_GROUPS}/") and home in (None, project):
-                _say(rows, project, path, value)
+            space, name, *below = path.split("/")
+            if space == _GROUPS and below and home in (None, project):
+                row_of(project, name)["/".join(below)] = value
     table = index.table(Selection(project=home), [_OF_RUNS], lambda _: None)
     named = [
         (project, name)
@@ -172,17 +177,7 @@ def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, A
         for name in row.get(_OF_RUNS, ())
     ]
     for project, name in named:
-        _row(rows, home or project, name)
+        row_of(home or project, name)
     for (project, name), row in rows.items():
         row["runs"] = sum(one == name and is_inside(at, project) for at, one in named)
     return {ref: rows[ref] for ref in sorted(rows)}
-
-
-def _row(rows: dict[Ref, dict[str, Any]], project: str, name: str) -> dict[str, Any]:
-    return rows.setdefault((project, name), {"sys/id": name, "runs": 0})
-
-
-def _say(rows: dict[Ref, dict[str, Any]], project: str, path: str, value: Any) -> None:
-    _, name, *below = path.split("/")
-    if below:
-        _row(rows, project, name)["/".join(below)] = value

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import difflib
 import logging
-import operator
 import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from seamark.errors import QueryError
 from seamark.journal.folder import PROJECT_LOG, root_dir
@@ -19,6 +18,7 @@ from seamark.opening.catalogs import open_catalog, place_to_read
 from seamark.paths import home_of, projects_above
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store.query.expression import (
+    SIGNS,
     Among,
     And,
     Expression,
@@ -38,15 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["fetch_projects_table", "project_rows", "table_of"]
 
 log = logging.getLogger("seamark")
-
-_SIGNS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 Row = Mapping[str, Any]
 
@@ -157,7 +148,7 @@ def _compares(found: Any, sign: str, value: Value) -> bool:
         return _is_like(found, value.text, wanted=sign == "matches")
     if sign == "contains":
         return isinstance(found, (StringList, str)) and value.text in found
-    compare, wanted = _SIGNS[sign], value.value
+    compare, wanted = SIGNS[sign], value.value
     if isinstance(found, str):
         return compare(found, value.text)
     if isinstance(found, datetime):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.journal.claims import Claim, Claims, claimant
 from seamark.journal.folder import PROJECT_LOG, RunFolder
+from seamark.journal.parts import lengths
 from seamark.process.interrupts import quietly
 from seamark.run.values import gather
 
@@ -96,20 +97,13 @@ class Folders:
     def is_up_to_date(self, ref: Ref, claim: Claim) -> bool:
         """Wait until journals are as long as the last claimant left them."""
         until = time.monotonic() + _PATIENCE_S
-        while not self._has(ref, claim.positions):
+        while True:
+            here = lengths(self._log(ref))
+            if all(here.get(writer, 0) >= at for writer, at in claim.positions.items()):
+                return True
             if time.monotonic() > until:
                 return False
             time.sleep(_PAUSE_S)
-        return True
-
-    def _has(self, ref: Ref, positions: Mapping[str, int]) -> bool:
-        if not positions:
-            return True
-        sizes: dict[str, int] = {}
-        for journal in self._log(ref).journals():
-            with quietly(only=OSError):
-                sizes[journal.writer] = journal.path.lstat().st_size
-        return all(sizes.get(writer, 0) >= at for writer, at in positions.items())
 
     def holds(self, ref: Ref, claim: Claim) -> bool:
         """Return whether there is no newer file."""

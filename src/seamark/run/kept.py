@@ -152,7 +152,9 @@ class Kept:
                 self.cells[path].update(metrics[path])
             except Exception as error:  # noqa: BLE001 - see `let_pass`
                 let_pass(error)
-                self._left_out(path, error)
+                if (writer := self._outlet.writer) is not None:
+                    what = f"log_metrics: {path!r} is left out: {error}"
+                    writer.drop("metrics", 1, what, once=("metrics", path))
         if perf_counter_ns() >= self.due_ns:
             self.write()
         return {path: value for path, value in metrics.items() if path not in self.cells}
@@ -171,11 +173,6 @@ class Kept:
         self.cells[path].update(value)
         if (now_ns or perf_counter_ns()) >= self.due_ns:
             self.write()
-
-    def _left_out(self, path: str, error: Exception) -> None:
-        if (writer := self._outlet.writer) is not None:
-            what = f"log_metrics: {path!r} is left out: {error}"
-            writer.drop("metrics", 1, what, once=("metrics", path))
 
     # ---------------------------------------------------------------- writing
 

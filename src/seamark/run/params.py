@@ -136,7 +136,7 @@ class Params(MutableMapping[str, Any]):
         if any(_below(one, name) for one in known):
             return Params(self._held, join_path(self._at, name))
         if name in known:
-            return _value(known[name])
+            return decode_atom(*known[name])
         hint = hint_for(name, known)
         msg = f"params: there is no {join_path(self._at, name)!r:.200}{hint}"
         raise MissingFieldError(msg)
@@ -173,12 +173,12 @@ class Params(MutableMapping[str, Any]):
 
         Where ``a`` and ``a/b`` both have a value, that of ``a`` is under the key ``""``.
         """
-        return nest({name: _value(atom) for name, atom in self._known().items()})
+        return nest({name: decode_atom(*atom) for name, atom in self._known().items()})
 
     def __repr__(self) -> str:
         """Return the values; what looks like a secret is hidden, as it is where it is recorded."""
         shown = self._held.secrets.atoms(self._known())
-        return f"Params({nest({name: _value(atom) for name, atom in shown.items()})!r})"
+        return f"Params({nest({name: decode_atom(*atom) for name, atom in shown.items()})!r})"
 
     def __reduce__(self) -> Any:
         """Travel as nested dicts; the run itself takes its parameters along."""
@@ -293,7 +293,7 @@ class Params(MutableMapping[str, Any]):
         shown = self._held.secrets.atoms({name: known.get(name, flat[name]) for name in flat})
         width = max(map(len, shown), default=0)
         for name, atom in sorted(shown.items()):
-            print_line(f"{name:<{width}}  {_value(atom)}")
+            print_line(f"{name:<{width}}  {decode_atom(*atom)}")
 
     def changes(self) -> dict[str, list[dict[str, Any]]]:
         """Return what was changed after it was recorded, as anybody recorded it, oldest first.
@@ -346,8 +346,3 @@ def _is_known(name: str, known: Mapping[str, Atom]) -> bool:
 
 def _below(name: str, namespace: str) -> bool:
     return name != namespace and is_inside(name, namespace)
-
-
-def _value(atom: Atom) -> Any:
-    """Return a value that whoever asks may change."""
-    return decode_atom(atom.type, atom.value)

@@ -50,11 +50,7 @@ def files_to_upload(
     """
     _check(ignore, max_bytes)
     found: dict[str, Path] = {}
-    several: list[Source] = []
-    if isinstance(value, (str, os.PathLike, ModuleType)):
-        several.append(value)
-    else:
-        several += value
+    several = [value] if isinstance(value, (str, os.PathLike, ModuleType)) else list(value)
     for one in several:
         if isinstance(one, ModuleType):
             found |= _files_of_module(one, ignore)

@@ -416,13 +416,9 @@ def _render(drawing: Any, *, inside: bool) -> File | None:
     Returns:
         None if it cannot be drawn and is one of many values, which are not to be lost with it.
     """
-    try:
+    with quietly(only=Exception if inside else ()):
         return File.create_from(drawing)
-    except Exception as error:  # see `let_pass`
-        let_pass(error)
-        if not inside:
-            raise
-        return None
+    return None
 
 
 def _value(at: str, value: Value) -> _Write:

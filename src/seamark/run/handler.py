@@ -30,7 +30,6 @@ from seamark.run.fetching import (
 )
 from seamark.run.plotting import plot_run
 from seamark.run.points import as_file
-from seamark.run.uploads import files_to_upload
 from seamark.values import to_step, to_time_ns
 
 if TYPE_CHECKING:
@@ -386,6 +385,8 @@ class Handler(Browsable):
         """
         if self._root.session.recorder.silent:
             return
+        from seamark.run.uploads import files_to_upload
+
         members = files_to_upload(value, ignore, max_bytes)
         if not members:
             return

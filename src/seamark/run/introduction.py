@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from seamark.opening.opening import Origin
     from seamark.options.settings import Settings
     from seamark.run.recorder import Recorder
-    from seamark.run.source_files import SourceFiles
+    from seamark.run.uploads import SourceFiles
 
 __all__ = ["Introduction", "print_end"]
 
@@ -188,7 +188,7 @@ class Introduction:
         sources = self._options.source_files
         if not sources or self.told:
             return None
-        from seamark.run.source_files import SourceFiles
+        from seamark.run.uploads import SourceFiles
 
         files = SourceFiles(self._recorder, sources)
         files.start()

@@ -16,7 +16,7 @@ from seamark.process.interrupts import let_pass, quietly
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
-    from seamark.run.outlet import Outlet
+    from seamark.run.contents import Outlet
     from seamark.values.keeping import Keep
 
 __all__ = ["Cell", "Kept"]

@@ -19,9 +19,8 @@ from seamark.values import Escaped, flatten, is_container, shown, to_float, to_s
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
-    from seamark.run.contents import Contents
+    from seamark.run.contents import Contents, Outlet
     from seamark.run.kept import Kept
-    from seamark.run.outlet import Outlet
 
 __all__ = ["Points", "as_file"]
 

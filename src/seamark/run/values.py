@@ -24,8 +24,7 @@ from seamark.values.content import is_parameter
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
-    from seamark.run.contents import Contents
-    from seamark.run.outlet import Outlet
+    from seamark.run.contents import Contents, Outlet
     from seamark.run.points import Points
 
 __all__ = ["Parameters", "Values", "gather"]

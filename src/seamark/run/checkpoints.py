@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.blobs import find_inside, is_below
 from seamark.errors import FileMissingError, PathError
 from seamark.paths import check_path, is_inside, join_path
-from seamark.process.interrupts import raised_by_signal_handler
+from seamark.process.interrupts import let_pass
 
 if TYPE_CHECKING:
     from seamark.run.run import Run
@@ -146,10 +146,7 @@ class CheckpointSet:
             folder: The folder it writes to. What lies outside is recorded under its file name, with
                 one warning.
         """
-        named = set()
-        for location in locations:
-            if self._path_of(location, folder):
-                named.add(location)
+        named = {location for location in locations if self._path_of(location, folder)}
         self._removable = {
             **{one: saves - 1 for one, saves in self._removable.items() if saves > 1},
             **dict.fromkeys(self._named - named, _SAVES_UNTIL_REMOVED),
@@ -176,9 +173,8 @@ class CheckpointSet:
             # Files of another machine are none that a callback removes; and a hook waits for none.
             reader = self._run.session.recorded.local_reader()
             found = [] if reader is None else reader.attributes(self._namespace)
-        except Exception as error:  # an index that cannot be read
-            if raised_by_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - an index that cannot be read
+            let_pass(error)
             self._lost(f"what was recorded before could not be read: {error!r}")
             return
         for one in found:
@@ -234,9 +230,8 @@ class CheckpointSet:
                 self._take(location, found)
         except FileMissingError:  # removed since it was looked at
             self._forget_removed(location)
-        except Exception as error:  # must not stop the training
-            if raised_by_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - must not stop the training
+            let_pass(error)
             self._lost(f"checkpoint {location} could not be recorded: {error!r}")
 
     def _lost(self, message: str) -> None:

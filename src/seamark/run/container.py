@@ -15,7 +15,7 @@ from seamark.reading.browsing import Browsable
 from seamark.reading.html import harmless
 from seamark.run.handler import Handler
 from seamark.run.lifecycle import NEW, STOPPED
-from seamark.run.part import Part
+from seamark.run.recorder import Part
 from seamark.run.tags import tags_of
 from seamark.run.tree import nest, structure_lines
 

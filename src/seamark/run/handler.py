@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from seamark.reading.curves import Curve
     from seamark.reading.points import Attempt, Points
-    from seamark.run.part import Part
     from seamark.run.recorded import Recorded
+    from seamark.run.recorder import Part
     from seamark.run.uploads import Source
     from seamark.values.keeping import Keep
 

@@ -159,19 +159,18 @@ class Kept:
             self.write()
         return {path: value for path, value in metrics.items() if path not in self.cells}
 
-    def observe(self, path: str, value: Any, now_ns: int | None = None) -> None:
+    def observe(self, path: str, value: Any) -> None:
         """Take in one observation at a path that is kept.
 
         Args:
             path: That is in `cells`.
             value: A number.
-            now_ns: ``perf_counter_ns()``, where it is known.
 
         Raises:
             ValueKindError: If it is none.
         """
         self.cells[path].update(value)
-        if (now_ns or perf_counter_ns()) >= self.due_ns:
+        if perf_counter_ns() >= self.due_ns:
             self.write()
 
     # ---------------------------------------------------------------- writing

@@ -294,8 +294,9 @@ class Points:
     ) -> None:
         path, steps, times = series.path, series.steps, series.times_ns
         if series.family == "float_series":
-            floats = [to_float(point) for point in series.points]
-            self.append_column(path, floats, steps, times)
+            at = self._outlet.series_path(path)
+            self._outlet.announce((at,))
+            writer.append_column(at, [to_float(point) for point in series.points], steps, times)
             return
         points = zip(series.points, steps or repeat(None), times or repeat(None), strict=False)
         if series.family in _RECORDED:
@@ -305,24 +306,6 @@ class Points:
             return
         for (value, step, time_ns), described in zip(points, told, strict=True):
             self._append_file(writer, path, (as_file(value), step, time_ns), described)
-
-    def append_column(
-        self,
-        path: str,
-        values: Sequence[float],
-        steps: Sequence[float] | None,
-        times_ns: Sequence[int] | None,
-    ) -> bool:
-        """Record many points of one float series; return whether they are in the kernel.
-
-        Raises:
-            FamilyError: If the path holds another family.
-        """
-        outlet, at = self._outlet, self._outlet.series_path(path)
-        outlet.announce((at,))
-        return outlet.writer is not None and outlet.writer.append_column(
-            at, values, steps, times_ns
-        )
 
     def _record(
         self, writer: JournalWriter, family: str, path: str, point: Point

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from seamark.capture.secrets import Secrets
 from seamark.errors import InactiveRunError, PathError, ReadOnlyError
@@ -22,10 +22,11 @@ from seamark.run.values import Values
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.run.ranks import EveryRank, RankPolicy
+    from seamark.run.recorded import Recorded
     from seamark.values import Atom
     from seamark.values.keeping import Keep
 
-__all__ = ["Recorder"]
+__all__ = ["Part", "Recorder"]
 
 log = logging.getLogger("seamark")
 
@@ -397,3 +398,18 @@ class Recorder:
 
 def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:
     """Record nothing, at no cost: the row of a disabled run."""
+
+
+@runtime_checkable
+class Part(Protocol):
+    """Part of one process in a run, or in the log of a project, model or artifact.
+
+    Attributes:
+        lifecycle: Its state in this process.
+        recorder: What writes it.
+        recorded: What reads it.
+    """
+
+    lifecycle: Lifecycle
+    recorder: Recorder
+    recorded: Recorded

@@ -402,7 +402,7 @@ def _write_of(at: str, leaf: Any, *, inside: bool) -> _Write | None:
     if isinstance(leaf, File):
         _ = leaf.size  # raises where there is no file
         return _Write("file", leaf)
-    if at in _SETS or (isinstance(leaf, set | frozenset) and not (inside and _odd(leaf))):
+    if at in _SETS or (isinstance(leaf, set | frozenset) and not (inside and _is_mixed(leaf))):
         return _Write("string_set", set(strings(leaf, at)))
     if is_drawing(leaf) and (file := _render(leaf, inside=inside)) is not None:
         return _Write("file", file)
@@ -463,8 +463,8 @@ def _copy(at: str, source: Browsable) -> _Write | None:
     raise ValueKindError(msg)
 
 
-def _odd(members: set[Any] | frozenset[Any]) -> bool:
-    """Return whether a set cannot be a set of strings."""
+def _is_mixed(members: set[Any] | frozenset[Any]) -> bool:
+    """Return whether something in a set is no string."""
     return not all(isinstance(each, str) for each in members)
 
 

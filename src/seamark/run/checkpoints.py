@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.blobs import find_inside, is_below
 from seamark.errors import FileMissingError, PathError
 from seamark.paths import check_path, is_inside, join_path
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import raised_by_signal_handler
 
 if TYPE_CHECKING:
     from seamark.run.run import Run
@@ -173,8 +173,9 @@ class CheckpointSet:
             # Files of another machine are none that a callback removes; and a hook waits for none.
             reader = self._run.session.recorded.local_reader()
             found = [] if reader is None else reader.attributes(self._namespace)
-        except Exception as error:  # noqa: BLE001 - an index that cannot be read
-            let_pass(error)
+        except Exception as error:  # an index that cannot be read
+            if raised_by_signal_handler(error):
+                raise
             self._lost(f"what was recorded before could not be read: {error!r}")
             return
         for one in found:
@@ -230,8 +231,9 @@ class CheckpointSet:
                 self._take(location, found)
         except FileMissingError:  # removed since it was looked at
             self._forget_removed(location)
-        except Exception as error:  # noqa: BLE001 - must not stop the training
-            let_pass(error)
+        except Exception as error:  # must not stop the training
+            if raised_by_signal_handler(error):
+                raise
             self._lost(f"checkpoint {location} could not be recorded: {error!r}")
 
     def _lost(self, message: str) -> None:

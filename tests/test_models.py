@@ -363,7 +363,7 @@ def test_a_recorded_number_may_be_anything(given: dict[str, Any], number: Any) -
     ref = ("team/p/.models/RESNET", "odd")
     odd = seamark.ModelVersion(LogSession(RunFolder(given["root"], *ref), "offline"))
     odd.start()
-    odd.session.recorder.assign_quietly({"sys/version": number})
+    odd.session.recorder.values.assign_quietly({"sys/version": number})
     odd.stop()
     with seamark.init_model_version(model="RESNET", **given) as version:
         assert version["sys/version"].fetch() == 1

@@ -226,7 +226,7 @@ def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets(url, kept):
     """By name in query and fragment, by shape anywhere, and the token itself."""
     with seamark.init_run(capture={"packages": False, "git": False}, api_token="given-7f3a") as run:
         run["data"].track_files(url)
-        run.session.recorder.content.refer("model", url)
+        run.session.recorder.contents.files.refer("model", url)
     with seamark.init_run(with_id=run.id, mode="read-only") as again:
         assert again.session.recorded.attribute("data").value["references"] == [kept]
         assert again.session.recorded.attribute("model").value["ref"] == kept

@@ -14,8 +14,8 @@ import seamark
 from seamark.capture.code import walk as walk_module
 from seamark.capture.code.ignored import Ignored
 from seamark.capture.code.walk import Walk
-from seamark.run import source_files
-from seamark.run.source_files import SourceFiles
+from seamark.run import uploads
+from seamark.run.uploads import SourceFiles
 
 PATH = "source_code/files"
 
@@ -23,7 +23,7 @@ PATH = "source_code/files"
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """Let a busy machine take its time."""
-    monkeypatch.setattr(source_files, "_PATIENCE_S", 60.0)
+    monkeypatch.setattr(uploads, "_PATIENCE_S", 60.0)
 
 
 def walk(folder: Path) -> Walk:
@@ -95,7 +95,7 @@ def test_many_files_are_cut_off_and_that_is_said(monkeypatch, caplog, limit, mos
     """By count and by bytes; the run tells how many are kept."""
     for number in range(60):
         Path(f"f{number:02}.py").write_text("# 345678\n")
-    monkeypatch.setattr(source_files, limit, most)
+    monkeypatch.setattr(uploads, limit, most)
     with seamark.init_run(source_files="*.py") as run:
         pass
     assert len(names_of(run)) == 7
@@ -107,7 +107,7 @@ def test_many_files_are_cut_off_and_that_is_said(monkeypatch, caplog, limit, mos
 def test_a_folder_with_very_many_files_is_not_walked_to_its_end(monkeypatch):
     """As many as may be kept, and one more, to know that there are more."""
     write(*(f"big/{number:04}.py" for number in range(500)))
-    monkeypatch.setattr(source_files, "_MAX_FILES", 10)
+    monkeypatch.setattr(uploads, "_MAX_FILES", 10)
     looked = []
     real = Ignored.takes
     monkeypatch.setattr(
@@ -347,7 +347,7 @@ def test_only_so_many_entries_are_looked_at(monkeypatch):
 def test_the_end_of_a_run_waits_for_no_disk(monkeypatch, caplog):
     """Nor is anything recorded once it hands out its files after all."""
     write("a.py", "lib/b.py", "lib/c.py")
-    monkeypatch.setattr(source_files, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(uploads, "_PATIENCE_S", 0.0)
     reached, thread = threading.Event(), []
     real = os.scandir
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from seamark.page.notebook import ui
     from seamark.registry.artifacts import Artifact, init_artifact
     from seamark.registry.model import Model, ModelVersion, init_model, init_model_version
+    from seamark.registry.moving import sync
     from seamark.registry.project import Project, init_project
     from seamark.registry.projects import fetch_projects_table
-    from seamark.registry.syncing import sync
     from seamark.remote.login import login, logout
     from seamark.run.associated import Reference
     from seamark.run.documents import from_dict
@@ -90,7 +90,7 @@ _HOMES = {
     "init_run": "seamark.run.run",
     "login": "seamark.remote.login",
     "logout": "seamark.remote.login",
-    "sync": "seamark.registry.syncing",
+    "sync": "seamark.registry.moving",
     "ui": "seamark.page.notebook",
 }
 

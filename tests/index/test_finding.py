@@ -137,7 +137,7 @@ def test_latest_is_nothing_where_there_is_nothing(
     copytree(tmp_path / "p" / "latest-1" / "journal", tmp_path / "p" / "latest" / "journal")
     for one in ("latest-1", "latest"):
         with init_run("p", root=tmp_path, with_id=f"p/{one}", owner=False, **QUIET) as opened:
-            opened.session.recorder.assign_quietly({"sys/trashed": True})
+            opened.session.recorder.values.assign_quietly({"sys/trashed": True})
     for word in ("latest", "p/latest"):
         with pytest.raises(RunNotFoundError):
             finder().find(word)
@@ -237,7 +237,7 @@ def test_runs_in_the_trash_come_second(
     """Unless they are asked for; of one that is alone it does not matter."""
     old, new = record(name="twin"), record(name="twin")
     with init_run("p", root=tmp_path, with_id=new, owner=False, **QUIET) as run:
-        run.session.recorder.assign_quietly({"sys/trashed": True})
+        run.session.recorder.values.assign_quietly({"sys/trashed": True})
     found = finder()
     assert found.find("twin") == found.find("latest") == ("p", old)
     assert found.find("twin", trashed=True) == found.find("latest", trashed=True) == ("p", new)

@@ -157,11 +157,11 @@ def test_after_the_end_nothing_is_written(
 def test_a_rank_answers_for_what_is_its_own(second_rank: Any) -> None:
     """What it leaves to rank 0 is nothing written; its series are."""
     recorder = second_rank
-    assert recorder.record_op({"op": "delete", "paths": ["a"]}) is False
+    assert recorder.values.record_op({"op": "delete", "paths": ["a"]}) is False
     assert recorder.row({"a": 1.0}, 0) is True
-    assert recorder.points.append_column("a", [1.0], None, None) is True
     writer = recorder.writer
     assert writer is not None
+    assert writer.append_column(recorder.series_path("a"), [1.0], None, None) is True
     points = {"path": recorder.series_path("t"), "points": [[0, "x", None]]}
     assert recorder.contents.append_points(writer, [points], Kind.TEXT) is True
     recorder.close("stop", 30.0)

@@ -313,10 +313,10 @@ def test_a_rank_that_starts_on_a_full_disk_keeps_what_is_its_own(
     """Its series, and the facts of its process under the id that its journal will have."""
     recorder = second_rank
     disk.fill()
-    recorder.record_op({"op": "state", "state": "running"})
+    recorder.values.record_op({"op": "state", "state": "running"})
     assert recorder.writer is not None
     own = f"monitoring/{recorder.writer.writer}/pid"
-    recorder.assign_quietly({own: 7, "lr": 0.1})
+    recorder.values.assign_quietly({own: 7, "lr": 0.1})
     recorder.row({"a": 1.0}, 3)
     disk.free()
     recorder.close("stop", 30.0)

@@ -98,7 +98,7 @@ def assigned(path: str, value: Any) -> list[dict[str, Any]]:
         Misuse: If it is a text that does not fit into one record.
     """
     from seamark.journal.format import LONG_TEXT, is_long
-    from seamark.run.writes import assign_ops
+    from seamark.run.contents import assign_ops
     from seamark.values import encode_atom
 
     if isinstance(value, str) and is_long(value):

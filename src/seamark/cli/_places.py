@@ -56,8 +56,7 @@ def places_of(
             f"--kind {kind}: --tag, --state, --trashed, --differing, --offset and --by are of runs"
         )
     from seamark.registry.group import group_rows
-    from seamark.registry.matching import table_of
-    from seamark.registry.projects import project_rows
+    from seamark.registry.projects import project_rows, table_of
 
     rows = project_rows(runs.index) if kind == "project" else group_rows(runs.index)
     there = {at: row for at, row in rows.items() if is_inside(at[0], project or "")}

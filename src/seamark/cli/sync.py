@@ -139,7 +139,7 @@ def _chosen(
     chosen = bool(names) or query is not None
     runs = open_runs(context, project, refresh=chosen, local="sync")
     if chosen:
-        from seamark.registry.syncing import with_artifacts
+        from seamark.registry.moving import with_artifacts
 
         folders: Iterable[RunFolder] = with_artifacts(_refs(runs, names, project, query))
     else:
@@ -180,8 +180,7 @@ def _sync_to(
     uri: str, folders: Sequence[RunFolder], given: Mapping[str, Any], *, dry_run: bool
 ) -> bool:
     """Send to one place, and say what was sent; return whether something could not be."""
-    from seamark.registry.moving import Mover
-    from seamark.registry.syncing import expect_other_place
+    from seamark.registry.moving import Mover, expect_other_place
     from seamark.remote.places import canonical, open_remote, shown
 
     remote, place = open_remote(uri), shown(canonical(uri))

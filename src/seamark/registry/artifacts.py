@@ -21,14 +21,13 @@ from seamark.journal.folder import DRAFT, RunFolder, mint_run_id
 from seamark.opening.place import artifact_root
 from seamark.options.checks import given_tags
 from seamark.options.named import folder_named
-from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.paths import ARTIFACTS, check_artifact, home_of, model_key
 from seamark.pictures.progress import progress_bar
 from seamark.process.interrupts import quietly
 from seamark.process.quiet import is_quiet
 from seamark.reading.artifacts import check_alias
 from seamark.registry.draft import DraftSession
-from seamark.registry.place import Place, Registered, check_texts
+from seamark.registry.place import Place, Registered, check_arguments
 from seamark.run.logbook import LogSession, Progress
 from seamark.run.objects import (
     OBJECTS,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["Artifact", "init_artifact"]
 
 _NUMBER: Final = "sys/version"
-_TAKEN: Final = WITHOUT_MEANING - {"enable_remote_signals"}
 
 
 def init_artifact(
@@ -91,10 +89,9 @@ def init_artifact(
         ArgumentError: If another argument has no legal value.
         JournalError: If the root cannot be written to.
     """
-    own = {"with_id", "name", "project", "tags", "description", "mode", "root", "remote"}
-    refuse_unknown("init_artifact", others, own | {"api_token"} | _TAKEN)
     folder = folder_named(with_id, root, "artifact", "a version of an artifact")
-    check_texts(with_id=None if folder else with_id, name=name, description=description)
+    given = None if folder else with_id
+    check_arguments(init_artifact, others, with_id=given, name=name, description=description)
     words = given_tags("tags", tags)
     if folder is not None:
         project, root = home_of(folder.project), folder.root
@@ -119,7 +116,7 @@ def init_artifact(
                 f"from {name!r} by case alone: not every disk tells them apart"
             )
             raise ArgumentError(msg)
-        folder = place.folder(f"{artifacts}/{name}", DRAFT + mint_run_id())
+        folder = RunFolder(place.root, f"{artifacts}/{name}", DRAFT + mint_run_id())
         made = Artifact(DraftSession(place, folder))
     made._record_given(words, description)  # noqa: SLF001 - a part of making it
     return made
@@ -275,7 +272,8 @@ class Artifact(Registered):
         draft = self._to_change("add_reference")
         told, own = uri_of(uri)
         name = destination_of(own, destination)
-        draft.objects.put([ArtifactObject(name, uri=self.session.recorder.hide(OBJECTS, told))])
+        uri = self.session.recorder.contents.hide(OBJECTS, told)
+        draft.objects.put([ArtifactObject(name, uri=uri)])
 
     # ---------------------------------------------------------------- sealing
 
@@ -302,7 +300,7 @@ class Artifact(Registered):
         self.session, again = draft.seal()
         if again and self._known("sys/trashed"):  # somebody wants it again
             self.start()
-            self.session.recorder.assign_quietly({"sys/trashed": False})
+            self.session.recorder.values.assign_quietly({"sys/trashed": False})
         return self
 
     def __exit__(
@@ -346,7 +344,7 @@ class Artifact(Registered):
             if folder.is_there():
                 to: Any = {"remotes": session.remotes, "token": session.token}
                 with quietly(), Artifact(LogSession(folder, self.mode, **to)) as other:
-                    other.session.recorder.delete(alias)
+                    other.session.recorder.values.delete(alias)
 
     # ---------------------------------------------------------------- reading
 
@@ -453,7 +451,7 @@ class Artifact(Registered):
         if words.words:
             self["sys/tags"].add(words.words)
         if words.keyed:
-            self.session.recorder.record_atoms(words.keyed)
+            self.session.recorder.values.record_atoms(words.keyed)
 
     def _expect_sealed(self, verb: str) -> None:
         if self.is_draft and self.mode != "disabled":

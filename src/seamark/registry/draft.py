@@ -159,7 +159,7 @@ class DraftSession(LogSession):
         assert writer is not None  # noqa: S101 - a draft begins with it
         lost = sum(writer.dropped.values())
         name, number = model_key(sealed.project, sealed.run), self._place.take_number(sealed)
-        self.recorder.assign_quietly({"sys/name": name, _NUMBER: number})
+        self.recorder.values.assign_quietly({"sys/name": name, _NUMBER: number})
         writer.claim(OBJECTS, "file_set")
         objects, is_kept = list(self.objects), True
         for at in range(0, len(objects), _MEMBERS):

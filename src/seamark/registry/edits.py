@@ -56,5 +56,5 @@ def record_beside(folder: RunFolder, ops: Iterable[Mapping[str, Any]]) -> bool:
     expect_run(folder)
     expect_writable(folder)
     with Logbook(LogSession(folder, "offline")) as opened:
-        kept = [opened.session.recorder.record_op(op) for op in ops]
+        kept = [opened.session.recorder.values.record_op(op) for op in ops]
     return all(kept)

@@ -14,11 +14,10 @@ from seamark.errors import (
 )
 from seamark.journal.folder import RunFolder, mint_run_id
 from seamark.opening.place import expect_writable
-from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.paths import MODELS, STAGES, check_key
 from seamark.paths import model_key as key_of
 from seamark.reading.nearest import hint_for
-from seamark.registry.place import Place, Registered, check_texts
+from seamark.registry.place import Place, Registered, check_arguments
 from seamark.run.logbook import Logbook, Progress
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ _STAGE: Final = "sys/stage"
 _NUMBER: Final = "sys/version"
 _MODEL: Final = "sys/model_id"
 _NAME: Final = "sys/name"
-_TAKEN: Final = WITHOUT_MEANING - {"enable_remote_signals"}
 
 Kind = TypeVar("Kind", bound=Logbook)
 
@@ -73,9 +71,7 @@ def init_model(
         ArgumentError: If another argument has no legal value.
         JournalError: If the root cannot be written to.
     """
-    own = {"with_id", "name", "key", "project", "mode", "root", "remote", "api_token"}
-    refuse_unknown("init_model", others, own | _TAKEN)
-    check_texts(with_id=with_id, name=name, key=key)
+    check_arguments(init_model, others, with_id=with_id, name=name, key=key)
     place = Place.of(project, mode, root, remote, api_token, named=with_id)
     if with_id is not None:
         return _record_facts(Model(place.open(with_id, "model")), name)
@@ -85,7 +81,7 @@ def init_model(
     ref = (f"{place.project}/{MODELS}", check_key(key))
     place.expect_writing("init_model")
     if place.mode != "disabled":
-        _take_key(place, place.folder(*ref))
+        _take_key(place, RunFolder(place.root, *ref))
     return _record_facts(Model(place.session(ref)), name, {_MODEL: key})
 
 
@@ -125,9 +121,7 @@ def init_model_version(
         ArgumentError: If another argument has no legal value.
         JournalError: If the root cannot be written to.
     """
-    own = {"with_id", "name", "model", "project", "mode", "root", "remote", "api_token"}
-    refuse_unknown("init_model_version", others, own | _TAKEN)
-    check_texts(with_id=with_id, name=name, model=model)
+    check_arguments(init_model_version, others, with_id=with_id, name=name, model=model)
     place = Place.of(project, mode, root, remote, api_token, named=with_id or model)
     if with_id is not None:
         return _record_facts(ModelVersion(place.open(with_id, "model_version")), name)
@@ -243,7 +237,7 @@ class ModelVersion(Registered):
             msg = f"stage: expected one of {', '.join(map(repr, STAGES))}, got {stage!r:.80}{hint}"
             raise ArgumentError(msg)
         if self.session.recorder.to_share(_STAGE) is not None:
-            self.session.recorder.assign_quietly({_STAGE: stage})
+            self.session.recorder.values.assign_quietly({_STAGE: stage})
 
 
 def _record_facts(
@@ -253,7 +247,7 @@ def _record_facts(
     recorder = made.session.recorder
     if facts and recorder.recording:
         made.start()
-        recorder.assign_quietly(facts)
+        recorder.values.assign_quietly(facts)
     if name and name.strip(" ") and recorder.recording:
         made[_NAME] = name
     return made

@@ -1,36 +1,111 @@
-"""Bringing runs to another place: under which name, and not seen there before they are whole."""
+"""Sending runs, models and artifacts to another place, where nothing is seen before it is whole."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, RunExistsError, SeamarkError
-from seamark.journal.folder import iter_runs
+from seamark.errors import ArgumentError, RunExistsError, RunNotFoundError, SeamarkError
+from seamark.journal.folder import RunFolder, iter_runs, root_dir
 from seamark.journal.headers import begun_ns
+from seamark.journal.safe import is_folder
+from seamark.options.named import folder_at, path_of
 from seamark.paths import check_project, home_of, model_key
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
+from seamark.reading.arriving import check_conflict
 from seamark.registry.edits import record_beside
 from seamark.remote.arrival import ArrivalJournal, trashing
 from seamark.remote.protocol import KeepsByName, Purged, RemoteError, RunKey, Settles
 from seamark.remote.sync import Patience, Synced, sync_run, what_is_left
-from seamark.run.associated import SPACES
+from seamark.run.associated import SPACES, artifact_folder
+from seamark.run.container import Container
 from seamark.run.transfers import transfer_to
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
+    from seamark.index.index import Index
     from seamark.reading.arriving import Arrival, Conflict
+    from seamark.reading.attributes import Attribute
+    from seamark.reading.catalog import Ref
     from seamark.reading.reader import Reader
     from seamark.remote.protocol import Remote
     from seamark.remote.sync import Left
 
-__all__ = ["Moved", "Mover"]
+__all__ = ["Moved", "Mover", "expect_other_place", "sync", "with_artifacts"]
 
 _NAME: Final = "sys/name"
 _TRASHED: Final = "sys/trashed"
+
+
+def sync(
+    what: Any,
+    to: str | None = None,
+    *,
+    make_project: bool = True,
+    conflict: Conflict = "new",
+    project: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+    api_token: str | None = None,
+) -> list[Moved]:
+    """Send runs, models and artifacts to a server or to another root, as ``seamark sync`` does.
+
+    Artifacts on this disk that a run has as inputs or outputs are sent before it. A run of which
+    something is there goes on there, and nothing is sent twice. One that comes for the first time
+    is seen there once it is whole. It may be cut short at any time and be called again.
+
+    Args:
+        what: A run, an artifact or a model: the object, its id, its name, ``PROJECT/NAME``,
+            ``"latest"``, or its folder; a version, such as ``"digits:3"``, likewise; a folder with
+            any of them; or several of these.
+        to: Where to, such as ``"https://seamark.lab"`` or ``"file:///mnt/runs"``; SEAMARK_REMOTE,
+            if that names one place.
+        make_project: Whether a project that is not there is made.
+        conflict: What becomes of a run that comes where another run of its project has its name:
+            ``"new"`` calls it ``<name>-2`` there, ``"skip"`` leaves it here, ``"error"`` raises,
+            ``"replace"`` puts the other one into the trash there. A version of an artifact is one
+            more version there with ``"new"``; the others count where an artifact has its name of
+            which no version is here, and ``"replace"`` puts all of its versions into the trash.
+        project: Project in which all of them come there; by default the one that each has here.
+            Artifacts that a run has as inputs or outputs come there too.
+        root: Folder of all runs, in which names are looked for; SEAMARK_DIR or the nearest
+            ``.seamark``.
+        api_token: For the server; SEAMARK_API_TOKEN, or what ``seamark login`` has kept.
+
+    Returns:
+        What became of each, in the order in which they were sent: artifacts before their run.
+
+    Raises:
+        ArgumentError: If an argument cannot be used, or a name may mean several runs.
+        RunNotFoundError: If ``what`` names nothing.
+        RunExistsError: If another run there has its name, with ``conflict="error"``.
+        RemoteError: If something could not be sent; the rest was.
+    """
+    from seamark.blobs import finish_staged
+    from seamark.remote.places import canonical, open_remote, shown
+
+    check_conflict(conflict)
+    uri = _place(to)
+    folders = with_artifacts(dict.fromkeys(_folders(what, root)))
+    if not folders:
+        msg = f"what: expected runs, got nothing in {what!r:.200}"
+        raise RunNotFoundError(msg)
+    with contextlib.closing(open_remote(uri, api_token)) as remote:
+        expect_other_place(remote, folders)
+        place = shown(canonical(uri))
+        mover = Mover(remote, place, conflict=conflict, make_project=make_project, project=project)
+        done = []
+        for folder in folders:
+            finish_staged(folder)
+            done.append(mover.move(mover.look(folder)))
+    if problems := [line for one in done for line in one.problems]:
+        msg = f"not everything was sent to {place}: {'; '.join(dict.fromkeys(problems))}"
+        raise RemoteError(msg[:2000])
+    return done
 
 
 @dataclass(slots=True)
@@ -65,6 +140,7 @@ class _Known:
     trashed: bool
     last_ns: int
     artifacts: list[tuple[str, Mapping[str, Any]]]
+    journal: ArrivalJournal
 
 
 class Mover:
@@ -122,7 +198,7 @@ class Mover:
             known = self._known_if_new(left)
             arrival = None if known is None else self._ask(left, known)
             if known is None or arrival is None:  # it goes on, or comes where no names are known
-                return self._told(left, self._send(left, progress))
+                return self._told(left, sync_run(left, self._remote, progress, self._patience))
             return self._bring(left, known, arrival, progress)
         except Purged:
             return self._told(left, Synced(left.folder, purged=True))
@@ -142,21 +218,17 @@ class Mover:
         journal = ArrivalJournal(left.key, begun_ns(folder))
         arrived = left.known.get(journal.name, 0)
         is_new = not left.known or 0 < arrived <= len(journal.begin)
-        return _known(folder) if is_new and folder.journals() else None
-
-    def _send(self, left: Left, progress: Callable[[int], None]) -> Synced:
-        return sync_run(left, self._remote, progress, self._patience)
+        return _known(folder, journal) if is_new and folder.journals() else None
 
     def _bring(
         self, left: Left, known: _Known, arrival: Arrival, progress: Callable[[int], None]
     ) -> Moved:
-        folder, key = left.folder, left.key
-        journal = ArrivalJournal(key, begun_ns(folder))
+        folder, key, journal = left.folder, left.key, known.journal
         if arrival.outcome == "skip":
             return self._told(left, Synced(folder), skipped=True)
         if journal.name not in left.known:
             self._patience.ask(lambda: self._remote.send(key, journal.name, 0, journal.begin))
-        synced = self._send(left, progress)
+        synced = sync_run(left, self._remote, progress, self._patience)
         if synced.problems or synced.purged:
             return self._told(left, synced)
         now_ns = time.time_ns()
@@ -221,12 +293,9 @@ class Mover:
 
     def _note_here(self, folder: RunFolder, told: dict[str, Any]) -> None:
         """Record the transfer here too, and send that; a root may be one that is only read."""
-        try:
+        with quietly(only=(SeamarkError, OSError)):
             record_beside(folder, [{"op": "assign", "atoms": told}])
-            left = what_is_left(folder, self._remote, self._patience, self._project)
-            sync_run(left, self._remote, patience=self._patience)
-        except (SeamarkError, OSError) as error:
-            let_pass(error)
+            sync_run(self.look(folder), self._remote, patience=self._patience)
 
     def _artifacts_there(self, known: _Known) -> list[dict[str, Any]]:
         """Return ops that say of artifacts which a run names that they are in its project there."""
@@ -243,7 +312,7 @@ class Mover:
         return Moved(**shared, to=self._uri, project=left.key.project, **facts)
 
 
-def _known(folder: RunFolder) -> _Known:
+def _known(folder: RunFolder, journal: ArrivalJournal) -> _Known:
     """Return what a run says of itself."""
     from seamark.index.index import Index
 
@@ -254,9 +323,14 @@ def _known(folder: RunFolder) -> _Known:
         name = _value(view, _NAME, str)
         if folder.kind == "artifact":
             name = model_key(folder.project, folder.run)
-        held = [one for space in SPACES.values() for one in view.attributes(space)]
-        artifacts = [(one.path, one.value) for one in held if one.family == "artifact"]
-        return _Known(name, bool(_value(view, _TRASHED, bool)), last, artifacts)
+        artifacts = [(one.path, one.value) for one in _marked(view)]
+        return _Known(name, bool(_value(view, _TRASHED, bool)), last, artifacts, journal)
+
+
+def _marked(view: Reader) -> list[Attribute]:
+    """Return the inputs and outputs of a run."""
+    held = [one for space in SPACES.values() for one in view.attributes(space)]
+    return [one for one in held if one.family == "artifact"]
 
 
 def _versions(folder: RunFolder) -> list[str]:
@@ -270,3 +344,128 @@ def _versions(folder: RunFolder) -> list[str]:
 def _value(view: Reader, path: str, kind: type) -> Any:
     found = view.attribute(path)
     return found.value if found is not None and isinstance(found.value, kind) else None
+
+
+def with_artifacts(folders: Iterable[RunFolder]) -> list[RunFolder]:
+    """Return folders, and before each run those of the artifacts that it read and made.
+
+    Args:
+        folders: Of runs and others.
+
+    Returns:
+        Each once; artifacts that are not on this disk are left out.
+    """
+    from seamark.index.index import Index
+
+    found: dict[RunFolder, None] = {}
+    with contextlib.ExitStack() as opened:
+        indexes: dict[Path, Index] = {}
+        for folder in folders:
+            if folder.kind == "run" and folder.is_there():
+                if folder.root not in indexes:
+                    indexes[folder.root] = opened.enter_context(Index.open(folder.root))
+                index = indexes[folder.root]
+                found |= dict.fromkeys(_artifacts_of(index, folder))
+            found[folder] = None
+    return list(found)
+
+
+def _artifacts_of(index: Index, folder: RunFolder) -> list[RunFolder]:
+    with quietly(only=SeamarkError):  # what is wrong with the run is told when it is sent
+        view = index.fresh_view(folder.project, folder.run)
+        given = [one.value.get("of") for one in _marked(view)]
+        return [found for of in given if (found := artifact_folder(of, folder.root)) is not None]
+    return []
+
+
+def expect_other_place(remote: Remote, folders: Iterable[RunFolder]) -> None:
+    """Refuse to send a root to itself.
+
+    Raises:
+        ArgumentError: If the remote is the root of one of the runs.
+    """
+    there = getattr(remote, "root", None)
+    for root in {folder.root for folder in folders}:
+        if isinstance(there, Path) and there.exists() and there.samefile(root):
+            msg = f"to: expected another place than the root itself, got {there}"
+            raise ArgumentError(msg)
+
+
+def _place(to: str | None) -> str:
+    from seamark.remote.places import check_uri
+
+    given = [to] if to else os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
+    if len(given) != 1:
+        msg = (
+            "to: expected one place, such as 'https://seamark.lab' or 'file:///mnt/runs', here or "
+            f"in SEAMARK_REMOTE, got {len(given)}"
+        )
+        raise ArgumentError(msg)
+    return check_uri(given[0])
+
+
+def _folders(what: Any, root: str | os.PathLike[str] | None) -> Iterator[RunFolder]:
+    """Yield the folders of what is to be moved.
+
+    Raises:
+        ArgumentError: If it is neither runs nor names of runs.
+        RunNotFoundError: If a name is none of a run.
+    """
+    if isinstance(what, Container):
+        yield what.folder
+    elif isinstance(what, str | os.PathLike):
+        yield from _named(what, root)
+    elif isinstance(what, Iterable):
+        for one in what:
+            yield from _folders(one, root)
+    else:
+        msg = f"what: expected a run, its name, a folder or several of these, got {what!r:.80}"
+        raise ArgumentError(msg)
+
+
+def _named(
+    what: str | os.PathLike[str], root: str | os.PathLike[str] | None
+) -> Iterator[RunFolder]:
+    if (place := path_of(what)) is not None:
+        if not place.is_dir():
+            msg = f"what: expected a folder with runs, got {os.fspath(what)!r:.200}"
+            raise RunNotFoundError(msg)
+        if (found := folder_at(place)) is not None:
+            yield found
+            return
+        inside = (one for one in sorted(place.iterdir()) if is_folder(one))
+        yield from filter(None, map(folder_at, inside))  # of one project
+        for one in iter_runs(place, models=True):
+            if not one.is_purged:
+                yield folder_at(one.path) or one
+        return
+    from seamark.index.index import Index
+
+    with Index.open(root_dir(root)) as index:
+        index.refresh()
+        try:
+            ref = _found(index, str(what))
+        except RunNotFoundError:
+            if not is_folder(Path(what)):
+                raise
+            yield from _named(Path(what).absolute(), root)  # such as ".seamark"
+            return
+    yield RunFolder(root_dir(root), *ref)
+
+
+def _found(index: Index, word: str) -> Ref:
+    """Return what a word means: a run, else a model or a version of one, else an artifact's.
+
+    Raises:
+        ArgumentError: If it may mean several.
+        RunNotFoundError: If it means none.
+    """
+    from seamark.reading.finding import Finder
+    from seamark.store.query.registered import find_registered
+
+    try:
+        return Finder(index).find(word)
+    except RunNotFoundError:
+        with contextlib.suppress(RunNotFoundError):
+            return find_registered(index, word).ref
+        raise

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.numbers import take_number
 from seamark.opening.catalogs import first_remote, open_catalog, place_to_read
 from seamark.opening.place import own_root
+from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.options.settings import check_argument, remotes_of
 from seamark.paths import ARTIFACTS, MODELS, check_place, home_of
 from seamark.remote.asking import call_within
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
     from seamark.reading.names import RunName
 
-__all__ = ["Place", "Registered", "check_texts"]
+__all__ = ["Place", "Registered", "check_arguments"]
 
 log = logging.getLogger("seamark")
 
@@ -98,10 +100,6 @@ class Place:
             return self.reads
         return place_to_read(None, first_remote(self.remotes))
 
-    def folder(self, project: str, run: str) -> RunFolder:
-        """Return the folder of a model or version, of a place below a project."""
-        return RunFolder(self.root, project, run)
-
     def find(self, word: str, kind: str) -> Ref:
         """Return where what a word means lies, and its key, id or digest.
 
@@ -125,7 +123,7 @@ class Place:
             ref: Place below the project, and id.
             is_new: Whether it exists nowhere else, either, if nothing of it is on this disk.
         """
-        folder = self.folder(*ref)
+        folder = RunFolder(self.root, *ref)
         partly = not (is_new or self.mode == "read-only" or folder.is_there())
         return LogSession(
             folder,
@@ -219,13 +217,21 @@ def _placeholder(project: str, word: str, kind: str) -> Ref:
     return ref
 
 
-def check_texts(**given: object) -> None:
-    """Make sure that arguments are strings, or None.
+def check_arguments(verb: Callable[..., object], others: Iterable[str], **texts: object) -> None:
+    """Check arguments of a function that opens something registered.
+
+    Args:
+        verb: The function.
+        others: Names of what was given that it does not name.
+        **texts: Those of its arguments that are strings, or None.
 
     Raises:
-        ArgumentError: If one is not.
+        UnknownArgumentError: If it has no argument of a name in ``others``.
+        ArgumentError: If a text is none.
     """
-    for what, text in given.items():
+    known = WITHOUT_MEANING - {"enable_remote_signals"} | inspect.signature(verb).parameters.keys()
+    refuse_unknown(verb.__name__, others, known - {"others"})
+    for what, text in texts.items():
         if text is not None and not isinstance(text, str):
             msg = f"{what}: expected a string or None, got {type(text).__name__}"
             raise ArgumentError(msg)

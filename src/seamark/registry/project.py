@@ -422,7 +422,7 @@ class Project(Logbook):
             OSError: If nothing can be claimed in the project's folder.
             RemoteError: If the server cannot be asked, or refuses it.
         """
-        from seamark.registry.claiming import claim_run
+        from seamark.registry.group import claim_run
 
         return claim_run(self, query, set, sort_by, ascending=ascending, given=given)
 
@@ -489,7 +489,7 @@ class Project(Logbook):
             OSError: If nothing can be claimed in the project's folder.
             RemoteError: If the server cannot be asked, or refuses it.
         """
-        from seamark.registry.claiming import claim_group
+        from seamark.registry.group import claim_group
 
         return claim_group(self, query, set, sort_by, ascending=ascending)
 
@@ -523,7 +523,7 @@ class Project(Logbook):
             QueryError: If the query breaks the grammar.
         """
         from seamark.registry.group import group_rows
-        from seamark.registry.matching import table_of
+        from seamark.registry.projects import table_of
         from seamark.store.query.selection import Selection
 
         Selection(query=query).expression()  # a mistake in it is told before anything is read

@@ -156,7 +156,7 @@ class Associations:
         if isinstance(what, Reference):
             uri, own = uri_of(what.uri)
             path = _path(kind, name, own)
-            uri = self._recorder.hide(path, uri)
+            uri = self._recorder.contents.hide(path, uri)
             told = {"kind": what.kind or "reference", "uri": uri}
             return _op(kind, path, told, hash_of("reference", uri), [uri])
         if isinstance(what, Container):
@@ -173,7 +173,7 @@ class Associations:
             path = _path(kind, name, str(of.get("name") or of["id"]))
             return _op(kind, path, of, hash_of(of["kind"], of["id"]))
         path = _path(kind, name, Path(os.fspath(what)).absolute().name or "root")
-        return artifact_op(path, kind, what, hide=partial(self._recorder.hide, path))
+        return artifact_op(path, kind, what, hide=partial(self._recorder.contents.hide, path))
 
     def _find_artifact(self, kind: str, word: str) -> dict[str, Any] | None:
         """Return what is recorded of the artifact that a text means; None if it is a path.

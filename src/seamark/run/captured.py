@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seamark.capture import Capture, Switches
@@ -33,7 +33,9 @@ class Captured:
 
     def __init__(self, recorder: Recorder, note_state: Callable[..., None]) -> None:
         self._recorder = recorder
-        self._note_state = note_state
+        self.note_state = note_state
+        self.drop = recorder.drop
+        self.note_masked = recorder.contents.note_masked
 
     @property
     def writer(self) -> str | None:
@@ -58,7 +60,7 @@ class Captured:
 
     def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
         """Assign values by path; count what cannot be kept."""
-        self._recorder.assign_quietly(atoms)
+        self._recorder.values.assign_quietly(atoms)
 
     def append_text(self, path: str, text: str) -> None:
         """Add one point to a string series, secrets hidden; count what cannot be kept."""
@@ -85,21 +87,7 @@ class Captured:
         with quietly(self._lost):
             if self._open is not None and (writer := self._recorder.to_share(path)) is not None:
                 writer.claim(path, "file_set")
-                self._recorder.content.upload_members(path, members)
-
-    def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count what could not be recorded, and warn once about it."""
-        self._recorder.drop(reason, count, warn)
-
-    def note_masked(self, paths: Iterable[str]) -> None:
-        """Note that something was hidden in what is recorded at these paths."""
-        self._recorder.contents.note_masked(paths)
-
-    def note_state(
-        self, state: str, *, error: BaseException | None = None, signal: str | None = None
-    ) -> None:
-        """Write the run's state."""
-        self._note_state(state, error=error, signal=signal)
+                self._recorder.contents.files.upload_members(path, members)
 
     @property
     def _open(self) -> JournalWriter | None:
@@ -169,8 +157,8 @@ class Watch:
         if self._capture is None:
             where = Captured(self._recorder, self._state.note)
             self._capture = Capture(where, self._switches(), owner=False)
-            self._lifecycle.on(start=self._capture.start, rest=self._capture.stop)
-            self._lifecycle.on(stop=self._capture.stop)
+            start, stop = self._capture.start, self._capture.stop
+            self._lifecycle.on(start=start, rest=stop, stop=stop)
         return self._capture
 
     def _switches(self) -> Switches:

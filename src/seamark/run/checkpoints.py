@@ -146,10 +146,7 @@ class CheckpointSet:
             folder: The folder it writes to. What lies outside is recorded under its file name, with
                 one warning.
         """
-        named = set()
-        for location in locations:
-            if self._path_of(location, folder):
-                named.add(location)
+        named = {location for location in locations if self._path_of(location, folder)}
         self._removable = {
             **{one: saves - 1 for one, saves in self._removable.items() if saves > 1},
             **dict.fromkeys(self._named - named, _SAVES_UNTIL_REMOVED),

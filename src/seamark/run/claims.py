@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.journal.claims import Claim, Claims, claimant
 from seamark.journal.folder import PROJECT_LOG, RunFolder
-from seamark.process.interrupts import let_pass, quietly
-from seamark.run.writes import gather
+from seamark.journal.parts import lengths
+from seamark.process.interrupts import quietly
+from seamark.run.values import gather
 
 if TYPE_CHECKING:
     from seamark.journal.claims import ClaimState
@@ -96,22 +97,13 @@ class Folders:
     def is_up_to_date(self, ref: Ref, claim: Claim) -> bool:
         """Wait until journals are as long as the last claimant left them."""
         until = time.monotonic() + _PATIENCE_S
-        while not self._has(ref, claim.positions):
+        while True:
+            here = lengths(self._log(ref))
+            if all(here.get(writer, 0) >= at for writer, at in claim.positions.items()):
+                return True
             if time.monotonic() > until:
                 return False
             time.sleep(_PAUSE_S)
-        return True
-
-    def _has(self, ref: Ref, positions: Mapping[str, int]) -> bool:
-        if not positions:
-            return True
-        sizes: dict[str, int] = {}
-        for journal in self._log(ref).journals():
-            try:
-                sizes[journal.writer] = journal.path.lstat().st_size
-            except OSError as error:
-                let_pass(error)
-        return all(sizes.get(writer, 0) >= at for writer, at in positions.items())
 
     def holds(self, ref: Ref, claim: Claim) -> bool:
         """Return whether there is no newer file."""
@@ -265,7 +257,7 @@ class OwnClaim:
         """
         self._hold = hold
         hold.when_lost(on_loss)
-        self._recorder.assign_quietly({self._path: claimed_by(hold.claim.facts)})
+        self._recorder.values.assign_quietly({self._path: claimed_by(hold.claim.facts)})
 
     def end(self) -> Hold | None:
         """Record that this process has it no more; return its claim if it had it."""
@@ -274,7 +266,7 @@ class OwnClaim:
             return None
         with quietly(lambda error: recorder.drop("claim", warn=f"{_STILL_SHOWN}: {error}")):
             if recorder.recording:
-                recorder.record_op({"op": "delete", "paths": [self._path]})
+                recorder.values.record_op({"op": "delete", "paths": [self._path]})
         return hold
 
     def release(self) -> bool:

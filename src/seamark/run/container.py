@@ -15,7 +15,7 @@ from seamark.reading.browsing import Browsable
 from seamark.reading.html import harmless
 from seamark.run.handler import Handler
 from seamark.run.lifecycle import NEW, STOPPED
-from seamark.run.part import Part
+from seamark.run.recorder import Part
 from seamark.run.tags import tags_of
 from seamark.run.tree import nest, structure_lines
 
@@ -170,12 +170,11 @@ class Container(Browsable, metaclass=_Opening):
         """
         del wait
         recorder, at = self.session.recorder, check_writable(given_path(path))
-        if (writer := recorder.to_share(at)) is None:
-            recorder.parameters.drop(at)
-            return
-        if not any(is_inside(known, at) for known in writer.families) and not self.exists(at):
-            raise self.session.recorded.missing(at)
-        recorder.delete(at)
+        if (writer := recorder.to_share(at)) is not None:
+            is_known = any(is_inside(known, at) for known in writer.families)
+            if not is_known and not self.exists(at):
+                raise self.session.recorded.missing(at)
+        recorder.values.delete(at)
 
     # ---------------------------------------------------------------- reading
 

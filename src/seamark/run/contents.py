@@ -3,26 +3,79 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.blobs import BlobWriter
 from seamark.journal.format import Kind, is_long
 from seamark.process.interrupts import quietly
-from seamark.run.writes import assign_ops
-from seamark.values import Atom, escape
+from seamark.values import Atom, Escaped, escape
 
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
+    from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
-    from seamark.run.outlet import Outlet
 
-__all__ = ["MASKED", "Contents"]
+__all__ = ["MASKED", "Contents", "Outlet", "assign_ops"]
 
 log = logging.getLogger("seamark")
 
 MASKED: Final = "sys/masked"
 """The paths of a run at which something is hidden, as a string set."""
+_FRAME_CHARACTERS: Final = 2 << 20
+_AROUND: Final = 32
+"""More characters than stand around a path and a value in JSON."""
+
+
+class Outlet(Protocol):
+    """The journal of one process, and the answers to whether and where it records.
+
+    `seamark.run.recorder.Recorder` is the one there is.
+
+    Attributes:
+        folder: Where it is recorded.
+        writer: The journal; None before the first record.
+        ready: The same, while nothing has to be asked before it is written to; else None.
+        rank: 0, or the rank that records its own series beside those of rank 0.
+        row: Records one number for each path at one step; see `seamark.run.recorder.Recorder`.
+    """
+
+    folder: RunFolder
+    writer: JournalWriter | None
+    ready: JournalWriter | None
+    rank: int
+    row: Callable[..., bool | None]
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is recorded by design: disabled, or a rank that does not record."""
+
+    def to_write(self) -> JournalWriter | None:
+        """Return the writer, which begins with it; None where nothing is recorded by design."""
+
+    def to_append(self) -> JournalWriter | None:
+        """Return the writer for points; None, with one warning, where the run was stopped."""
+
+    def to_share(self, path: str) -> JournalWriter | None:
+        """Return the writer for what is said once for all ranks; None where rank 0 says it."""
+
+    def expect_free(self, path: str) -> None:
+        """Refuse to change what never changes."""
+
+    def shares(self, path: str) -> bool:
+        """Return whether this process records values and files at a path."""
+
+    def series_path(self, path: str) -> str:
+        """Return where this rank keeps its points of a series."""
+
+    def begin_points(self) -> None:
+        """Take note that points of series are about to be recorded on purpose."""
+
+    def announce(self, paths: Iterable[str]) -> None:
+        """Take note that points of float series are about to be recorded at some paths."""
+
+    def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
+        """Count what could not be recorded, and warn once about it. Never raises."""
 
 
 class Contents:
@@ -163,3 +216,19 @@ class Contents:
         """
         if self._files is not None:
             self._files.close(timeout_s)
+
+
+def assign_ops(atoms: Mapping[str, Atom]) -> list[dict[str, Any]]:
+    """Return the ops that assign atoms, as few as their size allows."""
+    ops: list[dict[str, Any]] = []
+    size = _FRAME_CHARACTERS  # the first atom begins an op
+    for path, atom in atoms.items():
+        weight = len(path) + len(str(atom.value)) + _AROUND
+        if size + weight > _FRAME_CHARACTERS:
+            ops.append({"op": "assign", "atoms": {}})
+            size = 0
+        size += weight
+        ops[-1]["atoms"][path] = atom
+        if isinstance(atom.value, Escaped):
+            ops[-1].setdefault("escaped", []).append(path)
+    return ops

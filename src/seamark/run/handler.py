@@ -30,7 +30,6 @@ from seamark.run.fetching import (
 )
 from seamark.run.plotting import plot_run
 from seamark.run.points import as_file
-from seamark.run.uploads import files_to_upload
 from seamark.values import to_step, to_time_ns
 
 if TYPE_CHECKING:
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
     from seamark.reading.curves import Curve
     from seamark.reading.points import Attempt, Points
-    from seamark.run.part import Part
     from seamark.run.recorded import Recorded
+    from seamark.run.recorder import Part
     from seamark.run.uploads import Source
     from seamark.values.keeping import Keep
 
@@ -354,7 +353,7 @@ class Handler(Browsable):
         at = check_writable(self._path)
         if writer := self._root.session.recorder.to_share(at):
             writer.claim(at, "file")
-            self._root.session.recorder.content.upload(at, file, wait=wait)
+            self._root.session.recorder.contents.files.upload(at, file, wait=wait)
 
     def upload_files(
         self,
@@ -386,13 +385,15 @@ class Handler(Browsable):
         """
         if self._root.session.recorder.silent:
             return
+        from seamark.run.uploads import files_to_upload
+
         members = files_to_upload(value, ignore, max_bytes)
         if not members:
             return
         at = check_writable(self._path)
         if writer := self._root.session.recorder.to_share(at):
             writer.claim(at, "file_set")
-            self._root.session.recorder.content.upload_members(at, members)
+            self._root.session.recorder.contents.files.upload_members(at, members)
             if wait:
                 self._root.session.recorder.contents.flush()
 
@@ -407,7 +408,7 @@ class Handler(Browsable):
         if writer := self._root.session.recorder.to_share(at):
             writer.claim(at, "file_set")
             writer.append_op({"op": "unfiles", "path": at, "names": names})
-            self._root.session.recorder.content.forget(at, names)
+            self._root.session.recorder.contents.files.forget(at, names)
 
     def track_files(self, path: str, *, destination: str | None = None, wait: bool = False) -> None:
         """Record which files a path, folder, pattern or URL means, without copying them.
@@ -429,7 +430,7 @@ class Handler(Browsable):
             path,
             destination=destination,
             previous=held,
-            hide=partial(self._root.session.recorder.hide, at),
+            hide=partial(self._root.session.recorder.contents.hide, at),
         )
         writer.claim(at, "artifact")
         writer.append_op(op)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from seamark.opening.opening import Origin
     from seamark.options.settings import Settings
     from seamark.run.recorder import Recorder
-    from seamark.run.source_files import SourceFiles
+    from seamark.run.uploads import SourceFiles
 
 __all__ = ["Introduction", "print_end"]
 
@@ -109,7 +109,7 @@ class Introduction:
         with quietly(
             lambda error: recorder.drop("facts", warn=f"facts could not be recorded: {error}")
         ):
-            recorder.record_atoms(atoms)
+            recorder.values.record_atoms(atoms)
 
     def record(self, writer: JournalWriter, *, owner: bool, revision: Mapping[str, Any]) -> None:
         """Write what `init_run` was given, and what was told.
@@ -123,7 +123,7 @@ class Introduction:
         values: dict[str, Any] = {}
         for key in ("name", "description", "custom_run_id"):
             if (value := getattr(options, key)) is not None:
-                values[f"sys/{key}"] = recorder.hide(f"sys/{key}", value)
+                values[f"sys/{key}"] = recorder.contents.hide(f"sys/{key}", value)
         if (parent := self._parent) is not None:
             values["sys/parent"] = parent
         if options.name == LATEST:
@@ -131,14 +131,14 @@ class Introduction:
         if owner:
             values.update(self.of_owner())
         values.update(revision)
-        recorder.assign_quietly(values)
+        recorder.values.assign_quietly(values)
         for path, words in self._sets().items():
             if words:
                 writer.claim(path, "string_set")
-                kept = [escape(recorder.hide(path, word)) for word in words]
+                kept = [escape(recorder.contents.hide(path, word)) for word in words]
                 writer.append_op({"op": "add", "path": path, "values": kept})
         if self.facts:
-            recorder.record_atoms(self.facts)
+            recorder.values.record_atoms(self.facts)
         if (config := options.config_path) is not None:
             self._record_inputs(writer, config.inputs)
 
@@ -169,7 +169,7 @@ class Introduction:
         """
         facts = {"sys/hostname": host_name(), **_distributed(self.facts)}
         if version := self.find_version().text:
-            facts[_VERSION] = self._recorder.hide(_VERSION, version)
+            facts[_VERSION] = self._recorder.contents.hide(_VERSION, version)
         folder, name, now_ns = self._recorder.folder, self._options.name, time.time_ns()
         return facts | dict(transfer_to(folder, uri, name, now_ns) for uri in self._options.remotes)
 
@@ -188,7 +188,7 @@ class Introduction:
         sources = self._options.source_files
         if not sources or self.told:
             return None
-        from seamark.run.source_files import SourceFiles
+        from seamark.run.uploads import SourceFiles
 
         files = SourceFiles(self._recorder, sources)
         files.start()

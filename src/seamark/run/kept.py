@@ -16,10 +16,10 @@ from seamark.process.interrupts import let_pass, quietly
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
-    from seamark.run.outlet import Outlet
+    from seamark.run.contents import Outlet
     from seamark.values.keeping import Keep
 
-__all__ = ["Cell", "Kept", "observed"]
+__all__ = ["Cell", "Kept"]
 
 _FAMILY: Final = "statistic"
 _EVERY_NS: Final = 1_000_000_000
@@ -152,30 +152,26 @@ class Kept:
                 self.cells[path].update(metrics[path])
             except Exception as error:  # noqa: BLE001 - see `let_pass`
                 let_pass(error)
-                self._left_out(path, error)
+                if (writer := self._outlet.writer) is not None:
+                    what = f"log_metrics: {path!r} is left out: {error}"
+                    writer.drop("metrics", 1, what, once=("metrics", path))
         if perf_counter_ns() >= self.due_ns:
             self.write()
         return {path: value for path, value in metrics.items() if path not in self.cells}
 
-    def observe(self, path: str, value: Any, now_ns: int | None = None) -> None:
+    def observe(self, path: str, value: Any) -> None:
         """Take in one observation at a path that is kept.
 
         Args:
             path: That is in `cells`.
             value: A number.
-            now_ns: ``perf_counter_ns()``, where it is known.
 
         Raises:
             ValueKindError: If it is none.
         """
         self.cells[path].update(value)
-        if (now_ns or perf_counter_ns()) >= self.due_ns:
+        if perf_counter_ns() >= self.due_ns:
             self.write()
-
-    def _left_out(self, path: str, error: Exception) -> None:
-        if (writer := self._outlet.writer) is not None:
-            what = f"log_metrics: {path!r} is left out: {error}"
-            writer.drop("metrics", 1, what, once=("metrics", path))
 
     # ---------------------------------------------------------------- writing
 
@@ -242,12 +238,3 @@ class Kept:
 def _op(path: str, cell: Cell, state: Mapping[str, Any]) -> dict[str, Any]:
     told = {"kind": cell.keep.kind, "part": cell.part, "state": state}
     return {"op": "statistic", "path": path, **told}
-
-
-def observed(kept: Kept, parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Take out of points, by family and path, what keeps none, and return it."""
-    floats = parts.get("float_series", {})
-    found = {path: floats.pop(path) for path in [each for each in floats if kept.takes(each)]}
-    if found and not floats:
-        del parts["float_series"]
-    return found

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from seamark.process.interrupts import raised_by_signal_handler
+from seamark.process.interrupts import quietly
 
 __all__ = ["NEW", "RECORDING", "RESTING", "STOPPED", "WAITING", "Lifecycle"]
 
@@ -89,10 +89,10 @@ class Lifecycle:
         if name in ("rest", "stop"):
             once, self._once = self._once, []
             hooks = [*once, *reversed(hooks)]
+
+        def failed(error: Exception) -> None:
+            log.debug("seamark: a part of a run failed at its %s: %r", name, error)
+
         for hook in hooks:
-            try:
+            with quietly(failed):
                 hook()
-            except Exception as error:
-                if raised_by_signal_handler(error):
-                    raise
-                log.debug("seamark: a part of a run failed at its %s: %r", name, error)

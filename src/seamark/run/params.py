@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from seamark.errors import MissingFieldError, ValueKindError
@@ -16,19 +16,15 @@ from seamark.process.rank import current_rank
 from seamark.reading.attributes import CHANGES
 from seamark.reading.nearest import hint_for
 from seamark.run.lifecycle import NEW
-from seamark.run.parameters import is_parameter
 from seamark.run.tree import nest
 from seamark.values import Atom, decode_atom, encode_atom, is_container, parameters
 from seamark.values._fields import members, thaw
 from seamark.values._parameters import legal_key
+from seamark.values.content import is_parameter
 
 if TYPE_CHECKING:
     from seamark.capture import Secrets
-    from seamark.options.settings import Settings
-    from seamark.run.lifecycle import Lifecycle
-    from seamark.run.recorded import Recorded
-    from seamark.run.recorder import Recorder
-    from seamark.run.resume import Resume
+    from seamark.run.session import Session
 
 __all__ = ["Held", "Params"]
 
@@ -39,25 +35,12 @@ class Held:
     """The hyperparameters of a run: what this process set, over what the run held before.
 
     Args:
-        options: Of the run.
-        recorder: Of the run.
-        recorded: Of the run.
-        resume: Of the run.
-        lifecycle: Of the run.
-        tell: Records values with the first record of the run.
+        session: This process's part in the run.
     """
 
-    def __init__(
-        self,
-        options: Settings,
-        recorder: Recorder,
-        recorded: Recorded,
-        resume: Resume,
-        lifecycle: Lifecycle,
-        tell: Callable[[Mapping[str, Atom]], None],
-    ) -> None:
-        self._options, self._recorder, self._recorded = options, recorder, recorded
-        self._resume, self._lifecycle, self._tell = resume, lifecycle, tell
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._recorder, self._recorded = session.recorder, session.recorded
         self._was_read = False
 
     @property
@@ -75,8 +58,8 @@ class Held:
     @property
     def _had_before(self) -> bool:
         """Whether the run may hold what this process did not give it."""
-        origin = self._resume.origin
-        return self._options.names_a_run or bool(origin.begun) or origin.continues
+        origin = self._session.resume.origin
+        return self._session.options.names_a_run or bool(origin.begun) or origin.continues
 
     def _read(self) -> None:
         def lost(error: Exception) -> None:
@@ -85,8 +68,7 @@ class Held:
 
         with quietly(lost):
             found = {}
-            reader = self._recorded.reader()
-            for one in () if reader is None else reader.attributes():
+            for one in self._recorded.attributes():
                 if one.family == "atom" and is_parameter(one.path):
                     found[one.path] = encode_atom(self._recorded.read_long_text(one.value))
             self._recorder.parameters.add_recorded(found)
@@ -102,19 +84,16 @@ class Held:
         recorder = self._recorder
         paths = recorder.parameters.paths_of(gone)
         begins = recorder.writer is None and recorder.mode != "read-only"
-        if begins and self._lifecycle.phase == NEW and not paths:
-            self._tell(atoms)
+        if begins and self._session.lifecycle.phase == NEW and not paths:
+            self._session.tell(atoms)
             return
         recorder.values.check_values(atoms)
         for path in paths:
-            recorder.delete(path)
-        recorder.record_atoms(atoms)
+            recorder.values.delete(path)
+        recorder.values.record_atoms(atoms)
 
     def changes(self) -> dict[str, Any]:
         """Return what was changed of what is recorded, by path."""
-        recorder = self._recorder
-        if recorder.silent or self._recorded.is_empty:
-            return {}
         found = self._recorded.find(self._recorded.reader(), CHANGES)
         return {} if found is None else dict(found.value)
 
@@ -157,7 +136,7 @@ class Params(MutableMapping[str, Any]):
         if any(_below(one, name) for one in known):
             return Params(self._held, join_path(self._at, name))
         if name in known:
-            return _value(known[name])
+            return decode_atom(*known[name])
         hint = hint_for(name, known)
         msg = f"params: there is no {join_path(self._at, name)!r:.200}{hint}"
         raise MissingFieldError(msg)
@@ -194,12 +173,12 @@ class Params(MutableMapping[str, Any]):
 
         Where ``a`` and ``a/b`` both have a value, that of ``a`` is under the key ``""``.
         """
-        return nest({name: _value(atom) for name, atom in self._known().items()})
+        return nest({name: decode_atom(*atom) for name, atom in self._known().items()})
 
     def __repr__(self) -> str:
         """Return the values; what looks like a secret is hidden, as it is where it is recorded."""
         shown = self._held.secrets.atoms(self._known())
-        return f"Params({nest({name: _value(atom) for name, atom in shown.items()})!r})"
+        return f"Params({nest({name: decode_atom(*atom) for name, atom in shown.items()})!r})"
 
     def __reduce__(self) -> Any:
         """Travel as nested dicts; the run itself takes its parameters along."""
@@ -314,7 +293,7 @@ class Params(MutableMapping[str, Any]):
         shown = self._held.secrets.atoms({name: known.get(name, flat[name]) for name in flat})
         width = max(map(len, shown), default=0)
         for name, atom in sorted(shown.items()):
-            print_line(f"{name:<{width}}  {_value(atom)}")
+            print_line(f"{name:<{width}}  {decode_atom(*atom)}")
 
     def changes(self) -> dict[str, list[dict[str, Any]]]:
         """Return what was changed after it was recorded, as anybody recorded it, oldest first.
@@ -367,8 +346,3 @@ def _is_known(name: str, known: Mapping[str, Atom]) -> bool:
 
 def _below(name: str, namespace: str) -> bool:
     return name != namespace and is_inside(name, namespace)
-
-
-def _value(atom: Atom) -> Any:
-    """Return a value that whoever asks may change."""
-    return decode_atom(atom.type, atom.value)

@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_writable, join_path
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.reading.browsing import Browsable
-from seamark.run.kept import observed
-from seamark.run.phases import in_phase
 from seamark.types import File, FileSeries, FloatSeries, Histogram, Series, Single, StringSeries
 from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
-    from seamark.run.contents import Contents
+    from seamark.run.contents import Contents, Outlet
     from seamark.run.kept import Kept
-    from seamark.run.outlet import Outlet
 
 __all__ = ["Points", "as_file"]
 
@@ -39,6 +36,13 @@ _AT_ONCE: Final = 1000
 _NUMBERS: Final = frozenset({float, int})
 _EXACT: Final = 2**53
 _KNOWN_LIMIT: Final = 4096
+_EPOCH: Final = "epoch"
+_PHASES: Final = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "validate", "validation"), "val"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluate", "evaluation"), "test"),
+}
+"""Words for the three phases of a training; any other word is a namespace of its own."""
 
 Point = tuple[Any, float | None, int | None]
 """Value, step and time of a point, the time in ns since the Unix epoch."""
@@ -73,19 +77,49 @@ class Points:
         if base or phase is not None or epoch is not None:
             if outlet.writer is None:
                 outlet.row({}, None)  # begins: what is left out can be counted then
-            metrics = in_phase(metrics, base, phase, epoch, outlet.drop)
+            metrics = self._in_phase(metrics, base, phase, epoch)
             if not metrics:
                 return
-        if timestamp is None:
-            outlet.row(metrics, step)
-            return
         time_ns = None
+        if timestamp is not None:
+            try:
+                time_ns = to_time_ns(timestamp)
+            except Exception as error:  # noqa: BLE001 - see `let_pass`
+                let_pass(error)
+                outlet.drop("timestamp", warn=f"log_metrics: the timestamp is left out: {error}")
+        outlet.row(metrics, step, time_ns)
+
+    def _in_phase(self, metrics: Any, base: str, phase: Any, epoch: Any) -> dict[str, Any]:
+        """Return metrics by the paths at which they are recorded; never raises."""
+        drop = self._outlet.drop
         try:
-            time_ns = to_time_ns(timestamp)
+            own = "" if phase is None else _PHASES.get(phase) or check_path(phase)
+            namespace = join_path(base, own)
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
-            outlet.drop("timestamp", warn=f"log_metrics: the timestamp is left out: {error}")
-        outlet.row(metrics, step, time_ns)
+            count = 1
+            with quietly():
+                count = max(1, len(metrics))
+            drop("metrics", count, f"log_metrics: phase: {error}")
+            return {}
+        prefix = f"{namespace}/" if namespace else ""
+        try:
+            found = {f"{prefix}{key}": value for key, value in metrics.items()}
+        except Exception as error:  # noqa: BLE001 - see `let_pass`
+            let_pass(error)
+            what = f"expected a mapping of paths to numbers: {error!r:.200}"
+            drop("metrics", 1, f"log_metrics: {what}")
+            return {}
+        if epoch is not None:
+            if found.pop(prefix + _EPOCH, None) is not None:
+                what = f"{_EPOCH!r} among the metrics is left out beside the argument epoch="
+                drop(_EPOCH, 1, f"log_metrics: {what}")
+            try:
+                found[prefix + _EPOCH] = to_float(epoch)
+            except Exception as error:  # noqa: BLE001 - see `let_pass`
+                let_pass(error)
+                drop(_EPOCH, 1, f"log_metrics: epoch: expected a number, got {shown(epoch)}")
+        return found
 
     def quick_row(self, path: str, value: Any, step: Any) -> Mapping[str, float] | None:
         """Return what a row takes as it is, if a point is one of plain numbers of known series.
@@ -154,19 +188,18 @@ class Points:
         if writer is None:
             return
         self._outlet.begin_points()
-        seen = observed(self._kept, parts)
+        floats = parts.pop("float_series", {})
+        seen = {at for at in floats if self._kept.takes(at)}
         # All or nothing: no point is written if another one has no place.
-        writer.expect(
-            {self._outlet.series_path(at): kinds[at] for at in kinds.keys() - seen.keys()}
-        )
-        for at, number in seen.items():
-            self._kept.observe(at, number)
+        writer.expect({self._outlet.series_path(at): kinds[at] for at in kinds.keys() - seen})
+        for at in seen:
+            self._kept.observe(at, floats.pop(at))
+        for at in floats:
+            writer.claim(self._outlet.series_path(at), "float_series")
+        if floats:
+            self._outlet.row(floats, step, time_ns)
         for family, values in parts.items():
-            if family == "float_series":
-                for at in values:
-                    writer.claim(self._outlet.series_path(at), family)
-                self._outlet.row(values, step, time_ns)
-            elif family == "file_series":
+            if family == "file_series":
                 for at, file in values.items():
                     self._append_file(writer, at, (file, step, time_ns), described)
             else:
@@ -261,8 +294,9 @@ class Points:
     ) -> None:
         path, steps, times = series.path, series.steps, series.times_ns
         if series.family == "float_series":
-            floats = [to_float(point) for point in series.points]
-            self.append_column(path, floats, steps, times)
+            at = self._outlet.series_path(path)
+            self._outlet.announce((at,))
+            writer.append_column(at, [to_float(point) for point in series.points], steps, times)
             return
         points = zip(series.points, steps or repeat(None), times or repeat(None), strict=False)
         if series.family in _RECORDED:
@@ -272,24 +306,6 @@ class Points:
             return
         for (value, step, time_ns), described in zip(points, told, strict=True):
             self._append_file(writer, path, (as_file(value), step, time_ns), described)
-
-    def append_column(
-        self,
-        path: str,
-        values: Sequence[float],
-        steps: Sequence[float] | None,
-        times_ns: Sequence[int] | None,
-    ) -> bool:
-        """Record many points of one float series; return whether they are in the kernel.
-
-        Raises:
-            FamilyError: If the path holds another family.
-        """
-        outlet, at = self._outlet, self._outlet.series_path(path)
-        outlet.announce((at,))
-        return outlet.writer is not None and outlet.writer.append_column(
-            at, values, steps, times_ns
-        )
 
     def _record(
         self, writer: JournalWriter, family: str, path: str, point: Point

@@ -35,9 +35,7 @@ def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str,
     if first is None:
         return dict(given)
     named = given.get("with_id") is not None or given.get("custom_run_id") is not None
-    if given.get("project") is not None and not named:
-        return {**given, "with_id": first}
-    if not named and _is_run(first, given):
+    if not named and (given.get("project") is not None or _is_run(first, given)):
         return {**given, "with_id": first}
     if not named and _is_like_neptunes(first) and not current_rank().rank:
         log.warning(

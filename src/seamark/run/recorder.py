@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from seamark.capture.secrets import Secrets
 from seamark.errors import InactiveRunError, PathError, ReadOnlyError
@@ -20,13 +20,13 @@ from seamark.run.ranks import RankPaths
 from seamark.run.values import Values
 
 if TYPE_CHECKING:
-    from seamark.blobs import BlobWriter
     from seamark.journal.folder import RunFolder
     from seamark.run.ranks import EveryRank, RankPolicy
+    from seamark.run.recorded import Recorded
     from seamark.values import Atom
     from seamark.values.keeping import Keep
 
-__all__ = ["Recorder"]
+__all__ = ["Part", "Recorder"]
 
 log = logging.getLogger("seamark")
 
@@ -335,33 +335,6 @@ class Recorder:
             let_pass(error)
         return writer.append_row(metrics, step, time_ns)
 
-    # ---------------------------------------------------------------- records of other parts
-
-    @property
-    def content(self) -> BlobWriter:
-        """Writer that takes and stores files."""
-        return self.contents.files
-
-    def hide(self, path: str, text: str) -> str:
-        """Return what is recorded of a text that is told at a path."""
-        return self.contents.hide(path, text)
-
-    def record_op(self, op: Mapping[str, Any]) -> bool:
-        """Append one op; see `Values.record_op`."""
-        return self.values.record_op(op)
-
-    def record_atoms(self, atoms: Mapping[str, Atom]) -> bool:
-        """Append values that are encoded already; see `Values.record_atoms`."""
-        return self.values.record_atoms(atoms)
-
-    def assign_quietly(self, values: Mapping[str, Any]) -> None:
-        """Assign values that were captured without being asked; see `Values.assign_quietly`."""
-        self.values.assign_quietly(values)
-
-    def delete(self, path: str) -> None:
-        """Delete what is at a path and below it; see `Values.delete`."""
-        self.values.delete(path)
-
     # ---------------------------------------------------------------- losses and the end
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
@@ -425,3 +398,18 @@ class Recorder:
 
 def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:
     """Record nothing, at no cost: the row of a disabled run."""
+
+
+@runtime_checkable
+class Part(Protocol):
+    """Part of one process in a run, or in the log of a project, model or artifact.
+
+    Attributes:
+        lifecycle: Its state in this process.
+        recorder: What writes it.
+        recorded: What reads it.
+    """
+
+    lifecycle: Lifecycle
+    recorder: Recorder
+    recorded: Recorded

@@ -116,7 +116,7 @@ class Resume:
 
         with quietly(lost):
             for number in due:
-                recorder.record_op(mark_op(number))
+                recorder.values.record_op(mark_op(number))
 
     def begin_attempt(self, saved: Saved) -> Attempt | None:
         """Begin a new attempt, whose journal names the positions of the checkpoint.

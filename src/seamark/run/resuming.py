@@ -97,7 +97,7 @@ def _withdraw(session: Session) -> None:
     with quietly(lost):
         shared = session.policy.common_id or session.options.names_a_run
         if not shared:
-            session.recorder.assign_quietly({"sys/trashed": True})
+            session.recorder.values.assign_quietly({"sys/trashed": True})
         writer = session.recorder.writer
         own = writer.writers if shared and writer is not None else ()
         session.ending.finish("stop", _WITHDRAWN_S, quiet=True)  # else it is written again

@@ -113,18 +113,10 @@ class Run(Container):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        recorder, lifecycle = session.recorder, session.lifecycle
-        self._chronos = Chronos(recorder, lifecycle)
-        self._loops = Loops(recorder)
-        self._associations = Associations(recorder, session.options)
-        self._params = Held(
-            session.options,
-            recorder,
-            session.recorded,
-            session.resume,
-            lifecycle,
-            session.introduction.tell,
-        )
+        self._chronos = Chronos(session.recorder, session.lifecycle)
+        self._loops = Loops(session.recorder)
+        self._associations = Associations(session.recorder, session.options)
+        self._params = Held(session)
 
     @classmethod
     def _opened(cls, *given: Any, **named: Any) -> Run:
@@ -306,7 +298,7 @@ class Run(Container):
         """
         facts = distribution_of(what)
         atoms = {f"distributed/{name}": encode_atom(fact) for name, fact in facts.items()}
-        self.session.recorder.record_atoms(atoms)
+        self.session.recorder.values.record_atoms(atoms)
         return facts
 
     def mark_input(self, what: Any, *, name: str | None = None) -> None:

@@ -188,7 +188,7 @@ class Session:
     @property
     def content(self) -> BlobWriter:
         """Writer that takes and stores files."""
-        return self.recorder.content
+        return self.recorder.contents.files
 
     @property
     def secrets(self) -> Secrets:
@@ -203,12 +203,12 @@ class Session:
         return self.recording and self.recorder.to_write() is not None
 
     def record_op(self, op: Mapping[str, Any]) -> bool:
-        """Append one op; see `Recorder.record_op`."""
-        return self.recorder.record_op(op)
+        """Append one op; see `Values.record_op`."""
+        return self.recorder.values.record_op(op)
 
     def record_atoms(self, atoms: Mapping[str, Atom]) -> bool:
-        """Append values that are encoded already; see `Recorder.record_atoms`."""
-        return self.recorder.record_atoms(atoms)
+        """Append values that are encoded already; see `Values.record_atoms`."""
+        return self.recorder.values.record_atoms(atoms)
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
         """Count what could not be recorded, and warn once about it. Never raises.
@@ -410,7 +410,7 @@ class Session:
         with quietly(lost):
             writer.rotate()  # the header of the next journal says whose state it tells
             self.state.set("running")
-            self.recorder.assign_quietly(self.introduction.of_owner())
+            self.recorder.values.assign_quietly(self.introduction.of_owner())
             if self.lifecycle.phase in (RESTING, WAITING):
                 self.ending.go_on()
             self._watch.begin()

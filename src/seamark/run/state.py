@@ -191,7 +191,7 @@ class OwnState:
         """
         op: dict[str, Any] = {"op": "state", "state": state}
         if detail is not None:
-            op["detail"] = escape(self._recorder.hide(DETAIL, detail))
+            op["detail"] = escape(self._recorder.contents.hide(DETAIL, detail))
         if error is not None:
             message = escape(error_message(error, self._recorder.secrets))
             op["error"] = {"type": type(error).__name__, "message": message}
@@ -201,7 +201,7 @@ class OwnState:
         if self._recorder.writer is not None:
             self._recorder.writer.append_op(op)
             if "failed" in (was, state):
-                self._recorder.assign_quietly({"sys/failed": state == "failed"})
+                self._recorder.values.assign_quietly({"sys/failed": state == "failed"})
 
     # ---------------------------------------------------------------- a run that was there
 
@@ -232,7 +232,7 @@ class OwnState:
         if not self.owner or recorder.rank:
             return
         if self._held.failed and self.word != "failed":
-            recorder.assign_quietly({"sys/failed": False})
+            recorder.values.assign_quietly({"sys/failed": False})
         if recorder.folder.staging_dir.is_dir():
             from seamark.blobs import finish_staged
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.errors import ArgumentError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.opening.catalogs import first_remote, open_catalog, readable
 from seamark.options.checks import TAGS
@@ -125,10 +125,7 @@ def _defined(
     found: dict[str, tuple[str, Atom]] = {}
     for project in reversed(above):  # the uppermost last: it counts
         with quietly():
-            try:
-                reader = log_of(project)
-                for one in [] if reader is None else reader.attributes(TAGS):
-                    found[one.path] = (project, encode_atom(one.value))
-            except RunNotFoundError:
-                continue
+            reader = log_of(project)
+            for one in [] if reader is None else reader.attributes(TAGS):
+                found[one.path] = (project, encode_atom(one.value))
     return found

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.errors import FamilyError
+from seamark.blobs import members_of
+from seamark.errors import FamilyError, ValueKindError
 from seamark.journal.families import spoken
-from seamark.options.checks import TAGS
-from seamark.paths import check_path, check_writable, refuse_derived
+from seamark.journal.format import LONG_TEXT, is_long
+from seamark.options.checks import PARAMETERS, TAGS, strings
+from seamark.paths import check_path, check_writable, is_inside, refuse_derived
+from seamark.pictures.render import is_drawing
 from seamark.process.interrupts import let_pass, quietly
-from seamark.run.parameters import Parameters, is_parameter
-from seamark.run.writes import PLAIN, SETS, atom_at, atoms_in, gather
-from seamark.types import Series
+from seamark.reading.browsing import Browsable
+from seamark.reading.tracked import TrackedFiles
+from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value, ValueCopy
+from seamark.values import Atom, encode_atom, flatten, is_container
 from seamark.values._atoms import atom_of
+from seamark.values._parameters import has_name, parameter
+from seamark.values.content import is_parameter
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
-    from seamark.run.contents import Contents
-    from seamark.run.outlet import Outlet
+    from seamark.run.contents import Contents, Outlet
     from seamark.run.points import Points
-    from seamark.run.writes import Write
-    from seamark.values import Atom
 
-__all__ = ["Values"]
+__all__ = ["Parameters", "Values", "gather"]
 
 _TAGS: Final = f"{TAGS}/"
 _CLEARED: Final = ("", "string_set", "statistic")
 _OF_EVERY_RANK: Final = frozenset({"state", "checkpoint", "file_point"})
+_PLAIN: Final = frozenset({float, int, str, bool, type(None)})
+"""Types of most values, which need no look inside; a subclass may be more."""
+_SETS: Final = ("sys/tags", "sys/group_tags")
+"""Where strings are a set, however they are given."""
+_PARAMETER: Final = re.compile(f"(?:{PARAMETERS}|(?:.+?/)?hyperparams)/(.+)", re.DOTALL)
+"""Path of a parameter of a run, or of one that an adapter records, perhaps below a prefix."""
 
 
 class Values:
@@ -75,8 +85,8 @@ class Values:
         if outlet.ready is None and outlet.silent:
             if not path or is_parameter(f"{path}/"):
                 with quietly():
-                    self.parameters.take(atoms_in(gather(path, value)))
-        elif path and type(value) in PLAIN and path not in SETS:  # what most assign
+                    self.parameters.take(_atoms_in(gather(path, value)))
+        elif path and type(value) in _PLAIN and path not in _SETS:  # what most assign
             refuse_derived(path)
             if writer := outlet.ready or outlet.to_write():
                 self._assign_atom(writer, path, atom_of(value))
@@ -103,13 +113,13 @@ class Values:
             atoms = self._contents.hide_in_atoms(atoms)
         self._contents.append_atoms(writer, atoms)
 
-    def _assign(self, writer: JournalWriter, writes: Mapping[str, Write], *, wait: bool) -> None:
+    def _assign(self, writer: JournalWriter, writes: Mapping[str, _Write], *, wait: bool) -> None:
         """Check all of an assignment, then record what is this process's to record."""
         outlet, contents = self._outlet, self._contents
         for at in writes:
             outlet.expect_free(at)
-        self._expect_tags(atoms_in(writes))
-        self.parameters.take(atoms_in(writes))
+        self._expect_tags(_atoms_in(writes))
+        self.parameters.take(_atoms_in(writes))
         series = {at: one.value for at, one in writes.items() if isinstance(one.value, Series)}
         writes = {at: one for at, one in writes.items() if at not in series and outlet.shares(at)}
         families = {at: one.family for at, one in writes.items()}
@@ -118,7 +128,7 @@ class Values:
             if family == writer.families.get(at) == "file_set":  # it is replaced
                 self.delete(at)
             writer.claim(at, family)
-        contents.append_atoms(writer, contents.hide_in_atoms(atoms_in(writes)))
+        contents.append_atoms(writer, contents.hide_in_atoms(_atoms_in(writes)))
         for at, one in writes.items():
             self._append(writer, at, one, wait=wait)
         for at, points in series.items():
@@ -127,7 +137,7 @@ class Values:
                 at, points.values, points.steps, points.timestamps, points.described
             )
 
-    def _append(self, writer: JournalWriter, at: str, write: Write, *, wait: bool) -> None:
+    def _append(self, writer: JournalWriter, at: str, write: _Write, *, wait: bool) -> None:
         """Record what is no atom and no series."""
         family, value = write
         if family == "string_set":
@@ -224,7 +234,7 @@ class Values:
             atoms = {}
             for path, value in values.items():
                 try:
-                    atoms[path] = atom_at(path, value)
+                    atoms[path] = _atom_at(path, value)
                 except Exception as error:  # noqa: BLE001 - captures never disturb
                     let_pass(error)
                     what = f"{path!r} could not be captured: {error}"
@@ -290,3 +300,196 @@ class Values:
         writer.append_op({"op": "clear", "path": own})
         self._points.clear(writer, own)
         self._contents.forget(own)
+
+
+def _name_of(path: str) -> str | None:
+    """Return what a parameter is called that lies at a path; None if none lies there."""
+    found = _PARAMETER.fullmatch(path)
+    return None if found is None else found[1]
+
+
+class Parameters:
+    """Hyperparameters by path, as they were given: nothing is hidden in them.
+
+    Attributes:
+        atoms: Encoded values by path.
+        dropped: Paths that were deleted, with everything below.
+    """
+
+    def __init__(self) -> None:
+        self.atoms: dict[str, Atom] = {}
+        self.dropped: list[str] = []
+
+    def take(self, atoms: Mapping[str, Atom]) -> None:
+        """Take those of some values that are parameters."""
+        for path, atom in atoms.items():
+            if is_parameter(path):
+                self.atoms[path] = atom
+
+    def drop(self, path: str) -> None:
+        """Forget what is at and below a path."""
+        self.atoms = {one: atom for one, atom in self.atoms.items() if not is_inside(one, path)}
+        self.dropped.append(path)
+
+    def add_recorded(self, atoms: Mapping[str, Atom]) -> None:
+        """Take what a run held when it was opened, as far as this process has not changed it."""
+        held = {
+            path: atom
+            for path, atom in atoms.items()
+            if not any(is_inside(path, one) for one in self.dropped)
+        }
+        self.atoms = {**held, **self.atoms}
+
+    def by_name(self) -> dict[str, Atom]:
+        """Return encoded values by name: what a person set stands over what an adapter recorded."""
+        paths = sorted(self.atoms, key=lambda path: path.startswith(f"{PARAMETERS}/"))
+        return {name: self.atoms[path] for path in paths if (name := _name_of(path)) is not None}
+
+    def paths_of(self, names: Iterable[str]) -> list[str]:
+        """Return where parameters lie that are called so, wherever they do."""
+        wanted = set(names)
+        return [path for path in self.atoms if _name_of(path) in wanted]
+
+
+class _Write(NamedTuple):
+    """Record of an assignment at one path.
+
+    Attributes:
+        family: Of the path.
+        value: An `Atom`; a set of strings; a `File`; the files of a file set by name; an artifact
+            as its record holds it; or the points of a series, as a `Series`.
+    """
+
+    family: str
+    value: Any
+
+
+def gather(path: str, value: Any) -> dict[str, _Write]:
+    """Return what assigning a value at a path writes, by path.
+
+    What stands in a container is taken as hyperparameters are: nobody is to lose a learning rate
+    because there is an activation beside it. A single value that cannot be kept is a mistake.
+
+    Raises:
+        ValueKindError: If a single value cannot be kept, or a container does not end.
+        PathError: If a path is derived or illegal.
+        FileNotFoundError: If a file does not exist.
+        MissingFieldError: If a path that is to be copied holds nothing.
+    """
+    if isinstance(value, TrackedFiles):  # as it was fetched from another path
+        return {check_writable(path): _Write("artifact", dict(value))}
+    inside = is_container(value)
+    leaves = flatten(value, path).items()
+    writes = {check_writable(at): _write_of(at, leaf, inside=inside) for at, leaf in leaves}
+    return {at: write for at, write in writes.items() if write is not None}
+
+
+def _atoms_in(writes: Mapping[str, _Write]) -> dict[str, Atom]:
+    """Return the single values among what an assignment writes."""
+    return {at: write.value for at, write in writes.items() if write.family == "atom"}
+
+
+def _write_of(at: str, leaf: Any, *, inside: bool) -> _Write | None:
+    """Return what a leaf writes; None for a copy on a rank that has nothing to copy from."""
+    if type(leaf) in _PLAIN and at not in _SETS:
+        return _Write("atom", atom_of(leaf))
+    if isinstance(leaf, Browsable | ValueCopy):
+        return _copy(at, leaf.source_handler if isinstance(leaf, ValueCopy) else leaf)
+    if isinstance(leaf, Single | StringSet):
+        leaf = leaf.value if isinstance(leaf, Single) else leaf.values
+    elif isinstance(leaf, Value):
+        return _value(at, leaf)
+    if isinstance(leaf, File):
+        _ = leaf.size  # raises where there is no file
+        return _Write("file", leaf)
+    if at in _SETS or (isinstance(leaf, set | frozenset) and not (inside and _is_mixed(leaf))):
+        return _Write("string_set", set(strings(leaf, at)))
+    if is_drawing(leaf) and (file := _render(leaf, inside=inside)) is not None:
+        return _Write("file", file)
+    return _Write("atom", _atom_at(at, leaf, anything=inside or has_name(leaf)))
+
+
+def _render(drawing: Any, *, inside: bool) -> File | None:
+    """Return a picture, a chart or a table as a file.
+
+    Returns:
+        None if it cannot be drawn and is one of many values, which are not to be lost with it.
+    """
+    with quietly(only=Exception if inside else ()):
+        return File.create_from(drawing)
+    return None
+
+
+def _value(at: str, value: Value) -> _Write:
+    """Take one of Neptune's values that is more than a single one.
+
+    Raises:
+        ValueKindError: If it has no place in a run.
+        FileMissingError: If a pattern of a file set matches nothing.
+    """
+    if isinstance(value, Series):
+        for file in value.values:
+            _ = file.size if isinstance(file, File) else None  # raises where there is no file
+        return _Write(value.family, value)
+    if isinstance(value, FileSet):
+        return _Write("file_set", members_of(value.file_globs))
+    if isinstance(value, Artifact):
+        known = {"kind": "tracked", "files": [], "references": [], "hash": value.hash}
+        return _Write("artifact", known)
+    msg = f"{at!r}: a {type(value).__name__} cannot be assigned; give it to init_run(git_ref=)"
+    raise ValueKindError(msg)
+
+
+def _copy(at: str, source: Browsable) -> _Write | None:
+    """Take what another path holds: a value, a set of strings or an artifact.
+
+    Raises:
+        MissingFieldError: If it holds nothing.
+        ValueKindError: If it holds something else, or is a run or a project.
+    """
+    recorded, path = source._place()  # noqa: SLF001 - of the classes of this package
+    if recorded.silent:
+        return None
+    found = recorded.attribute(path) if path else None
+    family = "" if found is None else found.family
+    if found is not None and family == "string_set":
+        return _Write(family, set(found.value))
+    if found is not None and family == "atom" and at not in _SETS:
+        return _Write(family, _atom_at(at, recorded.whole(found.value)))
+    if found is not None and family == "artifact":
+        return _Write(family, dict(found.value))
+    held = f"{path!r} holds {spoken(family)}" if family else "a run or project was given"
+    msg = f"{at!r}: expected a value, a string set or an artifact to copy; {held}"
+    raise ValueKindError(msg)
+
+
+def _is_mixed(members: set[Any] | frozenset[Any]) -> bool:
+    """Return whether something in a set is no string."""
+    return not all(isinstance(each, str) for each in members)
+
+
+def _atom_at(path: str, value: Any, *, anything: bool = False) -> Atom:
+    """Encode a value.
+
+    Args:
+        path: Where it is assigned, for messages.
+        value: What to encode.
+        anything: Keep what is no atom as its name or its text, as `parameter` does.
+
+    Raises:
+        ValueKindError: If it cannot be kept, or is a list longer than a record may be.
+    """
+    try:
+        atom = encode_atom(value)
+    except ValueKindError as error:
+        if not anything:
+            msg = f"{path!r}: {str(error).removeprefix('value: ')}"
+            raise ValueKindError(msg) from None
+        atom = parameter(value)
+    if atom.type == "json" and is_long(atom.value):
+        msg = (
+            f"{path!r}: expected a value of at most {LONG_TEXT} bytes as JSON, got "
+            f"{len(atom.value)} characters; keep it as a file: File.from_content(json.dumps(...))"
+        )
+        raise ValueKindError(msg)
+    return atom

@@ -137,7 +137,7 @@ class Folder:
 
     def _put(self, ref: Ref) -> None:
         from seamark.registry.edits import record_beside
-        from seamark.run.writes import assign_ops
+        from seamark.run.contents import assign_ops
 
         ops = assign_ops({"sys/trashed": encode_atom(True)})  # noqa: FBT003 - a value
         if not record_beside(RunFolder(self._root, *ref), ops):

@@ -7,12 +7,14 @@ nodes are compared.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 __all__ = [
     "AGGREGATES",
+    "SIGNS",
     "Among",
     "And",
     "Comparison",
@@ -26,6 +28,15 @@ __all__ = [
 
 AGGREGATES: Final = ("last", "min", "max", "mean", "count", "first_step", "last_step")
 """What can be asked of a series: ``val/loss:min``. Without one, the last value is meant."""
+SIGNS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""The operators that compare a value with another one."""
 
 
 @dataclass(frozen=True, slots=True)

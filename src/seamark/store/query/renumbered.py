@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final
 
 from seamark.store.query.expression import (
+    SIGNS,
     Among,
     And,
     Comparison,
@@ -20,15 +19,6 @@ from seamark.store.query.expression import (
 from seamark.store.read.versions import VERSION
 
 __all__ = ["asks_for_numbers", "with_numbers"]
-
-_SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def asks_for_numbers(expression: Expression) -> bool:
@@ -63,7 +53,7 @@ def _matching(one: Comparison | Among) -> Callable[[int], bool] | None:
     if isinstance(one, Among):
         values = {each.value for each in one.values}
         return lambda number: number in values
-    sign, value = _SIGNS.get(one.operator), one.value
+    sign, value = SIGNS.get(one.operator), one.value
     if sign is None or value is None or isinstance(value.value, str):
         return None
     return lambda number: sign(number, value.value)

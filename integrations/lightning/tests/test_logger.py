@@ -48,7 +48,7 @@ def test_unknown_argument_names_the_nearest():
         ({"checkpoints": "all"}, "checkpoints: expected one of 'reference', 'keep', got 'all'"),
         ({"ranks": 0}, "ranks: expected one of 'zero', 'all', got 0"),
         ({"resume": "always"}, "resume: expected one of 'auto', 'never', 'must', got 'always'"),
-        ({"save_dir": 5}, "save_dir: expected a path or None, got int"),
+        ({"save_dir": 5}, "save_dir: expected a path or None, got int: 5"),
         ({"root": 5}, "root: expected a path or None, got int: 5"),
     ],
 )

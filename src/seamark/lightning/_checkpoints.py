@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
 import sys
 import weakref
 from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.paths import join_path
-from seamark.process.interrupts import let_pass
 from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url
 from seamark.values import Atom, encode_atom, to_float
 
@@ -31,9 +32,21 @@ class _Key(NamedTuple):
     folder: str | None
 
 
-class _Saver(NamedTuple):
+@dataclass
+class _Saver:
+    """What is recorded of one callback.
+
+    Attributes:
+        callback: The callback, or a weak proxy of it.
+        namespace: Attribute path of its model.
+        files: The files that it keeps.
+        best: What was recorded of the best of them.
+    """
+
+    callback: Any
     namespace: str
     files: CheckpointSet
+    best: dict[str, Atom] = field(default_factory=dict)
 
 
 class Checkpoints:
@@ -53,8 +66,6 @@ class Checkpoints:
         self._namespace = namespace
         self._keep = keep
         self._savers: dict[_Key, _Saver] = {}
-        self._callbacks: dict[_Key, Any] = {}
-        self._noted: dict[str, Atom] = {}
         self._first: _Key | None = None
 
     def watch(self, callbacks: Iterable[Any]) -> None:
@@ -79,11 +90,11 @@ class Checkpoints:
             namespace = self._namespace_for(key)
             path = join_path(namespace, "checkpoints")
             files = CheckpointSet(self._run, path, keep=self._keep, probe=_probe)
-            self._savers[key] = _Saver(namespace, files)
-        self._callbacks[key] = callback
+            self._savers[key] = _Saver(callback, namespace, files)
         saver = self._savers[key]
+        saver.callback = callback
         saver.files.update(_locations(callback), key.folder)
-        self._note_best(saver.namespace, callback)
+        self._note_best(saver)
 
     def settle(self) -> None:
         """Make the record equal the disk; links and deletions come after the last save.
@@ -92,17 +103,10 @@ class Checkpoints:
         """
         if self._run.get_state() == "stopped":
             return
-        for callback in list(self._callbacks.values()):
-            try:
-                self.saved(callback)
-            except ReferenceError:  # its Trainer is gone; what it saved may still be there
-                continue
-            except Exception as error:  # noqa: BLE001 - the other callbacks, and how the stage ended
-                let_pass(error)
-                self._run.session.drop(
-                    "checkpoints", warn=f"a checkpoint callback is odd: {error!r}"
-                )
-        for key, saver in self._savers.items():
+        for key, saver in list(self._savers.items()):
+            # Its Trainer may be gone; what it saved may still be there.
+            with contextlib.suppress(ReferenceError):
+                self.saved(saver.callback)
             saver.files.adopt(key.folder)
             saver.files.settle()
 
@@ -118,19 +122,18 @@ class Checkpoints:
             path for name in names if (path := join_path(self._namespace, name)) not in taken
         )
 
-    def _note_best(self, namespace: str, callback: Any) -> None:
-        path = getattr(callback, "best_model_path", None)
+    def _note_best(self, saver: _Saver) -> None:
+        path = getattr(saver.callback, "best_model_path", None)
         if not isinstance(path, (str, os.PathLike)) or not str(path):
             return
         found: dict[str, object] = {"best_model_path": str(path)}
-        score = getattr(callback, "best_model_score", None)
+        score = getattr(saver.callback, "best_model_score", None)
         if score is not None:
             found["best_model_score"] = to_float(score)
-        atoms = {join_path(namespace, name): encode_atom(found[name]) for name in found}
-        new = {name: atom for name, atom in atoms.items() if self._noted.get(name) != atom}
+        best = {join_path(saver.namespace, name): encode_atom(found[name]) for name in found}
         # Where the disk is full, the next save tries again.
-        if new and self._run.session.record_atoms(new):
-            self._noted.update(new)
+        if best != saver.best and self._run.session.record_atoms(best):
+            saver.best = best
 
 
 def _key(callback: Any) -> _Key:

@@ -395,7 +395,7 @@ class SeamarkLogger(DeprecatedMethods):
                 return None
             self._began_in = os.getpid()
             self._series = MetricPaths(run.session.series_base(self._prefix))
-            self._note({_VERSION_PATH: Atom("string", _host.version())})
+            self._note({_VERSION_PATH: Atom("string", _host.VERSION)})
             if run.written_state == "completed":
                 run.session.go_on()
         return run

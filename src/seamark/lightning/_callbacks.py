@@ -224,11 +224,6 @@ class GradientNorms(QuietCallback):
 class _StepClock(QuietCallback):
     """Measures steps from the end of one batch to the end of the next, without validation."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._last = self._spent = 0.0
-        self._steps = 0
-
     def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
         self._last = perf_counter()
         self._spent, self._steps = 0.0, 0
@@ -285,8 +280,6 @@ class StepTimes(_StepClock):
             msg = f"StepTimes: batch_size: expected a whole number above 0, got {batch_size!r}"
             raise ArgumentError(msg)
         self._batch_size = batch_size
-        self._began = self._epoch_began = 0.0
-        self._done = self._first_step = self._samples = 0
 
     def setup(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Come last, so that what others save at the end of validation is over before a step."""
@@ -412,10 +405,7 @@ class _RankTimes(_StepClock):
     that cannot be told, the whole backward pass.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._hook: Any = None
-        self._ready = self._waited = 0.0
+    _hook: Any = None
 
     def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Begin to count, and note the time of each last gradient."""

@@ -117,16 +117,13 @@ class DeprecatedMethods(_host.RunLogger):
         msg = f"logger.append_tags() is no longer there; write {instead}"
         raise ArgumentError(msg)
 
+    @guarded
     def _append(self, method: str, example: str, name: str, value: Any, step: float | None) -> None:
         path = self._path(name)
         _warn(method, f"logger.run[{path!r}].append({example})")
-        self._append_value(path, value, step, is_image=method == "log_image")
-
-    @guarded
-    def _append_value(self, path: str, value: Any, step: Any, *, is_image: bool) -> None:
-        if is_image and isinstance(value, (str, os.PathLike)):
+        if method == "log_image" and isinstance(value, (str, os.PathLike)):
             value = File.from_path(os.fspath(value))
-        elif is_image and not isinstance(value, File):
+        elif method == "log_image" and not isinstance(value, File):
             value = File.as_image(value)
         self.run[path].append(value, step=step)
 
@@ -137,4 +134,4 @@ class DeprecatedMethods(_host.RunLogger):
 
 def _warn(method: str, instead: str) -> None:
     msg = f"logger.{method}() is deprecated and may go away; write {instead} instead"
-    warnings.warn(msg, UserWarning, stacklevel=4)
+    warnings.warn(msg, UserWarning, stacklevel=5)

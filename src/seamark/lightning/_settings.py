@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-import sys
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import torch
 
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
@@ -52,6 +53,9 @@ _SETTINGS: Final = (
 """Arguments of a Trainer that it has as attributes. Devices, strategy and precision are recorded
 below ``distributed/``."""
 
+_DETERMINISTIC: Final = (False, "warn", True)
+"""The argument ``deterministic`` of a Trainer, by torch's number of the mode."""
+
 _HYPERPARAMETERS: Final = "model"
 """The section of a configuration that is not recorded: its values are the hyperparameters."""
 
@@ -63,10 +67,7 @@ def settings(trainer: Any) -> dict[str, Any]:
         trainer: Of either package, 1.9.5 or later; one that fits.
     """
     found = {name: getattr(trainer, name, None) for name in _SETTINGS}
-    torch: Any = sys.modules["torch"]
-    exact = torch.are_deterministic_algorithms_enabled()
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    found["deterministic"] = "warn" if exact and warns else exact
+    found["deterministic"] = _DETERMINISTIC[torch.get_deterministic_debug_mode()]
     found["benchmark"] = torch.backends.cudnn.benchmark
     return {
         name: value.value if isinstance(value, Enum) else value

@@ -6,7 +6,6 @@ import importlib
 import os
 import shutil
 import time
-import weakref
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest
 import torch
 
 from seamark.lightning import SeamarkLogger
-from seamark.lightning._checkpoints import _settle_at_exit
 
 FILES = "training/model/checkpoints"
 
@@ -363,7 +361,7 @@ def test_stopped_run_says_nothing_of_later_removals(host, trainer, tiny, logger,
     logger.experiment.stop()
     shutil.rmtree("kept")
     logger.finalize("success")
-    _settle_at_exit(weakref.ref(logger._checkpoints), os.getpid())
+    logger._checkpoints.settle()  # as at the end of the process
     assert "checkpoint" not in caplog.text
 
 

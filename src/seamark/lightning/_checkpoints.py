@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import re
 import sys
-import weakref
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.paths import join_path
-from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url
-from seamark.values import Atom, encode_atom, to_float
+from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url, settle_at_exit
 
 if TYPE_CHECKING:
     from seamark.run.run import Run
@@ -40,13 +37,11 @@ class _Saver:
         callback: The callback, or a weak proxy of it.
         namespace: Attribute path of its model.
         files: The files that it keeps.
-        best: What was recorded of the best of them.
     """
 
     callback: Any
     namespace: str
     files: CheckpointSet
-    best: dict[str, Atom] = field(default_factory=dict)
 
 
 class Checkpoints:
@@ -85,7 +80,7 @@ class Checkpoints:
         """
         key = _key(callback)
         if not self._savers:  # not before: the run, which is recorded to by now, closes after it
-            atexit.register(_settle_at_exit, weakref.ref(self), os.getpid())
+            settle_at_exit(self)
         if key not in self._savers:
             namespace = self._namespace_for(key)
             path = join_path(namespace, "checkpoints")
@@ -94,7 +89,9 @@ class Checkpoints:
         saver = self._savers[key]
         saver.callback = callback
         saver.files.update(_locations(callback), key.folder)
-        self._note_best(saver)
+        if best := getattr(callback, "best_model_path", None):
+            score = getattr(callback, "best_model_score", None)
+            saver.files.note_best(saver.namespace, str(best), score)
 
     def settle(self) -> None:
         """Make the record equal the disk; links and deletions come after the last save.
@@ -122,19 +119,6 @@ class Checkpoints:
             path for name in names if (path := join_path(self._namespace, name)) not in taken
         )
 
-    def _note_best(self, saver: _Saver) -> None:
-        path = getattr(saver.callback, "best_model_path", None)
-        if not isinstance(path, (str, os.PathLike)) or not str(path):
-            return
-        found: dict[str, object] = {"best_model_path": str(path)}
-        score = getattr(saver.callback, "best_model_score", None)
-        if score is not None:
-            found["best_model_score"] = to_float(score)
-        best = {join_path(saver.namespace, name): encode_atom(found[name]) for name in found}
-        # Where the disk is full, the next save tries again.
-        if best != saver.best and self._run.session.record_atoms(best):
-            saver.best = best
-
 
 def _key(callback: Any) -> _Key:
     folder = getattr(callback, "dirpath", None)
@@ -150,13 +134,6 @@ def _locations(callback: Any) -> Iterator[str]:
     for path in (*named, *(best if isinstance(best, dict) else ())):
         if isinstance(path, (str, os.PathLike)) and (location := str(os.fspath(path))):
             yield location if is_url(location) else os.path.abspath(location)  # noqa: PTH100
-
-
-def _settle_at_exit(reference: weakref.ref[Checkpoints], pid: int) -> None:
-    """Look a last time: Python has waited for asynchronous writers, and the run is open."""
-    checkpoints = reference()
-    if checkpoints is not None and pid == os.getpid():
-        checkpoints.settle()
 
 
 def _probe(location: str) -> Hashable | None:

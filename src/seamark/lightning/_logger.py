@@ -314,7 +314,7 @@ class SeamarkLogger(DeprecatedMethods):
             run.session.rest(state, error=error)
         # A stage may fail after a configuration was saved and before `log_graph`.
         hide_in_files(run.folder.files_dir, run.session.secrets)
-        self._began_in = None
+        self._began_in = 0  # no process
 
     # ---------------------------------------------------------------- calls of `ResumeCallback`
 
@@ -381,7 +381,7 @@ class SeamarkLogger(DeprecatedMethods):
         self._series = MetricPaths(self._prefix)
         self._checkpoints = Checkpoints(run, self._path("model"), keep=self._keep)
         self._noted: dict[str, Atom] = {}
-        self._began_in: int | None = None
+        self._began_in = 0
         LOGGERS.add(self)
 
     def _path(self, *parts: str) -> str:

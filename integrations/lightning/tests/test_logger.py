@@ -477,9 +477,9 @@ def test_deprecated_methods_warn_and_work(logger, read):
 
 
 def test_removed_methods_raise(logger):
-    with pytest.raises(ValueError, match="hyperparams/key"):
+    with pytest.raises(AttributeError, match=r"run\[.path.\] = value"):
         logger.set_property("a", 1)
-    with pytest.raises(ValueError, match="sys/tags"):
+    with pytest.raises(AttributeError, match="sys/tags"):
         logger.append_tags("a")
 
 

@@ -85,7 +85,7 @@ class CheckpointRecorder:
         first = self._files is None
         files = self._set_for(run, namespace)
         files.update(locations, self._folder)
-        self._note_best(files, namespace)
+        self._note_best(files)
         if first:  # not before: the run, which is recorded to by now, closes after it
             settle_at_exit(self)
 
@@ -116,8 +116,8 @@ class CheckpointRecorder:
             if path.is_file() and not path.name.startswith("."):
                 yield str(path)
 
-    def _note_best(self, files: CheckpointSet, namespace: str) -> None:
+    def _note_best(self, files: CheckpointSet) -> None:
         if getattr(self._handler, "score_function", None) is None or not (saved := self._saved()):
             return
         score, name = saved[-1]
-        files.note_best(namespace, os.path.join(self._folder, name), score)  # noqa: PTH118
+        files.note_best(os.path.join(self._folder, name), score)  # noqa: PTH118

@@ -250,7 +250,7 @@ class _StepClock(QuietCallback):
         """Count what a subclass counts of a batch."""
 
     def _record_steps(self, trainer: Any) -> None:
-        raise NotImplementedError
+        """Record what a subclass records of the steps since it did so last."""
 
 
 @_host.configurable

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import sys
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.paths import join_path
@@ -29,21 +29,6 @@ class _Key(NamedTuple):
     folder: str | None
 
 
-@dataclass
-class _Saver:
-    """What is recorded of one callback.
-
-    Attributes:
-        callback: The callback, or a weak proxy of it.
-        namespace: Attribute path of its model.
-        files: The files that it keeps.
-    """
-
-    callback: Any
-    namespace: str
-    files: CheckpointSet
-
-
 class Checkpoints:
     """Records for each callback the files that it keeps, the best of them and its score.
 
@@ -60,7 +45,8 @@ class Checkpoints:
         self._run = run
         self._namespace = namespace
         self._keep = keep
-        self._savers: dict[_Key, _Saver] = {}
+        self._savers: dict[_Key, CheckpointSet] = {}
+        self._callbacks: dict[_Key, Any] = {}
         self._first: _Key | None = None
 
     def watch(self, callbacks: Iterable[Any]) -> None:
@@ -82,16 +68,14 @@ class Checkpoints:
         if not self._savers:  # not before: the run, which is recorded to by now, closes after it
             settle_at_exit(self)
         if key not in self._savers:
-            namespace = self._namespace_for(key)
-            path = join_path(namespace, "checkpoints")
-            files = CheckpointSet(self._run, path, keep=self._keep, probe=_probe)
-            self._savers[key] = _Saver(callback, namespace, files)
-        saver = self._savers[key]
-        saver.callback = callback
-        saver.files.update(_locations(callback), key.folder)
+            path = self._namespace_for(key)
+            self._savers[key] = CheckpointSet(self._run, path, keep=self._keep, probe=_probe)
+        self._callbacks[key] = callback
+        files = self._savers[key]
+        files.update(_locations(callback), key.folder)
         if best := getattr(callback, "best_model_path", None):
             score = getattr(callback, "best_model_score", None)
-            saver.files.note_best(saver.namespace, str(best), score)
+            files.note_best(str(best), score)
 
     def settle(self) -> None:
         """Make the record equal the disk; links and deletions come after the last save.
@@ -100,24 +84,22 @@ class Checkpoints:
         """
         if self._run.get_state() == "stopped":
             return
-        for key, saver in list(self._savers.items()):
+        for key, files in list(self._savers.items()):
             # Its Trainer may be gone; what it saved may still be there.
             with contextlib.suppress(ReferenceError):
-                self.saved(saver.callback)
-            saver.files.adopt(key.folder)
-            saver.files.settle()
+                self.saved(self._callbacks[key])
+            files.adopt(key.folder)
+            files.settle()
 
     def _namespace_for(self, key: _Key) -> str:
         if self._first is None:
             self._first = key
-        if key == self._first:
-            return self._namespace
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", key.state_key).strip("-.") or "checkpoint"
-        taken = {saver.namespace for saver in self._savers.values()}
-        names = (slug if number == 1 else f"{slug}-{number}" for number in range(1, len(taken) + 2))
-        return next(
-            path for name in names if (path := join_path(self._namespace, name)) not in taken
-        )
+        numbered = (f"{slug}-{number}" for number in itertools.count(2))
+        names = [""] if key == self._first else itertools.chain([slug], numbered)
+        paths = (join_path(self._namespace, name, "checkpoints") for name in names)
+        taken = {files.namespace for files in self._savers.values()}
+        return next(path for path in paths if path not in taken)
 
 
 def _key(callback: Any) -> _Key:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
@@ -52,7 +52,7 @@ def check_legacy(given: Iterable[str]) -> None:
 
 
 class DeprecatedMethods(_host.RunLogger):
-    """Four methods that warn and still work, and two that say what to write instead."""
+    """Four methods that warn and still work; of others the error says what to write instead."""
 
     ARTIFACTS_KEY = "artifacts"
     PARAMETERS_KEY = "hyperparams"
@@ -96,26 +96,6 @@ class DeprecatedMethods(_host.RunLogger):
         path = self._path(self.ARTIFACTS_KEY, artifact.strip("/"))
         _warn("log_artifact", f"logger.run[{path!r}].upload('path_to_file')")
         self._upload_file(path, artifact if destination is None else destination)
-
-    def set_property(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Refuse: properties are plain fields now.
-
-        Raises:
-            ArgumentError: Always; the message says what to write instead.
-        """
-        path = self._path(self.PARAMETERS_KEY, "key")
-        msg = f"logger.set_property() is no longer there; write logger.run[{path!r}] = value"
-        raise ArgumentError(msg)
-
-    def append_tags(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Refuse: tags are a set on the run now.
-
-        Raises:
-            ArgumentError: Always; the message says what to write instead.
-        """
-        instead = "logger.run['sys/tags'].add(['foo', 'bar'])"
-        msg = f"logger.append_tags() is no longer there; write {instead}"
-        raise ArgumentError(msg)
 
     @guarded
     def _append(self, method: str, example: str, name: str, value: Any, step: float | None) -> None:

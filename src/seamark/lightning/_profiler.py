@@ -203,10 +203,9 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
                 self._rank_zero_info(self.digest())
         else:
             self._rank_zero_info(self.digest())
-        if self._records and self._actions:
-            self._record_row(perf_counter_ns())
-            for record in self._records:
-                record.summary(self.stats(), self._breakdown())
+        self._record_row(perf_counter_ns())
+        for record in self._records:
+            record.summary(self.stats(), self._breakdown())
 
     # ------------------------------------------------------------ results
 

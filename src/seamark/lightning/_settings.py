@@ -187,12 +187,10 @@ def hide_in_files(folder: Path, secrets: Secrets) -> None:
         secrets: What is hidden. In the place of the API key is ``null``, so that the file can be
             used again.
     """
-    for path in folder.glob("*.yaml"):
-        if path.is_symlink():  # somebody's file elsewhere
-            continue
+    # A link leads to somebody's file elsewhere.
+    for path in (path for path in folder.glob("*.yaml") if not path.is_symlink()):
         try:
-            text = path.read_text(encoding="utf-8", errors="surrogateescape")
-            hidden = text
+            hidden = text = path.read_text(encoding="utf-8", errors="surrogateescape")
             for key in secrets.known:
                 hidden = re.sub(rf"""(?m): (['"]?){re.escape(key)}\1$""", ": null", hidden)
             hidden = without_secrets(hidden, secrets)
@@ -212,8 +210,7 @@ def set_aside(folder: Path) -> None:
     Raises:
         OSError: If one cannot be renamed.
     """
-    for path in sorted(folder.glob("*.yaml")):
-        if "-before-start-" in path.name:
-            continue
+    new = [path for path in folder.glob("*.yaml") if "-before-start-" not in path.name]
+    for path in new:
         number = 1 + len(list(folder.glob(f"{path.stem}-before-start-*.yaml")))
         path.rename(path.with_name(f"{path.stem}-before-start-{number}.yaml"))

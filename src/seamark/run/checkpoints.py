@@ -118,10 +118,14 @@ class CheckpointSet:
     Args:
         run: Where to record. None of the methods raises if recording fails: it is warned about and
             counted there.
-        namespace: Attribute path below which each checkpoint gets its name.
+        namespace: Attribute path below which each checkpoint gets its name; the best one is noted
+            beside it.
         keep: Take the bytes into the run folder, instead of recording where they are.
         probe: Finds out whether a checkpoint is there and changed; `fingerprint` unless remote
             files are expected.
+
+    Attributes:
+        namespace: Attribute path below which each checkpoint gets its name.
     """
 
     def __init__(
@@ -133,7 +137,7 @@ class CheckpointSet:
         probe: Callable[[str], Hashable | None] = fingerprint,
     ) -> None:
         self._run = run
-        self._namespace = namespace
+        self.namespace = namespace
         self._keep = keep
         self._probe = probe
         self._paths: dict[str, str] = {}
@@ -183,18 +187,18 @@ class CheckpointSet:
         for location in sorted(named | self._removable.keys()):
             self._look(location)
 
-    def note_best(self, namespace: str, location: str, score: Any) -> None:
+    def note_best(self, location: str, score: Any) -> None:
         """Record which checkpoint is the best one, and its score, if that changed.
 
         Args:
-            namespace: Attribute path of the model.
             location: Path or URL of the checkpoint.
             score: A number or a tensor with one element; None if there is none.
         """
         found: dict[str, object] = {"best_model_path": location}
         if score is not None:
             found["best_model_score"] = to_float(score)
-        best = {join_path(namespace, name): encode_atom(found[name]) for name in found}
+        model = self.namespace.rpartition("/")[0]
+        best = {join_path(model, name): encode_atom(found[name]) for name in found}
         # Where the disk is full, the next save tries again.
         if best != self._best and self._run.session.record_atoms(best):
             self._best = best
@@ -214,7 +218,7 @@ class CheckpointSet:
         try:
             # Files of another machine are none that a callback removes; and a hook waits for none.
             reader = self._run.session.recorded.local_reader()
-            found = [] if reader is None else reader.attributes(self._namespace)
+            found = [] if reader is None else reader.attributes(self.namespace)
         except Exception as error:  # an index that cannot be read
             if raised_by_signal_handler(error):
                 raise
@@ -256,7 +260,7 @@ class CheckpointSet:
             whole, extension = checkpoint_name(location, None), os.path.splitext(location)[1]  # noqa: PTH122
             names = (name, name + extension, whole, whole + extension)  # "a.ckpt" beside "a.pt"
             taken = set(self._paths.values())
-            paths = [join_path(self._namespace, one) for one in names]
+            paths = [join_path(self.namespace, one) for one in names]
             path = next((one for one in paths if one not in taken), paths[-1])
             try:
                 self._paths[location] = check_path(path)

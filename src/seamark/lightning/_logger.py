@@ -307,8 +307,7 @@ class SeamarkLogger(DeprecatedMethods):
         if run.session.recorder.silent or (status == "failed" and untouched):
             return
         self._checkpoints.settle()
-        if status:
-            self._note({self._path("status"): Atom("string", str(status))})
+        self._note({self._path("status"): Atom("string", str(status))})
         state, error = _host.state_after(status, sys.exc_info()[1])
         if state not in (None, run.written_state):
             run.session.rest(state, error=error)
@@ -438,13 +437,11 @@ class SeamarkLogger(DeprecatedMethods):
 
     def _note_settings(self, trainer: Any) -> None:
         """Record the settings of the trainer, and the configuration of LightningCLI."""
-        atoms: dict[str, Atom] = {}
         text, sections = configuration(trainer, self._run.session.secrets)
-        for name, value in sections.items():
-            atoms |= parameters(value, self._path(name))
         if trainer.state.fn == "fit":
-            atoms |= parameters(settings(trainer), self._path("trainer"))
-        self._note(atoms)
+            sections["trainer"] = {**sections.get("trainer", {}), **settings(trainer)}
+        if sections:
+            self._note(parameters(sections, self._prefix))
         if text:
             self._keep_text(self._path("config"), text, "yaml")
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.ignite import _host
 from seamark.ignite._target import checked_tag, dropping, target_of
 from seamark.paths import join_path
-from seamark.run.checkpoints import CheckpointSet
-from seamark.values import encode_atom, to_float
+from seamark.run.checkpoints import CheckpointSet, settle_at_exit
 
 if TYPE_CHECKING:
     from seamark.run.run import Run
@@ -50,7 +47,6 @@ class CheckpointRecorder:
         self._tag = checked_tag(tag, "attach_checkpoint") or ""
         self._files: CheckpointSet | None = None
         self._recorded_by: tuple[Run, int] | None = None
-        self._best: dict[str, Any] = {}
 
     def attach(self, engine: Any, event_name: Any) -> Any:
         """Look when an event fires and when the engine completes.
@@ -87,10 +83,11 @@ class CheckpointRecorder:
         if not locations and self._files is None:
             return  # nothing was saved yet: leave no trace on disk
         first = self._files is None
-        self._set_for(run, namespace).update(locations, self._folder)
-        self._note_best(run, namespace)
+        files = self._set_for(run, namespace)
+        files.update(locations, self._folder)
+        self._note_best(files)
         if first:  # not before: the run, which is recorded to by now, closes after it
-            atexit.register(_settle_at_exit, weakref.ref(self), os.getpid())
+            settle_at_exit(self)
 
     def _settle(self, run: Run, namespace: str) -> None:
         self._look(run, namespace)
@@ -104,7 +101,6 @@ class CheckpointRecorder:
             path = join_path(namespace, "checkpoints")
             self._files = CheckpointSet(run, path, keep=run.checkpoints == "keep")
             self._recorded_by = (run, os.getpid())
-            self._best = {}
         return self._files
 
     def _saved(self) -> list[tuple[float, str]]:
@@ -120,20 +116,8 @@ class CheckpointRecorder:
             if path.is_file() and not path.name.startswith("."):
                 yield str(path)
 
-    def _note_best(self, run: Run, namespace: str) -> None:
+    def _note_best(self, files: CheckpointSet) -> None:
         if getattr(self._handler, "score_function", None) is None or not (saved := self._saved()):
             return
         score, name = saved[-1]
-        found = {
-            join_path(namespace, "best_model_path"): os.path.join(self._folder, name),  # noqa: PTH118
-            join_path(namespace, "best_model_score"): to_float(score),
-        }
-        if found != self._best:
-            run.session.record_atoms({path: encode_atom(value) for path, value in found.items()})
-            self._best = found
-
-
-def _settle_at_exit(reference: weakref.ref[CheckpointRecorder], pid: int) -> None:
-    recorder = reference()
-    if recorder is not None and pid == os.getpid():
-        recorder.settle()
+        files.note_best(os.path.join(self._folder, name), score)  # noqa: PTH118

@@ -34,14 +34,13 @@ _SHORT_FLOATS: Final = {torch.float16, torch.bfloat16}
 
 def step_of(trainer: Any) -> int:
     """Return the step that Lightning gives to loggers; `global_step` counts each optimizer's."""
-    epoch_loop = trainer.fit_loop.epoch_loop
-    return int(getattr(epoch_loop, "_batches_that_stepped", trainer.global_step))
+    return int(trainer.fit_loop.epoch_loop._batches_that_stepped)  # noqa: SLF001
 
 
 def only_accumulates(trainer: Any) -> bool:
     """Return whether the batch that ends only added to the gradients."""
-    ask = getattr(trainer.fit_loop, "_should_accumulate", None)
-    return bool(ask and trainer.lightning_module.automatic_optimization and ask())
+    is_automatic = trainer.lightning_module.automatic_optimization
+    return bool(is_automatic and trainer.fit_loop._should_accumulate())  # noqa: SLF001
 
 
 class QuietCallback(_host.Callback):  # type: ignore[misc] # of either package
@@ -67,18 +66,15 @@ class QuietCallback(_host.Callback):  # type: ignore[misc] # of either package
 
         Args:
             trainer: The trainer.
-            metrics: Numbers or tensors by name.
+            metrics: Numbers by name.
             step: At which step; that of the batch if left out.
             beside_prefix: Whether a Seamark run gets them outside of the logger's prefix.
         """
         step = step_of(trainer) if step is None else step
         for logger in trainer.loggers if metrics else ():
+            is_run = beside_prefix and isinstance(logger, _host.RunLogger)
             try:
-                if isinstance(logger, _host.RunLogger):
-                    target = logger.experiment if beside_prefix else logger
-                    target.log_metrics(metrics, step)
-                else:
-                    logger.log_metrics(to_floats(metrics)[0], step=step)
+                (logger.experiment if is_run else logger).log_metrics(metrics, step=step)
             except Exception as error:  # noqa: BLE001 - the other loggers go on
                 self._lost(type(logger).__name__, error)
 
@@ -86,8 +82,7 @@ class QuietCallback(_host.Callback):  # type: ignore[misc] # of either package
         let_pass(error)
         if not self._has_warned:
             self._has_warned = True
-            name = type(self).__name__
-            log.warning("seamark: %s records nothing (%s): %r", name, where, error)
+            log.warning("seamark: %s records nothing (%s): %r", type(self).__name__, where, error)
 
 
 @_host.configurable
@@ -115,7 +110,7 @@ class LearningRates(QuietCallback):
     ) -> None:
         """Record what the step will use."""
         if self.is_logged(trainer) and not batch_idx % max(1, trainer.accumulate_grad_batches):
-            self.record(trainer, dict(self._values(trainer)))
+            self.record(trainer, to_floats(dict(self._values(trainer)))[0])
 
     def _values(self, trainer: Any) -> Iterator[tuple[str, Any]]:
         for name, optimizer in _named_optimizers(trainer):
@@ -186,9 +181,9 @@ class GradientNorms(QuietCallback):
     def on_before_optimizer_step(
         self, trainer: Any, pl_module: Any, optimizer: Any, *_: Any
     ) -> None:
-        """Record the norms, which go to the logger as tensors: in one transfer."""
+        """Record the norms, which leave the device in one transfer."""
         if self.is_logged(trainer):
-            self.record(trainer, self._norms(trainer, pl_module, optimizer))
+            self.record(trainer, to_floats(self._norms(trainer, pl_module, optimizer))[0])
 
     def _norms(self, trainer: Any, module: Any, optimizer: Any) -> dict[str, torch.Tensor]:
         own = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
@@ -224,11 +219,6 @@ class GradientNorms(QuietCallback):
 class _StepClock(QuietCallback):
     """Measures steps from the end of one batch to the end of the next, without validation."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._last = self._spent = 0.0
-        self._steps = 0
-
     def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
         self._last = perf_counter()
         self._spent, self._steps = 0.0, 0
@@ -255,7 +245,7 @@ class _StepClock(QuietCallback):
         """Count what a subclass counts of a batch."""
 
     def _record_steps(self, trainer: Any) -> None:
-        raise NotImplementedError
+        """Record what a subclass records of the steps since it did so last."""
 
 
 @_host.configurable
@@ -285,8 +275,6 @@ class StepTimes(_StepClock):
             msg = f"StepTimes: batch_size: expected a whole number above 0, got {batch_size!r}"
             raise ArgumentError(msg)
         self._batch_size = batch_size
-        self._began = self._epoch_began = 0.0
-        self._done = self._first_step = self._samples = 0
 
     def setup(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Come last, so that what others save at the end of validation is over before a step."""
@@ -412,23 +400,15 @@ class _RankTimes(_StepClock):
     that cannot be told, the whole backward pass.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._hook: Any = None
-        self._ready = self._waited = 0.0
+    _hook: Any = None
 
-    def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
+    @guarded
+    def on_train_start(self, trainer: Any, pl_module: Any, *_: Any, **__: Any) -> None:
         """Begin to count, and note the time of each last gradient."""
         super().on_train_start(trainer)
         self._waited = 0.0
         self.on_train_end()
-        self._add_hook(trainer)
-
-    @guarded
-    def _add_hook(self, trainer: Any) -> None:
-        groups = (group for one in trainer.optimizers for group in one.param_groups)
-        weights = (weight for group in groups for weight in group["params"])
-        first = next((weight for weight in weights if weight.requires_grad), None)
+        first = next((one for one in pl_module.parameters() if one.requires_grad), None)
         if first is not None:
             # So that pickling a model does not warn that this hook stays behind.
             hook = unserializable_hook(self.on_before_backward)  # type: ignore[no-untyped-call]

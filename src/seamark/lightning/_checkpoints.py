@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
+import contextlib
+import itertools
 import os
 import re
 import sys
-import weakref
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.paths import join_path
-from seamark.process.interrupts import let_pass
-from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url
-from seamark.values import Atom, encode_atom, to_float
+from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url, settle_at_exit
 
 if TYPE_CHECKING:
     from seamark.run.run import Run
@@ -29,11 +27,6 @@ class _Key(NamedTuple):
 
     state_key: str
     folder: str | None
-
-
-class _Saver(NamedTuple):
-    namespace: str
-    files: CheckpointSet
 
 
 class Checkpoints:
@@ -52,9 +45,8 @@ class Checkpoints:
         self._run = run
         self._namespace = namespace
         self._keep = keep
-        self._savers: dict[_Key, _Saver] = {}
+        self._savers: dict[_Key, CheckpointSet] = {}
         self._callbacks: dict[_Key, Any] = {}
-        self._noted: dict[str, Atom] = {}
         self._first: _Key | None = None
 
     def watch(self, callbacks: Iterable[Any]) -> None:
@@ -74,16 +66,16 @@ class Checkpoints:
         """
         key = _key(callback)
         if not self._savers:  # not before: the run, which is recorded to by now, closes after it
-            atexit.register(_settle_at_exit, weakref.ref(self), os.getpid())
+            settle_at_exit(self)
         if key not in self._savers:
-            namespace = self._namespace_for(key)
-            path = join_path(namespace, "checkpoints")
-            files = CheckpointSet(self._run, path, keep=self._keep, probe=_probe)
-            self._savers[key] = _Saver(namespace, files)
+            path = self._namespace_for(key)
+            self._savers[key] = CheckpointSet(self._run, path, keep=self._keep, probe=_probe)
         self._callbacks[key] = callback
-        saver = self._savers[key]
-        saver.files.update(_locations(callback), key.folder)
-        self._note_best(saver.namespace, callback)
+        files = self._savers[key]
+        files.update(_locations(callback), key.folder)
+        if best := getattr(callback, "best_model_path", None):
+            score = getattr(callback, "best_model_score", None)
+            files.note_best(str(best), score)
 
     def settle(self) -> None:
         """Make the record equal the disk; links and deletions come after the last save.
@@ -92,45 +84,22 @@ class Checkpoints:
         """
         if self._run.get_state() == "stopped":
             return
-        for callback in list(self._callbacks.values()):
-            try:
-                self.saved(callback)
-            except ReferenceError:  # its Trainer is gone; what it saved may still be there
-                continue
-            except Exception as error:  # noqa: BLE001 - the other callbacks, and how the stage ended
-                let_pass(error)
-                self._run.session.drop(
-                    "checkpoints", warn=f"a checkpoint callback is odd: {error!r}"
-                )
-        for key, saver in self._savers.items():
-            saver.files.adopt(key.folder)
-            saver.files.settle()
+        for key, files in list(self._savers.items()):
+            # Its Trainer may be gone; what it saved may still be there.
+            with contextlib.suppress(ReferenceError):
+                self.saved(self._callbacks[key])
+            files.adopt(key.folder)
+            files.settle()
 
     def _namespace_for(self, key: _Key) -> str:
         if self._first is None:
             self._first = key
-        if key == self._first:
-            return self._namespace
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", key.state_key).strip("-.") or "checkpoint"
-        taken = {saver.namespace for saver in self._savers.values()}
-        names = (slug if number == 1 else f"{slug}-{number}" for number in range(1, len(taken) + 2))
-        return next(
-            path for name in names if (path := join_path(self._namespace, name)) not in taken
-        )
-
-    def _note_best(self, namespace: str, callback: Any) -> None:
-        path = getattr(callback, "best_model_path", None)
-        if not isinstance(path, (str, os.PathLike)) or not str(path):
-            return
-        found: dict[str, object] = {"best_model_path": str(path)}
-        score = getattr(callback, "best_model_score", None)
-        if score is not None:
-            found["best_model_score"] = to_float(score)
-        atoms = {join_path(namespace, name): encode_atom(found[name]) for name in found}
-        new = {name: atom for name, atom in atoms.items() if self._noted.get(name) != atom}
-        # Where the disk is full, the next save tries again.
-        if new and self._run.session.record_atoms(new):
-            self._noted.update(new)
+        numbered = (f"{slug}-{number}" for number in itertools.count(2))
+        names = [""] if key == self._first else itertools.chain([slug], numbered)
+        paths = (join_path(self._namespace, name, "checkpoints") for name in names)
+        taken = {files.namespace for files in self._savers.values()}
+        return next(path for path in paths if path not in taken)
 
 
 def _key(callback: Any) -> _Key:
@@ -147,13 +116,6 @@ def _locations(callback: Any) -> Iterator[str]:
     for path in (*named, *(best if isinstance(best, dict) else ())):
         if isinstance(path, (str, os.PathLike)) and (location := str(os.fspath(path))):
             yield location if is_url(location) else os.path.abspath(location)  # noqa: PTH100
-
-
-def _settle_at_exit(reference: weakref.ref[Checkpoints], pid: int) -> None:
-    """Look a last time: Python has waited for asynchronous writers, and the run is open."""
-    checkpoints = reference()
-    if checkpoints is not None and pid == os.getpid():
-        checkpoints.settle()
 
 
 def _probe(location: str) -> Hashable | None:

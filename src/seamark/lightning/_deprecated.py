@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
@@ -52,7 +52,7 @@ def check_legacy(given: Iterable[str]) -> None:
 
 
 class DeprecatedMethods(_host.RunLogger):
-    """Four methods that warn and still work, and two that say what to write instead."""
+    """Four methods that warn and still work; of others the error says what to write instead."""
 
     ARTIFACTS_KEY = "artifacts"
     PARAMETERS_KEY = "hyperparams"
@@ -97,36 +97,13 @@ class DeprecatedMethods(_host.RunLogger):
         _warn("log_artifact", f"logger.run[{path!r}].upload('path_to_file')")
         self._upload_file(path, artifact if destination is None else destination)
 
-    def set_property(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Refuse: properties are plain fields now.
-
-        Raises:
-            ArgumentError: Always; the message says what to write instead.
-        """
-        path = self._path(self.PARAMETERS_KEY, "key")
-        msg = f"logger.set_property() is no longer there; write logger.run[{path!r}] = value"
-        raise ArgumentError(msg)
-
-    def append_tags(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Refuse: tags are a set on the run now.
-
-        Raises:
-            ArgumentError: Always; the message says what to write instead.
-        """
-        instead = "logger.run['sys/tags'].add(['foo', 'bar'])"
-        msg = f"logger.append_tags() is no longer there; write {instead}"
-        raise ArgumentError(msg)
-
+    @guarded
     def _append(self, method: str, example: str, name: str, value: Any, step: float | None) -> None:
         path = self._path(name)
         _warn(method, f"logger.run[{path!r}].append({example})")
-        self._append_value(path, value, step, is_image=method == "log_image")
-
-    @guarded
-    def _append_value(self, path: str, value: Any, step: Any, *, is_image: bool) -> None:
-        if is_image and isinstance(value, (str, os.PathLike)):
+        if method == "log_image" and isinstance(value, (str, os.PathLike)):
             value = File.from_path(os.fspath(value))
-        elif is_image and not isinstance(value, File):
+        elif method == "log_image" and not isinstance(value, File):
             value = File.as_image(value)
         self.run[path].append(value, step=step)
 
@@ -137,4 +114,4 @@ class DeprecatedMethods(_host.RunLogger):
 
 def _warn(method: str, instead: str) -> None:
     msg = f"logger.{method}() is deprecated and may go away; write {instead} instead"
-    warnings.warn(msg, UserWarning, stacklevel=4)
+    warnings.warn(msg, UserWarning, stacklevel=5)

@@ -7,15 +7,17 @@ package's classes, and nobody has to load the other package for our sake.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import re
 import sys
 from typing import Any, Final, TypeVar, get_type_hints
 
 from seamark.errors import MissingExtraError
+from seamark.paths import is_device
 
 __all__ = [
     "PACKAGES",
+    "VERSION",
     "Callback",
     "Profiler",
     "RunLogger",
@@ -23,33 +25,28 @@ __all__ = [
     "folder_name",
     "model_summary",
     "state_after",
-    "version",
 ]
 
 _Class = TypeVar("_Class")
 _NAMES: Final = ("lightning.pytorch", "pytorch_lightning")
-_DEVICE: Final = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 _STOPPED_BY_SIGNAL: Final = frozenset({"SIGTERMException", "ExitGracefullyException"})
 
 
 def _find_packages() -> list[str]:
-    """Return the packages that are imported; import one if none is."""
+    """Return the packages that are imported; if none is, the first that is installed.
+
+    Raises:
+        MissingExtraError: If none is installed.
+    """
     loaded = [name for name in _NAMES if sys.modules.get(name) is not None]
-    for package in loaded or _NAMES:
-        try:
-            importlib.import_module(f"{package}.loggers.logger")
-        except ModuleNotFoundError as error:
-            # ``lightning`` before 1.9 has no such module either. If anything else is missing, the
-            # error of the host says so best.
-            if (error.name or "").partition(".")[0] != package.partition(".")[0]:
-                raise
-        else:
-            return loaded or [package]
-    msg = (
-        "seamark.lightning needs PyTorch Lightning, which is not installed: "
-        "pip install 'seamark[lightning]' (or the package lightning)"
-    )
-    raise MissingExtraError(msg)
+    installed = [name for name in _NAMES if importlib.util.find_spec(name.partition(".")[0])]
+    if not installed:
+        msg = (
+            "seamark.lightning needs PyTorch Lightning, which is not installed: "
+            "pip install 'seamark[lightning]' (or the package lightning)"
+        )
+        raise MissingExtraError(msg)
+    return loaded or installed[:1]
 
 
 PACKAGES: Final = _find_packages()
@@ -64,6 +61,7 @@ def _base(module: str, name: str) -> Any:
 # Of type Any, so that types are checked without a host.
 Callback = _base("callbacks.callback", "Callback")
 Profiler = _base("profilers.profiler", "Profiler")
+VERSION: Final = str(sys.modules[PACKAGES[0]].__version__)
 
 
 class RunLogger(_base("loggers.logger", "Logger")):  # type: ignore[misc]
@@ -80,17 +78,9 @@ def configurable(cls: type[_Class]) -> type[_Class]:
     return cls
 
 
-def version() -> str:
-    """Return the version of Lightning."""
-    return str(sys.modules[PACKAGES[0]].__version__)
-
-
 def model_summary(model: Any, max_depth: int = -1) -> str:
     """Return Lightning's table of layers, for a ``LightningModule`` of either package."""
-    bases = [f"{cls.__module__}." for cls in type(model).__mro__]
-    owners = [one for one in PACKAGES if any(base.startswith(f"{one}.") for base in bases)]
-    package = (owners or PACKAGES)[0]
-    summary: Any = importlib.import_module(f"{package}.utilities.model_summary")
+    summary: Any = importlib.import_module(f"{PACKAGES[0]}.utilities.model_summary")
     modes = [(module, module.training) for module in model.modules()]
     text = str(summary.ModelSummary(model, max_depth=max_depth))
     for module, mode in modes:  # with an example, 1.9 leaves all of them in that of the model
@@ -101,7 +91,7 @@ def model_summary(model: Any, max_depth: int = -1) -> str:
 def folder_name(name: str) -> str:
     """Return free text as a name that every file system takes, at most 84 characters long."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:80].rstrip(".")
-    return f"run-{safe}".rstrip("-") if not safe or _DEVICE.fullmatch(safe) else safe
+    return f"run-{safe}".rstrip("-") if not safe or is_device(safe) else safe
 
 
 def state_after(

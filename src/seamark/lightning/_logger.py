@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from typing_extensions import Unpack
 
-from seamark.errors import ArgumentError, InactiveRunError, PathError, ReadOnlyError
+from seamark.errors import InactiveRunError, PathError, ReadOnlyError
 from seamark.lightning import _host
 from seamark.lightning._callbacks import time_ranks
 from seamark.lightning._checkpoints import Checkpoints
@@ -28,12 +28,11 @@ from seamark.lightning._settings import (
     set_aside,
     settings,
 )
-from seamark.options.checks import check_switch
+from seamark.options.checks import check_place, check_switch, naming
 from seamark.options.run_options import RunOptions, accept_options
 from seamark.options.settings import check_argument
 from seamark.paths import check_path, join_path
 from seamark.process.interrupts import let_pass
-from seamark.process.rank import current_rank
 from seamark.run.adapters import agreed_run, check_run, guarded, new_run, words_of
 from seamark.run.handler import Handler
 from seamark.run.run import Run
@@ -47,7 +46,6 @@ log = logging.getLogger("seamark")
 _VERSION_PATH: Final = "source_code/integrations/pytorch-lightning"
 _OF_THE_LOGGER_TOO: Final = frozenset({"checkpoints", "on_duplicate", "ranks", "resume"})
 """Arguments of a run that a logger of an existing run may have as well."""
-_OF_THIS_PROCESS: Final = {"_began_in": None, "_checkpoints": None}
 _NOT_OPEN: Final = (InactiveRunError, ReadOnlyError)
 
 
@@ -138,46 +136,38 @@ class SeamarkLogger(DeprecatedMethods):
             check_argument(key, options.get(key))
         described = {key: one for key, one in options.items() if key not in _OF_THE_LOGGER_TOO}
         check_run(run, {"api_key": api_key, **described})
-        if save_dir is not None and not isinstance(save_dir, (str, os.PathLike)):
-            msg = f"save_dir: expected a path or None, got {type(save_dir).__name__}"
-            raise ArgumentError(msg)
+        check_place("save_dir", save_dir)
         super().__init__()
         if agg_key_funcs is not None or agg_default_func is not None:
             msg = "SeamarkLogger: agg_key_funcs and agg_default_func have no effect"
             warnings.warn(msg, UserWarning, stacklevel=2)
-        try:
-            self._prefix = check_path(prefix) if prefix else ""
-        except PathError as error:
-            msg = f"SeamarkLogger(prefix=...): {error}"
-            raise PathError(msg) from None
+        with naming("SeamarkLogger: prefix", PathError):
+            path = check_path(prefix) if prefix else ""
         self._is_own = run is None
         self._experiment: Run | Handler = (
             new_run(api_key=api_key, **options) if run is None else run
         )
-        self._run: Run = self._experiment.get_root_object()
+        root = self._experiment.get_root_object()
         self._base = run.path if isinstance(run, Handler) else ""
-        self._paths = self._series = MetricPaths(join_path(self._base, self._prefix))
+        self._prefix = join_path(self._base, path)
         self._save_dir = None if save_dir is None else os.fspath(save_dir)
         self._files_dir: str | None = None
         self._log_model_checkpoints = bool(log_model_checkpoints)
         # A new run has the argument already, maybe from a file.
-        kept = (run is not None and options.get("checkpoints")) or self._run.checkpoints
+        kept = (run is not None and options.get("checkpoints")) or root.checkpoints
         self._keep = kept == "keep"
         self._log_graph = log_graph
-        self._noted: dict[str, Atom] = {}
-        self._checkpoints: Checkpoints | None = None
-        self._began_in: int | None = None
         self._has_set_aside = self._has_warned = False
-        LOGGERS.add(self)
+        self._record_into(root)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to this process."""
-        return {**self.__dict__, **_OF_THIS_PROCESS, "_noted": {}, "_series": self._paths}
+        return {**self.__dict__, "_checkpoints": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Become the same logger of the same run in another process; nothing is created."""
         self.__dict__.update(state)
-        LOGGERS.add(self)
+        self._record_into(self._run)
 
     def __repr__(self) -> str:
         """Return which run this records into, and where; the run need not have begun."""
@@ -224,10 +214,8 @@ class SeamarkLogger(DeprecatedMethods):
         """The ``Run``, or the namespace given; on ranks that record nothing it does nothing."""
         return self._experiment
 
-    @property
-    def run(self) -> Any:
-        """The same as `experiment`."""
-        return self.experiment
+    run = experiment
+    """The same as `experiment`."""
 
     # ---------------------------------------------------------------- calls of Lightning
 
@@ -256,8 +244,8 @@ class SeamarkLogger(DeprecatedMethods):
                 kept and nothing is called.
         """
         found = parameters(params, self._path(self.PARAMETERS_KEY))
-        self._run.session.recorder.parameters.take(found)  # run.params is the same on every rank
-        self._note(found)
+        self._recording()
+        self._note(found)  # on other ranks, too, so that run.params is the same on every rank
 
     @guarded
     def log_graph(self, model: Any, input_array: Any = None) -> None:
@@ -271,19 +259,14 @@ class SeamarkLogger(DeprecatedMethods):
         with contextlib.suppress(RuntimeError):  # as 2.x raises without one
             trainer = getattr(model, "trainer", None)
         if trainer is not None:
-            attach_late(trainer)
-            if self._run.ranks == "all":
-                self._join_ranks(trainer)
-        if self._is_silent_or_apart():
-            return
-        self._begin_stage(trainer)
+            self._begin_stage(trainer)
         path = self._path("model/graph")
-        if self._log_graph and path not in self._noted:
+        if self._log_graph and self._run.session.speaks_for_all and path not in self._noted:
             # A forward pass of a sharded model on one rank alone would wait for ever.
             alone = trainer is None or trainer.world_size == 1
             has_example = getattr(model, "example_input_array", None) is not None
-            self._keep_text(path, _host.model_summary(model) if alone and has_example else model)
-            self._noted[path] = Atom("file", None)
+            graph = _host.model_summary(model) if alone and has_example else str(model)
+            self._keep_text(path, graph, "txt")
 
     @guarded
     def log_model_summary(self, model: Any, max_depth: int = -1) -> None:
@@ -293,8 +276,9 @@ class SeamarkLogger(DeprecatedMethods):
             model: A ``LightningModule``.
             max_depth: Levels of layers to show; -1 for all.
         """
-        if not self._is_silent_or_apart():
-            self._keep_text(self._path("model/summary"), _host.model_summary(model, max_depth))
+        if self._run.session.speaks_for_all:
+            text = _host.model_summary(model, max_depth)
+            self._keep_text(self._path("model/summary"), text, "txt")
 
     @guarded
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
@@ -303,9 +287,9 @@ class SeamarkLogger(DeprecatedMethods):
         Args:
             checkpoint_callback: The callback, or a weak proxy of it.
         """
-        if self._log_model_checkpoints and not self._is_silent_or_apart():
+        if self._log_model_checkpoints and self._run.session.speaks_for_all:
             self._recording()
-            self._saved().saved(checkpoint_callback)
+            self._checkpoints.saved(checkpoint_callback)
 
     @guarded
     def finalize(self, status: str) -> None:
@@ -322,16 +306,14 @@ class SeamarkLogger(DeprecatedMethods):
         untouched = run.writer is None and not restarted and run.folder.journals()
         if run.session.recorder.silent or (status == "failed" and untouched):
             return
-        if self._checkpoints is not None:
-            self._checkpoints.settle()
-        if status:
-            self._write({self._path("status"): Atom("string", str(status))})
+        self._checkpoints.settle()
+        self._note({self._path("status"): Atom("string", str(status))})
         state, error = _host.state_after(status, sys.exc_info()[1])
         if state not in (None, run.written_state):
             run.session.rest(state, error=error)
         # A stage may fail after a configuration was saved and before `log_graph`.
         hide_in_files(run.folder.files_dir, run.session.secrets)
-        self._began_in = None
+        self._began_in = 0  # no process
 
     # ---------------------------------------------------------------- calls of `ResumeCallback`
 
@@ -350,7 +332,7 @@ class SeamarkLogger(DeprecatedMethods):
         Args:
             marked: Whether ``Run.mark_checkpoint`` will be called.
         """
-        return {**self._run.checkpoint_state(marked=marked), "prefix": self._paths.prefix}
+        return {**self._run.checkpoint_state(marked=marked), "prefix": self._prefix}
 
     def resume(self, state: Mapping[str, Any], *, training: bool) -> None:
         """Continue the run that a checkpoint was saved in; see ``Run.resumed``.
@@ -379,7 +361,7 @@ class SeamarkLogger(DeprecatedMethods):
     @guarded
     def begin_training(self, trainer: Any) -> None:
         """Record how many samples a step takes; the trainer has its data now."""
-        if not self._is_silent_or_apart():
+        if self._run.session.speaks_for_all:
             self._note_facts(batch_facts(trainer))
 
     # ---------------------------------------------------------------- inside
@@ -389,44 +371,35 @@ class SeamarkLogger(DeprecatedMethods):
         if run is not self._run:
             # LightningCLI has saved its configuration already, beside the run that does not begin.
             hide_in_files(self._run.folder.files_dir, self._run.session.secrets)
-            self._run = self._experiment = run
-            self._noted, self._checkpoints, self._began_in = {}, None, None
+            self._experiment = run
+            self._record_into(run)
+
+    def _record_into(self, run: Run) -> None:
+        """Begin with a run in this process, or with the same one in another process."""
+        self._run = run
+        self._series = MetricPaths(self._prefix)
+        self._checkpoints = Checkpoints(run, self._path("model"), keep=self._keep)
+        self._noted: dict[str, Atom] = {}
+        self._began_in = 0
+        LOGGERS.add(self)
 
     def _path(self, *parts: str) -> str:
-        return join_path(self._paths.prefix, *parts)
-
-    def _is_silent_or_apart(self) -> bool:
-        """Return whether rank 0 records what all ranks have in common, and not this process."""
-        return self._run.session.recorder.silent or self._series is not self._paths
-
-    def _join_ranks(self, trainer: Any) -> None:
-        """Switch to the run of rank 0. Every rank calls this, at every stage.
-
-        Until the first time other ranks record nothing.
-        """
-        if self._is_own:  # else whoever made the run saw to it, on every rank
-            self._switch(agreed_run(self._run))
-        rank = current_rank().rank
-        below = MetricPaths(join_path(self._paths.prefix, f"ranks/{rank}"))
-        self._series = below if rank else self._paths
-        time_ranks(trainer)
+        return join_path(self._prefix, *parts)
 
     def _recording(self) -> Run | None:
         """Return the run if this process records; begin it after a fork and after a stage."""
+        run = self._run
         if self._began_in != os.getpid():
-            if self._run.session.recorder.silent:
+            if run.session.recorder.silent:
                 return None
             self._began_in = os.getpid()
-            self._write({_VERSION_PATH: Atom("string", _host.version())})
-            if self._run.written_state == "completed":
-                self._run.session.go_on()
-        return self._run
+            self._series = MetricPaths(run.session.series_base(self._prefix))
+            self._note({_VERSION_PATH: Atom("string", _host.VERSION)})
+            if run.written_state == "completed":
+                run.session.go_on()
+        return run
 
     def _note(self, atoms: Mapping[str, Atom]) -> None:
-        if self._recording() is not None:
-            self._write(atoms)
-
-    def _write(self, atoms: Mapping[str, Atom]) -> None:
         """Record those values that are new or changed."""
         new = {path: atom for path, atom in atoms.items() if self._noted.get(path) != atom}
         # Where the disk is full, the next stage tries again.
@@ -435,8 +408,15 @@ class SeamarkLogger(DeprecatedMethods):
 
     def _begin_stage(self, trainer: Any) -> None:
         """Revive a run that ended, and record the settings of the stage."""
+        attach_late(trainer)
+        if self._run.ranks == "all":  # every rank comes here, at every stage
+            if self._is_own:  # else whoever made the run saw to it, on every rank
+                self._switch(agreed_run(self._run))
+            time_ranks(trainer)
         run = self._run
-        if trainer is not None and trainer.state.fn == "fit":
+        if not run.session.speaks_for_all:
+            return
+        if trainer.state.fn == "fit":
             run.session.own()
             ended_badly = run.written_state in {"failed", "interrupted"}
             if ended_badly and not trainer.global_step and not trainer.ckpt_path:
@@ -445,10 +425,9 @@ class SeamarkLogger(DeprecatedMethods):
         if run.written_state in {"created", "completed", "failed", "interrupted"}:
             run.session.go_on()
         hide_in_files(run.folder.files_dir, run.session.secrets)
-        if trainer is None or run.mode == "disabled":
-            return
         if self._log_model_checkpoints:
-            self._saved().watch(trainer.checkpoint_callbacks)
+            self._checkpoints.watch(trainer.checkpoint_callbacks)
+        self._recording()
         self._note_facts(facts(trainer))
         self._note_settings(trainer)
 
@@ -458,26 +437,19 @@ class SeamarkLogger(DeprecatedMethods):
 
     def _note_settings(self, trainer: Any) -> None:
         """Record the settings of the trainer, and the configuration of LightningCLI."""
-        atoms: dict[str, Atom] = {}
         text, sections = configuration(trainer, self._run.session.secrets)
-        for name, value in sections.items():
-            atoms |= parameters(value, self._path(name))
         if trainer.state.fn == "fit":
-            atoms |= parameters(settings(trainer), self._path("trainer"))
-        self._note(atoms)
-        path, whole = self._path("config"), Atom("string", text)
-        if text and self._noted.get(path) != whole:
-            self._run[path].upload(File.from_content(text, extension="yaml"))
+            sections["trainer"] = {**sections.get("trainer", {}), **settings(trainer)}
+        if sections:
+            self._note(parameters(sections, self._prefix))
+        if text:
+            self._keep_text(self._path("config"), text, "yaml")
+
+    def _keep_text(self, path: str, text: str, extension: str) -> None:
+        whole = Atom("string", text)
+        if self._noted.get(path) != whole and self._recording() is not None:
+            self._run[path].upload(File.from_content(text, extension=extension))
             self._noted[path] = whole
-
-    def _keep_text(self, path: str, text: object) -> None:
-        if self._recording() is not None:
-            self._run[path].upload(File.from_content(str(text), extension="txt"))
-
-    def _saved(self) -> Checkpoints:
-        if self._checkpoints is None:
-            self._checkpoints = Checkpoints(self._run, self._path("model"), keep=self._keep)
-        return self._checkpoints
 
     def _lost(self, method: str, error: Exception) -> None:
         let_pass(error)

@@ -11,8 +11,8 @@ from time import perf_counter, perf_counter_ns
 from types import TracebackType
 from typing import Any, Final
 
-from seamark.errors import ArgumentError
 from seamark.lightning import _host
+from seamark.options.checks import check_place
 from seamark.pictures.printing import columns_of, without_middle
 from seamark.process.interrupts import let_pass
 from seamark.profiling import (
@@ -34,10 +34,7 @@ log = logging.getLogger("seamark")
 
 _EPOCH: Final = "run_training_epoch"
 _BATCH: Final = "run_training_batch"
-_NEVER: Final = 1 << 62
 _FULL: Final = 2 * FLUSH_AT  # numbers; two are a row
-_KEPT: Final = FLUSH_AT
-"""So many calls of an action are kept when it is thinned: Lightning has a hundred actions or so."""
 _TOP: Final = 15
 
 
@@ -98,43 +95,31 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         run: Any = None,
     ) -> None:
         super().__init__(dirpath=dirpath, filename=filename)
-        if dirpath is not None and not isinstance(dirpath, (str, os.PathLike)):
-            msg = f"dirpath: expected a path or None, got {type(dirpath).__name__}"
-            raise ArgumentError(msg)
+        check_place("dirpath", dirpath)
         self.extended = extended
         self.start_time = perf_counter()
         self.current_actions: dict[str, list[int]] = {}  # name: start, time of those inside
         self._stack: list[str] = []
-        self._stale: set[str] = set()
         self._actions: dict[str, _Action] = {}
-        self._records: list[TimesInRun] = []
-        self._given = run is not None
-        self._epoch = self._batch = 0
-        self._at = 0
-        self._due_ns = _NEVER
-        if run is not None:
-            self._record_in([run])
+        self._lightning_module: Any = None  # Lightning sets it
+        self._is_given = run is not None
+        self._epoch = self._batch = self._at = 0
+        self._record_in([] if run is None else [run])
 
     def _record_in(self, runs: list[Any]) -> None:
-        """Record into these runs from now on; what went into one already goes on there."""
-        have = self._records
-        self._records = []
-        for run in runs:  # loggers as they are: a checkpoint may have one go over to another run
-            record = next((one for one in have if one.records_in(run)), None)
-            if record is None:
-                record = TimesInRun(run, "profiling/actions")
-                record.skip(self._sources())
-            self._records.append(record)
-        self._due_ns = 0 if self._records else _NEVER
+        """Record what is timed from now on into these runs."""
+        # Loggers as they are: a checkpoint may have one go over to another run.
+        self._records = [TimesInRun(run, "profiling/actions") for run in runs]
+        for record in self._records:
+            record.skip(self._sources())
 
     # ------------------------------------------------------------ what Lightning calls
 
     def profile(self, action_name: str) -> Any:  # type: ignore[override, unused-ignore]
         """Return a context manager that times an action."""
-        return self._actions.get(action_name) or self._action(action_name)
-
-    def _action(self, name: str) -> _Action:
-        found = self._actions[name] = _Action(name, self)
+        found = self._actions.get(action_name)
+        if found is None:
+            found = self._actions[action_name] = _Action(action_name, self)
         return found
 
     def start(self, action_name: str) -> None:
@@ -143,10 +128,9 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         Raises:
             ValueError: If it has started already.
         """
-        if action_name in self.current_actions and action_name not in self._stale:
+        if action_name in self._stack:
             msg = f"Attempted to start {action_name} which has already started."
             raise ValueError(msg)
-        self._stale.discard(action_name)
         if action_name in (_EPOCH, _BATCH):
             self._move(action_name)
         self._stack.append(action_name)
@@ -165,12 +149,12 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
             raise ValueError(msg)
         start, inside = found
         took = now - start
-        action = self._actions.get(action_name) or self._action(action_name)
+        action = self._actions.get(action_name) or self.profile(action_name)
         samples = action.samples
         waiting = samples.waiting
         waiting.extend((self._at, took))
         if len(waiting) >= _FULL:
-            samples.thin(_KEPT)
+            samples.thin(FLUSH_AT)  # as Lightning has a hundred actions or so
         samples.nested_ns += inside
         stack = self._stack
         if action_name in stack:  # not if an exception left it open in an earlier stage
@@ -179,45 +163,31 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
             action.in_epochs_ns += took - inside
         if stack and (parent := self.current_actions.get(stack[-1])) is not None:
             parent[1] += took
-        if action_name == _BATCH and now >= self._due_ns:
+        if action_name == _BATCH and self._records and now >= self._records[0].due_ns:
             self._record_row(now)
 
     def _move(self, action: str) -> None:
         """Note where training is: epochs as the trainer counts them, batches as they ran."""
         if action == _BATCH:
             self._batch += 1
-        else:
-            try:
-                trainer = self._trainer()
-                self._epoch = trainer.current_epoch
-                self._batch = trainer.fit_loop.epoch_loop.total_batch_idx
-            except Exception as error:  # noqa: BLE001 - of a trainer unlike those we know, or none
-                let_pass(error)
-                self._epoch += 1
+        elif self._lightning_module is not None:
+            trainer = self._lightning_module.trainer
+            self._epoch = trainer.current_epoch
+            self._batch = trainer.fit_loop.epoch_loop.total_batch_idx
         self._at = position(max(0, self._epoch), max(0, self._batch))
 
     def _record_row(self, now: int) -> None:
         sources = self._sources()
         for record in self._records:
             record.row(now, sources, self._batch)
-            self._due_ns = record.due_ns
 
     def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
         """Prepare for a stage, and find the runs of the trainer."""
         super().setup(stage, local_rank, log_dir)
-        # What an exception left open may be started again.
-        self._stale = set(self.current_actions)
-        self._stack.clear()
-        if not self._given:
-            try:
-                loggers = self._trainer().loggers
-                self._record_in([one for one in loggers if isinstance(one, _host.RunLogger)])
-            except Exception as error:  # noqa: BLE001 - then there is only the report
-                let_pass(error)
-                self._record_in([])
-
-    def _trainer(self) -> Any:
-        return self._lightning_module.trainer  # Lightning sets it
+        self._stack.clear()  # what an exception left open may be started again
+        if not self._is_given and self._lightning_module is not None:
+            loggers = self._lightning_module.trainer.loggers
+            self._record_in([one for one in loggers if isinstance(one, _host.RunLogger)])
 
     def describe(self) -> None:
         """Write the report, and record the summary into the run."""
@@ -231,10 +201,9 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
                 self._rank_zero_info(self.digest())
         else:
             self._rank_zero_info(self.digest())
-        if self._records and self._actions:
-            self._record_row(perf_counter_ns())
-            for record in self._records:
-                record.summary(self.stats(), self._breakdown())
+        self._record_row(perf_counter_ns())
+        for record in self._records:
+            record.summary(self.stats(), self._breakdown())
 
     # ------------------------------------------------------------ results
 
@@ -290,9 +259,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         columns = columns_of(sys.stderr)
         lines = self._table(_TOP, columns)
         if (left := len(self._actions) - _TOP) > 0:
-            where = "in summary(), and in the file where one is named"
-            if self._records:
-                where += "; recorded as profiling/actions/summary"
+            where = "in summary(), the report's file and profiling/actions/summary of the run"
             lines += textwrap.wrap(f"and {left} more: {where}", columns)
         return os.linesep.join([*lines, *textwrap.wrap(self.largest_cost(), columns), ""])
 
@@ -312,9 +279,10 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         for one in sorted(self.stats(), key=lambda one: -one.total_s)[:limit]:
             row = f"{one.mean_s:8.3g} {one.total_s:9.3g}  "
             if self.extended:
-                share = f"{100 * one.total_s / whole_s:5.1f}"
-                row = f"{one.mean_s:8.3g} {one.count:8} {one.total_s:9.3g} {share} "
-                row += f"{one.p95_s:8.3g} {one.max_s:8.3g}  "
+                row = (
+                    f"{one.mean_s:8.3g} {one.count:8} {one.total_s:9.3g} "
+                    f"{100 * one.total_s / whole_s:5.1f} {one.p95_s:8.3g} {one.max_s:8.3g}  "
+                )
             name = _one_line(one.name)
             if width is not None:  # a callback's settings are the first to go
                 name = without_middle(re.sub(r"\{.*\}", "", name), width - len(row))

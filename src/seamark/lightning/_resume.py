@@ -36,7 +36,6 @@ LOGGERS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _KEY: Final = "seamark"
 """Key of a checkpoint below which there are only dicts, strings, ints and None."""
 _FORMAT: Final = 1
-_KEPT_PATHS: Final = ("dirpath", "best_model_path", "last_model_path", "kth_best_model_path")
 
 
 class _Plan(NamedTuple):
@@ -283,10 +282,8 @@ def _match(
             yield logger, state
 
 
-def _state_of(callback: Any, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    states = checkpoint.get("callbacks") or {}
-    found: dict[str, Any] = states.get(callback.state_key) or {}
-    return found
+def _state_of(callback: Any, checkpoint: Mapping[str, Any]) -> Any:
+    return checkpoint.get("callbacks", {}).get(callback.state_key, {})
 
 
 def _relocate(state: dict[str, Any], old: str, new: str) -> None:
@@ -298,8 +295,6 @@ def _relocate(state: dict[str, Any], old: str, new: str) -> None:
     def move(path: Any) -> Any:
         return new + path[len(old) :] if isinstance(path, str) and path.startswith(old) else path
 
-    if old and old != new:
-        for name in _KEPT_PATHS:
-            state[name] = move(state.get(name))
-        kept = state.get("best_k_models") or {}
-        state["best_k_models"] = {move(path): score for path, score in kept.items()}
+    for name, value in state.items() if old else ():
+        is_scores = isinstance(value, dict)
+        state[name] = {move(path): value[path] for path in value} if is_scores else move(value)

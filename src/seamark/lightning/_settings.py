@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-import sys
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import torch
 
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
@@ -52,6 +53,9 @@ _SETTINGS: Final = (
 """Arguments of a Trainer that it has as attributes. Devices, strategy and precision are recorded
 below ``distributed/``."""
 
+_DETERMINISTIC: Final = (False, "warn", True)
+"""The argument ``deterministic`` of a Trainer, by torch's number of the mode."""
+
 _HYPERPARAMETERS: Final = "model"
 """The section of a configuration that is not recorded: its values are the hyperparameters."""
 
@@ -63,10 +67,7 @@ def settings(trainer: Any) -> dict[str, Any]:
         trainer: Of either package, 1.9.5 or later; one that fits.
     """
     found = {name: getattr(trainer, name, None) for name in _SETTINGS}
-    torch: Any = sys.modules["torch"]
-    exact = torch.are_deterministic_algorithms_enabled()
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    found["deterministic"] = "warn" if exact and warns else exact
+    found["deterministic"] = _DETERMINISTIC[torch.get_deterministic_debug_mode()]
     found["benchmark"] = torch.backends.cudnn.benchmark
     return {
         name: value.value if isinstance(value, Enum) else value
@@ -186,12 +187,10 @@ def hide_in_files(folder: Path, secrets: Secrets) -> None:
         secrets: What is hidden. In the place of the API key is ``null``, so that the file can be
             used again.
     """
-    for path in folder.glob("*.yaml"):
-        if path.is_symlink():  # somebody's file elsewhere
-            continue
+    # A link leads to somebody's file elsewhere.
+    for path in (path for path in folder.glob("*.yaml") if not path.is_symlink()):
         try:
-            text = path.read_text(encoding="utf-8", errors="surrogateescape")
-            hidden = text
+            hidden = text = path.read_text(encoding="utf-8", errors="surrogateescape")
             for key in secrets.known:
                 hidden = re.sub(rf"""(?m): (['"]?){re.escape(key)}\1$""", ": null", hidden)
             hidden = without_secrets(hidden, secrets)
@@ -211,8 +210,7 @@ def set_aside(folder: Path) -> None:
     Raises:
         OSError: If one cannot be renamed.
     """
-    for path in sorted(folder.glob("*.yaml")):
-        if "-before-start-" in path.name:
-            continue
+    new = [path for path in folder.glob("*.yaml") if "-before-start-" not in path.name]
+    for path in new:
         number = 1 + len(list(folder.glob(f"{path.stem}-before-start-*.yaml")))
         path.rename(path.with_name(f"{path.stem}-before-start-{number}.yaml"))

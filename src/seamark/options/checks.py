@@ -48,6 +48,7 @@ __all__ = [
     "check_version",
     "given_tags",
     "keyed_tags",
+    "naming",
     "one_of",
     "strings",
     "version_of",
@@ -79,7 +80,7 @@ def wrong(what: str, expected: str, given: object) -> ArgumentError:
 
 
 @contextmanager
-def _named(what: str, kind: type[SeamarkError] = ArgumentError) -> Iterator[None]:
+def naming(what: str, kind: type[SeamarkError] = ArgumentError) -> Iterator[None]:
     """Raise an error of a value as one of an option that has it."""
     try:
         yield
@@ -155,7 +156,7 @@ def check_output(what: str, given: object) -> object:
 
 
 def check_limit(what: str, given: object) -> Limit:
-    with _named(what):
+    with naming(what):
         return Limit.of(given)
 
 
@@ -164,7 +165,7 @@ def check_namespace(what: str, given: Any) -> str | None:
     path = str(given or "").strip("/")
     if not path:
         return None
-    with _named(what):
+    with naming(what):
         check_path(path)
     if reserved := next((each for each in _RESERVED if is_inside(path, each)), None):
         msg = (
@@ -188,7 +189,7 @@ def check_place(what: str, given: object) -> object:
 def check_secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
     # A variable holds several on lines of their own: a regular expression may hold spaces.
     entries = given.splitlines() if isinstance(given, str) else given
-    with _named(what):
+    with naming(what):
         found = tuple(e.strip() if isinstance(e, str) else e for e in entries or ())
         more_of(found)
     return found
@@ -200,7 +201,7 @@ def check_remotes(what: str, given: Any) -> tuple[str, ...]:
     from seamark.remote.places import canonical  # for those who name one
 
     several = given.split(",") if isinstance(given, str) else strings(given, what)
-    with _named(what):
+    with naming(what):
         found = [canonical(uri.strip()) for uri in several if uri.strip()]
     return tuple(dict.fromkeys(found))
 
@@ -246,9 +247,9 @@ def keyed_tags(what: str, given: Mapping[Any, Any]) -> dict[str, Atom]:
     """
     found: dict[str, Atom] = {}
     for key, value in given.items():
-        with _named(what, PathError):
+        with naming(what, PathError):
             path = check_path(f"{TAGS}/{check_path(key)}")
-        with _named(f"{what}: {key!r:.80}", ValueKindError):
+        with naming(f"{what}: {key!r:.80}", ValueKindError):
             found[path] = encode_atom(value)
     return found
 

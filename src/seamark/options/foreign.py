@@ -71,6 +71,7 @@ VERBS: Final[Mapping[str, str]] = {
     "log_text": _TEXT,
     "metrics": 'run["path"].fetch_points() reads a metric, run.report() the last of each',
     "save": _FILE,
+    "set_property": 'run["path"] = value records a value',
     "set_name": 'run["sys/name"] = name names it',
     "set_status": "run.set_state(...) says how it is doing",
     "set_tag": _TAG,

@@ -101,10 +101,6 @@ class TimesInRun:
             self._ends_with = session
             session.before_end(call)
 
-    def records_in(self, run: Any) -> bool:
-        """Tell whether this is what was given to record into."""
-        return self._given is run
-
     def skip(self, sources: Iterable[Source]) -> None:
         """Leave what was timed so far out of what is recorded."""
         for _ in self._news(sources):

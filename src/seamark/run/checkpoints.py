@@ -9,10 +9,12 @@ folder, was removed by somebody else, such as the end of a temporary folder.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import os
 import stat
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,11 +23,13 @@ from seamark.blobs import find_inside, is_below
 from seamark.errors import FileMissingError, PathError
 from seamark.paths import check_path, is_inside, join_path
 from seamark.process.interrupts import raised_by_signal_handler
+from seamark.values import encode_atom, to_float
 
 if TYPE_CHECKING:
     from seamark.run.run import Run
+    from seamark.values import Atom
 
-__all__ = ["CheckpointSet", "checkpoint_name", "fingerprint", "is_url"]
+__all__ = ["CheckpointSet", "checkpoint_name", "fingerprint", "is_url", "settle_at_exit"]
 
 log = logging.getLogger("seamark")
 
@@ -90,16 +94,38 @@ def fingerprint(location: str) -> Hashable | None:
         return None
 
 
+def settle_at_exit(checkpoints: Any) -> None:
+    """Call ``settle`` at the end of this process, when asynchronous writers are done.
+
+    Call this after the first record of the run, which closes after it then.
+
+    Args:
+        checkpoints: An object with a method ``settle``, of which a weak reference is held.
+    """
+    reference, pid = weakref.ref(checkpoints), os.getpid()
+
+    def settle() -> None:
+        found = reference()
+        if found is not None and pid == os.getpid():
+            found.settle()
+
+    atexit.register(settle)
+
+
 class CheckpointSet:
     """The checkpoints of one callback, recorded as files below one namespace of a run.
 
     Args:
         run: Where to record. None of the methods raises if recording fails: it is warned about and
             counted there.
-        namespace: Attribute path below which each checkpoint gets its name.
+        namespace: Attribute path below which each checkpoint gets its name; the best one is noted
+            beside it.
         keep: Take the bytes into the run folder, instead of recording where they are.
         probe: Finds out whether a checkpoint is there and changed; `fingerprint` unless remote
             files are expected.
+
+    Attributes:
+        namespace: Attribute path below which each checkpoint gets its name.
     """
 
     def __init__(
@@ -111,7 +137,7 @@ class CheckpointSet:
         probe: Callable[[str], Hashable | None] = fingerprint,
     ) -> None:
         self._run = run
-        self._namespace = namespace
+        self.namespace = namespace
         self._keep = keep
         self._probe = probe
         self._paths: dict[str, str] = {}
@@ -123,6 +149,7 @@ class CheckpointSet:
         self._outside: dict[str, str | None] = {}
         """The folder of the callback, by location that does not lie in it."""
         self._warned = False
+        self._best: dict[str, Atom] = {}
 
     @property
     def recorded(self) -> dict[str, str]:
@@ -157,6 +184,22 @@ class CheckpointSet:
         for location in sorted(named | self._removable.keys()):
             self._look(location)
 
+    def note_best(self, location: str, score: Any) -> None:
+        """Record which checkpoint is the best one, and its score, if that changed.
+
+        Args:
+            location: Path or URL of the checkpoint.
+            score: A number or a tensor with one element; None if there is none.
+        """
+        found: dict[str, object] = {"best_model_path": location}
+        if score is not None:
+            found["best_model_score"] = to_float(score)
+        model = self.namespace.rpartition("/")[0]
+        best = {join_path(model, name): encode_atom(found[name]) for name in found}
+        # Where the disk is full, the next save tries again.
+        if best != self._best and self._run.session.record_atoms(best):
+            self._best = best
+
     def adopt(self, folder: str | None) -> None:
         """Take over the references into the folder that earlier processes of the run recorded.
 
@@ -172,7 +215,7 @@ class CheckpointSet:
         try:
             # Files of another machine are none that a callback removes; and a hook waits for none.
             reader = self._run.session.recorded.local_reader()
-            found = [] if reader is None else reader.attributes(self._namespace)
+            found = [] if reader is None else reader.attributes(self.namespace)
         except Exception as error:  # an index that cannot be read
             if raised_by_signal_handler(error):
                 raise
@@ -214,7 +257,7 @@ class CheckpointSet:
             whole, extension = checkpoint_name(location, None), os.path.splitext(location)[1]  # noqa: PTH122
             names = (name, name + extension, whole, whole + extension)  # "a.ckpt" beside "a.pt"
             taken = set(self._paths.values())
-            paths = [join_path(self._namespace, one) for one in names]
+            paths = [join_path(self.namespace, one) for one in names]
             path = next((one for one in paths if one not in taken), paths[-1])
             try:
                 self._paths[location] = check_path(path)

@@ -364,9 +364,9 @@ def test_a_long_run_is_exact_and_bounded(hand_clock):
     assert stretches.min() >= 245
     assert stretches.max() <= 255
     assert (positions >> 36).tolist() == (1 + (iterations - 1) // size).tolist()
-    times = profiler._times()
-    every_samples = [times.processing, times.dataflow, *(one.samples for one in times.events)]
-    held = sum(block.nbytes for one in every_samples for block in one._blocks)
+    times = profiler._engines[0].runs[0]
+    sources = [*times.phases(), *(one.source for one in times.events)]
+    held = sum(block.nbytes for one in sources for block in one.samples._blocks)
     assert held < 8 * 2**20
     assert len(times.tape) < 2**18
 

@@ -78,16 +78,15 @@ class BasicTimeProfiler(EngineProfiler):
 
     def _sources(self, times: RunTimes) -> list[Source]:
         """Return processing, dataflow, and each event that happened or has handlers."""
-        shown = [
-            source
-            for source, one in [(each.source(), each) for each in list(times.events)]
-            if one.event not in self.events_to_ignore or one.names or source.samples.running().count
+        return times.phases() + [
+            one.source
+            for one in times.events
+            if one.event not in self.events_to_ignore or one.names or one.source.samples.count
         ]
-        return times.phases() + shown
 
     def _reported(self) -> list[EventTimes]:
         """Return the times of each event that Ignite reports, and of custom ones."""
-        events = list(self._times().events)
+        events = self._times().events
         return [one for one in events if one.event not in self.events_to_ignore]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
@@ -103,8 +102,8 @@ class BasicTimeProfiler(EngineProfiler):
         """
         processing, dataflow, *device = self._times().phases()
         events = {one.name.replace(".", "_"): one for one in self._reported()}
-        stats: dict[str, Any] = {name: _basic(one.source()) for name, one in events.items()}
-        stats["total_time"] = _Total(sum(one.source().own_ns for one in events.values()) / 1e9)
+        stats: dict[str, Any] = {name: _basic(one.source) for name, one in events.items()}
+        stats["total_time"] = _Total(sum(one.source.own_ns for one in events.values()) / 1e9)
         return OrderedDict(
             processing_stats=_basic(processing),
             dataflow_stats=_basic(dataflow),
@@ -152,7 +151,7 @@ class BasicTimeProfiler(EngineProfiler):
     def _columns(self, times: RunTimes) -> Mapping[str, Any]:
         """Return columns with one number for each iteration that ran; 0 where there is no time."""
         processing, dataflow = (_by_position(one) for one in times.phases()[:2])
-        events = {one.name: _by_position(one.source()) for one in list(times.events)}
+        events = {one.name: _by_position(one.source) for one in times.events}
         started = events["ITERATION_STARTED"]
         ran = sorted({*processing, *(at for at in started if at in dataflow)})
         epochs, iterations = ([position_parts(at)[part] for at in ran] for part in (0, 1))
@@ -183,7 +182,7 @@ class BasicTimeProfiler(EngineProfiler):
     @property
     def event_handlers_times(self) -> dict[Any, torch.Tensor]:
         """Seconds of all handlers together each time an event happened, by event."""
-        return {one.event: torch.tensor(seconds_of(one.source())) for one in self._reported()}
+        return {one.event: torch.tensor(seconds_of(one.source)) for one in self._reported()}
 
     @property
     def event_handlers_names(self) -> dict[Any, list[str]]:
@@ -198,7 +197,7 @@ class BasicTimeProfiler(EngineProfiler):
     @property
     def total_num_iters(self) -> int:
         """The number of iterations of the latest run."""
-        return self._times().processing.running().count
+        return self._times().processing.samples.count
 
 
 def _basic(source: Source) -> OrderedDict[str, Any]:

@@ -17,6 +17,7 @@ from time import perf_counter_ns
 from types import CellType, FunctionType
 from typing import Any, Final, NamedTuple, Protocol
 
+import torch
 from ignite.engine import Engine, Events
 
 from seamark.ignite._gpu import GpuTimes
@@ -26,6 +27,7 @@ from seamark.ignite._times import (
     FETCH,
     FETCHED,
     INSIDE,
+    INTERRUPT,
     OTHER,
     STEP,
     STEPPED,
@@ -34,14 +36,14 @@ from seamark.ignite._times import (
     kind_of,
 )
 from seamark.process.interrupts import let_pass, quietly
-from seamark.profiling import POSITION_SHIFT, position_parts
+from seamark.profiling import POSITION_SHIFT, position
 
 __all__ = ["NEVER", "EngineClock", "Listener", "clock_of"]
 
 log = logging.getLogger("seamark")
 
 NEVER: Final = 1 << 62
-_FULL: Final = 1 << 17
+_FULL: Final = 1 << 16
 """So many numbers are on the tape, at most about, until they are taken in."""
 
 
@@ -210,7 +212,7 @@ class EngineClock:
         self.gpu: GpuTimes | None = None
         self._events: list[Any] = list(Events)
         self._handlers: list[tuple[int, str]] = []
-        self._has_ended = self._joins = self._warned_of_threads = False
+        self._joins = self._warned_of_threads = False
         self._counting = threading.Lock()
 
     # ------------------------------------------------------------ on and off the engine
@@ -238,7 +240,7 @@ class EngineClock:
         if len(self._listeners) == 1:
             self._finish()
         elif self.run is not None:
-            listener.over(self.run.apart())
+            listener.over(self.run.now())
         self._listeners.remove(listener)
         engine: Any = self._engine()
         if not self._listeners and engine is not None:
@@ -294,11 +296,12 @@ class EngineClock:
                 return handler(*args, **kwargs) if kwargs else handler(*args)
             finally:
                 took_ns = perf_counter_ns() - start_ns
-                if len(tape) != size:
-                    tape.extend((INSIDE, len(tape) - size))
+                inside = len(tape) - size
                 # Faster than to extend by a pair, and no signal is handled between the two.
                 tape.append(number)
                 tape.append(took_ns)
+                if inside:
+                    tape.extend((INSIDE, inside))
 
         return timed
 
@@ -308,48 +311,33 @@ class EngineClock:
         It is the first one, and the last one where a wait for a batch or a step begins.
         """
         code, kind = code_of(self._index_of(event)), kind_of(event)
-        makers = {FETCH: self._wait_probe, STEP: self._step_probe, STEPPED: self._stepped_probe}
-        found = makers[kind](code) if kind in makers else self._seldom_probe(code, kind, event)
+        make = self._frequent_probe if kind in (FETCH, STEP, STEPPED) else self._seldom_probe
+        found = make(code, kind, event)
         found._seamark = _Ours()  # noqa: SLF001 - a mark of our own
         return found
 
-    def _wait_probe(self, code: int) -> Any:
-        def probe(*_args: Any, **_kwargs: Any) -> None:
-            try:
-                if get_ident() == self.thread or self._admit(FETCH):
-                    tape = self.tape
-                    now_ns = perf_counter_ns()
-                    tape.append(code)
-                    tape.append(now_ns)
-            except Exception as error:  # noqa: BLE001 - training comes first
-                self._fail(error)
+    def _frequent_probe(self, code: int, kind: int, _event: Any) -> Any:
+        is_step, is_stepped = kind == STEP, kind == STEPPED
 
-        return probe
-
-    def _step_probe(self, code: int) -> Any:
-        def probe(*_args: Any, **_kwargs: Any) -> None:
-            try:
-                if get_ident() == self.thread or self._admit(STEP):
-                    state = self.state
-                    at = (state.epoch << POSITION_SHIFT) + state.iteration
-                    if self.gpu is not None:
-                        self.gpu.begin()
-                    self.tape.extend((AT, at, code, perf_counter_ns()))
-            except Exception as error:  # noqa: BLE001 - training comes first
-                self._fail(error)
-
-        return probe
-
-    def _stepped_probe(self, code: int) -> Any:
         def probe(*_args: Any, **_kwargs: Any) -> None:
             now_ns = perf_counter_ns()
             try:
-                if get_ident() == self.thread or self._admit(STEPPED):
+                if get_ident() == self.thread or self._admit(kind):
                     tape = self.tape
+                    if is_stepped:
+                        tape.append(code)
+                        tape.append(now_ns)
+                        if now_ns >= self.due_ns or len(tape) > _FULL or self.gpu is not None:
+                            self._end_step(now_ns)
+                        return
+                    if is_step:
+                        state = self.state
+                        tape.append(AT)
+                        tape.append((state.epoch << POSITION_SHIFT) + state.iteration)
+                        if self.gpu is not None:
+                            self.gpu.begin()
                     tape.append(code)
-                    tape.append(now_ns)
-                    if now_ns >= self.due_ns or len(tape) > _FULL or self.gpu is not None:
-                        self._end_step(now_ns)
+                    tape.append(perf_counter_ns())  # all of this is no part of what begins
             except Exception as error:  # noqa: BLE001 - training comes first
                 self._fail(error)
 
@@ -363,9 +351,16 @@ class EngineClock:
                     self._open(self._engine())
                 elif get_ident() != self.thread and not self._admit(kind):
                     return
-                if kind != OTHER:
-                    self._begin_seldom_event(event, now_ns)
-                self.tape.extend((code, now_ns))
+                run, tape, state = self.run, self.tape, self.state
+                assert run is not None  # noqa: S101 - it is written to
+                if kind == INTERRUPT and state.batch is not None and run.latest_kind() == FETCH:
+                    # The batch that was waited for came: no step tells so any more.
+                    tape.extend((code_of(self._index_of(Events.GET_BATCH_COMPLETED)), now_ns))
+                tape.extend((AT, position(state.epoch, state.iteration), code, now_ns))
+                if event == Events.COMPLETED:
+                    # Before its handlers, which may end the run that times are recorded in.
+                    for one in self._listeners:
+                        one.over(run)
             except Exception as error:  # noqa: BLE001 - training comes first
                 self._fail(error)
 
@@ -373,33 +368,19 @@ class EngineClock:
 
     # ------------------------------------------------------------ runs
 
-    def _begin_seldom_event(self, event: Any, now_ns: int) -> None:
-        """Begin an event of the engine that is none of an iteration; a run may end with it."""
-        engine: Any = self._engine()
-        if event == Events.COMPLETED and self.run is not None:
-            # Before its handlers, which may end the run that times are recorded in.
-            self._has_ended = True
-            self.run.settle(is_still=True)
-            for one in self._listeners:
-                one.over(self.run)
-        elif event == Events.INTERRUPT and engine.state.batch is not None:
-            # The batch came, if it was waited for: no step tells so any more.
-            self.tape.extend((code_of(self._index_of(Events.GET_BATCH_COMPLETED)), now_ns))
-        self.tape.extend((AT, _position(engine)))
-
     def _open(self, engine: Any, kind: int = OTHER) -> None:
         """Begin a run; with an event in the middle of it, if one is given."""
         self._finish()
-        self.gpu = GpuTimes.make() if any(one.wants_gpu for one in self._listeners) else None
+        is_timed = any(one.wants_gpu for one in self._listeners) and torch.cuda.is_available()
+        self.gpu = GpuTimes() if is_timed else None
         in_epoch = kind in (FETCH, FETCHED, STEP, STEPPED, EPOCH_END)
-        run = RunTimes(self._events, engine.state, self.gpu, _position(engine), in_epoch=in_epoch)
+        run = RunTimes(self._events, engine.state, self.gpu, in_epoch=in_epoch)
         for entries in list(engine._event_handlers.values()):  # noqa: SLF001
             for function, *_ in entries:
                 if (mark := _mark_of(function)) is not None and mark.number:
                     run.add_handler(mark.number, *self._handlers[mark.number - 1])
         self.run, self.tape, self.state = run, run.tape, engine.state
-        self.thread = get_ident()
-        self._has_ended = self._joins = False
+        self.thread, self._joins = get_ident(), False
         for one in self._listeners:
             one.opened(run)
 
@@ -410,7 +391,7 @@ class EngineClock:
             if self._joins and kind != OTHER:
                 self._open(self._engine(), kind)
             return self.run is not None
-        if run.is_interrupted():
+        if run.latest_kind() == INTERRUPT:
             self.thread = get_ident()
             return True
         with self._counting:
@@ -425,31 +406,24 @@ class EngineClock:
 
     def _end_step(self, now_ns: int) -> None:
         """Do what is not done at each step, and tell whoever wants to know that one is over."""
-        run, at = self.run, _position(self._engine())
+        run, state = self.run, self.state
         assert run is not None  # noqa: S101 - it is written to
         if self.gpu is not None:
-            self.gpu.end(at)
+            self.gpu.end(position(state.epoch, state.iteration))
         if now_ns < self.due_ns and len(self.tape) <= _FULL:
             return
-        run.forget()
+        run.fold()
         for one in self._listeners:
             if now_ns >= one.due_ns:
-                one.iterated(now_ns, position_parts(at)[1])
+                one.iterated(now_ns, state.iteration)
         self.due_ns = min(one.due_ns for one in self._listeners)
-
-    def look(self) -> None:
-        """Bring the numbers of the run up to date."""
-        if self.run is not None:
-            self.run.settle(is_still=self._has_ended or self.thread == get_ident())
 
     def _finish(self) -> None:
         """Close the books of the run, if one is open."""
         run, self.run, self.thread = self.run, None, 0
-        if run is None:
-            return
-        run.settle(is_still=True)
-        for one in self._listeners:
-            one.over(run)
+        if run is not None:
+            for one in self._listeners:
+                one.over(run)
 
     def _fail(self, error: Exception) -> None:
         """Measure nothing more in this run, and say so once.
@@ -460,8 +434,3 @@ class EngineClock:
         let_pass(error)
         self.run, self.thread, self._joins = None, 0, False
         log.warning("seamark: the time profiler stops measuring this run: %r", error)
-
-
-def _position(engine: Any) -> int:
-    state = engine.state
-    return (state.epoch << POSITION_SHIFT) + state.iteration  # type: ignore[no-any-return]

@@ -26,14 +26,9 @@ class GpuTimes:
         self._waiting: deque[tuple[Any, Any, int]] = deque()
         self._start: Any = None
 
-    @classmethod
-    def make(cls) -> GpuTimes | None:
-        """Return times, or None where there is no CUDA device."""
-        return cls() if torch.cuda.is_available() else None
-
     def __getstate__(self) -> dict[str, Any]:
         """Travel as numbers, without what belongs to the device."""
-        return {"_samples": self._samples, "_waiting": deque(), "_start": None}
+        return {"_samples": self.collected(), "_waiting": deque(), "_start": None}
 
     def _event(self) -> Any:
         make: Any = torch.cuda.Event  # not annotated

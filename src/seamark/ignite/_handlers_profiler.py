@@ -49,7 +49,7 @@ class HandlersTimeProfiler(EngineProfiler):
 
     def _sources(self, times: RunTimes) -> list[Source]:
         """Return processing, dataflow and each handler."""
-        return times.phases() + times.handler_sources()
+        return times.phases() + times.handlers()
 
     def get_results(self) -> list[list[Any]]:
         """Return aggregated times of the latest run of the first engine, in seconds.
@@ -60,7 +60,7 @@ class HandlersTimeProfiler(EngineProfiler):
             is the 0-based position of the iteration, for events of an epoch that of the epoch.
         """
         times = self._times()
-        handlers, (processing, dataflow, *device) = times.handler_sources(), times.phases()
+        handlers, (processing, dataflow, *device) = times.handlers(), times.phases()
         total = round(sum(one.own_ns for one in handlers) / 1e9, 5)
         return [
             *([one.name, one.event, *_cells(one)] for one in handlers),
@@ -104,7 +104,7 @@ class HandlersTimeProfiler(EngineProfiler):
         found = {
             "processing_stats": seconds_of(processing),
             "dataflow_stats": seconds_of(dataflow),
-            **{f"{one.name} ({one.event})": seconds_of(one) for one in times.handler_sources()},
+            **{f"{one.name} ({one.event})": seconds_of(one) for one in times.handlers()},
         }
         size = max(map(len, found.values()))
         numbers: Iterable[Any] = list(range(1, size + 1))
@@ -128,14 +128,14 @@ class HandlersTimeProfiler(EngineProfiler):
     def event_handlers_times(self) -> dict[Any, dict[str, list[float]]]:
         """Seconds of each call, by event and by name of the handler."""
         return {
-            one.event: {source.name: seconds_of(source) for source in one.handler_sources()}
-            for one in list(self._times().events)
+            one.event: {source.name: seconds_of(source) for source in one.handlers.values()}
+            for one in self._times().events
         }
 
     @property
     def event_handlers_names(self) -> dict[Any, list[str]]:
         """Names of the handlers of each event."""
-        return {one.event: one.names for one in list(self._times().events)}
+        return {one.event: one.names for one in self._times().events}
 
 
 def _spent(row: Sequence[Any]) -> float:

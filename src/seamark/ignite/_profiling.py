@@ -90,7 +90,6 @@ class _Attached:
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel as numbers, away from the engine and the run."""
-        self.latest()
         return {**self.__dict__, "_ref": None, "_records": {}, "record": None, "due_ns": NEVER}
 
     @property
@@ -113,20 +112,16 @@ class _Attached:
     def latest(self) -> RunTimes | None:
         """Return the times of the latest run, as of now."""
         times = next(reversed(self.runs.values()), None)
-        engine = self.engine
-        if times is not None and engine is None:
-            times.settle(is_still=True)
-        elif times is not None and engine is not None and clock_of(engine).run is times:
-            clock_of(engine).look()
-        return times
+        return None if times is None else times.now()
 
     # ------------------------------------------------------------ as a listener of the clock
 
     def opened(self, times: RunTimes) -> None:
         """Keep a run that begins."""
         self.runs[max(self.runs, default=-1) + 1] = times
-        if len(self.runs) > _KEPT_RUNS:
-            del self.runs[min(self.runs)]
+        self.runs.pop(max(self.runs) - _KEPT_RUNS, None)
+        for one in self._records.values():
+            one.restart()
         self._is_summed_up = False
         if self.record is not None and self.record.recording:
             self.record.at_end(self._sum_up)  # an exception ends a run without an event
@@ -146,11 +141,11 @@ class _Attached:
             self._sum_up()
 
     def _sum_up(self) -> None:
-        times = next(reversed(self.runs.values()))
         if self.record is not None and self.record.recording and not self._is_summed_up:
+            times = next(reversed(self.runs.values())).now()
             self._is_summed_up = True
             self._summed_up_ns = perf_counter_ns()
-            iteration = position_parts(times.processing.running().last_at)[1]
+            iteration = position_parts(times.processing.samples.running().last_at)[1]
             sources = self._profiler._sources(times)  # noqa: SLF001
             self.record.row(self._summed_up_ns, sources, iteration)
             self._profiler._summarize(self.record, times)  # noqa: SLF001
@@ -259,18 +254,15 @@ class EngineProfiler:
             if found is None:
                 msg = f"engine: expected one that the profiler is attached to, got {engine!r:.80}"
                 raise ArgumentError(msg)
-        if not isinstance(run, int):
-            msg = f"run: expected the number of a run, got {run!r:.80}"
-            raise ArgumentError(msg)
-        if run == -1:
-            return (found and found.latest()) or RunTimes()
         runs = {} if found is None else found.runs
-        number = run if run >= 0 or not runs else next(reversed(runs)) + 1 + run
-        if number not in runs:
-            kept = f"{min(runs)} to {max(runs)}" if runs else "none"
-            msg = f"run: expected the number of a run that is kept ({kept}), got {run}"
-            raise ArgumentError(msg)
-        return runs[number]
+        number = run if run >= 0 else max(runs, default=-1) + 1 + run
+        if number in runs:
+            return runs[number].now()
+        if run == -1:
+            return RunTimes()
+        kept = f"{min(runs)} to {max(runs)}" if runs else "none"
+        msg = f"run: expected the number of a run that is kept ({kept}), got {run}"
+        raise ArgumentError(msg)
 
     def stats(self, run: int = -1, engine: Engine | None = None) -> list[TimeStat]:
         """Return numbers of one run of one engine, at any moment.

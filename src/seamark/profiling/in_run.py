@@ -10,7 +10,7 @@ from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
 from seamark.process.interrupts import quietly
 from seamark.profiling.breakdown import Breakdown, largest_cost, picture
-from seamark.profiling.samples import ITERATION_MASK, Samples, Source
+from seamark.profiling.samples import ITERATION_MASK, Source
 from seamark.profiling.statistics import TimeStat, summary_csv
 
 __all__ = ["TimesInRun"]
@@ -23,13 +23,9 @@ _SERIES_POINTS: Final = 1_000
 class _Told(NamedTuple):
     """The part of a source that has been recorded."""
 
-    samples: Samples
-    how_many: int
-    total: int
-    last_at: int
-
-
-_NOTHING: Final = _Told(Samples(), 0, 0, -1)
+    how_many: int = 0
+    total: int = 0
+    last_at: int = -1
 
 
 class TimesInRun:
@@ -62,7 +58,7 @@ class TimesInRun:
         self._namespace = check_path(namespace) if namespace != "" else ""
         self._interval_ns = round(interval_s * 1e9)
         self.due_ns = 0
-        self._told: dict[int, _Told] = {}
+        self._told: dict[str, _Told] = {}
         self._ends_with: Any = None
 
     @property
@@ -106,16 +102,17 @@ class TimesInRun:
         for _ in self._news(sources):
             pass
 
+    def restart(self) -> None:
+        """Expect other durations of the same things, of which nothing has been recorded."""
+        self._told = {}
+
     def _news(self, sources: Iterable[Source]) -> Iterator[tuple[Source, _Told, _Told]]:
         """Yield each source with how far it had been recorded, and how far it is there now."""
-        told: dict[int, _Told] = {}
         for one in sources:
             found = one.samples.running()
-            key = id(one.samples)
-            # The samples are kept, so that the id stays its own; what is no source is let go.
-            told[key] = _Told(one.samples, found.count, found.total, found.last_at)
-            yield one, self._told.get(key, _NOTHING), told[key]
-        self._told = told
+            before = self._told.get(one.series, _Told())
+            now = self._told[one.series] = _Told(found.count, found.total, found.last_at)
+            yield one, before, now
 
     def row(self, now_ns: int, sources: Iterable[Source], step: float) -> None:
         """Record the means since the last row, in seconds, at one step.

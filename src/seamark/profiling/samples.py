@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from seamark.values._sums import SCALE
 from seamark.values.statistics import Moments
@@ -37,6 +37,9 @@ POSITION_SHIFT: Final = 36
 ITERATION_MASK: Final = (1 << POSITION_SHIFT) - 1
 """Bits of a `position` that are its iteration."""
 
+_LOCK: Final = threading.RLock()
+"""Held while durations are taken in; of the module, so that samples can be copied and pickled."""
+
 _NOT_IN_A_PATH: Final = re.compile(r"[/%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -66,6 +69,7 @@ class Samples:
     Attributes:
         waiting: Positions and durations that wait for `flush`, one after the other.
         nested_ns: How much of the total belongs to something timed elsewhere.
+        in_epochs_ns: How much of the rest belongs to epochs.
         moments: Statistics of all durations, without those that wait.
         min_at: Position of the shortest; of several, the first.
         max_at: Position of the longest.
@@ -74,22 +78,12 @@ class Samples:
 
     def __init__(self) -> None:
         self.waiting: list[int] = []  # extending an array takes four times as long
-        self.nested_ns = 0
+        self.nested_ns = self.in_epochs_ns = 0
         self.moments = Moments()
         self.min_at = self.max_at = self.last_at = 0
         self._blocks: list[Ints] = []
         self._kept = self._seen = 0
         self._every = 1
-        self._lock = threading.RLock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel without the lock."""
-        return {**self.__dict__, "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Be the same samples elsewhere."""
-        self.__dict__.update(state)
-        self._lock = threading.RLock()
 
     @property
     def count(self) -> int:
@@ -107,7 +101,7 @@ class Samples:
             return
         import numpy as np
 
-        with self._lock:
+        with _LOCK:
             # A pair is appended by one call in C, so that no thread sees half of it.
             taken = self.waiting[:]
             del self.waiting[: len(taken)]
@@ -124,7 +118,7 @@ class Samples:
 
         if not (size := len(durations)):
             return
-        with self._lock:
+        with _LOCK:
             low, high = int(durations.argmin()), int(durations.argmax())
             if not self.count or durations[low] < self.moments.min:
                 self.min_at = int(at[low])
@@ -149,7 +143,7 @@ class Samples:
 
     def thin(self, limit: int) -> None:
         """Keep at most so many durations from now on; the statistics stay exact."""
-        with self._lock:
+        with _LOCK:
             self.flush()
             self._halve(limit)
 
@@ -169,7 +163,7 @@ class Samples:
         """Return positions and kept durations, oldest first, shape ``(2, N)``."""
         import numpy as np
 
-        with self._lock:
+        with _LOCK:
             self.flush()
             if len(self._blocks) != 1:
                 empty = np.empty((2, 0), dtype=np.int64)

@@ -74,6 +74,7 @@ DRAFT: Final = ".draft-"
 """How the folder of an artifact is called that is not sealed yet; nothing that lists sees it."""
 OWN_FOLDERS: Final = frozenset({"journal", "blobs", "files"})
 """Folders in that of a run that hold no runs."""
+_INSIDE: Final = (*OWN_FOLDERS, ".staging")
 DEEPEST: Final = 32
 """Folders inside each other in which runs are looked for; projects are not nested like that."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
@@ -216,7 +217,7 @@ class RunFolder:
     @property
     def journal_dir(self) -> Path:
         """Folder of the journals; a folder that has one is a run."""
-        return self.path / "journal"
+        return self.root.joinpath(self.project, self.run, "journal")
 
     @property
     def blobs_dir(self) -> Path:
@@ -264,14 +265,11 @@ class RunFolder:
         Args:
             inside: Look at the folders in the run folder as well.
         """
-        own = (self.journal_dir, self.blobs_dir, self.files_dir, self.staging_dir)
-        folders = (
-            *_above(self.root, self.project),
-            self.purged_mark.parent,
-            self.path,
-            *(own if inside else ()),
-        )
-        return next((folder for folder in folders if folder.is_symlink()), None)
+        path = self.path
+        above = path.parents[: self.project.count("/") + 1]
+        within = map(path.joinpath, _INSIDE if inside else ())
+        folders = (*reversed(above), path.parent / ".purged", path, *within)
+        return next(filter(Path.is_symlink, folders), None)
 
     def refuse_links(self, *, inside: bool = True) -> None:
         """Make sure that what is written to the run, or deleted with it, stays below the root.
@@ -291,16 +289,10 @@ class RunFolder:
         return is_folder(self.journal_dir) and is_folder(self.path)
 
 
-def _above(root: Path, project: str) -> Iterator[Path]:
-    """Yield the folders of a project, the topmost below the root first."""
-    for part in project.split("/"):
-        root /= part
-        yield root
-
-
 def is_linked(root: Path, project: str) -> bool:
     """Return whether a project, or one that it is in, is a link; its runs are then not found."""
-    return any(folder.is_symlink() for folder in _above(root, project))
+    place = root / project
+    return any(map(Path.is_symlink, (place, *place.parents[: project.count("/")])))
 
 
 def iter_runs(

@@ -115,12 +115,11 @@ def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
         Path below ``/sys/fs/cgroup``, inode and count of kills so far, of the process's own group
         (or the nearest above it that can be seen) and some above; empty where nothing counts.
     """
-    found: list[list[Any]] = []
     with quietly(only=OSError):
-        for path in _own_groups(_read(root / "proc/self/cgroup").decode("utf-8", "replace")):
-            if (count := _count(root / _GROUPS / path)) is not None:
-                found.append([path, *count])
-    return found[:_MOST_GROUPS]
+        own = _own_groups(_read(root / "proc/self/cgroup").decode("utf-8", "replace"))
+        counted = [(path, _count(root / _GROUPS / path)) for path in own]
+        return [[path, *count] for path, count in counted if count is not None][:_MOST_GROUPS]
+    return []
 
 
 def _own_groups(text: str) -> list[str]:

@@ -356,7 +356,7 @@ class Settings:
             )
             raise ArgumentError(msg)
 
-    @property
+    @functools.cached_property
     def names_a_run(self) -> bool:
         """Whether the run was given in one way or another, and its id is not minted."""
         return bool(self.with_id or self.custom_run_id)
@@ -372,7 +372,7 @@ class Settings:
         """Whether the run was asked to be one that exists: ``resume="must"``."""
         return self.resume == "must" and self.mode != "disabled"
 
-    @property
+    @functools.cached_property
     def remotes(self) -> tuple[str, ...]:
         """URIs of the remotes that this run is sent to; none where its mode sends nothing."""
         return self.remote if self.mode in _SENDING else ()

@@ -138,9 +138,9 @@ def _own_groups(text: str) -> list[str]:
 
 def _count(folder: Path) -> tuple[int, int] | None:
     """Return the inode of a control group and how many kills it counted; None if it is gone."""
-    for name in _COUNTERS:
+    for file in filter(Path.exists, map(folder.joinpath, _COUNTERS)):
         try:
-            lines = _read(folder / name).decode("ascii", "replace").splitlines()
+            lines = _read(file).decode("ascii", "replace").splitlines()
             inode = folder.stat().st_ino
         except OSError as error:
             let_pass(error)

@@ -58,7 +58,8 @@ class Facts:
             tasks.append(self._tell_environment)
         self._told = True
         if self._script is None and self._switches.finds_code and self._owner():
-            self._script = script = Script.running()
+            known = self._switches.version_at_start()
+            self._script = script = known.script if known else Script.running()
             tasks.append(lambda: self._find_code(script))
         if tasks:
             self._given_up = False

@@ -23,6 +23,7 @@ version one of ``<project path>/.models/<key>``, and an artifact one of
 
 from __future__ import annotations
 
+import base64
 import errno
 import hashlib
 import os
@@ -79,6 +80,7 @@ DEEPEST: Final = 32
 """Folders inside each other in which runs are looked for; projects are not nested like that."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
 _ID_LENGTH: Final = 16
+_ID_BYTES: Final = 10
 _TIME_BITS: Final = 42
 _RANDOM_BITS: Final = 5 * _ID_LENGTH - _TIME_BITS
 
@@ -107,9 +109,8 @@ def root_dir(root: str | os.PathLike[str] | None = None, *, used: bool = True) -
     return Path(os.path.abspath(named))  # noqa: PTH100 - resolve() would follow links
 
 
-def _base32(number: int) -> str:
-    shifts = range(5 * (_ID_LENGTH - 1), -1, -5)
-    return "".join([_DIGITS[(number >> shift) & 31] for shift in shifts])
+def _base32(digits: bytes) -> str:
+    return base64.b32hexencode(digits).decode().lower()
 
 
 def mint_run_id() -> str:
@@ -121,7 +122,8 @@ def mint_run_id() -> str:
     """
     now_ms = time.time_ns() // 1_000_000
     stamp = now_ms & ((1 << _TIME_BITS) - 1)
-    return _base32(secrets.randbits(_RANDOM_BITS) << _TIME_BITS | stamp)
+    number = secrets.randbits(_RANDOM_BITS) << _TIME_BITS | stamp
+    return _base32(number.to_bytes(_ID_BYTES, "big"))
 
 
 def is_run_id(text: str) -> bool:
@@ -132,7 +134,7 @@ def is_run_id(text: str) -> bool:
 def hashed_run_id(project: str, custom_run_id: str) -> str:
     """Return the run id that every process derives from the same project and ``custom_run_id``."""
     digest = hashlib.sha256(f"{project}\0{custom_run_id}".encode("utf-8", "surrogatepass")).digest()
-    return _base32(int.from_bytes(digest[:10], "big"))
+    return _base32(digest[:_ID_BYTES])
 
 
 def writer_id(uid: bytes) -> str:

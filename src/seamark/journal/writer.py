@@ -132,7 +132,8 @@ class JournalWriter:
         self._guard = Guard(self._interrupted, self._failed)
         self._losses = Losses(self._guard)
         self._stream = Stream(folder, header, clock or wall_clock(), self._losses)
-        self._stream.begin_after(after_t)
+        if after_t:
+            self._stream.begin_after(after_t)
         self._table = self._stream.table
         self._schemas = self._table.schemas
         self._upkeep = Upkeep(

@@ -56,7 +56,6 @@ _OLD_GROUP: Final = re.compile(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.+)$", r
 _GROUP: Final = re.compile(r"^0:[^:\n]*:(.+)$", re.MULTILINE)
 """In version 2 all controllers share one tree."""
 _MOST_GROUPS: Final = 4
-_MOST_BYTES: Final = 1 << 16
 _MOST_LOG_BYTES: Final = 1 << 24
 _FIRST_NAMESPACE: Final = 0xEFFFFFFC
 """Inode of the pid namespace that the kernel boots with, whose pids its log names."""
@@ -116,7 +115,7 @@ def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
         (or the nearest above it that can be seen) and some above; empty where nothing counts.
     """
     with quietly(only=OSError):
-        own = _own_groups(_read(root / "proc/self/cgroup").decode("utf-8", "replace"))
+        own = _own_groups((root / "proc/self/cgroup").read_text("utf-8", "replace"))
         counted = [(path, _count(root / _GROUPS / path)) for path in own]
         return [[path, *count] for path, count in counted if count is not None][:_MOST_GROUPS]
     return []
@@ -140,7 +139,7 @@ def _count(folder: Path) -> tuple[int, int] | None:
     """Return the inode of a control group and how many kills it counted; None if it is gone."""
     for file in filter(Path.exists, map(folder.joinpath, _COUNTERS)):
         try:
-            lines = _read(file).decode("ascii", "replace").splitlines()
+            lines = file.read_bytes().decode("ascii", "replace").splitlines()
             inode = folder.stat().st_ino
         except OSError as error:
             let_pass(error)
@@ -150,11 +149,6 @@ def _count(folder: Path) -> tuple[int, int] | None:
             if key == "oom_kill" and count.isdecimal():
                 return inode, int(count)
     return None
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_MOST_BYTES)
 
 
 # --------------------------------------------------------------------- what a reader finds

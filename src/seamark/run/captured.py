@@ -169,8 +169,8 @@ class Watch:
         if self._capture is None:
             where = Captured(self._recorder, self._state.note)
             self._capture = Capture(where, self._switches(), owner=False)
-            self._lifecycle.on(start=self._capture.start, rest=self._capture.stop)
-            self._lifecycle.on(stop=self._capture.stop)
+            stop = self._capture.stop
+            self._lifecycle.on(start=self._capture.start, rest=stop, stop=stop)
         return self._capture
 
     def _switches(self) -> Switches:

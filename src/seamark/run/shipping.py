@@ -85,6 +85,8 @@ class Shipping:
     def ahead(self) -> dict[str, int]:
         """Return what remotes keep more of than this disk: {writer id: bytes}."""
         found: dict[str, int] = {}
+        if not self._uris:
+            return found
         with quietly(_failed):
             for shipper in self._shippers():
                 for writer, length in shipper.ahead(self._recorder.folder).items():

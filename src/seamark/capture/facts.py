@@ -55,12 +55,11 @@ class Facts:
         """Record what is known, and begin to find out the rest; each only once."""
         tasks: list[Callable[[], None]] = []
         if not self._told and self._switches.host:
-            here = {"hostname": socket.gethostname(), "pid": os.getpid()}
-            self._run.assign_quietly({f"{self._namespace}/{name}": here[name] for name in here})
             tasks.append(self._tell_environment)
         self._told = True
         if self._script is None and self._switches.finds_code and self._owner():
-            self._script = script = Script.running()
+            known = self._switches.version_at_start()
+            self._script = script = known.script if known else Script.running()
             tasks.append(lambda: self._find_code(script))
         if tasks:
             self._given_up = False
@@ -123,7 +122,8 @@ class Facts:
         facts = environment_facts(self._namespace)
         hide = self._switches.secrets.text
         kept = {path: hide(one) if isinstance(one, str) else one for path, one in facts.items()}
-        self._run.assign_quietly(kept)
+        here = {"hostname": socket.gethostname(), "pid": os.getpid()}
+        self._run.assign_quietly({f"{self._namespace}/{key}": here[key] for key in here} | kept)
         if hidden := [path for path, one in facts.items() if kept[path] != one]:
             self._run.note_masked(hidden)
 

@@ -347,9 +347,7 @@ class Index:
             begun_ns = self.now_ns()
             before = self._forget_unread(project, run)
             if run is not None and project is not None:
-                self.healing(lambda: self._refresh_one((project, run)))
-                above = projects_above(project, run)
-                self.healing(lambda: self._refresh_logs(above, lambda ref: bool(self._known(ref))))
+                self.healing(lambda: self._refresh_run(project, run))
             else:
                 self.healing(lambda: self._refresh_many(project, progress))
                 projects = _projects(self._looks.runs, project)
@@ -357,7 +355,7 @@ class Index:
                     {each for one in projects for each in projects_above(one, "")}
                     | set(self._walked(project))
                 )
-                self.healing(lambda: self._refresh_logs(above, self._looks.runs.__contains__))
+                self.healing(lambda: self._refresh_logs(above))
                 self._looked_ns = begun_ns
             self._tell_unread(before)
 
@@ -419,12 +417,23 @@ class Index:
             if path != os.curdir and home_of(path) == path:
                 yield path
 
-    def _refresh_logs(self, projects: Iterable[str], is_known: Callable[[Ref], bool]) -> None:
+    def _refresh_run(self, project: str, run: str) -> None:
+        """Fold one run, and what the projects say of themselves from which it inherits."""
+        logs = [(above, PROJECT_LOG) for above in projects_above(project, run)]
+        database = self.store.database
+        with database.reading() as connection:
+            refs = ((project, run), *logs)
+            known = {ref: Looks.one(database, connection, ref) for ref in refs}
+        for ref in refs:
+            if ref not in logs or known[ref] is not None or self._is_folder(ref):
+                self._refresh_one(ref, known[ref])
+
+    def _refresh_logs(self, projects: Iterable[str]) -> None:
         """Fold what projects say of themselves: what is in them and below inherits from it."""
         for project in projects:
             ref = (project, PROJECT_LOG)
-            if self._is_folder(ref) or is_known(ref):
-                self._refresh_one(ref)
+            if self._is_folder(ref) or ref in self._looks.runs:
+                self._refresh_one(ref, self._known(ref))
 
     def _is_folder(self, ref: Ref) -> bool:
         """Return whether there are journals of a run or a project's own log."""
@@ -438,9 +447,8 @@ class Index:
             return False
         return stat.S_ISDIR(found.st_mode)
 
-    def _refresh_one(self, ref: Ref) -> None:
+    def _refresh_one(self, ref: Ref, known: Known | None) -> None:
         self._drop_aside(ref)
-        known = self._known(ref)
         change: bool | None = True
         if known is not None:
             known.rests = False  # of one run, every file is looked at

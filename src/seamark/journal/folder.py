@@ -23,6 +23,7 @@ version one of ``<project path>/.models/<key>``, and an artifact one of
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import errno
 import hashlib
@@ -75,10 +76,12 @@ DRAFT: Final = ".draft-"
 """How the folder of an artifact is called that is not sealed yet; nothing that lists sees it."""
 OWN_FOLDERS: Final = frozenset({"journal", "blobs", "files"})
 """Folders in that of a run that hold no runs."""
+_INSIDE: Final = (*OWN_FOLDERS, ".staging")
 DEEPEST: Final = 32
 """Folders inside each other in which runs are looked for; projects are not nested like that."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
 _ID_LENGTH: Final = 16
+_ID_BYTES: Final = 10
 _TIME_BITS: Final = 42
 _RANDOM_BITS: Final = 5 * _ID_LENGTH - _TIME_BITS
 
@@ -107,9 +110,8 @@ def root_dir(root: str | os.PathLike[str] | None = None, *, used: bool = True) -
     return Path(os.path.abspath(named))  # noqa: PTH100 - resolve() would follow links
 
 
-def _base32(number: int) -> str:
-    shifts = range(5 * (_ID_LENGTH - 1), -1, -5)
-    return "".join([_DIGITS[(number >> shift) & 31] for shift in shifts])
+def _base32(digits: bytes) -> str:
+    return base64.b32hexencode(digits).decode().lower()
 
 
 def mint_run_id() -> str:
@@ -121,7 +123,8 @@ def mint_run_id() -> str:
     """
     now_ms = time.time_ns() // 1_000_000
     stamp = now_ms & ((1 << _TIME_BITS) - 1)
-    return _base32(secrets.randbits(_RANDOM_BITS) << _TIME_BITS | stamp)
+    number = secrets.randbits(_RANDOM_BITS) << _TIME_BITS | stamp
+    return _base32(number.to_bytes(_ID_BYTES, "big"))
 
 
 def is_run_id(text: str) -> bool:
@@ -132,7 +135,7 @@ def is_run_id(text: str) -> bool:
 def hashed_run_id(project: str, custom_run_id: str) -> str:
     """Return the run id that every process derives from the same project and ``custom_run_id``."""
     digest = hashlib.sha256(f"{project}\0{custom_run_id}".encode("utf-8", "surrogatepass")).digest()
-    return _base32(int.from_bytes(digest[:10], "big"))
+    return _base32(digest[:_ID_BYTES])
 
 
 def writer_id(uid: bytes) -> str:
@@ -217,7 +220,7 @@ class RunFolder:
     @property
     def journal_dir(self) -> Path:
         """Folder of the journals; a folder that has one is a run."""
-        return self.path / "journal"
+        return self.root.joinpath(self.project, self.run, "journal")
 
     @property
     def blobs_dir(self) -> Path:
@@ -274,14 +277,11 @@ class RunFolder:
         Args:
             inside: Look at the folders in the run folder as well.
         """
-        own = (self.journal_dir, self.blobs_dir, self.files_dir, self.staging_dir)
-        folders = (
-            *_above(self.root, self.project),
-            self.purged_mark.parent,
-            self.path,
-            *(own if inside else ()),
-        )
-        return next((folder for folder in folders if folder.is_symlink()), None)
+        path = self.path
+        above = path.parents[: self.project.count("/") + 1]
+        within = map(path.joinpath, _INSIDE if inside else ())
+        folders = (*reversed(above), path.parent / ".purged", path, *within)
+        return next(filter(Path.is_symlink, folders), None)
 
     def refuse_links(self, *, inside: bool = True) -> None:
         """Make sure that what is written to the run, or deleted with it, stays below the root.
@@ -301,16 +301,10 @@ class RunFolder:
         return is_folder(self.journal_dir) and is_folder(self.path)
 
 
-def _above(root: Path, project: str) -> Iterator[Path]:
-    """Yield the folders of a project, the topmost below the root first."""
-    for part in project.split("/"):
-        root /= part
-        yield root
-
-
 def is_linked(root: Path, project: str) -> bool:
     """Return whether a project, or one that it is in, is a link; its runs are then not found."""
-    return any(folder.is_symlink() for folder in _above(root, project))
+    place = root / project
+    return any(map(Path.is_symlink, (place, *place.parents[: project.count("/")])))
 
 
 def iter_runs(

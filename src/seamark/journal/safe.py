@@ -115,22 +115,17 @@ def _open(path: str | os.PathLike[str], above: int, flags: int) -> int:
     for _ in range(above):
         head, name = os.path.split(head)
         names.append(name)
-    names.reverse()
     try:
-        return _descend(os.open(head, _ENTER if names else flags), names, flags)
+        fd = os.open(head, _ENTER if names else flags)
+        while names:
+            outer, name = fd, names.pop()
+            try:
+                fd = os.open(name, _ENTER if names else flags, dir_fd=outer)
+            finally:
+                os.close(outer)
     except OSError as error:
         let_pass(error)
         raise _told(error, os.fspath(path)) from error
-
-
-def _descend(fd: int, names: Sequence[str], flags: int) -> int:
-    """Return a descriptor of what lies below an open folder, which is closed."""
-    for number, name in enumerate(names, 1):
-        above = fd
-        try:
-            fd = os.open(name, flags if number == len(names) else _ENTER, dir_fd=above)
-        finally:
-            os.close(above)
     return fd
 
 
@@ -173,7 +168,7 @@ def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
         OSError: If it cannot be listed.
     """
     try:
-        fd = open_folder(path, above)
+        fd = _open(path, above, _LIST)
     except (FileNotFoundError, NotADirectoryError):
         return []
     try:

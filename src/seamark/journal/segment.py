@@ -47,11 +47,12 @@ class Segment:
     def __init__(self, folder: RunFolder, uid: bytes) -> None:
         self.folder = folder
         folder.refuse_links()
-        folder.journal_dir.mkdir(parents=True, exist_ok=True)
+        there = folder.journal_dir
+        there.mkdir(parents=True, exist_ok=True)
         self.uid = uid
         self.writer = writer_id(self.uid)
         self.salt = salt_of(self.uid)
-        self.path = str(folder.journal_dir / journal_name(self.writer, self.uid))
+        self.path = str(there / journal_name(self.writer, self.uid))
         self.fd = os.open(self.path, _CREATE, 0o666)
         self.begun = self.lost = False
         self._inode = self._inode_of(self.fd)

@@ -109,6 +109,8 @@ class JournalWriter:
 
     Attributes:
         families: Family by path, of what this process wrote and what the run was known to hold.
+        claim: Takes a path for a family; see `Families.claim`.
+        expect: Checks families of paths; see `Families.expect`.
     """
 
     def __init__(
@@ -125,11 +127,13 @@ class JournalWriter:
     ) -> None:
         self.folder = folder
         self.families = Families(reserved)
+        self.claim, self.expect = self.families.claim, self.families.expect
         self._divert: Callable[[Any], Any] | None = None
         self._guard = Guard(self._interrupted, self._failed)
         self._losses = Losses(self._guard)
         self._stream = Stream(folder, header, clock or wall_clock(), self._losses)
-        self._stream.begin_after(after_t)
+        if after_t:
+            self._stream.begin_after(after_t)
         self._table = self._stream.table
         self._schemas = self._table.schemas
         self._upkeep = Upkeep(
@@ -393,22 +397,6 @@ class JournalWriter:
             series = self._table.of(path)
             if series.last_t < 0 and not series.schemas:
                 series.last_t, series.last_step = 0, step
-
-    def claim(self, path: str, family: str) -> None:
-        """Take ``path`` for ``family``.
-
-        Raises:
-            FamilyError: If it is known to hold another one.
-        """
-        self.families.claim(path, family)
-
-    def expect(self, families: Mapping[str, str]) -> None:
-        """Look whether each path can take its family, before any of them is claimed.
-
-        Raises:
-            FamilyError: If one is known to hold another family.
-        """
-        self.families.expect(families)
 
     def forget(self, namespace: str) -> None:
         """Forget families and steps of a path and of everything below it, after a delete."""

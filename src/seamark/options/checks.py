@@ -65,7 +65,7 @@ _LONGEST_BELOW: Final = 100
 """Bytes that the longest path has that is captured below a namespace, with room for more."""
 _LONGEST_VERSION: Final = 1000
 """Characters that a version of the code may have."""
-_ON_OR_OFF: Final = {
+_ON_OR_OFF: Final[dict[object, bool]] = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
 }
@@ -152,7 +152,7 @@ def check_output(what: str, given: object) -> object:
         expected = "1, 0 or fd" if what.isupper() else "True, False or 'fd'"
         msg = f"{what}: expected {expected}, got {given!r:.80}"
         raise ArgumentError(msg)
-    return word if word == "fd" else check_on_or_off(what, word)
+    return _ON_OR_OFF.get(word, word)
 
 
 def check_limit(what: str, given: object) -> Limit:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.capture.output.limit import Limit
 from seamark.capture.secrets import Secrets, more_of
 from seamark.capture.secrets.names import is_ordinary
 from seamark.errors import ArgumentError, RunNotNamedError, SeamarkError, TwoNamesError
@@ -72,7 +73,7 @@ _SENDING: Final = frozenset({"online", "async", "sync"})
 """Modes in which a run is sent to its remotes."""
 _CAPTURES: Final[Mapping[str, tuple[Check, Any]]] = {
     **dict.fromkeys(("script", "packages", "host", "git", "signals"), (check_on_or_off, True)),
-    "limit": (check_limit, "1MiB/min"),
+    "limit": (check_limit, Limit()),
 }
 """Check and default of each key of the option ``capture``."""
 
@@ -299,8 +300,7 @@ class Settings:
             PathError: If the project's path breaks the grammar.
         """
         _warn_of_unknown_variables()
-        checks = {each.name: each.metadata["check"] for each in dataclasses.fields(cls)}
-        config = read_config("config_path", given.get("config_path"), checks)
+        config = read_config("config_path", given.get("config_path"), _CHECKS)
         said = config.values if config else {}
         told = placed({**given, **said, "config_path": config})
         if "capture" in said and isinstance(given.get("capture"), Mapping):
@@ -356,7 +356,7 @@ class Settings:
             )
             raise ArgumentError(msg)
 
-    @property
+    @functools.cached_property
     def names_a_run(self) -> bool:
         """Whether the run was given in one way or another, and its id is not minted."""
         return bool(self.with_id or self.custom_run_id)
@@ -372,7 +372,7 @@ class Settings:
         """Whether the run was asked to be one that exists: ``resume="must"``."""
         return self.resume == "must" and self.mode != "disabled"
 
-    @property
+    @functools.cached_property
     def remotes(self) -> tuple[str, ...]:
         """URIs of the remotes that this run is sent to; none where its mode sends nothing."""
         return self.remote if self.mode in _SENDING else ()
@@ -406,35 +406,42 @@ class Settings:
         return {**self.__dict__, **apart}
 
 
-_SEVERAL_VARIABLES: Final = frozenset({"capture", "secrets"})
-"""Options whose checks ask for several environment variables."""
+_CHECKS: Final = {each.name: each.metadata["check"] for each in dataclasses.fields(Settings)}
+_SEVERAL_VARIABLES: Final = {
+    "capture": [f"CAPTURE_{key.upper()}" for key in _CAPTURES],
+    "secrets": ["MASK_SECRETS", "SECRETS"],
+}
+"""Variables of each option whose check asks for several."""
 
 
 def _to_check(told: Mapping[str, Any]) -> list[str]:
-    """Return the options that have no default value, in their order.
+    """Return the options that may have another value than their default one, in their order.
 
-    They were given by an argument, a file or the environment, or are made of several variables.
+    They were given by an argument, a file or the environment.
     """
-    stated = {name for name, value in told.items() if _is_given(value)} | _SEVERAL_VARIABLES
-    stated |= {option for variable, option in _VARIABLES.items() if os.environ.get(variable)}
+    stated = {name for name, value in told.items() if value is not None}
+    stated.update(map(_VARIABLES.__getitem__, _VARIABLES.keys() & os.environ.keys()))
     return [name for name in Settings.__dataclass_fields__ if name in stated]
 
 
 @functools.cache
 def _defaults() -> dict[str, Any]:
-    """Return the default value of each option, but of those of several variables."""
-    return {
+    """Return the default value of each option."""
+    found = {
         each.name: each.metadata["check"](each.name, each.metadata["otherwise"])
         for each in dataclasses.fields(Settings)
         if each.name not in _SEVERAL_VARIABLES
     }
+    captures = {key: default for key, (_, default) in _CAPTURES.items()}
+    return {**found, "capture": captures, "secrets": ()}
 
 
 _VARIABLES: Final = {
-    f"{front}_{option}": each.name
+    f"{front}_{variable}": each.name
     for each in dataclasses.fields(Settings)
-    if (option := each.metadata["variable"])
+    for variable in _SEVERAL_VARIABLES.get(each.name, [each.metadata["variable"]])
     for front in ("SEAMARK", "NEPTUNE")
+    if variable
 }
 """Option of each environment variable."""
 
@@ -466,13 +473,9 @@ def check_argument(name: str, given: Any) -> Any:
     return _resolve(name, told["check"], told["variable"], told["otherwise"], given)
 
 
-def _is_given(value: Any) -> bool:
-    return value is not None and not (isinstance(value, str) and not value)
-
-
 def _resolve(what: str, check: Check, variable: str | None, otherwise: Any, given: Any) -> Any:
     """Return what is kept of a value, of its variable if it was not given, or of its default."""
-    if _is_given(given):
+    if given is not None and not (isinstance(given, str) and not given):
         return check(what, given)
     name, value = _environment(variable) if variable else (None, None)
     if name is None:
@@ -497,6 +500,7 @@ def _environment(variable: str) -> tuple[str | None, str | None]:
     return None, None
 
 
+_KNOWN: Final = [f"SEAMARK_{name}" for name in VARIABLES]
 _warned_of: set[str] = set()
 
 
@@ -506,13 +510,12 @@ def _warn_of_unknown_variables() -> None:
     Who switches something off by a wrong name believes that it is off. A name that resembles none
     may be somebody else's, unless it begins like those that switch a capture.
     """
-    known = [f"SEAMARK_{name}" for name in VARIABLES]
     told = {name for name in os.environ if name.startswith("SEAMARK_")}
-    for name in sorted(told.difference(known, _warned_of)):
+    for name in sorted(told.difference(_KNOWN, _warned_of)):
         is_switch = name.startswith("SEAMARK_CAPTURE_")
         _warned_of.add(name)
         front = "SEAMARK_CAPTURE_" if is_switch else "SEAMARK_"
-        names = [each.removeprefix(front) for each in known if each.startswith(front)]
+        names = [each.removeprefix(front) for each in _KNOWN if each.startswith(front)]
         near = difflib.get_close_matches(name.removeprefix(front), names, 1, 0.6)
         if (near or is_switch) and not current_rank().rank:
             hint = f"; did you mean {front}{near[0]}?" if near else ""

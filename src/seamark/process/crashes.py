@@ -52,8 +52,10 @@ CRASH_REASONS: Final = (
 _GROUPS: Final = "sys/fs/cgroup"
 _COUNTERS: Final = ("memory.events", "memory.oom_control")
 """Where version 2 and version 1 of control groups count; both as a line ``oom_kill <count>``."""
+_OLD_GROUP: Final = re.compile(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.+)$", re.MULTILINE)
+_GROUP: Final = re.compile(r"^0:[^:\n]*:(.+)$", re.MULTILINE)
+"""In version 2 all controllers share one tree."""
 _MOST_GROUPS: Final = 4
-_MOST_BYTES: Final = 1 << 16
 _MOST_LOG_BYTES: Final = 1 << 24
 _FIRST_NAMESPACE: Final = 0xEFFFFFFC
 """Inode of the pid namespace that the kernel boots with, whose pids its log names."""
@@ -113,8 +115,8 @@ def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
         (or the nearest above it that can be seen) and some above; empty where nothing counts.
     """
     with quietly(only=OSError):
-        own = _own_groups(_read(root / "proc/self/cgroup").decode("utf-8", "replace"))
-        counted = ((path, _count(root / _GROUPS / path)) for path in own)
+        own = _own_groups((root / "proc/self/cgroup").read_text("utf-8", "replace"))
+        counted = [(path, _count(root / _GROUPS / path)) for path in own]
         return [[path, *count] for path, count in counted if count is not None][:_MOST_GROUPS]
     return []
 
@@ -124,22 +126,20 @@ def _own_groups(text: str) -> list[str]:
 
     Source: cgroups(7), lines ``<hierarchy>:<controllers>:<path>``.
     """
-    lines = [parts for line in text.splitlines() if len(parts := line.split(":", 2)) == 3]  # noqa: PLR2004
-    first = next((path for _, names, path in lines if "memory" in names.split(",")), None)
-    base = "" if first is None else "memory"
-    if first is None:  # version 2, where all controllers share one tree
-        first = next((path for number, _, path in lines if number == "0"), "")
-    parts = [part for part in first.split("/") if part]
-    if not first or ".." in parts:  # outside of what this namespace may see
+    old = _OLD_GROUP.search(text)
+    found = old or _GROUP.search(text)
+    parts = [] if found is None else list(filter(None, found[1].split("/")))
+    if found is None or ".." in parts:  # outside of what this namespace may see
         return []
-    return ["/".join(filter(None, (base, *parts[:end]))) for end in range(len(parts), -1, -1)]
+    base = () if old is None else ("memory",)
+    return ["/".join((*base, *parts[:end])) for end in range(len(parts), -1, -1)]
 
 
 def _count(folder: Path) -> tuple[int, int] | None:
     """Return the inode of a control group and how many kills it counted; None if it is gone."""
-    for name in _COUNTERS:
+    for file in filter(Path.exists, map(folder.joinpath, _COUNTERS)):
         try:
-            lines = _read(folder / name).decode("ascii", "replace").splitlines()
+            lines = file.read_bytes().decode("ascii", "replace").splitlines()
             inode = folder.stat().st_ino
         except OSError as error:
             let_pass(error)
@@ -149,11 +149,6 @@ def _count(folder: Path) -> tuple[int, int] | None:
             if key == "oom_kill" and count.isdecimal():
                 return inode, int(count)
     return None
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_MOST_BYTES)
 
 
 # --------------------------------------------------------------------- what a reader finds

@@ -23,7 +23,7 @@ __all__ = ["let_pass", "quietly", "raised_by_signal_handler"]
 _SIGNALS: Final = tuple(signal.valid_signals())
 
 
-class quietly(contextlib.ContextDecorator):  # noqa: N801 - read as a statement, like ``suppress``
+class quietly(contextlib.ContextDecorator, contextlib.AbstractContextManager[object]):  # noqa: N801 - read as a statement, like ``suppress``
     """Swallow what the block raises, but never what a signal handler raised in it.
 
     A context manager and a decorator; one may be kept, used again, and used inside itself. A
@@ -39,8 +39,6 @@ class quietly(contextlib.ContextDecorator):  # noqa: N801 - read as a statement,
         only: What is swallowed; anything else is passed on.
     """
 
-    __slots__ = ("_lost", "_only")
-
     def __init__(
         self,
         lost: Callable[[Exception], object] | None = None,
@@ -48,9 +46,6 @@ class quietly(contextlib.ContextDecorator):  # noqa: N801 - read as a statement,
     ) -> None:
         self._lost = lost
         self._only = only
-
-    def __enter__(self) -> None:
-        """Do nothing: it is the end that counts."""
 
     def __exit__(
         self,
@@ -96,8 +91,10 @@ def raised_by_signal_handler(error: BaseException) -> bool:
     while trace is not None:
         codes.add(trace.tb_frame.f_code)
         trace = trace.tb_next
-    handlers = map(signal.getsignal, _SIGNALS)
-    return any(_code_of(handler) in codes for handler in handlers if callable(handler))
+    for handler in map(signal.getsignal, _SIGNALS):
+        if callable(handler) and _code_of(handler) in codes:
+            return True
+    return False
 
 
 def _code_of(handler: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
 import os
 import re
@@ -83,6 +84,7 @@ def pid_namespace() -> int | None:
     return None
 
 
+@functools.cache
 def boot_id() -> str | None:
     """Return the id that the kernel drew when this host booted, or None (not Linux)."""
     with quietly(only=OSError):

@@ -90,6 +90,8 @@ _LOCAL: Final = (
     "SLURM_LOCALID",
 )
 _INTERACTIVE: Final = frozenset({"bash", "interactive"})
+_VARIABLES: Final = _AT_START | {"NODE_RANK", "LOCAL_RANK"}
+_LIBRARIES: Final = frozenset({"torch.distributed", "horovod.torch", *_RANK_ZERO_MODULES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,9 @@ class Rank:
     source: str
 
 
+_ALONE: Final = Rank(0, None, None, "none")
+
+
 def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
     """Return the rank of this process as far as it can be known now. Never raises.
 
@@ -121,13 +126,15 @@ def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
         environment: Stands in for ``os.environ``.
     """
     env = os.environ if environment is None else environment
+    if _LIBRARIES.isdisjoint(sys.modules) and _VARIABLES.isdisjoint(env):
+        return _ALONE
     launched = (
         _from_variables(env, _TORCHRUN if "TORCHELASTIC_RUN_ID" in env else _STARTED)
         or _rank_zero_only(env)
         or _lightning(env)
         or _from_variables(env, _MPI)
         or _slurm(env)
-        or Rank(0, None, None, "none")
+        or _ALONE
     )
     group = _process_group()
     if group is not None:
@@ -323,14 +330,12 @@ def _from_variables(
         launchers: Name of each, and its variables for the rank and the world size.
     """
     for launcher, rank, size in launchers:
-        if rank in env and (found := number(env, rank)) is not None:
+        if (found := number(env, rank)) is not None:
             return Rank(found, number(env, size), launcher, rank)
     return None
 
 
 def _lightning(env: Mapping[str, str]) -> Rank | None:
-    if "NODE_RANK" not in env and "LOCAL_RANK" not in env:
-        return None
     node, local = number(env, "NODE_RANK"), number(env, "LOCAL_RANK")
     if node is None and local is None:
         return None
@@ -340,8 +345,6 @@ def _lightning(env: Mapping[str, str]) -> Rank | None:
 
 def _slurm(env: Mapping[str, str]) -> Rank | None:
     """Return the task's rank in a step that ``srun`` started; a shell is not a training."""
-    if "SLURM_PROCID" not in env:
-        return None
     tasks = number(env, "SLURM_STEP_NUM_TASKS") or number(env, "SLURM_NTASKS")
     if tasks is None or tasks == 1 or env.get("SLURM_JOB_NAME") in _INTERACTIVE:
         return None

@@ -234,7 +234,8 @@ class Values:
             atoms = {}
             for path, value in values.items():
                 try:
-                    atoms[path] = _atom_at(path, value)
+                    is_plain = type(value) in _PLAIN
+                    atoms[path] = atom_of(value) if is_plain else _atom_at(path, value)
                 except Exception as error:  # noqa: BLE001 - captures never disturb
                     let_pass(error)
                     what = f"{path!r} could not be captured: {error}"

@@ -95,11 +95,10 @@ def encode_atom(value: Any) -> Atom:
     Raises:
         ValueKindError: If the value, or something inside it, cannot be kept; says where.
     """
-    value = thaw(value)
     plain = scalar(value)
-    if plain is not NOT_PLAIN:
-        return atom_of(plain)
-    return atom_of(JsonWalk(_refuse, array_limit=MAX_ARRAY, limit=_MAX_VALUES).walk(value))
+    if plain is NOT_PLAIN:
+        plain = JsonWalk(_refuse, array_limit=MAX_ARRAY, limit=_MAX_VALUES).walk(thaw(value))
+    return atom_of(plain)
 
 
 def atom_of(plain: Any) -> Atom:

@@ -113,7 +113,8 @@ def struck():
 )
 def test_a_time_limit_that_strikes_while_something_is_captured_ends_the_training(struck, work):
     """What its handler raised goes on; captures swallow only what is their own."""
-    capture = Capture(struck, Switches(**NOTHING))
+    version = {"script": True, "version_at_start": lambda: struck.assign_quietly({})}
+    capture = Capture(struck, Switches(**{**NOTHING, "host": False, **version}))
     with pytest.raises(TimeIsUp):
         work(capture)
     capture.stop()

@@ -49,11 +49,12 @@ class CodeVersion:
         script: What was started.
 
     Attributes:
+        script: What was started.
         first: The version at the start of the run; empty if it is not known.
     """
 
     def __init__(self, script: Script) -> None:
-        self._script, self._roots = script, _roots(script, script.here)
+        self.script, self._roots = script, _roots(script, script.here)
         self._seen: dict[str, tuple[str, str]] = {}
         self._bytes = 0
         self.first = ""
@@ -76,7 +77,7 @@ class CodeVersion:
         Raises:
             _TooMuchError: If it is too much.
         """
-        main = self._script.file
+        main = self.script.file
         mine: list[tuple[str, str]] = []
         if main is not None and main.suffix in _SUFFIXES and not is_installed(main):
             mine.append(("__main__", str(main)))  # its module has forgotten it once it has ended

@@ -49,7 +49,7 @@ class Script:
         """Return how this process was started, spawned workers included."""
         main = sys.modules.get("__main__")
         file = _file_of(main)
-        arguments = tuple(str(one) for one in sys.argv[1:])
+        arguments = tuple(map(str, sys.argv[1:]))
         if notebook := _notebook(main):
             return cls(notebook, (), file)
         return cls(_entrypoint(main, file), arguments, file)
@@ -96,8 +96,5 @@ def _file_of(main: ModuleType | None) -> Path | None:
 
 def _short(file: Path) -> str:
     """Return a path relative to the working directory if it lies below it."""
-    try:
-        return file.relative_to(Path.cwd()).as_posix()
-    except (OSError, ValueError) as error:
-        let_pass(error)
-        return file.as_posix()
+    here = _working_directory()
+    return (file.relative_to(here) if file.is_relative_to(here) else file).as_posix()

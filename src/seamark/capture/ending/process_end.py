@@ -72,31 +72,22 @@ class Observer(Protocol):
         """Take note of the signal that ends the process."""
 
 
-class _Observers:
+class _Observers(dict[int, weakref.ref[Observer]]):
     """Weakly held observers. Safe to read in a signal handler: takes no lock."""
 
-    def __init__(self) -> None:
-        self._held: dict[int, weakref.ref[Observer]] = {}
-
     def add(self, observer: Observer) -> None:
-        self._held[id(observer)] = weakref.ref(observer, self._forget)
+        self[id(observer)] = weakref.ref(observer, self._forget)
 
     def discard(self, observer: Observer) -> None:
-        self._held.pop(id(observer), None)
-
-    def clear(self) -> None:
-        self._held.clear()
-
-    def __bool__(self) -> bool:
-        return bool(self._held)
+        self.pop(id(observer), None)
 
     def alive(self) -> list[Observer]:
-        return [observer for held in list(self._held.values()) if (observer := held()) is not None]
+        return [observer for held in list(self.values()) if (observer := held()) is not None]
 
     def _forget(self, dead: weakref.ref[Observer]) -> None:
-        for key, held in list(self._held.items()):
+        for key, held in list(self.items()):
             if held is dead:
-                self._held.pop(key, None)
+                self.pop(key, None)
 
 
 _of_exceptions = _Observers()

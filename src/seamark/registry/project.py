@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
-from seamark.errors import ArgumentError, QueryError, ReadOnlyError, RunNotFoundError
+from seamark.errors import ArgumentError, ReadOnlyError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.opening.catalogs import place_to_read
 from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.options.settings import check_argument, remotes_of
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import GroupCurve, group_curves
-from seamark.reading.names import LATEST
 from seamark.reading.points import check_attempt
+from seamark.registry.curves import curves_of, path_list
 from seamark.registry.edits import set_trashed
-from seamark.run.drawing import PlotOptions, matches
+from seamark.registry.references import References
+from seamark.run.drawing import PlotOptions
 from seamark.run.logbook import Logbook, LogSession, Progress
 from seamark.run.plotting import plot_runs
 
@@ -36,13 +33,6 @@ if TYPE_CHECKING:
     from seamark.run.run import Run
 
 __all__ = ["Project", "init_project"]
-
-_RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
-"""What no word has that somebody types for a run, but a query."""
-_ALIASES: Final = "sys/aliases"
-
-log = logging.getLogger("seamark")
 
 
 def init_project(
@@ -214,7 +204,8 @@ class Project(Logbook):
             ascending=ascending,
         )
         if words is not None:
-            selection = replace(selection, id=self._ids(index, words, trashed=trashed))
+            known = References(self.session, index, trashed=trashed)
+            selection = replace(selection, id=known.ids(words))
         table = index.table(selection, columns, self.session.warn, snapshot)
         if self.session.recorded.remote and not table.total:
             self.session.check_exists()
@@ -294,7 +285,7 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
         """
-        keys, summed = _patterns(by, "by"), _patterns(columns, "columns")
+        keys, summed = path_list(by, "by"), path_list(columns, "columns")
         if not keys or any(mark in one for one in (*keys, *summed) for mark in "*?"):
             msg = (
                 f"by, columns: expected paths such as 'parameters/lr', got {[*keys, *summed]!r:.80}"
@@ -374,16 +365,9 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
         """
-        index, selection = self.session.select(
-            progress_bar, kind="artifact", query=query, limit=limit
-        )
-        wanted = None if columns is None else list(columns)
-        asked = None if wanted is None else [*wanted, _ALIASES]
-        table = index.table(replace(selection, limit=None), asked, self.session.warn)
-        pairs = zip(table.refs, table.rows, strict=True)
-        latest = {ref for ref, row in pairs if LATEST in row.get(_ALIASES, ())}
-        shown = wanted is None or any(fnmatchcase(_ALIASES, each) for each in wanted)
-        return table.only(latest, limit, without=() if shown else (_ALIASES,))
+        from seamark.registry.artifacts import latest_versions
+
+        return latest_versions(self.session, query, columns, limit, progress_bar)
 
     def claim(
         self,
@@ -559,44 +543,10 @@ class Project(Logbook):
             msg = f"{self.folder.words} was opened with mode='read-only' and cannot be written to"
             raise ReadOnlyError(msg)
         index = self.session.up_to_date()
-        refs = self._meant(index, runs, trashed=not trashed)
+        refs = References(self.session, index, trashed=not trashed).refs(runs)
         there = self.session.recorded.remote
         set_trashed(index, None if there else self.folder.root, refs, trashed=trashed)
         return [run for _, run in refs]
-
-    def _ids(
-        self, index: Catalog, given: str | Iterable[str], *, trashed: bool | None
-    ) -> list[str]:
-        """Return the ids of the runs that are meant; what means none stays, and is warned about.
-
-        Raises:
-            ArgumentError: If one may be any of several runs.
-        """
-        find = self._finder(index, trashed=bool(trashed))
-        ids = []
-        for word in [given] if isinstance(given, str) else given:
-            try:
-                ids.append(find(word)[0][1])
-            except RunNotFoundError as error:
-                self.session.tell(f"id: {error}")
-                ids.append(word)
-        return ids
-
-    def _finder(self, index: Catalog, *, trashed: bool) -> Callable[[str], list[Ref]]:
-        """Return what finds the runs of a word: all with that id, else the one that is meant."""
-        from seamark.reading.finding import Finder
-
-        project, finder = self.folder.project, Finder(index)
-        by_id: dict[str, list[Ref]] = {}
-        for ref in index.runs(project):
-            by_id.setdefault(ref[1], []).append(ref)
-
-        def find(word: str) -> list[Ref]:
-            if word in by_id and word != LATEST:
-                return by_id[word]
-            return [finder.find(word, project, elsewhere=False, trashed=trashed)]
-
-        return find
 
     @overload
     def fetch_series(
@@ -649,12 +599,12 @@ class Project(Logbook):
             QueryError: If a text is neither a query nor a run.
             RunNotFoundError: If a word names no run of this project.
         """
-        patterns = _patterns(paths)
+        patterns = path_list(paths)
         check_attempt(attempt)
         if points is not None:
             check_points(points)
         index = self.session.up_to_date(progress_bar)
-        refs = self._meant(index, runs)
+        refs = self._refs(index, runs)
         return index.series(refs, patterns, attempt, points=points, unknown=self.session.warn)
 
     def fetch_curves(
@@ -702,22 +652,12 @@ class Project(Logbook):
             QueryError: If a text is neither a query nor a run.
             RunNotFoundError: If a word names no run of this project.
         """
-        patterns = _patterns(paths)
+        patterns = path_list(paths)
         look = Look(points, x, low, high, smooth, half_life, log_x)
         look.check()
         check_attempt(attempt)
         index = self.session.up_to_date(progress_bar)
-        refs = self._meant(index, runs)
-        before = {one.key: one.drawing for one in since}
-        cursors = {key: drawing.cursor for key, drawing in before.items()}
-        there = index.series_of(refs, lambda path: any(matches(path, one) for one in patterns))
-        found: list[RunCurve] = []
-        for own, some in _alike(refs, there):
-            found += [
-                replace(one, drawing=one.drawing.after(before.get(one.key, one.drawing)))
-                for one in index.curves(some, own, look, attempt, cursors)
-            ]
-        return found
+        return curves_of(index, self._refs(index, runs), patterns, look, attempt, since)
 
     def fetch_group_curves(
         self,
@@ -759,7 +699,7 @@ class Project(Logbook):
             PathError: If ``x`` breaks the grammar of paths.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
         """
-        series = _patterns(paths)
+        series = path_list(paths)
         look = Look(points, x, low, high, smooth, half_life, log_x)
         look.check()
         check_attempt(attempt)
@@ -819,90 +759,11 @@ class Project(Logbook):
 
         def found() -> tuple[Catalog, list[Ref]]:
             index = self.session.up_to_date(progress_bar)
-            return index, self._meant(index, runs)
+            return index, self._refs(index, runs)
 
         where = f"the runs of project {self.path!r}"
         order = "newest" if runs is None or isinstance(runs, str) else "first"
         return plot_runs(found, paths, asked, where, refresh, order)
 
-    def _meant(self, index: Catalog, runs: Any, *, trashed: bool = False) -> list[Ref]:
-        """Return (project, run id) of the runs that ``runs`` stands for."""
-        from seamark.reading.tables import RunsTable
-        from seamark.store.query.language import parse
-        from seamark.store.query.selection import Selection
-
-        if isinstance(runs, RunsTable):
-            return list(runs.refs)
-        if runs is None or (isinstance(runs, str) and _is_query(runs)):
-            wanted = Selection(project=self.folder.project, query=runs, trashed=trashed)
-            found = index.select(wanted, self.session.warn)
-            if self.session.recorded.remote and not found:
-                self.session.check_exists()
-            return found
-        is_one = isinstance(runs, (str, Mapping)) or hasattr(runs, "folder")
-        if not is_one and not isinstance(runs, Iterable):
-            msg = f"runs: expected run ids, a query, a RunsTable or None, got {runs!r:.80}"
-            raise ArgumentError(msg)
-        names = [_named(one) for one in ([runs] if is_one else runs)]
-        if not names:
-            msg = "runs: no runs were given; None stands for all of them"
-            raise ArgumentError(msg)
-        find = self._finder(index, trashed=trashed)
-        try:
-            return list(dict.fromkeys(ref for name in names for ref in find(name)))
-        except RunNotFoundError:
-            if isinstance(runs, str) and _QUERY_LIKE.search(runs):
-                parse(runs)  # which says what is wrong with it
-            raise
-
-
-def _patterns(paths: str | Iterable[str], name: str = "paths") -> list[str]:
-    """Return paths or patterns as a list; ``name`` says which argument they are.
-
-    Raises:
-        ArgumentError: If one of them can be none.
-    """
-    patterns = [paths] if isinstance(paths, str) else list(paths)
-    for pattern in patterns:
-        if not isinstance(pattern, str) or not pattern:
-            msg = f"{name}: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
-            raise ArgumentError(msg)
-    return patterns
-
-
-def _alike(
-    refs: Sequence[Ref], there: Mapping[Ref, Iterable[str]]
-) -> Iterator[tuple[list[str], list[Ref]]]:
-    """Yield the sorted paths of runs, and the runs in a row that have the same ones."""
-    for own, some in groupby(refs, lambda ref: sorted(there.get(ref, ()))):
-        if own:
-            yield own, list(some)
-
-
-def _named(one: Any) -> str:
-    """Return what names a run: a text, the id in a row of a table, or that of a run.
-
-    Raises:
-        ArgumentError: If it is none of these.
-    """
-    if isinstance(one, Mapping):
-        name = one.get("sys/id")
-    else:
-        name = one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
-    if isinstance(name, str):
-        return name
-    msg = f"runs: expected run ids, rows of a table or runs, got {one!r:.80}"
-    raise ArgumentError(msg)
-
-
-def _is_query(text: str) -> bool:
-    """Return whether a text is a query; no word that is an id, or looks like a name, is one."""
-    from seamark.store.query.language import parse
-
-    if _RUN_ID.fullmatch(text):
-        return False
-    try:
-        parse(text)
-    except QueryError:
-        return False
-    return True
+    def _refs(self, index: Catalog, runs: Any) -> list[Ref]:
+        return References(self.session, index).refs(runs)

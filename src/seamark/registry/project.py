@@ -49,17 +49,13 @@ def init_project(
     Nothing is created on disk before something is recorded.
 
     Args:
-        project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or
-            ``"default"``.
+        project: Its path; this and what follows as in `init_run`.
         mode: ``"read-only"`` refuses to write, ``"disabled"`` does nothing; the others are the same
-            here. SEAMARK_MODE, NEPTUNE_MODE or ``"online"``.
-        root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``, see the page on
-            environment variables.
-        remote: Server whose runs are read, such as ``"https://seamark.lab"``, of several the first;
-            SEAMARK_REMOTE unless ``root`` is given. What is recorded in the project itself is sent
-            to all of them, as runs are.
-        api_token: For sending; kept in memory only. SEAMARK_API_TOKEN, or what ``seamark login``
-            has kept.
+            here.
+        root: Folder of all runs.
+        remote: Server whose runs are read, of several the first; SEAMARK_REMOTE unless ``root`` is
+            given. What is recorded in the project itself is sent to all of them, as runs are.
+        api_token: For remotes; kept in memory only.
         **others: Arguments of Neptune's that have no meaning here.
 
     Raises:
@@ -146,9 +142,8 @@ class Project(Logbook):
     ) -> RunsTable:
         """Return the runs that match every argument given, one row each, as recorded up to now.
 
-        A path that no run has yet makes an empty column and matches nothing, and so does an ``id``
-        that means no run, or a project that does not exist. A warning says so once, and names the
-        nearest that does.
+        A path that no run has yet makes an empty column and matches nothing, as does an ``id`` that
+        means no run, or a project that does not exist. A warning says so once.
 
         Args:
             query: Such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page on
@@ -162,17 +157,14 @@ class Project(Logbook):
             tag: One tag, or several that a run must all have.
             columns: Paths (``"hyperparams/lr"``), aggregates of series (``"val/loss:min"``,
                 ``:max``, ``:mean``, ``:last``, ``:count``, ``:first_step``, ``:last_step``),
-                patterns (``"hyperparams/*"``), and patterns limited to the columns in
-                which the runs differ (``"hyperparams/*:differing"``); of the parts of each run
-                (see ``parent`` of `init_run`) ``"children/val/acc:max"``, ``:min``, ``:mean`` and
-                ``:count``. None for everything.
+                patterns (``"hyperparams/*"``, and ``"hyperparams/*:differing"`` for the columns in
+                which the runs differ); of the parts of each run (see ``parent`` of `init_run`)
+                ``"children/val/acc:max"``, ``:min``, ``:mean`` and ``:count``. None for everything.
                 ``sys/id`` is always there.
-            trashed: False for runs that are not in the trash, True for those that are, None for
-                both.
+            trashed: False for runs that are not in the trash, True for those that are; None: both.
             limit: At most this many runs; ``total`` of the table says how many match.
             offset: How many of the first to leave out.
-            sort_by: Path, perhaps with an aggregate. NaN and runs without a value come last, up
-                and down.
+            sort_by: Path, perhaps with an aggregate. NaN and runs without a value come last.
             ascending: Smallest first.
             snapshot: ``cursor`` of an earlier table, to turn its pages: the same runs in the same
                 order whatever was added or has changed, with their present values; a run that is
@@ -183,11 +175,9 @@ class Project(Logbook):
                 progress on a terminal if it takes a while.
 
         Raises:
-            ArgumentError: If an argument has a value that cannot be used, or if one of ``id`` may
-                be any of several runs.
-            QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
-                nothing: a state or an aggregate that does not exist, a value of a type that no run
-                has there. The message points at the place.
+            ArgumentError: If an argument cannot be used, or one of ``id`` may be several runs.
+            QueryError: If the query, a column or ``sort_by`` breaks the grammar or can mean
+                nothing, such as an aggregate that does not exist. The message points at the place.
         """
         words = list(id) if isinstance(id, Iterable) and not isinstance(id, str) else id
         index, selection = self.session.select(
@@ -266,9 +256,8 @@ class Project(Logbook):
         """Return the runs that match in groups that show the same, and what their numbers come to.
 
         Only finite numbers count in ``mean``, ``std`` (of a sample, n - 1), ``min`` and ``max``;
-        ``odd`` says how many runs show NaN, an infinity or something that is no number, and a run
-        that shows nothing counts nowhere. Runs that show nothing in ``by`` are a group, and so are
-        those that show NaN.
+        ``odd`` counts runs that show NaN, an infinity or no number. Runs that show nothing in
+        ``by`` are a group, and so are those that show NaN.
 
         Args:
             by: One column or several, as in `fetch_runs_table`: ``"parameters/lr"``.
@@ -317,10 +306,8 @@ class Project(Logbook):
 
         Args:
             query: As in `fetch_runs_table`, also the others.
-            columns: Paths and patterns; None for everything. ``sys/id``, a model's key, is always
-                there.
-            trashed: False for models that are not in the trash, True for those that are, None for
-                both.
+            columns: Paths and patterns; None: all. ``sys/id``, a model's key, is always there.
+            trashed: As in `fetch_runs_table`.
             limit: At most this many models.
             sort_by: Path, perhaps with an aggregate.
             ascending: Smallest first.
@@ -328,8 +315,7 @@ class Project(Logbook):
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
-                nothing.
+            QueryError: As for `fetch_runs_table`.
         """
         return self.session.table(
             columns,
@@ -380,12 +366,10 @@ class Project(Logbook):
     ) -> Run | None:
         """Take a run that matches and that nobody else has; None if there is none.
 
-        Of any number of workers, on any number of machines that see the same root or server, one
-        gets it. It is this process's until `Run.release` or `Run.stop`, or until the process counts
-        as crashed: it is gone, or nothing was heard of it for 90 s. Runs in the trash are left out.
-
-        The query is asked again once the run is claimed, so that what an earlier claimant changed
-        counts. A query that a finished run still matches finds it again.
+        Of any number of workers on any machines that see the same root or server, one gets it. It
+        is this process's until `Run.release` or `Run.stop`, or until the process counts as crashed:
+        it is gone, or nothing was heard of it for 90 s. Runs in the trash are left out. The query
+        is asked again once the run is claimed; one that a finished run matches finds it again.
 
         Args:
             query: As in `fetch_runs_table`; empty for any run.
@@ -399,7 +383,7 @@ class Project(Logbook):
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query or ``sort_by`` breaks the grammar, or can mean nothing.
+            QueryError: As for `fetch_runs_table`.
             PathError: If a path in ``set`` is illegal, or derived.
             ValueKindError: If a value in ``set`` cannot be kept.
             ReadOnlyError: If the project was opened for reading.
@@ -425,26 +409,9 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             RemoteError: If the server cannot be asked.
         """
-        from seamark.opening.revisions import check_hash
-        from seamark.run.run import init_run
-        from seamark.store.query.duplicates import find_duplicate
+        from seamark.registry.references import find_run
 
-        check_hash(content_hash, revision)
-        if self.mode == "disabled":
-            return None
-        index = self.session.up_to_date()
-        found = find_duplicate(index, self.path, content_hash, revision)
-        if found is None:
-            return None
-        place = self.session.recorded.place
-        where = {"remote": place} if isinstance(place, str) else {"root": place}
-        return init_run(
-            project=self.path,
-            with_id=found,
-            mode="read-only",
-            api_token=self.session.token,
-            **where,
-        )
+        return find_run(self.session, content_hash, revision)
 
     def claim_group(
         self,
@@ -506,13 +473,9 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query breaks the grammar.
         """
-        from seamark.registry.group import group_rows
-        from seamark.registry.matching import table_of
-        from seamark.store.query.selection import Selection
+        from seamark.registry.group import groups_table
 
-        Selection(query=query).expression()  # a mistake in it is told before anything is read
-        index = self.session.up_to_date(progress_bar)
-        return table_of(group_rows(index, self.path), query, self.session.tell)
+        return groups_table(self.session, query, progress_bar)
 
     def trash(self, runs: Any, *, trashed: bool = True) -> list[str]:
         """Put runs of the project and of its sub-projects into the trash, or take them out again.
@@ -585,17 +548,14 @@ class Project(Logbook):
             paths: One path or several; ``*`` matches anything (``"val/*"``).
             runs: Runs, words that name runs (see ``id`` of `fetch_runs_table`), a query, a
                 `RunsTable`, rows of one, or one of these; None for every run that is not in the
-                trash. A text that is a query is taken as one, never as a name; in a list all texts
-                are names.
-            attempt: ``"latest"``, ``"all"``, or the number of an attempt: the runs as that attempt
-                left them.
-            points: For drawing: each series in parts that keep their minimum and maximum, with at
-                most this many representative points; None for every point.
-            progress_bar: See `fetch_runs_table`.
+                trash. A text that is a query is never taken as a name, except in a list.
+            attempt: ``"latest"``, ``"all"``, or a number: the runs as that attempt left them.
+            points: For drawing: at most this many representative points of each series, in parts
+                that keep their minimum and maximum; None for every point.
+            progress_bar: As in `fetch_runs_table`.
 
         Raises:
-            ArgumentError: If an argument has a value that cannot be used, or if a word may be any
-                of several runs.
+            ArgumentError: If an argument cannot be used, or a word may be any of several runs.
             QueryError: If a text is neither a query nor a run.
             RunNotFoundError: If a word names no run of this project.
         """
@@ -628,9 +588,7 @@ class Project(Logbook):
         Args:
             paths: One path or several; ``*`` matches anything (``"val/*"``).
             runs: As in `fetch_series`.
-            x: ``"step"``, ``"order"`` of recording, ``"time"`` (seconds since the Unix epoch),
-                ``"relative"`` (seconds since the run was created), or the path of a series: its
-                value at the same step, else the last before.
+            x: As in `Handler.plot`; ``"time"`` is in seconds since the Unix epoch.
             points: At most this many representative points of each; of fewer points each comes.
             low: Only points whose x is not less.
             high: Only points whose x is not greater.
@@ -638,16 +596,14 @@ class Project(Logbook):
             half_life: Instead, that of a moving average.
             log_x: Parts are equally wide in log2 x; points at or below zero are counted.
             attempt: As in `fetch_series`; ``"replaced"`` for what a later attempt did again.
-            since: What was returned before, for the same question: what has not changed since is
-                not asked for again, and the curves returned are whole.
-            progress_bar: See `fetch_runs_table`.
+            since: What the same question returned before: only what changed since is asked for.
+            progress_bar: As in `fetch_runs_table`.
 
         Returns:
             One for each series that has points, run by run.
 
         Raises:
-            ArgumentError: If an argument has a value that cannot be used, or if a word may be any
-                of several runs.
+            ArgumentError: If an argument cannot be used, or a word may be any of several runs.
             PathError: If ``x`` breaks the grammar of paths.
             QueryError: If a text is neither a query nor a run.
             RunNotFoundError: If a word names no run of this project.
@@ -745,7 +701,7 @@ class Project(Logbook):
             low: Only points whose x is not less.
             high: Only points whose x is not greater.
             refresh: Draw again every so many seconds while one of these runs is running.
-            progress_bar: See `fetch_runs_table`.
+            progress_bar: As in `fetch_runs_table`.
 
         Raises:
             MissingExtraError: If the extra ``plot`` is not installed.

@@ -12,8 +12,9 @@ from seamark.reading.names import LATEST
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
     from seamark.run.logbook import LogSession
+    from seamark.run.run import Run
 
-__all__ = ["References"]
+__all__ = ["References", "find_run"]
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
@@ -103,6 +104,31 @@ class References:
             return [finder.find(word, self._project, elsewhere=False, trashed=trashed)]
 
         return find
+
+
+def find_run(session: LogSession, content_hash: str, revision: int | None) -> Run | None:
+    """Return the newest run with some parameters and code; see `seamark.Project.find_run`.
+
+    Args:
+        session: Of the project.
+        content_hash: See there.
+        revision: See there.
+    """
+    from seamark.opening.revisions import check_hash
+    from seamark.run.run import init_run
+    from seamark.store.query.duplicates import find_duplicate
+
+    check_hash(content_hash, revision)
+    if session.recorder.mode == "disabled":
+        return None
+    project, place = session.recorder.folder.project, session.recorded.place
+    found = find_duplicate(session.up_to_date(), project, content_hash, revision)
+    if found is None:
+        return None
+    where = {"remote": place} if isinstance(place, str) else {"root": place}
+    return init_run(
+        project=project, with_id=found, mode="read-only", api_token=session.token, **where
+    )
 
 
 def _named(one: Any) -> str:

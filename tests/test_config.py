@@ -90,7 +90,7 @@ def test_the_words_of_t9k_are_read_with_one_hint(caplog):
         ("keep: {a: last}\n", "1:1", "'keep' cannot be given here: it takes objects"),
         ("config_path: x\n", "1:1", "'config_path' cannot be given here"),
         ("\nmode: of\n", "2:7", "mode: expected one of 'online', .* got 'of'"),
-        ("capture: {git: 3}\n", "1:10", r"capture\['git'\]: expected True or False, got 3"),
+        ("capture: {git: 3}\n", "1:10", r"capture\['git'\]: expected True or False, got int: 3"),
         ("capture: {gitt: false}\n", "1:10", "did you mean 'git'?"),
         ("capture_git: false\n", "1:1", "write capture: {'git': "),
         ("conflict_strategy: old\n", "1:20", "conflict_strategy: expected .* got 'old'"),

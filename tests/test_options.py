@@ -6,12 +6,16 @@ import importlib
 import inspect
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from recording import QUIET
 
 import seamark
-from seamark.errors import ArgumentError, PathError, UnknownArgumentError
+from seamark.errors import ArgumentError, PathError, SeamarkError, UnknownArgumentError
 from seamark.options import settings
 from seamark.options.run_options import RunOptions
 from seamark.options.settings import VARIABLES, Settings
@@ -51,10 +55,10 @@ def test_a_namespace_may_begin_and_end_with_a_slash(given):
 @pytest.mark.parametrize(
     ("variable", "given", "expected"),
     [
-        ("CAPTURE_GIT", "maybe", "expected 1 or 0, got 'maybe'"),
-        ("CAPTURE_STDOUT", "fdd", "expected 1, 0 or fd, got 'fdd'"),
+        ("CAPTURE_GIT", "maybe", "expected 1 or 0, got str: 'maybe'"),
+        ("CAPTURE_STDOUT", "fdd", "expected 1, 0 or fd, got str: 'fdd'"),
         ("CAPTURE_LIMIT", "much", ""),
-        ("MASK_SECRETS", "2", "expected 1 or 0, got '2'"),
+        ("MASK_SECRETS", "2", "expected 1 or 0, got str: '2'"),
         ("SECRETS", "(", ""),
         ("MODE", "onlin", "expected one of "),
     ],
@@ -78,7 +82,7 @@ def test_a_project_from_a_variable_that_is_none_names_the_variable(monkeypatch):
 
 def test_an_argument_is_named_as_such():
     """Even if the environment has something to say, too."""
-    with pytest.raises(ArgumentError, match=r"^capture\['git'\]: expected True or False, got 'm"):
+    with pytest.raises(ArgumentError, match=r"^capture\['git'\]: expected True or False, got str"):
         Settings.of(capture={"git": "maybe"})
 
 
@@ -156,3 +160,100 @@ def test_every_variable_that_is_documented_is_known():
     (page,) = REFERENCE.glob("environment*.md")
     documented = re.findall(r"^\| `(SEAMARK_\w+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert documented == [f"SEAMARK_{name}" for name in VARIABLES]
+
+
+def raising(*names: str) -> Any:
+    """Return an object whose methods of these names raise."""
+
+    def fail(*_args: object) -> Any:
+        msg = "not to be asked"
+        raise RuntimeError(msg)
+
+    return type("Raising", (), {"__hash__": object.__hash__} | dict.fromkeys(names, fail))()
+
+
+def like_tensor() -> Any:
+    """Return an object that compares by element, is iterable, and has no truth value."""
+    kind = type(raising("__bool__"))
+    return type(
+        "Tensor",
+        (kind,),
+        {"__eq__": lambda one, _: one, "__iter__": lambda one: iter([one]), "shape": (2,)},
+    )()
+
+
+HOSTILE: dict[str, Callable[[], Any]] = {
+    "numbers": lambda: np.array([1, 2]),
+    "words": lambda: np.array(["a", "b"]),
+    "word": lambda: np.array(["online"]),
+    "tensor": like_tensor,
+    "equal to all": type("Equal", (), {"__eq__": lambda *_: True}),
+    "not comparable": lambda: raising("__eq__", "__hash__"),
+    "no truth value": lambda: raising("__bool__"),
+    "no text": lambda: raising("__str__", "__repr__"),
+    "no items": lambda: raising("__iter__", "__len__"),
+    "no path": lambda: raising("__fspath__"),
+    "bytes": lambda: b"a",
+    "huge": lambda: 10**5000,
+    "NUL": lambda: "a\0b",
+    "surrogate": lambda: "a\ud800b",
+    "long": lambda: "x" * 100_000,
+    "set": lambda: {"a", "b"},
+    "set of numbers": lambda: {1},
+    "generator": lambda: (one for one in ("a", "b")),
+    "generator that raises": lambda: (1 // one for one in (0,)),
+    "list of what has no text": lambda: [raising("__str__", "__repr__", "__eq__")],
+    "mapping of what has no text": lambda: {"a": raising("__str__", "__repr__", "__eq__")},
+    "NaN": lambda: float("nan"),
+}
+
+
+def refusal(take: Callable[..., Any], option: str, kind: str) -> str | None:
+    """Return the text of the error of a value; let what is accepted record and end."""
+    try:
+        taken = take(**{**QUIET, "root": "here", option: HOSTILE[kind]()})
+    except SeamarkError as error:
+        return getattr(error, "strerror", None) or str(error)
+    if isinstance(taken, seamark.Run):
+        taken["number"] = 1
+        taken.stop()
+    return None
+
+
+@pytest.mark.parametrize("option", RunOptions.__annotations__)
+def test_a_value_is_taken_or_refused_by_the_name_of_its_option(option):
+    """Whatever it is; nothing is on disk if it was refused, and nothing fails later if not."""
+    for kind in HOSTILE:
+        before = set(Path().rglob("*"))
+        said = refusal(seamark.init_run, option, kind)
+        if said is not None:
+            assert said.startswith((option, "no run ") if option == "with_id" else option), kind
+            assert set(Path().rglob("*")) == before, kind
+
+
+@pytest.mark.parametrize("where", ["seamark.lightning", "seamark.ignite"])
+def test_loggers_refuse_values_as_init_run_does(where):
+    """A run of theirs begins with its first value: until then nothing is on disk."""
+    pytest.importorskip(where.removeprefix("seamark."))
+    logger = importlib.import_module(where).SeamarkLogger
+    for option in RunOptions.__annotations__:
+        for kind in HOSTILE:
+            said = refusal(logger, option, kind) or option
+            assert said.startswith((option, "no run ") if option == "with_id" else option), kind
+    assert not list(Path().rglob("*"))
+
+
+@pytest.mark.parametrize("several", [np.array, iter])
+def test_several_strings_may_be_in_whatever_has_them(several):
+    """Also where the positional argument looks like an id, so that runs are looked for first."""
+    with seamark.init_run("KEY-12", tags=several(["a", "b"]), **QUIET) as run:
+        assert (run.project, run["sys/tags"].fetch()) == ("KEY-12", {"a", "b"})
+
+
+def test_a_token_is_in_no_error():
+    """Even if it is none: what was given may hold one."""
+    for given in (b"s3cr3t", "s3cr3t\nX: 1", "s3cr3t\u2013", ["s3cr3t"]):
+        with pytest.raises(ArgumentError, match=r"^api_token: expected .* ASCII") as caught:
+            Settings.of(api_token=given)
+        assert "s3cr3t" not in str(caught.value)
+    assert Settings.of(api_token="s3cr3t\n").api_token == "s3cr3t"

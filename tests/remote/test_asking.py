@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import TYPE_CHECKING, Any
 
+import psutil
+from recording import QUIET
+
+import seamark
+from seamark.remote import shipper
 from seamark.remote.http import asking
+from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
+
+if TYPE_CHECKING:
+    from server_process import Running
 
 
 def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch) -> None:
@@ -40,3 +50,24 @@ def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch) -> None:
         *[("one", False), ("two", False), ("one", True), ("three", False)],
         *[("one", True), ("three", True), ("two", False)],
     ]
+
+
+def test_an_edit_is_seen_by_every_later_reader_of_the_process(server: Running, there: Any) -> None:
+    """Each names it to the server, which waits for it: here in vain, as nothing is folded."""
+    with seamark.init_run(**QUIET, **there("one")) as run:
+        run["number"] = 1
+    assert shipper.flush(server.url, 60)
+    with RemoteCatalog.open(server.url, server.token) as reading:
+        reading.names()
+        assert not reading.behind
+    workers = [psutil.Process(pid) for pid in server.workers()]
+    (folding,) = [worker for worker in workers if "fold" in worker.cmdline()]
+    folding.suspend()
+    try:
+        with RemoteCatalog.open(server.url, server.token) as editing:
+            editing.edit((run.project, run.id), {"trashed": True})
+        with RemoteCatalog.open(server.url, server.token) as reading:
+            reading.names()
+            assert reading.behind
+    finally:
+        folding.resume()

@@ -19,7 +19,7 @@ from seamark.capture.switches import is_switched_off
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable
-from seamark.values import encode_atom, parameters
+from seamark.values import encode_atom, is_container, parameters, shown
 
 if TYPE_CHECKING:
     from seamark.values import Atom
@@ -45,6 +45,7 @@ __all__ = [
     "check_sources",
     "check_switch",
     "check_text",
+    "check_token",
     "check_version",
     "given_tags",
     "keyed_tags",
@@ -76,7 +77,7 @@ Check = Callable[[str, Any], Any]
 
 def wrong(what: str, expected: str, given: object) -> ArgumentError:
     """Return the error about a value: what was expected, and its type and itself."""
-    return ArgumentError(f"{what}: expected {expected}, got {type(given).__name__}: {given!r:.80}")
+    return ArgumentError(f"{what}: expected {expected}, got {shown(given)}")
 
 
 @contextmanager
@@ -105,12 +106,12 @@ def strings(values: Any, where: str) -> list[str]:
 
 def one_of(*allowed: str | None) -> Check:
     def check(what: str, given: object) -> object:
-        if given in allowed:
+        if (given is None or isinstance(given, str)) and given in allowed:
             return given
         words = [each for each in allowed if each is not None]
         near = difflib.get_close_matches(str(given), words, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        msg = f"{what}: expected one of {', '.join(map(repr, words))}, got {given!r}{hint}"
+        msg = f"{what}: expected one of {', '.join(map(repr, words))}, got {given!r:.80}{hint}"
         raise ArgumentError(msg)
 
     return check
@@ -122,6 +123,18 @@ def check_text(what: str, given: object) -> object:
     return given
 
 
+def check_token(what: str, given: object) -> str | None:
+    """Take what a header of a request can hold; errors do not show it, as it may be a secret."""
+    token = given.strip() if isinstance(given, str) else given
+    if token is not None and not (
+        isinstance(token, str) and token.isascii() and token.isprintable()
+    ):
+        kind = "other characters" if isinstance(token, str) else type(given).__name__
+        msg = f"{what}: expected a text of printable ASCII characters or None, got {kind}"
+        raise ArgumentError(msg)
+    return token
+
+
 def check_shown_name(what: str, given: Any) -> str | None:
     """Take an empty name, as of a variable that was not set, for none."""
     check_text(what, given)
@@ -130,8 +143,7 @@ def check_shown_name(what: str, given: Any) -> str | None:
 
 def check_switch(what: str, given: object) -> object:
     if given is not None and not isinstance(given, bool):
-        msg = f"{what}: expected True, False or None, got {given!r:.80}"
-        raise ArgumentError(msg)
+        raise wrong(what, "True, False or None", given)
     return given
 
 
@@ -140,19 +152,17 @@ def check_on_or_off(what: str, given: object) -> object:
     if word in _ON_OR_OFF:
         return _ON_OR_OFF[word]
     if not isinstance(given, bool):
-        expected = "1 or 0" if what.isupper() else "True or False"
-        msg = f"{what}: expected {expected}, got {given!r:.80}"
-        raise ArgumentError(msg)
+        raise wrong(what, "1 or 0" if what.isupper() else "True or False", given)
     return given
 
 
 def check_output(what: str, given: object) -> object:
-    word = given.strip().lower() if isinstance(given, str) else given
-    if word != "fd" and not isinstance(word, bool) and word not in _ON_OR_OFF:
-        expected = "1, 0 or fd" if what.isupper() else "True, False or 'fd'"
-        msg = f"{what}: expected {expected}, got {given!r:.80}"
-        raise ArgumentError(msg)
-    return _ON_OR_OFF.get(word, word)
+    word = given.strip().lower() if isinstance(given, str) else None
+    if word == "fd":
+        return word
+    if word not in _ON_OR_OFF and not isinstance(given, bool):
+        raise wrong(what, "1, 0 or fd" if what.isupper() else "True, False or 'fd'", given)
+    return _ON_OR_OFF.get(word, given)
 
 
 def check_limit(what: str, given: object) -> Limit:
@@ -180,17 +190,21 @@ def check_namespace(what: str, given: Any) -> str | None:
     return path
 
 
-def check_place(what: str, given: object) -> object:
-    if given is not None and not isinstance(given, (str, os.PathLike)):
-        raise wrong(what, "a path or None", given)
-    return given
+def check_place(what: str, given: object, expected: str = "a path or None") -> str | None:
+    if given is None:
+        return None
+    path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
+    if not isinstance(path, str) or "\0" in path:
+        raise wrong(what, expected, given)
+    os.fsencode(path)  # fails for lone surrogates, which no file system has
+    return path
 
 
 def check_secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
     # A variable holds several on lines of their own: a regular expression may hold spaces.
     entries = given.splitlines() if isinstance(given, str) else given
     with naming(what):
-        found = tuple(e.strip() if isinstance(e, str) else e for e in entries or ())
+        found = tuple(e.strip() if isinstance(e, str) else e for e in entries)
         more_of(found)
     return found
 
@@ -227,7 +241,7 @@ def given_tags(what: str, given: Any) -> Tags:
         PathError: If a key cannot be one.
         ValueKindError: If a value cannot be kept.
     """
-    if not given:
+    if given is None or (isinstance(given, str) and not given):
         return Tags()
     if not isinstance(given, Mapping):
         return Tags(tuple(strings(given, what)))
@@ -255,7 +269,7 @@ def keyed_tags(what: str, given: Mapping[Any, Any]) -> dict[str, Atom]:
 
 
 def check_groups(what: str, given: Any) -> tuple[str, ...]:
-    names = strings(given, what) if given else ()
+    names = () if given is None else strings(given, what)
     return tuple(check_name(name, f"{what}: group") for name in names)
 
 
@@ -275,29 +289,28 @@ def check_parent(what: str, given: Any) -> str | None:
 
 
 def check_params(what: str, given: Any) -> dict[str, Atom]:
-    if isinstance(given, str | bytes | int | float | list | tuple | set | frozenset):
+    if given is not None and not is_container(given):
         raise wrong(what, "a mapping, a Namespace, a dataclass or None", given)
     # Encoded at once, so that it does not matter what becomes of them, and whether they pickle.
     return {} if given is None else parameters(given, PARAMETERS)
 
 
 def check_sources(what: str, given: Any) -> Any:
-    if given is None or isinstance(given, (str, os.PathLike)):
-        return given
-    is_list = isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping, Browsable))
-    found = list(given) if is_list else [given]
-    for each in found:
-        if not is_list or not isinstance(each, (str, os.PathLike)):
-            raise wrong(what, "a path, a list of paths or None", each)
-    return found
+    expected = "a path, a list of paths or None"
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping, Browsable)):
+        return check_place(what, given, expected)
+    paths = [check_place(what, each, expected) for each in given]
+    if None in paths:
+        raise wrong(what, expected, None)
+    return paths
 
 
 def check_repository(what: str, given: Any) -> Any:
     # Neptune's GitRef has a path; its GitRef.DISABLED is known by the name of its type.
-    is_path = given is None or isinstance(given, (bool, str, os.PathLike))
-    if is_path or hasattr(given, "repository_path") or is_switched_off(given):
+    is_reference = isinstance(given, bool) or hasattr(given, "repository_path")
+    if is_reference or is_switched_off(given):
         return given
-    raise wrong(what, "a path, True, False, None or Neptune's GitRef", given)
+    return check_place(what, given, "a path, True, False, None or Neptune's GitRef")
 
 
 def check_version(what: str, given: Any) -> Any:
@@ -325,10 +338,10 @@ def version_of(given: Any) -> str | None:
 
 
 def check_dependencies(what: str, given: Any) -> str | None:
-    if given is None or given == "infer":
-        return given  # type: ignore[no-any-return]  # one of both
-    if not isinstance(given, (str, os.PathLike)):
+    if given is not None and not isinstance(given, (str, os.PathLike)):
         raise wrong(what, "'infer', a path or None", given)
+    if given is None or given == "infer":
+        return given
     file = os.path.abspath(os.path.expanduser(given))  # noqa: PTH100, PTH111 - keep links
     if not os.path.isfile(file):  # noqa: PTH113
         msg = f"{what}: expected 'infer' or an existing requirements file, got {given!r:.200}"

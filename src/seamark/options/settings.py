@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +38,7 @@ from seamark.options.checks import (
     check_sources,
     check_switch,
     check_text,
+    check_token,
     check_version,
     given_tags,
     one_of,
@@ -46,9 +48,11 @@ from seamark.options.checks import (
 from seamark.options.config import Config, read_config
 from seamark.options.keep import check_patterns
 from seamark.options.named import placed
+from seamark.options.run_options import RunOptions
 from seamark.paths import check_project
+from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
-from seamark.reading.arriving import check_conflict
+from seamark.reading.arriving import CONFLICTS
 from seamark.values.content import is_parameter
 
 if TYPE_CHECKING:
@@ -69,6 +73,8 @@ __all__ = [
 log = logging.getLogger("seamark")
 
 MODES: Final = ("online", "async", "sync", "offline", "read-only", "disabled", "debug")
+_FRONTS: Final = ("SEAMARK_", "NEPTUNE_")
+"""Beginnings of the names of environment variables, in the order in which they are asked."""
 _SENDING: Final = frozenset({"online", "async", "sync"})
 """Modes in which a run is sent to its remotes."""
 _CAPTURES: Final[Mapping[str, tuple[Check, Any]]] = {
@@ -208,7 +214,14 @@ def _capture(what: str, given: Any) -> dict[str, Any]:
         one_of(*_CAPTURES)(what, key)
     given = given or {}
     return {
-        key: _resolve(f"{what}[{key!r}]", check, f"CAPTURE_{key.upper()}", other, given.get(key))
+        key: _resolve(
+            "capture",
+            check,
+            f"CAPTURE_{key.upper()}",
+            other,
+            given.get(key),
+            f"{what}[{key!r}]",
+        )
         for key, (check, other) in _CAPTURES.items()
     }
 
@@ -216,10 +229,10 @@ def _capture(what: str, given: Any) -> dict[str, Any]:
 def _secrets(what: str, given: Any) -> Any:
     """Return what else is a secret; None if nothing is hidden."""
     if isinstance(given, bool) or given is None:
-        if not _resolve(what, check_on_or_off, "MASK_SECRETS", True, given):  # noqa: FBT003
+        if not _resolve("secrets", check_on_or_off, "MASK_SECRETS", True, given, what):  # noqa: FBT003
             return None
         given = None
-    return _resolve(what, check_secrets, "SECRETS", (), given)
+    return _resolve("secrets", check_secrets, "SECRETS", (), given, what)
 
 
 def _option(
@@ -271,9 +284,9 @@ class Settings:
     on_duplicate: str = _option(one_of("new", "reuse", "error"), "new")
     checkpoints: str = _option(one_of("reference", "keep", None))
     remote: tuple[str, ...] = _option(check_remotes, variable="REMOTE")
-    conflict: Conflict | None = _option(lambda what, given: given and check_conflict(given, what))
+    conflict: Conflict | None = _option(one_of(*CONFLICTS, None))
     make_project: bool | None = _option(check_switch)
-    api_token: str | None = _option(check_text, shown=False)
+    api_token: str | None = _option(check_token, shown=False)
     git_ref: Any = _option(check_repository)
     code_version: str | None = _option(check_version)
     source_files: Any = _option(check_sources)
@@ -300,9 +313,13 @@ class Settings:
             PathError: If the project's path breaks the grammar.
         """
         _warn_of_unknown_variables()
-        config = read_config("config_path", given.get("config_path"), _CHECKS)
+        with _refusals("config_path", "config_path", given.get("config_path")):
+            config = read_config("config_path", given.get("config_path"), _CHECKS)
         said = config.values if config else {}
-        told = placed({**given, **said, "config_path": config})
+        told = {**given, **said, "config_path": config}
+        check_argument("root", told.get("root"))
+        with _refusals("with_id", "with_id", told.get("with_id")):
+            told = placed(told)
         if "capture" in said and isinstance(given.get("capture"), Mapping):
             told["capture"] = {**given["capture"], **said["capture"]}
         kept = {
@@ -316,8 +333,10 @@ class Settings:
             msg = "with_id and custom_run_id: expected one of them, got both"
             raise TwoNamesError(msg)
         if not kept["with_id"] and not kept["custom_run_id"]:
-            kept["custom_run_id"] = _environment("CUSTOM_RUN_ID")[1]
-        if kept["mode"] == "read-only" and told.get("root") is not None and not told.get("remote"):
+            found = _environment("CUSTOM_RUN_ID")
+            kept["custom_run_id"] = found and found[1]
+        reads_root = kept["mode"] == "read-only" and told.get("root") is not None
+        if reads_root and not _is_given(told.get("remote")):
             kept["remote"] = ()  # a root that is named is read, whatever SEAMARK_REMOTE says
         if kept["checkpoints"] is None:  # a path of one machine means nothing on another
             kept["checkpoints"] = (
@@ -406,7 +425,6 @@ class Settings:
         return {**self.__dict__, **apart}
 
 
-_CHECKS: Final = {each.name: each.metadata["check"] for each in dataclasses.fields(Settings)}
 _SEVERAL_VARIABLES: Final = {
     "capture": [f"CAPTURE_{key.upper()}" for key in _CAPTURES],
     "secrets": ["MASK_SECRETS", "SECRETS"],
@@ -437,10 +455,10 @@ def _defaults() -> dict[str, Any]:
 
 
 _VARIABLES: Final = {
-    f"{front}_{variable}": each.name
+    front + variable: each.name
     for each in dataclasses.fields(Settings)
     for variable in _SEVERAL_VARIABLES.get(each.name, [each.metadata["variable"]])
-    for front in ("SEAMARK", "NEPTUNE")
+    for front in _FRONTS
     if variable
 }
 """Option of each environment variable."""
@@ -473,31 +491,71 @@ def check_argument(name: str, given: Any) -> Any:
     return _resolve(name, told["check"], told["variable"], told["otherwise"], given)
 
 
-def _resolve(what: str, check: Check, variable: str | None, otherwise: Any, given: Any) -> Any:
-    """Return what is kept of a value, of its variable if it was not given, or of its default."""
-    if given is not None and not (isinstance(given, str) and not given):
-        return check(what, given)
-    name, value = _environment(variable) if variable else (None, None)
-    if name is None:
-        return check(what, otherwise)
-    try:
-        return check(name, value)
-    except SeamarkError as error:
-        if str(error).startswith(name):
-            raise
-        msg = f"{name}: {error}"
-        raise type(error)(msg) from None
+def _check(name: str, what: str, given: Any) -> Any:
+    """Return what is kept of a value of an option, which errors call ``what``."""
+    with _refusals(name, what, given):
+        return Settings.__dataclass_fields__[name].metadata["check"](what, given)
 
 
-def _environment(variable: str) -> tuple[str | None, str | None]:
-    """Return name and value of SEAMARK_<variable>, or else of NEPTUNE_<variable>.
+_CHECKS: Final = {name: functools.partial(_check, name) for name in Settings.__dataclass_fields__}
 
-    (None, None) if neither says anything.
+
+@contextlib.contextmanager
+def _refusals(name: str, what: str, given: object) -> Iterator[None]:
+    """Raise whatever a block raises about the value of an option as an error that names it.
+
+    People give values that raise anything as soon as they are looked at: an array has no truth
+    value, and not every object can be compared or printed.
+
+    Raises:
+        SeamarkError: Of the class that the block raised; of anything else, an `ArgumentError`.
     """
-    for name in (f"SEAMARK_{variable}", f"NEPTUNE_{variable}"):
-        if value := os.environ.get(name):
-            return name, value
-    return None, None
+    try:
+        yield
+    except SeamarkError as error:
+        if str(error).startswith((what, *_FRONTS)):
+            raise
+        msg = f"{what}: {error}"
+        raise type(error)(msg) from None
+    except Exception as error:
+        let_pass(error)
+        raise wrong(what, RunOptions.__annotations__[name].__forward_arg__, given) from error
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and not (isinstance(value, str) and not value)
+
+
+def _resolve(
+    name: str,
+    check: Check,
+    variable: str | None,
+    otherwise: Any,
+    given: Any,
+    what: str | None = None,
+) -> Any:
+    """Return what is kept of a value, of its variable if it was not given, or of its default.
+
+    Args:
+        name: Of the option.
+        check: Returns what is kept of it, or raises.
+        variable: What follows SEAMARK_ and NEPTUNE_ in the names of its variables.
+        otherwise: Its default.
+        given: Its value; None for none.
+        what: What errors call the value; None for the option's name.
+    """
+    what = what or name
+    if not _is_given(given):
+        found = _environment(variable) if variable else None
+        what, given = found or (what, otherwise)
+    with _refusals(name, what, given):
+        return check(what, given)
+
+
+def _environment(variable: str) -> tuple[str, str] | None:
+    """Return name and value of SEAMARK_<variable>, or else of NEPTUNE_<variable>; None for none."""
+    names = [front + variable for front in _FRONTS]
+    return next(((name, os.environ[name]) for name in names if os.environ.get(name)), None)
 
 
 _KNOWN: Final = [f"SEAMARK_{name}" for name in VARIABLES]

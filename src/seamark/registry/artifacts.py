@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final
 
@@ -26,6 +27,7 @@ from seamark.pictures.progress import progress_bar
 from seamark.process.interrupts import quietly
 from seamark.process.quiet import is_quiet
 from seamark.reading.artifacts import check_alias
+from seamark.reading.names import LATEST
 from seamark.registry.draft import DraftSession
 from seamark.registry.place import Place, Registered, check_arguments
 from seamark.run.logbook import LogSession, Progress
@@ -43,8 +45,9 @@ if TYPE_CHECKING:
 
     from seamark.reading.tables import RunsTable
 
-__all__ = ["Artifact", "init_artifact"]
+__all__ = ["Artifact", "init_artifact", "latest_versions"]
 
+_ALIASES: Final = "sys/aliases"
 _NUMBER: Final = "sys/version"
 
 
@@ -474,6 +477,24 @@ class Artifact(Registered):
             raise InactiveRunError(msg)
         self._draft.expect_own()
         return self._draft
+
+
+def latest_versions(
+    session: LogSession,
+    query: str | None,
+    columns: Iterable[str] | None,
+    limit: int | None,
+    progress_bar: Progress,
+) -> RunsTable:
+    """Return the latest version of each artifact of a project; see its `fetch_artifacts_table`."""
+    index, selection = session.select(progress_bar, kind="artifact", query=query, limit=limit)
+    wanted = None if columns is None else list(columns)
+    asked = None if wanted is None else [*wanted, _ALIASES]
+    table = index.table(replace(selection, limit=None), asked, session.warn)
+    pairs = zip(table.refs, table.rows, strict=True)
+    latest = {ref for ref, row in pairs if LATEST in row.get(_ALIASES, ())}
+    shown = wanted is None or any(fnmatchcase(_ALIASES, each) for each in wanted)
+    return table.only(latest, limit, without=() if shown else (_ALIASES,))
 
 
 def _local(path: str | os.PathLike[str]) -> str:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from seamark.reading.tables import RunsTable
     from seamark.run.claims import Hold
     from seamark.run.handler import Handler
-    from seamark.run.logbook import LogSession
+    from seamark.run.logbook import LogSession, Progress
     from seamark.run.run import Run
 
-__all__ = ["Group", "claim_group", "claim_run", "group_rows"]
+__all__ = ["Group", "claim_group", "claim_run", "group_rows", "groups_table"]
 
 _GROUPS: Final = "groups"
 _OF_RUNS: Final = "sys/group_tags"
@@ -152,6 +152,13 @@ class Group:
         wanted = f'{_OF_RUNS} CONTAINS "{self._name}"'
         query = wanted if query is None else f"{wanted} AND ({query})"
         return self._project.fetch_runs_table(query=query, **others)
+
+
+def groups_table(session: LogSession, query: str | None, progress_bar: Progress) -> RunsTable:
+    """Return the groups of a project; see `seamark.Project.fetch_groups_table`."""
+    Selection(query=query).expression()  # a mistake in it is told before anything is read
+    index = session.up_to_date(progress_bar)
+    return table_of(group_rows(index, session.recorder.folder.project), query, session.tell)
 
 
 def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, Any]]:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
-from seamark.errors import ArgumentError, QueryError, ReadOnlyError, RunNotFoundError
+from seamark.errors import ArgumentError, ReadOnlyError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.opening.catalogs import place_to_read
 from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.options.settings import check_argument, remotes_of
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import GroupCurve, group_curves
-from seamark.reading.names import LATEST
 from seamark.reading.points import check_attempt
+from seamark.registry.curves import curves_of, path_list
 from seamark.registry.edits import set_trashed
-from seamark.run.drawing import PlotOptions, matches
+from seamark.registry.references import References
+from seamark.run.drawing import PlotOptions
 from seamark.run.logbook import Logbook, LogSession, Progress
 from seamark.run.plotting import plot_runs
 
@@ -36,13 +33,6 @@ if TYPE_CHECKING:
     from seamark.run.run import Run
 
 __all__ = ["Project", "init_project"]
-
-_RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
-"""What no word has that somebody types for a run, but a query."""
-_ALIASES: Final = "sys/aliases"
-
-log = logging.getLogger("seamark")
 
 
 def init_project(
@@ -59,17 +49,13 @@ def init_project(
     Nothing is created on disk before something is recorded.
 
     Args:
-        project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or
-            ``"default"``.
+        project: Its path; this and what follows as in `init_run`.
         mode: ``"read-only"`` refuses to write, ``"disabled"`` does nothing; the others are the same
-            here. SEAMARK_MODE, NEPTUNE_MODE or ``"online"``.
-        root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``, see the page on
-            environment variables.
-        remote: Server whose runs are read, such as ``"https://seamark.lab"``, of several the first;
-            SEAMARK_REMOTE unless ``root`` is given. What is recorded in the project itself is sent
-            to all of them, as runs are.
-        api_token: For sending; kept in memory only. SEAMARK_API_TOKEN, or what ``seamark login``
-            has kept.
+            here.
+        root: Folder of all runs.
+        remote: Server whose runs are read, of several the first; SEAMARK_REMOTE unless ``root`` is
+            given. What is recorded in the project itself is sent to all of them, as runs are.
+        api_token: For remotes; kept in memory only.
         **others: Arguments of Neptune's that have no meaning here.
 
     Raises:
@@ -156,9 +142,8 @@ class Project(Logbook):
     ) -> RunsTable:
         """Return the runs that match every argument given, one row each, as recorded up to now.
 
-        A path that no run has yet makes an empty column and matches nothing, and so does an ``id``
-        that means no run, or a project that does not exist. A warning says so once, and names the
-        nearest that does.
+        A path that no run has yet makes an empty column and matches nothing, as does an ``id`` that
+        means no run, or a project that does not exist. A warning says so once.
 
         Args:
             query: Such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page on
@@ -172,17 +157,14 @@ class Project(Logbook):
             tag: One tag, or several that a run must all have.
             columns: Paths (``"hyperparams/lr"``), aggregates of series (``"val/loss:min"``,
                 ``:max``, ``:mean``, ``:last``, ``:count``, ``:first_step``, ``:last_step``),
-                patterns (``"hyperparams/*"``), and patterns limited to the columns in
-                which the runs differ (``"hyperparams/*:differing"``); of the parts of each run
-                (see ``parent`` of `init_run`) ``"children/val/acc:max"``, ``:min``, ``:mean`` and
-                ``:count``. None for everything.
+                patterns (``"hyperparams/*"``, and ``"hyperparams/*:differing"`` for the columns in
+                which the runs differ); of the parts of each run (see ``parent`` of `init_run`)
+                ``"children/val/acc:max"``, ``:min``, ``:mean`` and ``:count``. None for everything.
                 ``sys/id`` is always there.
-            trashed: False for runs that are not in the trash, True for those that are, None for
-                both.
+            trashed: False for runs that are not in the trash, True for those that are; None: both.
             limit: At most this many runs; ``total`` of the table says how many match.
             offset: How many of the first to leave out.
-            sort_by: Path, perhaps with an aggregate. NaN and runs without a value come last, up
-                and down.
+            sort_by: Path, perhaps with an aggregate. NaN and runs without a value come last.
             ascending: Smallest first.
             snapshot: ``cursor`` of an earlier table, to turn its pages: the same runs in the same
                 order whatever was added or has changed, with their present values; a run that is
@@ -193,11 +175,9 @@ class Project(Logbook):
                 progress on a terminal if it takes a while.
 
         Raises:
-            ArgumentError: If an argument has a value that cannot be used, or if one of ``id`` may
-                be any of several runs.
-            QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
-                nothing: a state or an aggregate that does not exist, a value of a type that no run
-                has there. The message points at the place.
+            ArgumentError: If an argument cannot be used, or one of ``id`` may be several runs.
+            QueryError: If the query, a column or ``sort_by`` breaks the grammar or can mean
+                nothing, such as an aggregate that does not exist. The message points at the place.
         """
         words = list(id) if isinstance(id, Iterable) and not isinstance(id, str) else id
         index, selection = self.session.select(
@@ -214,7 +194,8 @@ class Project(Logbook):
             ascending=ascending,
         )
         if words is not None:
-            selection = replace(selection, id=self._ids(index, words, trashed=trashed))
+            known = References(self.session, index, trashed=trashed)
+            selection = replace(selection, id=known.ids(words))
         table = index.table(selection, columns, self.session.warn, snapshot)
         if self.session.recorded.remote and not table.total:
             self.session.check_exists()
@@ -275,9 +256,8 @@ class Project(Logbook):
         """Return the runs that match in groups that show the same, and what their numbers come to.
 
         Only finite numbers count in ``mean``, ``std`` (of a sample, n - 1), ``min`` and ``max``;
-        ``odd`` says how many runs show NaN, an infinity or something that is no number, and a run
-        that shows nothing counts nowhere. Runs that show nothing in ``by`` are a group, and so are
-        those that show NaN.
+        ``odd`` counts runs that show NaN, an infinity or no number. Runs that show nothing in
+        ``by`` are a group, and so are those that show NaN.
 
         Args:
             by: One column or several, as in `fetch_runs_table`: ``"parameters/lr"``.
@@ -294,7 +274,7 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
         """
-        keys, summed = _patterns(by, "by"), _patterns(columns, "columns")
+        keys, summed = path_list(by, "by"), path_list(columns, "columns")
         if not keys or any(mark in one for one in (*keys, *summed) for mark in "*?"):
             msg = (
                 f"by, columns: expected paths such as 'parameters/lr', got {[*keys, *summed]!r:.80}"
@@ -326,10 +306,8 @@ class Project(Logbook):
 
         Args:
             query: As in `fetch_runs_table`, also the others.
-            columns: Paths and patterns; None for everything. ``sys/id``, a model's key, is always
-                there.
-            trashed: False for models that are not in the trash, True for those that are, None for
-                both.
+            columns: Paths and patterns; None: all. ``sys/id``, a model's key, is always there.
+            trashed: As in `fetch_runs_table`.
             limit: At most this many models.
             sort_by: Path, perhaps with an aggregate.
             ascending: Smallest first.
@@ -337,8 +315,7 @@ class Project(Logbook):
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
-                nothing.
+            QueryError: As for `fetch_runs_table`.
         """
         return self.session.table(
             columns,
@@ -374,16 +351,9 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
         """
-        index, selection = self.session.select(
-            progress_bar, kind="artifact", query=query, limit=limit
-        )
-        wanted = None if columns is None else list(columns)
-        asked = None if wanted is None else [*wanted, _ALIASES]
-        table = index.table(replace(selection, limit=None), asked, self.session.warn)
-        pairs = zip(table.refs, table.rows, strict=True)
-        latest = {ref for ref, row in pairs if LATEST in row.get(_ALIASES, ())}
-        shown = wanted is None or any(fnmatchcase(_ALIASES, each) for each in wanted)
-        return table.only(latest, limit, without=() if shown else (_ALIASES,))
+        from seamark.registry.artifacts import latest_versions
+
+        return latest_versions(self.session, query, columns, limit, progress_bar)
 
     def claim(
         self,
@@ -396,12 +366,10 @@ class Project(Logbook):
     ) -> Run | None:
         """Take a run that matches and that nobody else has; None if there is none.
 
-        Of any number of workers, on any number of machines that see the same root or server, one
-        gets it. It is this process's until `Run.release` or `Run.stop`, or until the process counts
-        as crashed: it is gone, or nothing was heard of it for 90 s. Runs in the trash are left out.
-
-        The query is asked again once the run is claimed, so that what an earlier claimant changed
-        counts. A query that a finished run still matches finds it again.
+        Of any number of workers on any machines that see the same root or server, one gets it. It
+        is this process's until `Run.release` or `Run.stop`, or until the process counts as crashed:
+        it is gone, or nothing was heard of it for 90 s. Runs in the trash are left out. The query
+        is asked again once the run is claimed; one that a finished run matches finds it again.
 
         Args:
             query: As in `fetch_runs_table`; empty for any run.
@@ -415,7 +383,7 @@ class Project(Logbook):
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query or ``sort_by`` breaks the grammar, or can mean nothing.
+            QueryError: As for `fetch_runs_table`.
             PathError: If a path in ``set`` is illegal, or derived.
             ValueKindError: If a value in ``set`` cannot be kept.
             ReadOnlyError: If the project was opened for reading.
@@ -441,26 +409,9 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             RemoteError: If the server cannot be asked.
         """
-        from seamark.opening.revisions import check_hash
-        from seamark.run.run import init_run
-        from seamark.store.query.duplicates import find_duplicate
+        from seamark.registry.references import find_run
 
-        check_hash(content_hash, revision)
-        if self.mode == "disabled":
-            return None
-        index = self.session.up_to_date()
-        found = find_duplicate(index, self.path, content_hash, revision)
-        if found is None:
-            return None
-        place = self.session.recorded.place
-        where = {"remote": place} if isinstance(place, str) else {"root": place}
-        return init_run(
-            project=self.path,
-            with_id=found,
-            mode="read-only",
-            api_token=self.session.token,
-            **where,
-        )
+        return find_run(self.session, content_hash, revision)
 
     def claim_group(
         self,
@@ -522,13 +473,9 @@ class Project(Logbook):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query breaks the grammar.
         """
-        from seamark.registry.group import group_rows
-        from seamark.registry.projects import table_of
-        from seamark.store.query.selection import Selection
+        from seamark.registry.group import groups_table
 
-        Selection(query=query).expression()  # a mistake in it is told before anything is read
-        index = self.session.up_to_date(progress_bar)
-        return table_of(group_rows(index, self.path), query, self.session.tell)
+        return groups_table(self.session, query, progress_bar)
 
     def trash(self, runs: Any, *, trashed: bool = True) -> list[str]:
         """Put runs of the project and of its sub-projects into the trash, or take them out again.
@@ -559,44 +506,10 @@ class Project(Logbook):
             msg = f"{self.folder.words} was opened with mode='read-only' and cannot be written to"
             raise ReadOnlyError(msg)
         index = self.session.up_to_date()
-        refs = self._meant(index, runs, trashed=not trashed)
+        refs = References(self.session, index, trashed=not trashed).refs(runs)
         there = self.session.recorded.remote
         set_trashed(index, None if there else self.folder.root, refs, trashed=trashed)
         return [run for _, run in refs]
-
-    def _ids(
-        self, index: Catalog, given: str | Iterable[str], *, trashed: bool | None
-    ) -> list[str]:
-        """Return the ids of the runs that are meant; what means none stays, and is warned about.
-
-        Raises:
-            ArgumentError: If one may be any of several runs.
-        """
-        find = self._finder(index, trashed=bool(trashed))
-        ids = []
-        for word in [given] if isinstance(given, str) else given:
-            try:
-                ids.append(find(word)[0][1])
-            except RunNotFoundError as error:
-                self.session.tell(f"id: {error}")
-                ids.append(word)
-        return ids
-
-    def _finder(self, index: Catalog, *, trashed: bool) -> Callable[[str], list[Ref]]:
-        """Return what finds the runs of a word: all with that id, else the one that is meant."""
-        from seamark.reading.finding import Finder
-
-        project, finder = self.folder.project, Finder(index)
-        by_id: dict[str, list[Ref]] = {}
-        for ref in index.runs(project):
-            by_id.setdefault(ref[1], []).append(ref)
-
-        def find(word: str) -> list[Ref]:
-            if word in by_id and word != LATEST:
-                return by_id[word]
-            return [finder.find(word, project, elsewhere=False, trashed=trashed)]
-
-        return find
 
     @overload
     def fetch_series(
@@ -635,26 +548,23 @@ class Project(Logbook):
             paths: One path or several; ``*`` matches anything (``"val/*"``).
             runs: Runs, words that name runs (see ``id`` of `fetch_runs_table`), a query, a
                 `RunsTable`, rows of one, or one of these; None for every run that is not in the
-                trash. A text that is a query is taken as one, never as a name; in a list all texts
-                are names.
-            attempt: ``"latest"``, ``"all"``, or the number of an attempt: the runs as that attempt
-                left them.
-            points: For drawing: each series in parts that keep their minimum and maximum, with at
-                most this many representative points; None for every point.
-            progress_bar: See `fetch_runs_table`.
+                trash. A text that is a query is never taken as a name, except in a list.
+            attempt: ``"latest"``, ``"all"``, or a number: the runs as that attempt left them.
+            points: For drawing: at most this many representative points of each series, in parts
+                that keep their minimum and maximum; None for every point.
+            progress_bar: As in `fetch_runs_table`.
 
         Raises:
-            ArgumentError: If an argument has a value that cannot be used, or if a word may be any
-                of several runs.
+            ArgumentError: If an argument cannot be used, or a word may be any of several runs.
             QueryError: If a text is neither a query nor a run.
             RunNotFoundError: If a word names no run of this project.
         """
-        patterns = _patterns(paths)
+        patterns = path_list(paths)
         check_attempt(attempt)
         if points is not None:
             check_points(points)
         index = self.session.up_to_date(progress_bar)
-        refs = self._meant(index, runs)
+        refs = self._refs(index, runs)
         return index.series(refs, patterns, attempt, points=points, unknown=self.session.warn)
 
     def fetch_curves(
@@ -678,9 +588,7 @@ class Project(Logbook):
         Args:
             paths: One path or several; ``*`` matches anything (``"val/*"``).
             runs: As in `fetch_series`.
-            x: ``"step"``, ``"order"`` of recording, ``"time"`` (seconds since the Unix epoch),
-                ``"relative"`` (seconds since the run was created), or the path of a series: its
-                value at the same step, else the last before.
+            x: As in `Handler.plot`; ``"time"`` is in seconds since the Unix epoch.
             points: At most this many representative points of each; of fewer points each comes.
             low: Only points whose x is not less.
             high: Only points whose x is not greater.
@@ -688,36 +596,24 @@ class Project(Logbook):
             half_life: Instead, that of a moving average.
             log_x: Parts are equally wide in log2 x; points at or below zero are counted.
             attempt: As in `fetch_series`; ``"replaced"`` for what a later attempt did again.
-            since: What was returned before, for the same question: what has not changed since is
-                not asked for again, and the curves returned are whole.
-            progress_bar: See `fetch_runs_table`.
+            since: What the same question returned before: only what changed since is asked for.
+            progress_bar: As in `fetch_runs_table`.
 
         Returns:
             One for each series that has points, run by run.
 
         Raises:
-            ArgumentError: If an argument has a value that cannot be used, or if a word may be any
-                of several runs.
+            ArgumentError: If an argument cannot be used, or a word may be any of several runs.
             PathError: If ``x`` breaks the grammar of paths.
             QueryError: If a text is neither a query nor a run.
             RunNotFoundError: If a word names no run of this project.
         """
-        patterns = _patterns(paths)
+        patterns = path_list(paths)
         look = Look(points, x, low, high, smooth, half_life, log_x)
         look.check()
         check_attempt(attempt)
         index = self.session.up_to_date(progress_bar)
-        refs = self._meant(index, runs)
-        before = {one.key: one.drawing for one in since}
-        cursors = {key: drawing.cursor for key, drawing in before.items()}
-        there = index.series_of(refs, lambda path: any(matches(path, one) for one in patterns))
-        found: list[RunCurve] = []
-        for own, some in _alike(refs, there):
-            found += [
-                replace(one, drawing=one.drawing.after(before.get(one.key, one.drawing)))
-                for one in index.curves(some, own, look, attempt, cursors)
-            ]
-        return found
+        return curves_of(index, self._refs(index, runs), patterns, look, attempt, since)
 
     def fetch_group_curves(
         self,
@@ -759,7 +655,7 @@ class Project(Logbook):
             PathError: If ``x`` breaks the grammar of paths.
             QueryError: If the query or a column breaks the grammar, or can mean nothing.
         """
-        series = _patterns(paths)
+        series = path_list(paths)
         look = Look(points, x, low, high, smooth, half_life, log_x)
         look.check()
         check_attempt(attempt)
@@ -805,7 +701,7 @@ class Project(Logbook):
             low: Only points whose x is not less.
             high: Only points whose x is not greater.
             refresh: Draw again every so many seconds while one of these runs is running.
-            progress_bar: See `fetch_runs_table`.
+            progress_bar: As in `fetch_runs_table`.
 
         Raises:
             MissingExtraError: If the extra ``plot`` is not installed.
@@ -819,90 +715,11 @@ class Project(Logbook):
 
         def found() -> tuple[Catalog, list[Ref]]:
             index = self.session.up_to_date(progress_bar)
-            return index, self._meant(index, runs)
+            return index, self._refs(index, runs)
 
         where = f"the runs of project {self.path!r}"
         order = "newest" if runs is None or isinstance(runs, str) else "first"
         return plot_runs(found, paths, asked, where, refresh, order)
 
-    def _meant(self, index: Catalog, runs: Any, *, trashed: bool = False) -> list[Ref]:
-        """Return (project, run id) of the runs that ``runs`` stands for."""
-        from seamark.reading.tables import RunsTable
-        from seamark.store.query.language import parse
-        from seamark.store.query.selection import Selection
-
-        if isinstance(runs, RunsTable):
-            return list(runs.refs)
-        if runs is None or (isinstance(runs, str) and _is_query(runs)):
-            wanted = Selection(project=self.folder.project, query=runs, trashed=trashed)
-            found = index.select(wanted, self.session.warn)
-            if self.session.recorded.remote and not found:
-                self.session.check_exists()
-            return found
-        is_one = isinstance(runs, (str, Mapping)) or hasattr(runs, "folder")
-        if not is_one and not isinstance(runs, Iterable):
-            msg = f"runs: expected run ids, a query, a RunsTable or None, got {runs!r:.80}"
-            raise ArgumentError(msg)
-        names = [_named(one) for one in ([runs] if is_one else runs)]
-        if not names:
-            msg = "runs: no runs were given; None stands for all of them"
-            raise ArgumentError(msg)
-        find = self._finder(index, trashed=trashed)
-        try:
-            return list(dict.fromkeys(ref for name in names for ref in find(name)))
-        except RunNotFoundError:
-            if isinstance(runs, str) and _QUERY_LIKE.search(runs):
-                parse(runs)  # which says what is wrong with it
-            raise
-
-
-def _patterns(paths: str | Iterable[str], name: str = "paths") -> list[str]:
-    """Return paths or patterns as a list; ``name`` says which argument they are.
-
-    Raises:
-        ArgumentError: If one of them can be none.
-    """
-    patterns = [paths] if isinstance(paths, str) else list(paths)
-    for pattern in patterns:
-        if not isinstance(pattern, str) or not pattern:
-            msg = f"{name}: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
-            raise ArgumentError(msg)
-    return patterns
-
-
-def _alike(
-    refs: Sequence[Ref], there: Mapping[Ref, Iterable[str]]
-) -> Iterator[tuple[list[str], list[Ref]]]:
-    """Yield the sorted paths of runs, and the runs in a row that have the same ones."""
-    for own, some in groupby(refs, lambda ref: sorted(there.get(ref, ()))):
-        if own:
-            yield own, list(some)
-
-
-def _named(one: Any) -> str:
-    """Return what names a run: a text, the id in a row of a table, or that of a run.
-
-    Raises:
-        ArgumentError: If it is none of these.
-    """
-    if isinstance(one, Mapping):
-        name = one.get("sys/id")
-    else:
-        name = one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
-    if isinstance(name, str):
-        return name
-    msg = f"runs: expected run ids, rows of a table or runs, got {one!r:.80}"
-    raise ArgumentError(msg)
-
-
-def _is_query(text: str) -> bool:
-    """Return whether a text is a query; no word that is an id, or looks like a name, is one."""
-    from seamark.store.query.language import parse
-
-    if _RUN_ID.fullmatch(text):
-        return False
-    try:
-        parse(text)
-    except QueryError:
-        return False
-    return True
+    def _refs(self, index: Catalog, runs: Any) -> list[Ref]:
+        return References(self.session, index).refs(runs)

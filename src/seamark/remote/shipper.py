@@ -209,18 +209,12 @@ class Shipper:
                 if not self._busy:
                     self._back_at = min(self._back_at, now + _AWAITED_BACK_OFF_S)
                 if self._thread is not None and self._thread.is_alive():
-                    self._got(turn, min(0.25, until - now))
+                    with quietly(only=queue.Empty):
+                        turn.get(timeout=min(0.25, until - now))
                 elif not self._turn():  # no thread can be started while an interpreter ends
                     time.sleep(0.05)
         finally:
             self._turns.remove(turn)
-
-    @staticmethod
-    def _got(turn: queue.SimpleQueue[None], seconds: float) -> bool:
-        with quietly(only=queue.Empty):
-            turn.get(timeout=max(0.0, seconds))
-            return True
-        return False
 
     def wait_at_end(
         self,

@@ -20,6 +20,7 @@ from seamark.process.quiet import is_quiet
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name
+from seamark.run.tags import is_tag
 from seamark.run.transfers import transfer_to
 from seamark.values import Atom, decode_atom, encode_atom, escape
 
@@ -98,6 +99,11 @@ class Introduction:
 
     def _sets(self) -> dict[str, tuple[str, ...]]:
         return {"sys/tags": self._options.tags.words, "sys/group_tags": self._options.groups}
+
+    def tags(self) -> dict[str, Any]:
+        """Return the values of keyed tags that were given, by key."""
+        given = {path: atom for path, atom in self.facts.items() if is_tag(path)}
+        return {path.partition("/")[2]: decode_atom(*atom) for path, atom in given.items()}
 
     def tell(self, atoms: Mapping[str, Atom]) -> None:
         """Record facts with the first record, or now if there was one. Never raises."""

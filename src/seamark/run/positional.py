@@ -20,6 +20,8 @@ log = logging.getLogger("seamark")
 
 _LIKE_NEPTUNES: Final = re.compile(r"[A-Z][A-Z0-9]*-[1-9][0-9]*")
 """Ids of runs as Neptune makes them: the project's key and a number."""
+_READ_ONCE: Final = frozenset({"groups", "secrets", "source_files", "tags"})
+"""Options that may be generators, and do not say where a run is."""
 
 
 def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,9 +54,10 @@ def _is_like_neptunes(first: Any) -> bool:
 
 def _is_run(first: Any, given: Mapping[str, Any]) -> bool:
     """Return whether a run has this id, and no project this name; asks no more than it has to."""
-    is_id = _is_like_neptunes(first) or (isinstance(first, str) and is_run_id(first))
-    if not is_id or given.get("mode") in ("disabled", "debug"):
+    if not (_is_like_neptunes(first) or (isinstance(first, str) and is_run_id(first))):
         return False
-    with quietly(only=SeamarkError):  # what is wrong with the others is said where they are used
-        return is_run(Settings.of(**{**given, "with_id": first}), first)
+    with quietly(only=SeamarkError):  # it is said where all of them are used
+        others = {name: given[name] for name in given.keys() - _READ_ONCE}
+        options = Settings.of(**{**others, "with_id": first})
+        return options.mode not in ("disabled", "debug") and is_run(options, first)
     return False

@@ -24,9 +24,8 @@ from seamark.run.positional import parse_positional_argument
 from seamark.run.progress import Loops, Progress
 from seamark.run.resuming import resume_checkpoint
 from seamark.run.session import Carried, Session
-from seamark.run.tags import is_tag
 from seamark.run.transfers import TRANSFERS, transfers_of
-from seamark.values import decode_atom, encode_atom
+from seamark.values import encode_atom
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -110,6 +109,7 @@ class Run(Container):
     session: Session
 
     container_type: ClassVar[str] = "run"
+    _opened = staticmethod(init_run)
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -117,10 +117,6 @@ class Run(Container):
         self._loops = Loops(session.recorder)
         self._associations = Associations(session.recorder, session.options)
         self._params = Held(session)
-
-    @classmethod
-    def _opened(cls, *given: Any, **named: Any) -> Run:
-        return init_run(*given, **named)
 
     # ---------------------------------------------------------------- facts
 
@@ -199,9 +195,9 @@ class Run(Container):
     def errors(self) -> list[RecordedError]:
         """Errors of all ranks and attempts, the oldest first.
 
-        Exceptions that left a ``with`` block, a fit or the script, Ctrl-C included, and what was
-        given to `set_state`; each with type, message, traceback, time and rank. What processes met
-        that only added to the run is not among them.
+        Exceptions that left a ``with`` block, a fit or the script, Ctrl-C included, and those given
+        to `set_state`; each with type, message, traceback, time and rank. Those of processes that
+        only added to the run are not among them.
         """
         from seamark.reading.recorded_errors import recorded_errors
 
@@ -218,12 +214,11 @@ class Run(Container):
         What is not recorded is None or empty. Times are text, so that ``json.dumps`` takes it.
 
         Args:
-            short: Leave out ids (``project``, ``id``, ``custom_id``, ``parent``), whose it is and
-                when and where it ran (``owner``, ``claimed_by``, ``hostname``, ``creation_time``,
-                ``last_record``, ``edited``, ``trashed``, ``attempts``, ``environment``,
-                ``distribution``, ``code``, ``progress``), what counts from elsewhere or was
-                changed (``inherited_tags``, ``changes``, ``masked``), what is not well
-                (``health``), and the tracebacks of errors.
+            short: Leave out ``project``, ``id``, ``custom_id``, ``parent``, ``owner``,
+                ``claimed_by``, ``hostname``, ``creation_time``, ``last_record``, ``edited``,
+                ``trashed``, ``attempts``, ``environment``, ``distribution``, ``code``,
+                ``progress``, ``inherited_tags``, ``changes``, ``masked``, ``health``, and the
+                tracebacks of errors.
         """
         from seamark.reading.report import report_of_run, with_plain_values
 
@@ -254,20 +249,14 @@ class Run(Container):
         is sent to a server they include what the projects say only there, which is asked once.
         """
         if self.session.recorder.silent:  # what it was given is all that it knows
-            facts = self.session.introduction.facts
-            return {
-                path.partition("/")[2]: decode_atom(*atom)
-                for path, atom in facts.items()
-                if is_tag(path)
-            }
+            return self.session.introduction.tags()
         return super().tags | self.session.tags.server_tags()
 
     @property
     def transfers(self) -> list[dict[str, Any]]:
         """When the run was moved or sent, from where, to where and by whom, the oldest first.
 
-        Both places know it; of what ``remote=`` sends, it is when that began. ``name`` is what the
-        run was called where it came to.
+        Of what ``remote=`` sends, it is when that began. ``name`` is that where the run came to.
         """
         return transfers_of(self.session.recorded.attributes(TRANSFERS))
 
@@ -333,8 +322,7 @@ class Run(Container):
     def lineage(self) -> Lineage:
         """Return what led to this run and what came of it, over all generations.
 
-        That is what it read and made, the runs that made what it read, those that read what it
-        made, and so on, as far as they are in the place that has this run.
+        What it read and made, the runs that made or read that, and so on, in the same place.
 
         Raises:
             RunNotFoundError: If nothing was recorded yet.
@@ -402,9 +390,8 @@ class Run(Container):
         """Return what times a block, ``with run.chrono("batch"):``, or as a decorator a function.
 
         What the times come to, in seconds, is kept under ``chronos/<name>``, as by `Handler.keep`;
-        inside of another block under ``chronos/<outer>/<name>``. A block inside itself, as in a
-        function that calls itself, counts where it stands already. What is raised inside goes on,
-        and the block counts.
+        inside of another block under ``chronos/<outer>/<name>``. A block inside itself counts where
+        it stands already. What is raised inside goes on, and the block counts.
 
         Args:
             name: Path below ``chronos/``.
@@ -412,10 +399,9 @@ class Run(Container):
             on_start: Called without arguments before the clock starts.
             on_end: Called without arguments before the clock stops, such as
                 ``torch.cuda.synchronize``.
-            cuda: Work for a GPU goes on after the call that gave it. ``"events"`` times what the
-                device does, between two CUDA events, and waits for nothing; ``"synchronize"`` waits
-                for the device before the clock starts and before it stops. Without a device both
-                are ``"off"``.
+            cuda: ``"events"`` times what a GPU does, between two CUDA events, and waits for
+                nothing; ``"synchronize"`` waits for it before the clock starts and before it stops.
+                Without a device both are ``"off"``.
 
         Raises:
             PathError: If the name breaks the grammar of paths.
@@ -459,8 +445,7 @@ class Run(Container):
         """Start a run that was recorded with ``start=False``.
 
         A process that opened such a run owns its state from then on. Where it was running once, and
-        on ranks that record nothing, nothing happens; a run that has ended is set to ``"running"``
-        by `set_state`.
+        on ranks that record nothing, nothing happens; `set_state` sets one that has ended running.
 
         Raises:
             ArgumentError: If the run was opened with ``owner=False``, and has not begun.
@@ -492,12 +477,11 @@ class Run(Container):
         """Return what a checkpoint stores of this run: see `resumed`.
 
         Strings, ints, dicts and None only: the run's id, its project, and how long every journal is
-        now. A rank that sees no journal names no positions; then nothing is hidden by loading the
-        checkpoint.
+        now. Where a rank sees no journal, loading the checkpoint hides nothing.
 
-        With ``ranks="all"`` every rank has to call this at the same place of the training, whoever
-        saves it: what it has recorded by then belongs to the checkpoint. Of a rank that never does,
-        the checkpoint holds what it has recorded when the others save.
+        With ``ranks="all"`` every rank has to call this at the same place of the training: what it
+        has recorded by then belongs to the checkpoint. Of a rank that never does, that is what it
+        has recorded when the others save.
 
         Args:
             marked: Whether `mark_checkpoint` will be called when the last record was made that
@@ -552,15 +536,13 @@ class Run(Container):
         here stays until something else is said: `stop` completes no run that is not running.
 
         Args:
-            state: ``"running"``, ``"interrupted"``, ``"failed"``, ``"suspended"`` (it will be gone
-                on with) or ``"completed"``.
+            state: ``"running"``, ``"interrupted"``, ``"failed"``, ``"suspended"``, ``"completed"``.
             detail: A word of your own beside it, such as ``"broken"``, for ``sys/state_detail``.
             error: What led to it; it is listed among `errors`, secrets masked.
 
         Raises:
-            ArgumentError: If there is no such state, or none that can be set; or if the run was
-                opened to add to it, and its state is not this process's to tell: see ``owner`` of
-                `init_run`.
+            ArgumentError: If that is no state that can be set, or the state is not this process's
+                to tell: see ``owner`` of `init_run`.
             InactiveRunError: If it was stopped.
             ReadOnlyError: If it was opened for reading.
         """
@@ -569,11 +551,10 @@ class Run(Container):
     def release(self) -> bool:
         """Give back a run that `seamark.Project.claim` returned, so that others may claim it.
 
-        Stopping the run does the same. What is recorded from then on is recorded as ever.
+        Stopping the run does the same.
 
         Returns:
-            Whether it was still this process's: somebody else may have it, if nothing was heard of
-            this process for so long that it counted as crashed.
+            Whether it was still this process's, which may have counted as crashed since.
         """
         return self.session.claim.release()
 
@@ -583,8 +564,7 @@ class Run(Container):
         May be called twice.
 
         Args:
-            seconds: How long to wait for files and the disk; None waits as long as files are being
-                stored.
+            seconds: How long to wait for files and the disk; None: as long as files are stored.
         """
         self.session.ending.finish("stop", seconds)
 
@@ -600,17 +580,11 @@ class Run(Container):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop.
-
-        An exception on its way out fails the run, Ctrl-C interrupts it. Nothing is swallowed.
-        """
+        """Stop; an exception on its way out fails the run, Ctrl-C interrupts it."""
         self.session.ending.exit(error)
 
     def __reduce__(self) -> Any:
-        """Travel as one value.
-
-        The copy opens a journal of its own when it records something.
-        """
+        """Travel as one value; the copy opens a journal of its own when it records something."""
         return Run, (self.session,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Run:

@@ -1,0 +1,160 @@
+"""Runs of a project as people name them: by words, queries, rows of tables, or runs themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import ArgumentError, QueryError, RunNotFoundError
+from seamark.reading.names import LATEST
+
+if TYPE_CHECKING:
+    from seamark.reading.catalog import Catalog, Ref
+    from seamark.run.logbook import LogSession
+    from seamark.run.run import Run
+
+__all__ = ["References", "find_run"]
+
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
+"""What no word has that somebody types for a run, but a query."""
+
+
+class References:
+    """Resolution of what people name runs of a project by.
+
+    Args:
+        session: Of the project.
+        index: Its runs, up to date.
+        trashed: Whether runs are in the trash; None for both, as far as words name them.
+    """
+
+    def __init__(
+        self, session: LogSession, index: Catalog, *, trashed: bool | None = False
+    ) -> None:
+        self._session, self._index, self._trashed = session, index, trashed
+        self._project = session.recorder.folder.project
+
+    def ids(self, given: str | Iterable[str]) -> list[str]:
+        """Return the ids of the runs that are meant; what means none stays, and is warned about.
+
+        Raises:
+            ArgumentError: If one may be any of several runs.
+        """
+        find = self._finder()
+        ids = []
+        for word in [given] if isinstance(given, str) else given:
+            try:
+                ids.append(find(word)[0][1])
+            except RunNotFoundError as error:
+                self._session.tell(f"id: {error}")
+                ids.append(word)
+        return ids
+
+    def refs(self, runs: Any) -> list[Ref]:
+        """Return (project, run id) of the runs that the argument ``runs`` stands for.
+
+        Raises:
+            ArgumentError: If it stands for none, or one of it may be any of several runs.
+            QueryError: If it is neither a query nor a run.
+            RunNotFoundError: If one of it is no run of the project.
+        """
+        from seamark.reading.tables import RunsTable
+        from seamark.store.query.language import parse
+        from seamark.store.query.selection import Selection
+
+        session = self._session
+        if isinstance(runs, RunsTable):
+            return list(runs.refs)
+        if runs is None or (isinstance(runs, str) and _is_query(runs)):
+            wanted = Selection(project=self._project, query=runs, trashed=self._trashed)
+            found = self._index.select(wanted, session.warn)
+            if session.recorded.remote and not found:
+                session.check_exists()
+            return found
+        is_one = isinstance(runs, (str, Mapping)) or hasattr(runs, "folder")
+        if not is_one and not isinstance(runs, Iterable):
+            msg = f"runs: expected run ids, a query, a RunsTable or None, got {runs!r:.80}"
+            raise ArgumentError(msg)
+        names = [_named(one) for one in ([runs] if is_one else runs)]
+        if not names:
+            msg = "runs: no runs were given; None stands for all of them"
+            raise ArgumentError(msg)
+        find = self._finder()
+        try:
+            return list(dict.fromkeys(ref for name in names for ref in find(name)))
+        except RunNotFoundError:
+            if isinstance(runs, str) and _QUERY_LIKE.search(runs):
+                parse(runs)  # which says what is wrong with it
+            raise
+
+    def _finder(self) -> Callable[[str], list[Ref]]:
+        """Return what finds the runs of a word: all with that id, else the one that is meant."""
+        from seamark.reading.finding import Finder
+
+        finder, trashed = Finder(self._index), bool(self._trashed)
+        by_id: dict[str, list[Ref]] = {}
+        for ref in self._index.runs(self._project):
+            by_id.setdefault(ref[1], []).append(ref)
+
+        def find(word: str) -> list[Ref]:
+            if word in by_id and word != LATEST:
+                return by_id[word]
+            return [finder.find(word, self._project, elsewhere=False, trashed=trashed)]
+
+        return find
+
+
+def find_run(session: LogSession, content_hash: str, revision: int | None) -> Run | None:
+    """Return the newest run with some parameters and code; see `seamark.Project.find_run`.
+
+    Args:
+        session: Of the project.
+        content_hash: See there.
+        revision: See there.
+    """
+    from seamark.opening.revisions import check_hash
+    from seamark.run.run import init_run
+    from seamark.store.query.duplicates import find_duplicate
+
+    check_hash(content_hash, revision)
+    if session.recorder.mode == "disabled":
+        return None
+    project, place = session.recorder.folder.project, session.recorded.place
+    found = find_duplicate(session.up_to_date(), project, content_hash, revision)
+    if found is None:
+        return None
+    where = {"remote": place} if isinstance(place, str) else {"root": place}
+    return init_run(
+        project=project, with_id=found, mode="read-only", api_token=session.token, **where
+    )
+
+
+def _named(one: Any) -> str:
+    """Return what names a run: a text, the id in a row of a table, or that of a run.
+
+    Raises:
+        ArgumentError: If it is none of these.
+    """
+    if isinstance(one, Mapping):
+        name = one.get("sys/id")
+    else:
+        name = one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
+    if isinstance(name, str):
+        return name
+    msg = f"runs: expected run ids, rows of a table or runs, got {one!r:.80}"
+    raise ArgumentError(msg)
+
+
+def _is_query(text: str) -> bool:
+    """Return whether a text is a query; no word that is an id, or looks like a name, is one."""
+    from seamark.store.query.language import parse
+
+    if _RUN_ID.fullmatch(text):
+        return False
+    try:
+        parse(text)
+    except QueryError:
+        return False
+    return True

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.journal.claims import Claim, Claims, claimant
 from seamark.journal.folder import PROJECT_LOG, RunFolder
-from seamark.journal.parts import lengths
 from seamark.process.interrupts import quietly
 from seamark.run.values import gather
 
@@ -98,7 +97,7 @@ class Folders:
         """Wait until journals are as long as the last claimant left them."""
         until = time.monotonic() + _PATIENCE_S
         while True:
-            here = lengths(self._log(ref))
+            here = self._log(ref).sizes()
             if all(here.get(writer, 0) >= at for writer, at in claim.positions.items()):
                 return True
             if time.monotonic() > until:

@@ -85,9 +85,8 @@ class Captured:
     def keep_members(self, path: str, members: Mapping[str, bytes]) -> None:
         """Store members of a file set, by name; count what cannot be kept."""
         with quietly(self._lost):
-            if self._open is not None and (writer := self._recorder.to_share(path)) is not None:
-                writer.claim(path, "file_set")
-                self._recorder.contents.files.upload_members(path, members)
+            if self._open is not None:
+                self._recorder.values.add_files(path, members)
 
     @property
     def _open(self) -> JournalWriter | None:

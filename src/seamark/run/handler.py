@@ -346,14 +346,8 @@ class Handler(Browsable):
             FileNotFoundError: If the path does not exist.
             ValueKindError: If the object cannot be made into a file.
         """
-        if self._root.session.recorder.silent:  # an image need not be drawn for nothing
-            return
-        file = as_file(value, include_plotlyjs)
-        _ = file.size  # raises where there is no file, before anything is begun
-        at = check_writable(self._path)
-        if writer := self._root.session.recorder.to_share(at):
-            writer.claim(at, "file")
-            self._root.session.recorder.contents.files.upload(at, file, wait=wait)
+        if not self._root.session.recorder.silent:  # an image need not be drawn for nothing
+            self.assign(as_file(value, include_plotlyjs), wait=wait)
 
     def upload_files(
         self,
@@ -388,14 +382,9 @@ class Handler(Browsable):
         from seamark.run.uploads import files_to_upload
 
         members = files_to_upload(value, ignore, max_bytes)
-        if not members:
-            return
-        at = check_writable(self._path)
-        if writer := self._root.session.recorder.to_share(at):
-            writer.claim(at, "file_set")
-            self._root.session.recorder.contents.files.upload_members(at, members)
-            if wait:
-                self._root.session.recorder.contents.flush()
+        if members:
+            recorder = self._root.session.recorder
+            recorder.values.add_files(check_writable(self._path), members, wait=wait)  # noqa: PD011
 
     def delete_files(self, paths: str | Iterable[str], *, wait: bool = False) -> None:
         """Remove members from the file set at this path.

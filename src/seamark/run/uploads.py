@@ -218,10 +218,10 @@ class SourceFiles:
 
     def _take(self) -> str:
         """Take the files as they are found; return why some are left out, empty if none are."""
-        writer = self._recorder.to_share(_PATH)
+        is_recorded = self._recorder.to_share(_PATH) is not None
         found = self._found()
         why = ""
-        while writer is not None and not why:
+        while is_recorded and not why:
             kept: dict[str, str] = {}
             try:
                 until = self._size + _BYTES_AT_ONCE
@@ -233,8 +233,7 @@ class SourceFiles:
                 why = str(error)
             if not kept or self._given_up:
                 break
-            writer.claim(_PATH, "file_set")
-            self._recorder.contents.files.upload_members(_PATH, kept)
+            self._recorder.values.add_files(_PATH, kept)
             self._count += len(kept)
         return self._left_out(why) if why and not self._given_up else ""
 

@@ -165,6 +165,20 @@ class Values:
             kept = self._contents.hide_all(path, values)
             writer.append_op({"op": op, "path": path, "values": kept})
 
+    def add_files(self, path: str, members: Mapping[str, Any], *, wait: bool = False) -> None:
+        """Add files to a file set; see `seamark.blobs.BlobWriter.upload_members`.
+
+        Raises:
+            FamilyError: If the path holds another family.
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if writer := self._outlet.to_share(path):
+            writer.claim(path, "file_set")
+            self._contents.files.upload_members(path, members)
+            if wait:
+                self._contents.flush()
+
     def check_values(self, paths: Iterable[str]) -> None:
         """Make sure that single values can be recorded at some paths.
 

@@ -163,9 +163,7 @@ class Database:
         text, names, given = self._compile(statement)
         cursor = connection.connection.cursor()
         try:
-            cursor.execute(
-                text, [values[name] if name in values else given[name] for name in names]
-            )
+            cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
             found: list[tuple[Any, ...]] = cursor.fetchall()  # type: ignore[assignment]  # as the driver has them
         finally:
             cursor.close()
@@ -194,9 +192,7 @@ class Database:
         text, names, given = self._compile(statement)
         cursor = connection.connection.cursor()
         try:
-            cursor.execute(
-                text, [values[name] if name in values else given[name] for name in names]
-            )
+            cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
             return int(cursor.rowcount)
         finally:
             cursor.close()

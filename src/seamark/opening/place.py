@@ -56,8 +56,7 @@ def reading_place(options: Settings) -> Path | str | None:
     Raises:
         ArgumentError: If nothing can be read from that remote.
     """
-    first = first_remote(options.remote)
-    if options.mode != "read-only" or first is None:
+    if options.mode != "read-only" or (first := first_remote(options.remote)) is None:
         return None
     return readable(first)
 

@@ -165,7 +165,8 @@ class Session:
             self._print_end,
         )
         fork.register(self.after_fork)
-        self.tell(carried.facts)
+        if carried.facts:
+            self.tell(carried.facts)
         self.recorder.parameters.take(carried.params)
 
     @property

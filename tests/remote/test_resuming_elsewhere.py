@@ -79,16 +79,6 @@ def test_without_an_answer_recording_goes_on(
     assert run.id == RUN
 
 
-def test_who_only_adds_to_a_run_on_this_disk_asks_nobody(begin: Begin, keeper: Any) -> None:
-    """It goes on with nothing."""
-    first = begin(mode="offline")
-    first.stop()
-    run = begin(remote=keeper.url, with_id=first.id, owner=False)
-    run["a"] = 1
-    run.stop()
-    assert not any("opening" in path for _, path in keeper.asked)
-
-
 def test_odd_answers_are_taken_for_nothing(begin: Begin, keeper: Any) -> None:
     """What comes from the wire is a stranger's."""
     keeper.openings["p", RUN] = {

@@ -13,7 +13,7 @@ from seamark.journal.folder import RunFolder, hashed_run_id
 from seamark.journal.safe import is_folder
 from seamark.opening.catalogs import open_catalog
 from seamark.opening.place import own_root, reading_place
-from seamark.opening.remotes import ask_for_run, claim_name, pulled
+from seamark.opening.remotes import ask_for_run, claim_name, copy_run
 from seamark.opening.resolve import Launch, Presence, RemoteAnswer, resolve, resolve_checkpoint
 from seamark.opening.restarts import JobRun, Restart, restart_of_named, restart_of_unnamed
 from seamark.opening.revisions import find_duplicate
@@ -46,7 +46,7 @@ def open_run(options: Settings, *, trains: bool = False) -> Opening:
             not named.
     """
     world = _Machine.of(options)
-    return pulled(resolve(options, world), trains=trains)
+    return copy_run(resolve(options, world), trains=trains)
 
 
 def is_run(options: Settings, project: str) -> bool:
@@ -64,7 +64,8 @@ def is_run(options: Settings, project: str) -> bool:
     if is_folder(world.root / project):
         return False
     opening = resolve(options, world)
-    return opening.refusal is None and not opening.is_unanswered
+    is_known = not opening.is_unanswered or world.presence(opening.folder).exists
+    return opening.refusal is None and is_known
 
 
 def open_checkpoint(
@@ -75,7 +76,7 @@ def open_checkpoint(
     found = resolve_checkpoint(opening, saved, world, stay=stay, training=training, is_new=is_new)
     if found.switch is None:
         return found
-    return found._replace(switch=pulled(found.switch, trains=training))
+    return found._replace(switch=copy_run(found.switch, trains=training))
 
 
 class _Machine:

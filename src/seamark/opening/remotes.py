@@ -16,7 +16,7 @@ from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
 from seamark.remote.arrival import trashing
 from seamark.remote.asking import PATIENCE_S, ask_remote, call_within
-from seamark.remote.protocol import KeepsJournals, Missing, RemoteError, RunKey, Unreachable
+from seamark.remote.protocol import KeepsJournals, Missing, Purged, RemoteError, RunKey, Unreachable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from seamark.reading.arriving import Arrival
     from seamark.remote.protocol import Settles
 
-__all__ = ["ask_for_run", "claim_name", "pulled"]
+__all__ = ["ask_for_run", "claim_name", "copy_run"]
 
 log = logging.getLogger("seamark")
 
@@ -49,6 +49,9 @@ def ask_for_run(options: Settings, root: Path, place: RunFolder | None) -> Remot
             try:
                 found = _ask_one(options, uri, root, place)
             except (Missing, RunNotFoundError):
+                continue
+            except Purged:
+                log.warning("seamark: the run was purged at %s, which takes nothing of it", uri)
                 continue
             except Exception as error:  # noqa: BLE001 - it may be somebody else's
                 failures.append(str(error))
@@ -116,7 +119,7 @@ def _find_by_name(options: Settings, root: Path, remote: Any) -> RunFolder | Arg
     return RunFolder(root, *ref)
 
 
-def pulled(opening: Opening, *, trains: bool) -> Opening:
+def copy_run(opening: Opening, *, trains: bool) -> Opening:
     """Return the opening of a run once its journals are on this disk, if this process may own it.
 
     If they cannot be copied, a line says so, and the facts of the remote are used.
@@ -128,14 +131,16 @@ def pulled(opening: Opening, *, trains: bool) -> Opening:
     remote, folder, options = opening.remote, opening.folder, opening.options
     if remote is None:
         return opening
-    if not (remote.is_copied(folder.sizes()) or opening.may_own(trains=trains)):
+    here = folder.sizes()
+    if remote.is_copied(here):
+        return replace(opening, remote=None)
+    if not opening.may_own(trains=trains):
         return opening
     try:
+        _pull(remote.uri, options.api_token, folder)
         if not remote.is_copied(folder.sizes()):
-            _pull(remote.uri, options.api_token, folder)
-            if not remote.is_copied(folder.sizes()):
-                msg = "it does not return all that it lists"
-                raise RemoteError(msg)  # noqa: TRY301 - one warning for all that can be wrong
+            msg = "it does not return all that it lists"
+            raise RemoteError(msg)  # noqa: TRY301 - one warning for all that can be wrong
     except Exception as error:  # noqa: BLE001 - it may be somebody else's
         let_pass(error)
         log.warning(
@@ -144,7 +149,8 @@ def pulled(opening: Opening, *, trains: bool) -> Opening:
             *(folder.run, remote.uri, (str(error) or type(error).__name__)[:400]),
         )
         return opening
-    return replace(opening, remote=None, is_resumable=remote.resumable)
+    # A disk that has records of its own may know of an owner that the remote does not know yet.
+    return replace(opening, remote=None, is_resumable=remote.resumable and not here)
 
 
 def _pull(uri: str, token: str | None, folder: RunFolder) -> None:

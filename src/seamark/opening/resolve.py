@@ -177,7 +177,8 @@ def resolve(options: Settings, world: World) -> Opening:
     newest = max(attempts, key=lambda one: one.number, default=None)
     origin = replace(origin, begun=newest)
     found = replace(found, origin=origin)
-    if found.remote is None and not found.is_unanswered:
+    is_known = not found.is_unanswered or world.presence(folder).exists
+    if found.remote is None and is_known:
         found = replace(found, refusal=unfound or _refusal(options, folder, world))
     return _with_free_name(found, world)
 
@@ -256,7 +257,7 @@ def _find_at_remotes(
     if not options.remotes or world.launch.rank:
         return found
     here = world.presence(folder)
-    if here.is_purged or (here.exists and options.owner is False):
+    if here.is_purged:
         return found
     place = folder if here.exists else place
     answer = world.ask_remotes(place)
@@ -274,7 +275,7 @@ def _find_at_remotes(
             "It goes on with what is here",
             *(folder.run, answer.failure[:400]),
         )
-        return found
+        return replace(found, is_unanswered=True)
     log.warning(
         "seamark: whether run %s exists elsewhere could not be found out: %s%s",
         *(options.with_id if place is None else place.run, answer.failure[:400]),
@@ -390,6 +391,7 @@ def resolve_checkpoint(
         return CheckpointDecision(notes_origin=True, warning=warning)
     if is_new and not (stay or options.names_a_run):
         switch = opening.at(found.folder, found.remote)
+        switch = replace(switch, is_unanswered=found.is_unanswered)
         if training:
             origin = replace(switch.origin, begun=found.origin.begun)
             switch = replace(switch, origin=origin)

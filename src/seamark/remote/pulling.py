@@ -7,10 +7,12 @@ where it stopped, and several processes may pull one run.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from seamark.journal.headers import writer_lives
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import check_frames, check_gap
 from seamark.remote.file import FileRemote
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pull_journals"]
 
-_TRIES: Final = 3
+_TRIES: Final = 2
 """Of each request: the start of a training waits for them."""
 
 
@@ -52,7 +54,7 @@ def pull_journals(
     left = {name: size for name, size in there.items() if known.get(name, 0) < size}
     done, total = 0, sum(left.values())
     for name in sorted(left):
-        offset = _sound_end(folder, name) if name in known else 0
+        offset = _cut_to_frames(folder, name) if name in known else 0
         done += offset
         while (batch := patience.ask(partial(remote.read, key, name, offset))) is not None:
             if batch.offset != offset:
@@ -69,12 +71,18 @@ def pull_journals(
             progress(done, total)
 
 
-def _sound_end(folder: RunFolder, name: str) -> int:
-    """Return the end of the last whole frame of a journal: a disk may have lost what follows."""
-    end = 0
-    with JournalReader(folder.journal_dir / name) as reader:
+def _cut_to_frames(folder: RunFolder, name: str) -> int:
+    """Return the end of the last whole frame of a journal, and remove what follows.
+
+    A power cut may leave half a frame or zeros, which the remote has whole. What a process is
+    writing is left alone.
+    """
+    path, end = folder.journal_dir / name, 0
+    with JournalReader(path) as reader:
         for block in reader.blocks(unknown=True):
             end = block.end
+        if 0 < end < reader.size and not writer_lives(path):
+            os.truncate(path, end)
     return end
 
 

@@ -385,9 +385,9 @@ class Shipper:
             if kept:
                 for name, there, here in shipment.compare(kept):
                     log.warning(
-                        "seamark: journal %s has lost its last writes on this disk, as by a power "
-                        "cut: it has %d bytes here and %d at %s, where they stay. The run goes on "
-                        "in a journal of its own",
+                        "seamark: journal %s has %d bytes on this disk and %d at %s, where they "
+                        "stay: a power cut may have cost its last writes. The run goes on in a "
+                        "journal of its own",
                         *(name, here, there, self.name),
                     )
                 shipment.position = max(shipment.position, sum(kept.values()))

@@ -45,6 +45,7 @@ class Recorded:
     Attributes:
         folder: Where it is recorded, or would be.
         disabled: The same.
+        is_partial: The same.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Recorded:
         self._known = known
         self._place, self._token = place, token
         self._index: Catalog | None = None
-        self._server, self._is_partial = server, is_partial
+        self._server, self.is_partial = server, is_partial
         self._settle = settle
         self._last: Catalog | None = None
 
@@ -133,7 +134,7 @@ class Recorded:
         """
         if self._settle is not None:
             self._settle()
-        if self._server is not None and self._is_partial:
+        if self._server is not None and self.is_partial:
             found = self._server.read(self.folder)
             if found is not None:
                 self._last, reader = found
@@ -144,7 +145,7 @@ class Recorded:
     def local_reader(self) -> Reader | None:
         """Return what lies on this disk, also where that is a part; None while nothing does."""
         folder = self.folder
-        if not self._is_partial:
+        if not self.is_partial:
             return self.reader()
         return self._if_any(lambda: self.index.fresh_view(folder.project, folder.run))
 
@@ -184,7 +185,7 @@ class Recorded:
         if self._silent():
             return True
         is_here = self.remote or self._read_folder.journal_dir.is_dir()
-        return not (is_here or (self._is_partial and self._server is not None))
+        return not (is_here or (self.is_partial and self._server is not None))
 
     def close(self) -> None:
         """Let go of the index; it is opened again if something is read later."""

@@ -39,6 +39,10 @@ class Resume:
         self._mark_numbers = itertools.count(1)
         self.origin = opening.origin
 
+    def adopt(self, opening: Opening) -> None:
+        """Continue from what is on this disk now: the journals of the run were copied."""
+        self._opening = opening
+
     @property
     def _folder(self) -> RunFolder:
         return self._recorder.folder

@@ -86,8 +86,8 @@ class ServerView:
             if not self._told:
                 self._told = True
                 log.warning(
-                    "seamark: %s, which has run %s, cannot be asked now (%s). What is read is the "
-                    "part on this disk",
+                    "seamark: %s, which may have more of run %s, cannot be asked now (%s). What is "
+                    "read is what is on this disk",
                     *(place, folder.run, str(error)[:400]),
                 )
 

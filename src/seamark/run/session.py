@@ -17,6 +17,7 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.writer import SYNC_S
 from seamark.opening.place import expect_writable, reading_place
+from seamark.opening.remotes import copy_run
 from seamark.opening.revisions import take_revision
 from seamark.paths import join_path
 from seamark.process import fork
@@ -143,7 +144,7 @@ class Session:
             place=reading_place(options),
             token=options.api_token,
             server=server if server.exists else None,
-            is_partial=remote is not None or opening.is_unanswered,
+            is_partial=remote is not None or (opening.is_unanswered and not folder.journals()),
             settle=self.recorder.kept.write,
         )
         self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
@@ -319,7 +320,7 @@ class Session:
                 self.policy,
                 self.state,
                 self.resume,
-                own=self.own,
+                own=self._own,
                 stop=lambda: self.ending.finish("stop"),
             )
             self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.look)
@@ -400,8 +401,21 @@ class Session:
     def own(self) -> None:
         """Note that this process trains the run, so that this process sets the run's state.
 
-        Does nothing where that is decided already: see ``owner`` of `init_run`. Never raises.
+        What its server has of the run, and this disk does not, is copied first. Does nothing where
+        that is decided already: see ``owner`` of `init_run`. Never raises.
         """
+        if self.state.owner is None:
+            self._copy_run()
+        self._own()
+
+    def _copy_run(self) -> None:
+        """Copy the journals that the run has at its server to this disk. Never raises."""
+        if self.opening.remote is not None and self.recorder.recording:
+            self.opening = copy_run(self.opening, trains=True)
+            self.resume.adopt(self.opening)
+            self.recorded.is_partial = self.opening.remote is not None
+
+    def _own(self) -> None:
         if not self.state.own() or (writer := self.recorder.writer) is None:
             return
 
@@ -421,7 +435,7 @@ class Session:
         """Own a run that is reopened; else warn of points of the owner's series."""
         self.recorder.begin_points()
         if self.state.is_reopened:
-            self.own()
+            self._own()
         if self.state.owner is not None or self.state.warn_of_series(paths):
             self.recorder.unwatch_series()
 
@@ -529,8 +543,9 @@ class Session:
 
     def begin_attempt(self, saved: Saved) -> None:
         """Begin a new attempt, which goes on from a checkpoint of the run."""
+        self._copy_run()
         if self.resume.begin_attempt(saved) is not None:
-            self.own()
+            self._own()
 
     # ---------------------------------------------------------------- rest and end
 

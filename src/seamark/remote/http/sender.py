@@ -32,6 +32,8 @@ _MOST_OPENING: Final = 64 << 20
 """The same of what is known of a run, which names all of its paths."""
 _MOST_BATCH: Final = 24 << 20
 """The same of frames of a journal: 4 MiB, and a single frame may have 16 MiB."""
+_READ_S: Final = 10.0
+"""How long a server may be silent when frames are read: the start of a training waits for them."""
 _NO_CONTENT: Final = 204
 _DIGESTS: Final = 1000
 _MOST_VERSIONS: Final = 10_000
@@ -88,7 +90,9 @@ class HttpRemote:
     def read(self, run: RunKey, journal: str, offset: int) -> Batch | None:
         """See `seamark.remote.protocol.KeepsJournals.read`."""
         path = run_path(run, "journals", journal)
-        answer = self.connection.ask("GET", path, query={"offset": offset}, most=_MOST_BATCH)
+        answer = self.connection.ask(
+            "GET", path, query={"offset": offset}, answer_s=_READ_S, most=_MOST_BATCH
+        )
         if answer.status == _NO_CONTENT:
             return None
         start, gap = (answer.headers.get(f"Seamark-{name}", "") for name in ("Offset", "Gap"))

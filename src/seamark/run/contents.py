@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs import BlobWriter
 from seamark.journal.format import Kind, is_long
+from seamark.paths import check_writable
 from seamark.process.interrupts import quietly
+from seamark.run.artifact import artifact_op
 from seamark.run.writes import assign_ops
 from seamark.values import Atom, escape
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
     from seamark.journal.writer import JournalWriter
     from seamark.run.outlet import Outlet
+    from seamark.types import File
 
 __all__ = ["MASKED", "Contents"]
 
@@ -135,6 +140,63 @@ class Contents:
                 outlet.folder, self.record_file, self._report, outlet.shares, self.hide
             )
         return self._files
+
+    def upload(self, path: str, file: File, *, wait: bool = False) -> None:
+        """Take a file for a path; see `Handler.upload`, also for what is raised."""
+        _ = file.size  # raises where there is no file, before anything is begun
+        if writer := self._outlet.to_share(check_writable(path)):
+            writer.claim(path, "file")
+            self.files.upload(path, file, wait=wait)
+
+    def upload_files(self, path: str, members: Mapping[str, Path], *, wait: bool = False) -> None:
+        """Take files for the file set at a path; see `Handler.upload_files`.
+
+        Args:
+            path: Of the set.
+            members: By name; none leave everything as it is.
+            wait: Return only when they are stored.
+        """
+        if members and (writer := self._outlet.to_share(check_writable(path))):
+            writer.claim(path, "file_set")
+            self.files.upload_members(path, members)
+            if wait:
+                self.flush()
+
+    def delete_files(self, path: str, names: list[str]) -> None:
+        """Remove members from the file set at a path; see `Handler.delete_files`."""
+        if writer := self._outlet.to_share(path):
+            writer.claim(path, "file_set")
+            writer.append_op({"op": "unfiles", "path": path, "names": names})
+            self.files.forget(path, names)
+
+    def track(
+        self,
+        path: str,
+        targets: str,
+        destination: str | None,
+        tracked: Callable[[str], Mapping[str, Any]],
+    ) -> None:
+        """Record which files something means; see `Handler.track_files`.
+
+        Args:
+            path: Of the artifact.
+            targets: See there.
+            destination: Folder of the artifact below which they are listed.
+            tracked: Returns what is tracked at a path already, which stays.
+        """
+        writer = self._outlet.to_share(check_writable(path))
+        if writer is None:
+            return
+        op = artifact_op(
+            path,
+            "tracked",
+            targets,
+            destination=destination,
+            previous=tracked(path) if writer.families.get(path) == "artifact" else None,
+            hide=partial(self.hide, path),
+        )
+        writer.claim(path, "artifact")
+        writer.append_op(op)
 
     def record_file(self, op: Mapping[str, Any], kind: int = Kind.OP) -> bool:
         """Append a record about a file; files are still stored while the run is being stopped."""

@@ -238,9 +238,8 @@ def test_arguments_are_those_of_a_run_and_the_loggers_own():
 @pytest.mark.parametrize("name", ["description", "api_token", "root", "source_files"])
 def test_arguments_reach_the_run(name, tmp_path):
     """As ``init_run`` takes them; a misspelt one is refused with the nearest."""
-    given = {"description": "a", "api_token": "tok", "root": tmp_path, "source_files": ["x.py"]}[
-        name
-    ]
+    root = str(tmp_path)
+    given = {"description": "a", "api_token": "tok", "root": root, "source_files": ["x.py"]}[name]
     logger = SeamarkLogger(**{name: given})
     assert getattr(logger.own_run.session.options, name) == given
     with pytest.raises(TypeError, match=f"did you mean '{name}'"):

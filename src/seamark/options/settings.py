@@ -274,7 +274,7 @@ class Settings:
     tags: Tags = _option(given_tags)
     groups: tuple[str, ...] = _option(check_groups)
     parent: str | None = _option(check_parent)
-    root: str | os.PathLike[str] | None = _option(check_place)
+    root: str | None = _option(check_place)
     params: Mapping[str, Atom] = _option(check_params)
     keep: dict[str, Keep] = _option(check_patterns)
     owner: bool | None = _option(check_switch)

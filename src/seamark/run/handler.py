@@ -134,19 +134,17 @@ class Handler(Browsable):
         Mappings, dataclasses, Namespaces and OmegaConf nodes are taken apart, one path for each
         leaf; a `File`, a picture, a chart and a table are uploaded; a set of strings becomes a
         string set; lists are kept as JSON, and replace the points of a series that this process
-        wrote; classes, functions and modules as their names; another
-        handler gives the value that it has now. What is one of `seamark.types` says itself what it
-        becomes. Of what is taken apart, a leaf that cannot be kept is its text, as with
-        ``log_hyperparams``; a single value of that kind is refused.
+        wrote; classes, functions and modules as their names; another handler gives its value of
+        now. What is one of `seamark.types` says itself what it becomes. Of what is taken apart, a
+        leaf that cannot be kept is its text; a single value of that kind is refused.
 
         Args:
             value: What to keep.
             wait: Return only when a file is stored.
 
         Raises:
-            ValueKindError: If a single value cannot be kept, or a mapping holds itself; nothing is
-                written then.
-            FamilyError: If a path holds another family; nothing is written then.
+            ValueKindError: If a single value cannot be kept, or a mapping holds itself.
+            FamilyError: If a path holds another family. Nothing is written in both cases.
             PathError: If a path is derived or illegal.
             MissingFieldError: If the handler that is copied holds nothing.
         """
@@ -236,11 +234,8 @@ class Handler(Browsable):
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
         _check_described("log", described)
-        if isinstance(value, (list, tuple)):
-            for point in value:
-                self.append(point, step=step, timestamp=timestamp, wait=wait, **described)
-        else:
-            self.append(value, step=step, timestamp=timestamp, wait=wait, **described)
+        for point in value if isinstance(value, (list, tuple)) else [value]:
+            self.append(point, step=step, timestamp=timestamp, wait=wait, **described)
 
     def log_metrics(
         self,
@@ -262,9 +257,8 @@ class Handler(Browsable):
         """Keep this of the numbers at this path from now on, in place of a point for each.
 
         `append`, `extend` and `log_metrics` add to it. What several ranks, processes and attempts
-        of a run keep at one path is added up when it is read, without what was seen after a
-        checkpoint that was gone back to. It is written at most once a second while numbers come
-        in, with checkpoints and at the end: a process that is killed loses what it saw since.
+        keep at one path is added up when it is read, without what was seen after a checkpoint that
+        was gone back to. It is written at most once a second, with checkpoints and at the end.
 
         Args:
             what: ``seamark.Statistics(skip=0)``, ``seamark.Last()`` or ``seamark.Ring(n)``, of
@@ -363,12 +357,10 @@ class Handler(Browsable):
             value: A path, folder, glob pattern or module, or several. Members are named relative to
                 the working directory, or where they do not lie in it to the folder that was named;
                 those of a package begin with its name.
-            ignore: ``".gitignore"`` leaves out what such files name below a folder, in a pattern
-                and in a package, as git understands them, and git's own folder; the name of other
-                files with the same kind of rules does the same. A file that is named itself is
-                taken.
-            max_bytes: If the files are more than this together, none is stored; None for any
-                amount.
+            ignore: ``".gitignore"``, or the name of other files with the same kind of rules, leaves
+                out what these name below a folder, in a pattern and in a package, and git's own
+                folder. A file that is named itself is taken.
+            max_bytes: If the files are more than this together, none is stored; None: any amount.
             wait: Return only when they are stored.
 
         Raises:
@@ -461,9 +453,9 @@ class Handler(Browsable):
             attempt: ``"latest"`` hides what an older attempt recorded after the checkpoint that was
                 resumed from; ``"all"`` shows everything; a number shows the run as that attempt
                 left it.
-            points: At most this many representative points, for drawing: a
-                `seamark.reading.curves.Curve`, whose parts keep their minimum and maximum, so that
-                a spike of one point in ten million is in it. None for every point.
+            points: For drawing, at most this many representative points: a
+                `seamark.reading.curves.Curve`, whose parts keep their minimum and maximum. None for
+                every point.
 
         Raises:
             ArgumentError: If ``points`` is not a number of at least 2.
@@ -538,8 +530,8 @@ class Handler(Browsable):
             x: ``"step"``, ``"order"`` of recording, ``"time"`` (of the clock, in UTC),
                 ``"relative"`` (seconds since the run was created), or the path of a series such as
                 ``"epoch"``: its value at the same step, else the last before.
-            smooth: Width of a window in units of x, such as 500 (steps): the line is the mean of
-                all finite points in the window around each place, however many are drawn.
+            smooth: Width of a window in units of x: the line is the mean of all finite points in
+                the window around each place, however many are drawn.
             log_x: Logarithmic x axis; the line is drawn as finely at its start as at its end.
             log_y: Logarithmic y axis.
             attempt: As in `fetch_points`.
@@ -548,9 +540,8 @@ class Handler(Browsable):
                 each place, of which one that lies so far behind counts half.
             low: Only points whose x is not less; the smoothed line is made of all points.
             high: Only points whose x is not greater.
-            refresh: Draw again every so many seconds while the run is running; the cell waits.
-                Needs a notebook; stops when the run ends, or the cell is interrupted. Nothing is
-                returned then.
+            refresh: Draw again every so many seconds until the run ends or the cell is interrupted;
+                needs a notebook, and nothing is returned then.
 
         Raises:
             MissingExtraError: If the extra ``plot`` is not installed.
@@ -615,15 +606,14 @@ class Handler(Browsable):
         """Write the file, file set, file series or tracked files at this path to disk.
 
         Whatever names were recorded, everything is written below the destination. A file that a
-        record only refers to is opened if it lies in the run's folder, or if you recorded the run
-        on this host and it has not changed since: a run from somebody else may name any of your
-        files. So are the files of an artifact; what it has at addresses elsewhere is not fetched.
+        record only refers to, as those of an artifact, is opened if it lies in the run's folder, or
+        if you recorded the run on this host and it has not changed since: a run from somebody else
+        may name any of your files. What an artifact has at addresses elsewhere is not fetched.
 
         Args:
             destination: A file name, or a folder: one that exists, or whose name ends with a slash;
-                the working directory if left out. A file in a folder is called by the last part of
-                this path, with its own extension. Several files become one archive if the name ends
-                with ``.zip``.
+                None: the working directory. There, a file is called by the last part of this path,
+                with its own extension. Several files become one archive if it ends with ``.zip``.
             progress_bar: Accepted for Neptune's sake; has no effect.
             references: Open whatever the records refer to, wherever it is.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -179,9 +180,5 @@ class Loops:
             return
         with quietly():
             self._recorder.to_write()
-            loops = [each.as_loop() for each in self._inside]
-            told = [{name: getattr(one, name) for name in _FIELDS} for one in loops]
+            told = [asdict(each.as_loop()) for each in self._inside]
             self._recorder.assign_quietly({PROGRESS: told})
-
-
-_FIELDS: Final = ("name", "done", "total", "elapsed_s", "remaining_s")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
@@ -39,8 +40,9 @@ def step_of(trainer: Any) -> int:
 
 def only_accumulates(trainer: Any) -> bool:
     """Return whether the batch that ends only added to the gradients."""
-    is_automatic = trainer.lightning_module.automatic_optimization
-    return bool(is_automatic and trainer.fit_loop._should_accumulate())  # noqa: SLF001
+    return bool(
+        trainer.lightning_module.automatic_optimization and trainer.fit_loop._should_accumulate()  # noqa: SLF001
+    )
 
 
 class QuietCallback(_host.Callback):  # type: ignore[misc] # of either package
@@ -196,11 +198,9 @@ class GradientNorms(QuietCallback):
             return {}
         widest = max(norms.values(), key=lambda norm: torch.finfo(norm.dtype).bits)
         both = torch.stack([norm.to(widest) for norm in norms.values()])
-        name = "grad_norm"
-        optimizers = trainer.optimizers
-        if len(optimizers) > 1:
-            inner = [getattr(one, "optimizer", one) for one in optimizers]
-            name += f"/{inner.index(getattr(optimizer, 'optimizer', optimizer))}"
+        inner = [getattr(one, "optimizer", one) for one in trainer.optimizers]
+        number = inner.index(getattr(optimizer, "optimizer", optimizer))
+        name = f"grad_norm/{number}" if len(inner) > 1 else "grad_norm"
         found = {name: torch.linalg.vector_norm(both, self._type)}
         if self._per_parameter:
             found |= {f"grad_norm/{key.replace('.', '/')}": norm for key, norm in norms.items()}
@@ -301,8 +301,8 @@ class StepTimes(_StepClock):
         if self._samples and self._spent > 0:
             found["profiling/samples_per_second"] = self._samples / self._spent
         self._samples = 0
-        left = (self._last - self._began) / self._done * self._batches_left(trainer)
-        left = min([left, *_seconds_left(trainer)])
+        mean_s = (self._last - self._began) / self._done
+        left = min([mean_s * self._batches_left(trainer), *_seconds_left(trainer)])
         if math.isfinite(left):
             found["profiling/eta_s"] = max(0.0, left)
         self.record(trainer, found, beside_prefix=True)
@@ -310,9 +310,12 @@ class StepTimes(_StepClock):
     @guarded
     def on_train_epoch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Record how long the epoch took."""
-        metrics = {"profiling/epoch_time_s": perf_counter() - self._epoch_began}
-        # Where Lightning records what belongs to an epoch: at its last step.
-        self.record(trainer, metrics, step=max(0, step_of(trainer) - 1), beside_prefix=True)
+        self.record(
+            trainer,
+            {"profiling/epoch_time_s": perf_counter() - self._epoch_began},
+            step=max(0, step_of(trainer) - 1),  # as Lightning records what belongs to an epoch
+            beside_prefix=True,
+        )
 
     def _batches_left(self, trainer: Any) -> float:
         """Return how many batches training has before it, infinity if that is not known."""
@@ -367,12 +370,10 @@ class DeviceMemory(QuietCallback):
 
 
 def _host_memory() -> dict[str, int]:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - a fast one
-            return {"host_rss_bytes": int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")}
-    except OSError as error:  # not on Linux
-        let_pass(error)
+    if sys.platform != "linux":
         return {}
+    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - a fast one
+        return {"host_rss_bytes": int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")}
 
 
 def _cuda_memory(device: torch.device) -> dict[str, int]:
@@ -407,7 +408,6 @@ class _RankTimes(_StepClock):
         """Begin to count, and note the time of each last gradient."""
         super().on_train_start(trainer)
         self._waited = 0.0
-        self.on_train_end()
         first = next((one for one in pl_module.parameters() if one.requires_grad), None)
         if first is not None:
             # So that pickling a model does not warn that this hook stays behind.

@@ -55,8 +55,9 @@ class Checkpoints:
         It keeps the plain namespace, whichever saves first.
         """
         if self._first is None:
-            keepers = (_key(one) for one in callbacks if hasattr(one, "best_model_path"))
-            self._first = next(keepers, None)
+            self._first = next(
+                (_key(one) for one in callbacks if hasattr(one, "best_model_path")), None
+            )
 
     def saved(self, callback: Any) -> None:
         """Record what a callback keeps; it has just saved something.
@@ -74,8 +75,7 @@ class Checkpoints:
         files = self._savers[key]
         files.update(_locations(callback), key.folder)
         if best := getattr(callback, "best_model_path", None):
-            score = getattr(callback, "best_model_score", None)
-            files.note_best(str(best), score)
+            files.note_best(str(best), getattr(callback, "best_model_score", None))
 
     def settle(self) -> None:
         """Make the record equal the disk; links and deletions come after the last save.
@@ -92,11 +92,10 @@ class Checkpoints:
             files.settle()
 
     def _namespace_for(self, key: _Key) -> str:
-        if self._first is None:
-            self._first = key
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", key.state_key).strip("-.") or "checkpoint"
         numbered = (f"{slug}-{number}" for number in itertools.count(2))
-        names = [""] if key == self._first else itertools.chain([slug], numbered)
+        plain = [""] if self._first in (None, key) else []
+        names = itertools.chain(plain, [slug], numbered)
         paths = (join_path(self._namespace, name, "checkpoints") for name in names)
         taken = {files.namespace for files in self._savers.values()}
         return next(path for path in paths if path not in taken)

@@ -46,8 +46,10 @@ def check_legacy(given: Iterable[str]) -> None:
     """
     if found := [name for name in given if name in _LEGACY]:
         advice = "\n".join(f"  {name}: use {_LEGACY[name]}" for name in found)
-        names = ", ".join(found)
-        msg = f"SeamarkLogger: expected today's keywords, got {names} of older loggers.\n{advice}"
+        msg = (
+            f"SeamarkLogger: expected today's keywords, got {', '.join(found)} of older "
+            f"loggers.\n{advice}"
+        )
         raise ArgumentError(msg)
 
 
@@ -113,5 +115,8 @@ class DeprecatedMethods(_host.RunLogger):
 
 
 def _warn(method: str, instead: str) -> None:
-    msg = f"logger.{method}() is deprecated and may go away; write {instead} instead"
-    warnings.warn(msg, UserWarning, stacklevel=5)
+    warnings.warn(
+        f"logger.{method}() is deprecated and may go away; write {instead} instead",
+        UserWarning,
+        stacklevel=5,
+    )

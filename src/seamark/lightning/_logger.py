@@ -46,7 +46,6 @@ log = logging.getLogger("seamark")
 _VERSION_PATH: Final = "source_code/integrations/pytorch-lightning"
 _OF_THE_LOGGER_TOO: Final = frozenset({"checkpoints", "on_duplicate", "ranks", "resume"})
 """Arguments of a run that a logger of an existing run may have as well."""
-_NOT_OPEN: Final = (InactiveRunError, ReadOnlyError)
 
 
 class MetricPaths(dict[str, str]):
@@ -139,8 +138,11 @@ class SeamarkLogger(DeprecatedMethods):
         check_place("save_dir", save_dir)
         super().__init__()
         if agg_key_funcs is not None or agg_default_func is not None:
-            msg = "SeamarkLogger: agg_key_funcs and agg_default_func have no effect"
-            warnings.warn(msg, UserWarning, stacklevel=2)
+            warnings.warn(
+                "SeamarkLogger: agg_key_funcs and agg_default_func have no effect",
+                UserWarning,
+                stacklevel=2,
+            )
         with naming("SeamarkLogger: prefix", PathError):
             path = check_path(prefix) if prefix else ""
         self._is_own = run is None
@@ -151,7 +153,7 @@ class SeamarkLogger(DeprecatedMethods):
         self._base = run.path if isinstance(run, Handler) else ""
         self._prefix = join_path(self._base, path)
         self._save_dir = None if save_dir is None else os.fspath(save_dir)
-        self._files_dir: str | None = None
+        self._files_dir = self._save_dir
         self._log_model_checkpoints = bool(log_model_checkpoints)
         # A new run has the argument already, maybe from a file.
         kept = (run is not None and options.get("checkpoints")) or root.checkpoints
@@ -189,8 +191,6 @@ class SeamarkLogger(DeprecatedMethods):
 
         Where the run's own folder cannot be written, it is the current folder.
         """
-        if self._save_dir is not None:
-            return self._save_dir
         if self._files_dir is None:
             folder = self._run.folder.files_dir
             self._files_dir = str(folder)
@@ -277,8 +277,9 @@ class SeamarkLogger(DeprecatedMethods):
             max_depth: Levels of layers to show; -1 for all.
         """
         if self._run.session.speaks_for_all:
-            text = _host.model_summary(model, max_depth)
-            self._keep_text(self._path("model/summary"), text, "txt")
+            self._keep_text(
+                self._path("model/summary"), _host.model_summary(model, max_depth), "txt"
+            )
 
     @guarded
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
@@ -321,10 +322,10 @@ class SeamarkLogger(DeprecatedMethods):
     def set_configurations_aside(self) -> None:
         """Rename configurations of earlier starts of the run, which LightningCLI never replaces."""
         uses_cli = any(f"{package}.cli" in sys.modules for package in _host.PACKAGES)
-        if uses_cli and self._save_dir is None and not self._has_set_aside:
+        is_done = self._has_set_aside or self._save_dir is not None
+        if uses_cli and not is_done and not self._run.session.recorder.silent:
             self._has_set_aside = True
-            if not self._run.session.recorder.silent:
-                set_aside(self._run.folder.files_dir)
+            set_aside(self._run.folder.files_dir)
 
     def checkpoint_state(self, *, marked: bool = False) -> dict[str, Any]:
         """Return what a checkpoint keeps of the run; see ``Run.checkpoint_state``.
@@ -367,7 +368,7 @@ class SeamarkLogger(DeprecatedMethods):
     # ---------------------------------------------------------------- inside
 
     def _switch(self, run: Run) -> None:
-        self._files_dir = None  # also of a run that moved to the id of rank 0
+        self._files_dir = self._save_dir  # also of a run that moved to the id of rank 0
         if run is not self._run:
             # LightningCLI has saved its configuration already, beside the run that does not begin.
             hide_in_files(self._run.folder.files_dir, self._run.session.secrets)
@@ -432,8 +433,12 @@ class SeamarkLogger(DeprecatedMethods):
         self._note_settings(trainer)
 
     def _note_facts(self, found: Mapping[str, Any]) -> None:
-        space = join_path(self._base, "distributed")
-        self._note({join_path(space, name): encode_atom(fact) for name, fact in found.items()})
+        self._note(
+            {
+                join_path(self._base, "distributed", name): encode_atom(fact)
+                for name, fact in found.items()
+            }
+        )
 
     def _note_settings(self, trainer: Any) -> None:
         """Record the settings of the trainer, and the configuration of LightningCLI."""
@@ -454,7 +459,7 @@ class SeamarkLogger(DeprecatedMethods):
     def _lost(self, method: str, error: Exception) -> None:
         let_pass(error)
         warn = f"{method}: {type(error).__name__}: {error}"
-        if self._run.writer is not None and not isinstance(error, _NOT_OPEN):
+        if self._run.writer is not None and not isinstance(error, InactiveRunError | ReadOnlyError):
             self._run.session.drop(f"lightning.{method}", warn=warn)
         elif not self._has_warned:  # a run that is not open neither warns nor counts
             self._has_warned = True

@@ -41,8 +41,6 @@ _TOP: Final = 15
 class _Action:
     """Times of one action; as a context manager, one call of it."""
 
-    __slots__ = ("in_epochs_ns", "name", "profiler", "samples")
-
     def __init__(self, name: str, profiler: TimeProfiler) -> None:
         self.name = name
         self.profiler = profiler
@@ -259,8 +257,11 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         columns = columns_of(sys.stderr)
         lines = self._table(_TOP, columns)
         if (left := len(self._actions) - _TOP) > 0:
-            where = "in summary(), the report's file and profiling/actions/summary of the run"
-            lines += textwrap.wrap(f"and {left} more: {where}", columns)
+            lines += textwrap.wrap(
+                f"and {left} more: in summary(), in the report's file, and in "
+                "profiling/actions/summary of the run",
+                columns,
+            )
         return os.linesep.join([*lines, *textwrap.wrap(self.largest_cost(), columns), ""])
 
     def summary(self) -> str:

@@ -65,10 +65,8 @@ class ResumeCallback(QuietCallback):
 
     # Has no ``state_dict``: Lightning refuses two callbacks of one kind that have one.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._saved: Mapping[str, Any] | None = None
-        self._mark_is_due = False
+    _saved: Mapping[str, Any] | None = None
+    _mark_is_due = False
 
     def setup(self, trainer: Any, pl_module: Any, stage: str | None = None) -> None:
         """Come before all other callbacks, which may record something of a step."""
@@ -99,9 +97,11 @@ class ResumeCallback(QuietCallback):
             RunNotFoundError: If a logger with ``resume="must"`` finds none; on all ranks.
         """
         if loggers := self._loggers(trainer):
-            plan = self._plan(trainer, loggers, checkpoint) if trainer.is_global_zero else None
-            plan = trainer.strategy.broadcast(plan)
-            _raise_refusal(plan.refusal)
+            plan = trainer.strategy.broadcast(
+                self._plan(trainer, loggers, checkpoint) if trainer.is_global_zero else None
+            )
+            if plan.refusal:
+                raise RunNotFoundError(plan.refusal)
             for number, (saved, folder) in plan.folders.items():
                 callback = trainer.checkpoint_callbacks[number]
                 callback.dirpath = folder
@@ -176,8 +176,7 @@ class ResumeCallback(QuietCallback):
         self, trainer: Any, loggers: Sequence[Any], checkpoint: Mapping[str, Any], plan: _Plan
     ) -> None:
         """Do on another rank what rank 0 has done, without a look at the disk."""
-        matched = _match(loggers, checkpoint)
-        for (logger, state), place in zip(matched, plan.runs, strict=False):
+        for (logger, state), place in zip(_match(loggers, checkpoint), plan.runs, strict=False):
             logger.follow(*place)
             if state and (state.get("run"), state.get("project")) == place:
                 logger.resume(state, training=trainer.state.fn == "fit")
@@ -207,11 +206,6 @@ def attach_late(trainer: Any) -> None:
             )
 
 
-def _raise_refusal(refusal: str | None) -> None:
-    if refusal:
-        raise RunNotFoundError(refusal)
-
-
 def _expect_resumed(trainer: Any, loggers: Sequence[Any]) -> None:
     """Raise on all ranks if rank 0 has a logger that has to resume a run, and has not."""
     if any(logger.own_run.session.options.must_resume for logger in loggers):
@@ -221,7 +215,8 @@ def _expect_resumed(trainer: Any, loggers: Sequence[Any]) -> None:
                 logger.own_run.session.resume.expect_found()
         except RunNotFoundError as error:
             refusal = str(error)
-        _raise_refusal(trainer.strategy.broadcast(refusal))
+        if refusal := trainer.strategy.broadcast(refusal):
+            raise RunNotFoundError(refusal)
 
 
 def _resume(trainer: Any, loggers: Sequence[Any], checkpoint: Mapping[str, Any]) -> _Plan:
@@ -260,9 +255,8 @@ def _match(
     As many loggers as states belong together by their order; else those with the same project and
     prefix, in order.
     """
-    kept = checkpoint.get(_KEY)
-    runs = kept.get("runs") if isinstance(kept, Mapping) else None
-    left = [runs[number] for number in sorted(runs, key=int)] if isinstance(runs, Mapping) else []
+    runs = checkpoint.get(_KEY, {}).get("runs", {})
+    left = [runs[number] for number in sorted(runs, key=int)]
     by_order = len(left) == len(loggers)
     if left and not by_order:
         log.warning(

@@ -56,9 +56,6 @@ below ``distributed/``."""
 _DETERMINISTIC: Final = (False, "warn", True)
 """The argument ``deterministic`` of a Trainer, by torch's number of the mode."""
 
-_HYPERPARAMETERS: Final = "model"
-"""The section of a configuration that is not recorded: its values are the hyperparameters."""
-
 
 def settings(trainer: Any) -> dict[str, Any]:
     """Return how long and in which way a trainer trains, by name of its argument.
@@ -66,9 +63,11 @@ def settings(trainer: Any) -> dict[str, Any]:
     Args:
         trainer: Of either package, 1.9.5 or later; one that fits.
     """
-    found = {name: getattr(trainer, name, None) for name in _SETTINGS}
-    found["deterministic"] = _DETERMINISTIC[torch.get_deterministic_debug_mode()]
-    found["benchmark"] = torch.backends.cudnn.benchmark
+    found = {
+        **{name: getattr(trainer, name, None) for name in _SETTINGS},
+        "deterministic": _DETERMINISTIC[torch.get_deterministic_debug_mode()],
+        "benchmark": torch.backends.cudnn.benchmark,
+    }
     return {
         name: value.value if isinstance(value, Enum) else value
         for name, value in found.items()
@@ -134,8 +133,9 @@ def configuration(trainer: Any, secrets: Secrets) -> tuple[str, dict[str, Any]]:
         if any(cls.__name__ == "SaveConfigCallback" for cls in type(callback).__mro__):
             import yaml
 
-            text = callback.parser.dump(callback.config, format="yaml", skip_none=False)
-            text = without_secrets(text, secrets)
+            text = without_secrets(
+                callback.parser.dump(callback.config, format="yaml", skip_none=False), secrets
+            )
             return text, _sections(yaml.safe_load(text))
     return "", {}
 
@@ -143,7 +143,8 @@ def configuration(trainer: Any, secrets: Secrets) -> tuple[str, dict[str, Any]]:
 def _sections(tree: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, section in tree.items():
-        if isinstance(section, Mapping) and name != _HYPERPARAMETERS:
+        # The values of the model are its hyperparameters.
+        if isinstance(section, Mapping) and name != "model":
             own = {key: value for key, value in section.items() if key != "init_args"}
             # A class and its arguments are recorded side by side.
             found[name] = _without_none({**own, **(section.get("init_args") or {})})
@@ -210,7 +211,6 @@ def set_aside(folder: Path) -> None:
     Raises:
         OSError: If one cannot be renamed.
     """
-    new = [path for path in folder.glob("*.yaml") if "-before-start-" not in path.name]
-    for path in new:
+    for path in [one for one in folder.glob("*.yaml") if "-before-start-" not in one.name]:
         number = 1 + len(list(folder.glob(f"{path.stem}-before-start-*.yaml")))
         path.rename(path.with_name(f"{path.stem}-before-start-{number}.yaml"))

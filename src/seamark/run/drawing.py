@@ -375,7 +375,10 @@ def lines_of_groups(found: Sequence[GroupCurve], words: Callable[[object], str])
 
     paths = list(dict.fromkeys(one.path for one in found))
     shared = shared_unit(paths)
-    names = [_name_of(one, words) for one in found]
+    # What the runs of each group have in common.
+    names = [
+        ", ".join(f"{column} = {words(value)}" for column, value in one.by.items()) for one in found
+    ]
     colours = slots(names)
     lines = []
     for one, name in zip(found, names, strict=True):
@@ -396,11 +399,6 @@ def lines_of_groups(found: Sequence[GroupCurve], words: Callable[[object], str])
             )
         )
     return lines
-
-
-def _name_of(group: GroupCurve, words: Callable[[object], str]) -> str:
-    """Return what the runs of a group have in common, in words."""
-    return ", ".join(f"{column} = {words(value)}" for column, value in group.by.items())
 
 
 def group_axes(asked: PlotOptions, found: Sequence[GroupCurve]) -> Axes:

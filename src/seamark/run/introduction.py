@@ -25,8 +25,6 @@ from seamark.run.transfers import transfer_to
 from seamark.values import Atom, decode_atom, encode_atom, escape
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from seamark.capture.code.executed import CodeVersion
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
@@ -310,15 +308,10 @@ def _is_found(folder: RunFolder, remotes: Sequence[str]) -> bool:
 
     asked = first_remote(os.environ.get("SEAMARK_REMOTE"))
     if asked is None:
-        return _is_default(folder.root)
+        try:
+            return folder.root == root_dir()
+        except ArgumentError:  # the one that it would find is another user's
+            return False
     from seamark.remote.places import canonical
 
     return canonical(asked) in [canonical(uri) for uri in remotes]
-
-
-def _is_default(root: Path) -> bool:
-    """Return whether the command finds a root from here without being told where it is."""
-    try:
-        return root == root_dir()
-    except ArgumentError:  # the one that it would find is another user's
-        return False

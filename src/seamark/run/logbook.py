@@ -118,7 +118,7 @@ class LogSession:
         )
         tags = TagCheck(self.recorded, remotes, token)
         self.shipping = Shipping(remotes, token, self.recorder)
-        fork.register(self.after_fork)
+        fork.register(self.recorder.after_fork)
 
     # ---------------------------------------------------------------- tables
 
@@ -206,10 +206,6 @@ class LogSession:
         self._pid = os.getpid()
         self.expect_end()
         return writer
-
-    def after_fork(self) -> None:
-        """Make the copy in a forked child whole again."""
-        self.recorder.after_fork()
 
     def expect_end(self) -> None:
         """Finish when the process ends, unless that has been done by then."""

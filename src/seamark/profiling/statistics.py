@@ -5,14 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Final
 
 from seamark.profiling.samples import Source, position_parts
 
-__all__ = ["LONG_COLUMNS", "TimeStat", "summary_csv", "table", "time_stats", "write_long"]
+__all__ = [
+    "LONG_COLUMNS",
+    "TimeStat",
+    "aligned",
+    "summary_csv",
+    "table",
+    "time_stats",
+    "write_long",
+]
 
 LONG_COLUMNS: Final = ("kind", "event", "name", "clock", "epoch", "iteration", "seconds")
 """Columns of the long layout: one row for each duration."""
@@ -121,15 +129,19 @@ def table(stats: Iterable[TimeStat]) -> str:
         most = f"{one.max_s:.6f} ({one.max_epoch}/{one.max_iteration})"
         shown = [*(f"{time:.6f}" for time in times), least, most] if one.count else ["-"] * 9
         rows.append([name, one.event, str(one.count), *shown])
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    head, *lines = aligned(rows)
+    return "\n".join([head, "-" * max(map(len, [head, *lines])), *lines, ""])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a line for each row: two columns of names, then numbers, each as wide as need be."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
-        cells = [
-            cell.ljust(width) if at < 2 else cell.rjust(width)  # noqa: PLR2004 - the two names
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]]) + "\n"
+        names = [cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False)]
+        numbers = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+        lines.append("  ".join([*names, *numbers]).rstrip())
+    return lines
 
 
 def summary_csv(stats: Iterable[TimeStat]) -> str:

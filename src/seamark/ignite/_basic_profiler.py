@@ -156,7 +156,7 @@ class BasicTimeProfiler(EngineProfiler):
         processing, dataflow = times.phases()[:2]
         events = {one.name: one.source for one in times.events}
         stepped, waited, started = (
-            set(one.durations()[0].tolist())
+            set(one.samples.rows()[0].tolist())
             for one in (processing, dataflow, events["ITERATION_STARTED"])
         )
         ran = sorted(stepped | (started & waited))
@@ -167,7 +167,7 @@ class BasicTimeProfiler(EngineProfiler):
         sources = {"processing_stats": processing, "dataflow_stats": dataflow}
         sources |= {f"Event_{name}": events[name] for name in _IN_FILES}
         for name, source in sources.items():
-            positions = source.durations()[0].tolist()
+            positions = source.samples.rows()[0].tolist()
             indices = [index_of(source, at) for at in positions]
             by_index = dict(zip(indices, seconds_of(source), strict=True))
             found[name] = [by_index.get(index_of(source, at), 0.0) for at in ran]

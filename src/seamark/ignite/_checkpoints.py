@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +60,7 @@ class CheckpointRecorder:
         Returns:
             Ignite's ``RemovableEventHandle``.
         """
+        target_of(self._logger, "attach_checkpoint")[0].session.before_end(self.settle)
         wanted = _host.engine.EventsList() | _host.engine.Events.COMPLETED
         several = isinstance(event_name, _host.engine.EventsList)
         for event in event_name if several else [event_name]:
@@ -86,11 +85,8 @@ class CheckpointRecorder:
         locations = list(self._locations())
         if not locations and self._files is None:
             return  # nothing was saved yet: leave no trace on disk
-        first = self._files is None
         self._set_for(run, namespace).update(locations, self._folder)
         self._note_best(run, namespace)
-        if first:  # not before: the run, which is recorded to by now, closes after it
-            atexit.register(_settle_at_exit, weakref.ref(self), os.getpid())
 
     def _settle(self, run: Run, namespace: str) -> None:
         self._look(run, namespace)
@@ -105,6 +101,7 @@ class CheckpointRecorder:
             self._files = CheckpointSet(run, path, keep=run.checkpoints == "keep")
             self._recorded_by = (run, os.getpid())
             self._best = {}
+            run.session.before_end(self.settle)  # of a run that the logger went over to, too
         return self._files
 
     def _saved(self) -> list[tuple[float, str]]:
@@ -131,9 +128,3 @@ class CheckpointRecorder:
         if found != self._best:
             run.session.record_atoms({path: encode_atom(value) for path, value in found.items()})
             self._best = found
-
-
-def _settle_at_exit(reference: weakref.ref[CheckpointRecorder], pid: int) -> None:
-    recorder = reference()
-    if recorder is not None and pid == os.getpid():
-        recorder.settle()

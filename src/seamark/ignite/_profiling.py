@@ -249,6 +249,9 @@ class EngineProfiler:
             if found is None:
                 msg = f"engine: expected one that the profiler is attached to, got {engine!r:.80}"
                 raise ArgumentError(msg)
+        if not isinstance(run, int):
+            msg = f"run: expected the number of a run, got {run!r:.80}"
+            raise ArgumentError(msg)
         runs = {} if found is None else found.runs
         number = run if run >= 0 else max(runs, default=-1) + 1 + run
         if number in runs:
@@ -351,4 +354,4 @@ def spent_of(total: Any) -> float:
 
 def seconds_of(source: Source) -> list[float]:
     """Return the kept durations in seconds."""
-    return [ns / 1e9 for ns in source.durations()[1].tolist()]
+    return [ns / 1e9 for ns in source.samples.rows()[1].tolist()]

@@ -135,7 +135,7 @@ class TimesInRun:
         """
         for one, before, now in self._news(sources):
             with quietly(self._lost):
-                positions, durations = one.durations()
+                positions, durations = one.samples.rows()
                 new = (positions > before.last_at) & bool(now.total)
                 positions, durations = positions[new], durations[new]
                 if every := -(-len(positions) // _SERIES_POINTS):

@@ -89,12 +89,11 @@ def _time_stat(source: Source) -> TimeStat:
     import numpy as np
 
     running = source.samples.running()
-    found, shortest, longest = running.moments, 0.0, 0.0
-    middle = high = highest = 0.0
+    found, shortest, longest, mean = running.moments, 0.0, 0.0, 0.0
+    percentiles = [0.0, 0.0, 0.0]
     if found.count:
-        shortest, longest = found.min, found.max
-        kept = source.durations()[1]
-        middle, high, highest = (np.percentile(kept, (50, 95, 99)) / 1e9).tolist()
+        shortest, longest, mean = found.min, found.max, found.mean
+        percentiles = (np.percentile(source.samples.rows()[1], (50, 95, 99)) / 1e9).tolist()
     min_epoch, min_iteration = position_parts(running.min_at)
     max_epoch, max_iteration = position_parts(running.max_at)
     return TimeStat(
@@ -107,11 +106,11 @@ def _time_stat(source: Source) -> TimeStat:
         self_s=source.own_ns / 1e9,
         min_s=shortest / 1e9,
         max_s=longest / 1e9,
-        mean_s=(found.mean if found.count else 0.0) / 1e9,
+        mean_s=mean / 1e9,
         std_s=found.std / 1e9,
-        p50_s=middle,
-        p95_s=high,
-        p99_s=highest,
+        p50_s=percentiles[0],
+        p95_s=percentiles[1],
+        p99_s=percentiles[2],
         min_epoch=min_epoch,
         min_iteration=min_iteration,
         max_epoch=max_epoch,
@@ -163,7 +162,7 @@ def write_long(sources: Iterable[Source], path: str | os.PathLike[str]) -> None:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(LONG_COLUMNS)
         for one in sources:
-            positions, durations = one.durations()
+            positions, durations = one.samples.rows()
             epochs, iterations = position_parts(positions)
             named = (one.kind, one.event, one.name, one.clock)
             writer.writerows(

@@ -356,7 +356,7 @@ def test_a_long_run_is_exact_and_bounded(hand_clock):
     every = next(one for one in profiler.stats() if one.count == len(calls) == 150)
     assert every.max_iteration % 1000 == 0
     source = profiler._times().phases()[0]
-    positions, _ = source.durations()
+    positions, _ = source.samples.rows()
     assert 32_768 <= len(positions) <= 65_536
     iterations = positions & ((1 << 36) - 1)
     stretches = np.bincount((iterations - 1) // 1000)  # 250 of every thousand, wherever one looks

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import torch
 from ignite.engine import Events
 
-from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of
+from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of, spent_of
 from seamark.pictures.printing import columns_of, show, without_middle
 from seamark.profiling import Source, position_parts
 
@@ -21,7 +21,11 @@ __all__ = ["BasicTimeProfiler"]
 
 
 _RULE: Final = " ----------------------------------------------------"
-_OF_ITERATIONS: Final = (
+_IN_FILES: Final = (
+    "STARTED",
+    "COMPLETED",
+    "EPOCH_STARTED",
+    "EPOCH_COMPLETED",
     "ITERATION_STARTED",
     "ITERATION_COMPLETED",
     "GET_BATCH_STARTED",
@@ -61,7 +65,6 @@ class BasicTimeProfiler(EngineProfiler):
             profiler.write_results("times.csv")
     """
 
-    _wants_handlers: ClassVar[bool] = False
     _kind: ClassVar[str] = "events"
     events_to_ignore: ClassVar[list[Any]] = [
         event
@@ -128,7 +131,7 @@ class BasicTimeProfiler(EngineProfiler):
         ]  # fmt: skip
         events = [name for name in first if name in stats]
         events += [name for name in stats if name not in first and name != "total_time"]
-        largest = sorted(events, key=lambda name: -_total(stats[name]))[:TOP]
+        largest = sorted(events, key=lambda name: -spent_of(stats[name]["total"]))[:TOP]
         columns = columns_of(sys.stdout)
         lines = [
             *("", _RULE, "| Time profiling stats (in seconds):                 |", _RULE),
@@ -148,23 +151,26 @@ class BasicTimeProfiler(EngineProfiler):
         show(text)
         return text
 
-    def _columns(self, times: RunTimes) -> Mapping[str, Any]:
+    def _columns(self, times: RunTimes) -> dict[str, Any]:
         """Return columns with one number for each iteration that ran; 0 where there is no time."""
-        processing, dataflow = (_by_position(one) for one in times.phases()[:2])
-        events = {one.name: _by_position(one.source) for one in times.events}
-        started = events["ITERATION_STARTED"]
-        ran = sorted({*processing, *(at for at in started if at in dataflow)})
-        epochs, iterations = ([position_parts(at)[part] for at in ran] for part in (0, 1))
-        found: dict[str, list[Any]] = {"epoch": epochs, "iteration": iterations}
-        found["processing_stats"] = [processing.get(at, 0.0) for at in ran]
-        found["dataflow_stats"] = [dataflow.get(at, 0.0) for at in ran]
-        for name in ("STARTED", "COMPLETED"):
-            found[f"Event_{name}"] = [next(iter(events[name].values()), 0.0)] * len(ran)
-        for name in ("EPOCH_STARTED", "EPOCH_COMPLETED"):
-            by_epoch = {position_parts(at)[0]: seconds for at, seconds in events[name].items()}
-            found[f"Event_{name}"] = [by_epoch.get(epoch, 0.0) for epoch in epochs]
-        for name in _OF_ITERATIONS:
-            found[f"Event_{name}"] = [events[name].get(at, 0.0) for at in ran]
+        processing, dataflow = times.phases()[:2]
+        events = {one.name: one.source for one in times.events}
+        stepped, waited, started = (
+            set(one.samples.rows()[0].tolist())
+            for one in (processing, dataflow, events["ITERATION_STARTED"])
+        )
+        ran = sorted(stepped | (started & waited))
+        found: dict[str, Any] = {
+            "epoch": [position_parts(at)[0] for at in ran],
+            "iteration": [position_parts(at)[1] for at in ran],
+        }
+        sources = {"processing_stats": processing, "dataflow_stats": dataflow}
+        sources |= {f"Event_{name}": events[name] for name in _IN_FILES}
+        for name, source in sources.items():
+            positions = source.samples.rows()[0].tolist()
+            indices = [index_of(source, at) for at in positions]
+            by_index = dict(zip(indices, seconds_of(source), strict=True))
+            found[name] = [by_index.get(index_of(source, at), 0.0) for at in ran]
         return found
 
     # ------------------------------------------------------------ attributes that Ignite's has
@@ -215,11 +221,6 @@ def _basic(source: Source) -> OrderedDict[str, Any]:
     )
 
 
-def _total(stats: Mapping[str, Any]) -> float:
-    total = stats["total"]
-    return -1.0 if isinstance(total, str) else float(total)
-
-
 def _basic_line(stats: Mapping[str, Any]) -> str:
     def cell(value: Any) -> str:
         if isinstance(value, str):
@@ -227,8 +228,3 @@ def _basic_line(stats: Mapping[str, Any]) -> str:
         return f"{value[0]:.5f}/{value[1]}" if isinstance(value, tuple) else f"{value:.5f}"
 
     return " | ".join(map(cell, stats.values()))
-
-
-def _by_position(source: Source) -> dict[int, float]:
-    positions, durations = source.durations()
-    return dict(zip(positions.tolist(), (durations / 1e9).tolist(), strict=True))

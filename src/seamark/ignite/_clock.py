@@ -110,11 +110,9 @@ def _behind_filter(function: Any, handler: Any, timed: Any) -> Any:
     found = tuple(CellType(timed) if cell.cell_contents is handler else cell for cell in cells)
     if all(new is old for new, old in zip(found, cells, strict=True)):
         return None
-    copy = FunctionType(
+    return FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, found
     )
-    copy.__dict__.update(function.__dict__)
-    return copy
 
 
 def _name_of(handler: Any) -> str:

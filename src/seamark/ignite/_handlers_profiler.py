@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of
+from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of, spent_of
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
+from seamark.profiling import aligned
 
 if TYPE_CHECKING:
     from seamark.ignite._times import RunTimes
@@ -42,7 +43,6 @@ class HandlersTimeProfiler(EngineProfiler):
         ArgumentError: If ``cuda`` is something else.
     """
 
-    _wants_handlers: ClassVar[bool] = True
     _kind: ClassVar[str] = "handlers"
     EVENT_FILTER_THESHOLD_TIME: ClassVar[float] = 0.0001
     """Seconds; kept because Ignite has it, and without effect: filters are looked at themselves."""
@@ -80,7 +80,7 @@ class HandlersTimeProfiler(EngineProfiler):
             results: What `get_results` returned; not changed.
         """
         *handlers, total, processing, dataflow = results
-        largest = sorted(handlers, key=lambda row: -_spent(row))[:TOP]
+        largest = sorted(handlers, key=lambda row: -spent_of(row[2]))[:TOP]
         columns = columns_of(sys.stdout)
         rows = _fitted([_HEADS, *largest, total], columns)
         rule = "-" * max(map(len, rows))
@@ -99,18 +99,14 @@ class HandlersTimeProfiler(EngineProfiler):
             lines += textwrap.wrap(line, columns)
         show("\n".join(lines))
 
-    def _columns(self, times: RunTimes) -> Mapping[str, Any]:
+    def _columns(self, times: RunTimes) -> dict[str, Any]:
         processing, dataflow = times.phases()[:2]
-        found = {
+        found: dict[str, Any] = {
             "processing_stats": seconds_of(processing),
             "dataflow_stats": seconds_of(dataflow),
             **{f"{one.name} ({one.event})": seconds_of(one) for one in times.handlers()},
         }
-        size = max(map(len, found.values()))
-        numbers: Iterable[Any] = list(range(1, size + 1))
-        return {"#": numbers} | {
-            name: values + [0.0] * (size - len(values)) for name, values in found.items()
-        }
+        return {"#": range(1, 1 + max(map(len, found.values())))} | found
 
     # ------------------------------------------------------------ attributes that Ignite's has
 
@@ -138,10 +134,6 @@ class HandlersTimeProfiler(EngineProfiler):
         return {one.event: one.names for one in self._times().events}
 
 
-def _spent(row: Sequence[Any]) -> float:
-    return -1.0 if isinstance(row[2], str) else float(row[2])
-
-
 def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
     """Return lines of a width at most: names are cut, and a narrow terminal shows less numbers."""
     shown = range(len(_HEADS)) if width >= MOST_COLUMNS else _SHORT
@@ -149,17 +141,14 @@ def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
         ["{}/{}".format(*row[at]) if isinstance(row[at], tuple) else str(row[at]) for at in shown]
         for row in rows
     ]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    room = width - sum(number + 2 for number in widths[2:]) - 2
-    widths[1] = min(widths[1], room // 2)
-    widths[0] = min(widths[0], room - widths[1])
-    lines = []
-    for name, event, *numbers in texts:
-        cells = [without_middle(name, widths[0]).ljust(widths[0])]
-        cells.append(without_middle(event, widths[1]).ljust(widths[1]))
-        cells += [text.rjust(size) for text, size in zip(numbers, widths[2:], strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return lines
+    room = (
+        width - sum(2 + max(map(len, column)) for column in list(zip(*texts, strict=True))[2:]) - 2
+    )
+    event_room = min(max(len(text[1]) for text in texts), room // 2)
+    for text in texts:
+        text[0] = without_middle(text[0], room - event_room)
+        text[1] = without_middle(text[1], event_room)
+    return aligned(texts)
 
 
 def _cells(source: Source) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from seamark.errors import MissingExtraError
 from seamark.process.rank import current_rank
 
-__all__ = ["base", "checkpoint", "engine", "handlers", "idist", "idist_knows", "version"]
+__all__ = ["base", "checkpoint", "engine", "idist", "idist_knows", "version"]
 
 
 def _import(*names: str) -> Any:
@@ -26,7 +26,6 @@ def _import(*names: str) -> Any:
 
 
 engine: Final = _import("ignite.engine")
-handlers: Final = _import("ignite.handlers")
 idist: Final = _import("ignite.distributed")
 # The older place is gone from 0.5 on, where a forwarding module warns about it.
 base: Final = _import("ignite.handlers.base_logger", "ignite.contrib.handlers.base_logger")

@@ -100,7 +100,6 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         check_run(run, given)
         self._is_own = run is None
         self._experiment: Run | Handler = new_run(**given) if run is None else run
-        self._checkpoints: list[CheckpointRecorder] = []
         self._watch = EngineWatch(self)
         if self._run.ranks == "all" and connected():
             self.agree_on_run()
@@ -154,7 +153,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel as the place of the run, without what belongs to this process."""
-        return {**self.__dict__, "_checkpoints": [], "_watch": None}
+        return {**self.__dict__, "_watch": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Become a logger of the same run; nothing is created."""
@@ -182,8 +181,6 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         self._end(sys.exc_info()[1])
 
     def _end(self, error: BaseException | None) -> None:
-        for recorder in self._checkpoints:
-            recorder.settle()
         if self._is_own:
             self._run.__exit__(type(error) if error else None, error, None)
 
@@ -287,9 +284,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
             PathError: If the tag breaks the grammar of paths.
         """
         _check_engine(engine, "engine")
-        recorder = CheckpointRecorder(self, handler, tag)
-        self._checkpoints.append(recorder)
-        return recorder.attach(engine, event_name)
+        return CheckpointRecorder(self, handler, tag).attach(engine, event_name)
 
     def _create_output_handler(self, *args: Any, **kwargs: Any) -> OutputHandler:
         return OutputHandler(*args, **kwargs)

@@ -11,17 +11,19 @@ the parts that both share: engines, runs, statistics, files and records.
 
 from __future__ import annotations
 
+import csv
 import logging
 import os
 import weakref
-from collections.abc import Mapping
+from itertools import zip_longest
+from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, ClassVar, Final, Literal
 
 import torch
 from ignite.engine import Engine
 
-from seamark.errors import ArgumentError, MissingExtraError
+from seamark.errors import ArgumentError
 from seamark.ignite._clock import NEVER, clock_of
 from seamark.ignite._times import RunTimes
 from seamark.paths import join_path
@@ -39,7 +41,7 @@ from seamark.profiling import (
 
 log = logging.getLogger("seamark")
 
-__all__ = ["TOP", "EngineProfiler", "index_of", "more_of", "seconds_of"]
+__all__ = ["TOP", "EngineProfiler", "index_of", "more_of", "seconds_of", "spent_of"]
 
 TOP: Final = 15
 """So many rows are printed, those with most time; what is recorded and returned has all."""
@@ -48,10 +50,6 @@ _KEPT_RUNS: Final = 32
 _SUMMARY_EVERY_NS: Final = 10_000_000_000
 _ONCE_A_RUN: Final = frozenset({"STARTED", "COMPLETED"})
 _ONCE_AN_EPOCH: Final = frozenset({"EPOCH_STARTED", "EPOCH_COMPLETED"})
-
-
-class _NoPandasError(MissingExtraError, RuntimeError):
-    """Pandas is missing: releases of Ignite raise the one or the other."""
 
 
 def more_of(count: int) -> str:
@@ -161,7 +159,6 @@ class _Attached:
 class EngineProfiler:
     """Base of both profilers: engines, runs, statistics, files and records."""
 
-    _wants_handlers: ClassVar[bool]
     _kind: ClassVar[str]
 
     def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
@@ -176,7 +173,6 @@ class EngineProfiler:
             )
         self.cuda = cuda
         self._engines: list[_Attached] = []
-        self._attached = 0
 
     # ------------------------------------------------------------ engines
 
@@ -197,20 +193,19 @@ class EngineProfiler:
         if not isinstance(engine, Engine):
             msg = f"Argument engine should be ignite.engine.Engine, but given {type(engine)}"
             raise TypeError(msg)
-        record = None
         if run is not None:
             TimesInRun(run, namespace)  # refuses what is none before anything is attached
         found = self._attached_to(engine)
         if found is None:
-            found = _Attached(self, engine, self._attached)
-            self._attached += 1
+            number = self._engines[-1].number + 1 if self._engines else 0
+            found = _Attached(self, engine, number)
             self._engines = [
                 *(one for one in self._engines[:-_KEPT_RUNS] if one.engine or not one.number),
                 *self._engines[-_KEPT_RUNS:],
                 found,
             ]
-        if run is not None:
-            record = TimesInRun(run, self._namespace(namespace, found.number))
+        place = self._namespace(namespace, found.number)
+        record = None if run is None else TimesInRun(run, place)
         found.listen(engine, record)
 
     def _attached_to(self, engine: Engine) -> _Attached | None:
@@ -237,7 +232,7 @@ class EngineProfiler:
 
     def _breakdown(self, times: RunTimes) -> Breakdown:
         """Return what the time of an epoch is made of."""
-        return times.breakdown(by_handler=self._wants_handlers)
+        return times.breakdown(by_handler=self._kind == "handlers")
 
     def _summarize(self, record: TimesInRun, times: RunTimes) -> None:
         record.summary(time_stats(self._sources(times)), self._breakdown(times))
@@ -254,6 +249,9 @@ class EngineProfiler:
             if found is None:
                 msg = f"engine: expected one that the profiler is attached to, got {engine!r:.80}"
                 raise ArgumentError(msg)
+        if not isinstance(run, int):
+            msg = f"run: expected the number of a run, got {run!r:.80}"
+            raise ArgumentError(msg)
         runs = {} if found is None else found.runs
         number = run if run >= 0 else max(runs, default=-1) + 1 + run
         if number in runs:
@@ -324,12 +322,10 @@ class EngineProfiler:
         Args:
             output_path: The file.
             layout: ``"wide"`` has Ignite's columns, and as in Ignite's files 0 where there is no
-                time; ``"long"`` has a row for each duration, with its epoch and iteration, and
-                needs no pandas.
+                time; ``"long"`` has a row for each duration, with its epoch and iteration.
 
         Raises:
             ArgumentError: If the layout is another one.
-            MissingExtraError: If pandas is missing; that is a RuntimeError as well.
             TypeError: If ``output_path`` is not a path.
             OSError: If the file cannot be written.
         """
@@ -340,17 +336,22 @@ class EngineProfiler:
         if layout == "long":
             write_long(self._sources(times), output_path)
             return
-        try:
-            import pandas as pd
-        except ImportError as error:
-            msg = 'Need pandas to write results as files: pip install "seamark[pandas]"'
-            raise _NoPandasError(msg, name="pandas") from error
-        pd.DataFrame(self._columns(times)).to_csv(os.fspath(output_path), index=False)
+        columns = self._columns(times)
+        with Path(output_path).open("w", encoding="utf-8", newline="") as out:
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip_longest(*columns.values(), fillvalue=0.0))
 
-    def _columns(self, times: RunTimes) -> Mapping[str, Any]:
+    def _columns(self, times: RunTimes) -> dict[str, Any]:
+        """Return the columns of the wide layout; a column that is short ends in zeros."""
         raise NotImplementedError
+
+
+def spent_of(total: Any) -> float:
+    """Return a total of the results, to sort by; where there is none, it is a text."""
+    return -1.0 if isinstance(total, str) else float(total)
 
 
 def seconds_of(source: Source) -> list[float]:
     """Return the kept durations in seconds."""
-    return [ns / 1e9 for ns in source.durations()[1].tolist()]
+    return [ns / 1e9 for ns in source.samples.rows()[1].tolist()]

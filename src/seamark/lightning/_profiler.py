@@ -208,7 +208,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
     @property
     def recorded_durations(self) -> dict[str, list[float]]:
         """Seconds of each call, by action; of many thousands an evenly thinned sample."""
-        return {one.name: (one.durations()[1] / 1e9).tolist() for one in self._sources()}
+        return {one.name: (one.samples.rows()[1] / 1e9).tolist() for one in self._sources()}
 
     def _sources(self) -> list[Source]:
         return [Source("action", one.name, one.samples) for one in list(self._actions.values())]

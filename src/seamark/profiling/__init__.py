@@ -24,6 +24,7 @@ from seamark.profiling.samples import (
 from seamark.profiling.statistics import (
     LONG_COLUMNS,
     TimeStat,
+    aligned,
     summary_csv,
     table,
     time_stats,
@@ -40,6 +41,7 @@ __all__ = [
     "Source",
     "TimeStat",
     "TimesInRun",
+    "aligned",
     "largest_cost",
     "path_part",
     "picture",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from seamark.errors import MissingExtraError
+from seamark.pictures.printing import without_middle
 
 __all__ = ["Breakdown", "largest_cost", "picture"]
 
@@ -81,23 +82,17 @@ def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
     left = 0.0
     for at, (name, seconds) in enumerate(parts):
         share = 100 * seconds / breakdown.whole_s
-        shown = name if len(name) <= _LABEL else f"{name[: _LABEL // 2]}…{name[-_LABEL // 2 :]}"
-        label = f" {shown}: {_seconds(seconds)}, {share:.1f} %"  # a leading "_" would hide it
+        # A leading "_" would hide it.
+        label = f" {without_middle(name, _LABEL)}: {_seconds(seconds)}, {share:.1f} %"
         plot.barh([0], [seconds], left=left, color=f"C{at}", label=label, height=0.6)
         left += seconds
     plot.set_yticks([])
     plot.set_ylim(-0.5, 0.5)
-    texts = [
-        plot.set_title(title or f"Where the time of {breakdown.of} goes"),
-        plot.set_xlabel(
-            "seconds\n"
-            + textwrap.fill(largest_cost(breakdown).replace(" %", "\u00a0%"), _LABEL + 10)
-        ),
-    ]
-    if parts:
-        legend = figure.legend(loc="outside lower center", fontsize="small", ncols=1)
-        texts += legend.get_texts()
-    for text in texts:
+    line = textwrap.fill(largest_cost(breakdown).replace(" %", "\u00a0%"), _LABEL + 10)
+    plot.set_title(title or f"Where the time of {breakdown.of} goes", parse_math=False)
+    plot.set_xlabel(f"seconds\n{line}", parse_math=False)
+    legend = figure.legend(loc="outside lower center", fontsize="small", ncols=1)
+    for text in legend.get_texts():
         text.set_parse_math(False)  # a "$" in a name is a dollar
     out = io.BytesIO()
     with warnings.catch_warnings():

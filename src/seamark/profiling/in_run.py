@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -14,8 +13,6 @@ from seamark.profiling.samples import ITERATION_MASK, Source
 from seamark.profiling.statistics import TimeStat, summary_csv
 
 __all__ = ["TimesInRun"]
-
-log = logging.getLogger("seamark")
 
 _SERIES_POINTS: Final = 1_000
 
@@ -48,8 +45,7 @@ class TimesInRun:
 
     def __init__(self, run: Any, namespace: str = "profiling", *, interval_s: float = 1.0) -> None:
         self._given = run
-        found = self._run
-        if not callable(getattr(found, "log_metrics", None)) or not hasattr(found, "__getitem__"):
+        if not hasattr(type(self._run), "get_root_object"):
             msg = (
                 "run: expected a Run or a namespace of one, or a logger that has one, "
                 f"got {type(run).__name__}: {run!r:.80}"
@@ -64,38 +60,31 @@ class TimesInRun:
     @property
     def _run(self) -> Any:
         is_run = hasattr(type(self._given), "get_root_object")
-        found = self._given if is_run else getattr(self._given, "experiment", self._given)
+        found: Any = self._given if is_run else getattr(self._given, "experiment", None)
         if not (base := getattr(found, "path", "")):
             return found
         root = found.get_root_object()
         return root[root.session.series_base(base)]
 
     @property
-    def _root(self) -> Any:
-        run = self._run
-        return run.get_root_object() if hasattr(run, "get_root_object") else run
-
-    @property
     def _session(self) -> Any:
-        """Part of this process in the run; None where somebody else's object stands for one."""
-        return getattr(self._root, "session", None)
+        return self._run.get_root_object().session
 
     @property
     def recording(self) -> bool:
         """True if the run takes records; a run that was stopped does not, which is no loss."""
-        return bool(getattr(self._session, "recording", True))
+        return bool(self._session.recording)
 
     @property
     def place(self) -> tuple[object, str]:
         """The place of the records, to be compared with other places of this process."""
-        return id(self._root), join_path(str(getattr(self._run, "path", "")), self._namespace)
+        return id(self._session), join_path(getattr(self._run, "path", ""), self._namespace)
 
     def at_end(self, call: Callable[[], None]) -> None:
         """Call something when the run is about to end, once for each run."""
-        session = self._session
-        if session is not None and self._ends_with is not session:
-            self._ends_with = session
-            session.before_end(call)
+        if self._ends_with is not self._session:
+            self._ends_with = self._session
+            self._session.before_end(call)
 
     def skip(self, sources: Iterable[Source]) -> None:
         """Leave what was timed so far out of what is recorded."""
@@ -128,13 +117,9 @@ class TimesInRun:
         with quietly(self._lost):  # stands in the training loop
             means: dict[str, float] = {}
             for one, before, now in self._news(sources):
-                if (
-                    now.how_many > before.how_many and now.total
-                ):  # without handlers it takes no time
-                    path = join_path(self._namespace, one.series)
-                    means[path] = (
-                        (now.total - before.total) / (now.how_many - before.how_many) / 1e9
-                    )
+                count, spent_ns = now.how_many - before.how_many, now.total - before.total
+                if count and now.total:  # without handlers it takes no time
+                    means[join_path(self._namespace, one.series)] = spent_ns / count / 1e9
             if means:
                 self._run.log_metrics(means, step)
 
@@ -146,7 +131,7 @@ class TimesInRun:
         """
         for one, before, now in self._news(sources):
             with quietly(self._lost):
-                positions, durations = one.durations()
+                positions, durations = one.samples.rows()
                 new = (positions > before.last_at) & bool(now.total)
                 positions, durations = positions[new], durations[new]
                 if every := -(-len(positions) // _SERIES_POINTS):
@@ -162,7 +147,7 @@ class TimesInRun:
         """
         from seamark.types import File
 
-        if not getattr(self._session, "speaks_for_all", True):
+        if not self._session.speaks_for_all:
             return
         with quietly(self._lost), quietly(only=MissingExtraError):  # that is for the picture
             at = self._run[self._namespace]
@@ -172,7 +157,4 @@ class TimesInRun:
                 at["picture"].upload(File.from_content(picture(breakdown), extension="png"))
 
     def _lost(self, error: Exception) -> None:
-        with quietly(lambda _: log.debug("seamark: times could not be recorded: %r", error)):
-            self._root.session.drop(
-                "profiling", warn=f"times could not be recorded: {error!r:.300}"
-            )
+        self._session.drop("profiling", warn=f"times could not be recorded: {error!r:.300}")

@@ -214,10 +214,6 @@ class Source:
         unit = "_s" if self.clock == "wall" else f"_{self.clock}_s"
         return "/".join(path_part(part) for part in parts) + unit
 
-    def durations(self) -> Ints:
-        """Return the kept positions and durations in nanoseconds, shape ``(2, N)``."""
-        return self.samples.rows()
-
 
 def path_part(name: str) -> str:
     """Return a name as one part of a path: ``/``, ``%`` and control characters percent-encoded."""

@@ -5,14 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Final
 
 from seamark.profiling.samples import Source, position_parts
 
-__all__ = ["LONG_COLUMNS", "TimeStat", "summary_csv", "table", "time_stats", "write_long"]
+__all__ = [
+    "LONG_COLUMNS",
+    "TimeStat",
+    "aligned",
+    "summary_csv",
+    "table",
+    "time_stats",
+    "write_long",
+]
 
 LONG_COLUMNS: Final = ("kind", "event", "name", "clock", "epoch", "iteration", "seconds")
 """Columns of the long layout: one row for each duration."""
@@ -81,12 +89,11 @@ def _time_stat(source: Source) -> TimeStat:
     import numpy as np
 
     running = source.samples.running()
-    found, shortest, longest = running.moments, 0.0, 0.0
-    middle = high = highest = 0.0
+    found, shortest, longest, mean = running.moments, 0.0, 0.0, 0.0
+    percentiles = [0.0, 0.0, 0.0]
     if found.count:
-        shortest, longest = found.min, found.max
-        kept = source.durations()[1]
-        middle, high, highest = (np.percentile(kept, (50, 95, 99)) / 1e9).tolist()
+        shortest, longest, mean = found.min, found.max, found.mean
+        percentiles = (np.percentile(source.samples.rows()[1], (50, 95, 99)) / 1e9).tolist()
     min_epoch, min_iteration = position_parts(running.min_at)
     max_epoch, max_iteration = position_parts(running.max_at)
     return TimeStat(
@@ -99,11 +106,11 @@ def _time_stat(source: Source) -> TimeStat:
         self_s=source.own_ns / 1e9,
         min_s=shortest / 1e9,
         max_s=longest / 1e9,
-        mean_s=(found.mean if found.count else 0.0) / 1e9,
+        mean_s=mean / 1e9,
         std_s=found.std / 1e9,
-        p50_s=middle,
-        p95_s=high,
-        p99_s=highest,
+        p50_s=percentiles[0],
+        p95_s=percentiles[1],
+        p99_s=percentiles[2],
         min_epoch=min_epoch,
         min_iteration=min_iteration,
         max_epoch=max_epoch,
@@ -121,15 +128,19 @@ def table(stats: Iterable[TimeStat]) -> str:
         most = f"{one.max_s:.6f} ({one.max_epoch}/{one.max_iteration})"
         shown = [*(f"{time:.6f}" for time in times), least, most] if one.count else ["-"] * 9
         rows.append([name, one.event, str(one.count), *shown])
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    head, *lines = aligned(rows)
+    return "\n".join([head, "-" * max(map(len, [head, *lines])), *lines, ""])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a line for each row: two columns of names, then numbers, each as wide as need be."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
-        cells = [
-            cell.ljust(width) if at < 2 else cell.rjust(width)  # noqa: PLR2004 - the two names
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]]) + "\n"
+        names = [cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False)]
+        numbers = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+        lines.append("  ".join([*names, *numbers]).rstrip())
+    return lines
 
 
 def summary_csv(stats: Iterable[TimeStat]) -> str:
@@ -151,7 +162,7 @@ def write_long(sources: Iterable[Source], path: str | os.PathLike[str]) -> None:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(LONG_COLUMNS)
         for one in sources:
-            positions, durations = one.durations()
+            positions, durations = one.samples.rows()
             epochs, iterations = position_parts(positions)
             named = (one.kind, one.event, one.name, one.clock)
             writer.writerows(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import re
@@ -11,6 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.paths import join_path
+from seamark.process.interrupts import quietly
 from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url, settle_at_exit
 
 if TYPE_CHECKING:
@@ -85,11 +85,15 @@ class Checkpoints:
         if self._run.get_state() == "stopped":
             return
         for key, files in list(self._savers.items()):
-            # Its Trainer may be gone; what it saved may still be there.
-            with contextlib.suppress(ReferenceError):
+            with quietly(self._drop):  # the other callbacks, and how the stage ended
                 self.saved(self._callbacks[key])
             files.adopt(key.folder)
             files.settle()
+
+    def _drop(self, error: Exception) -> None:
+        if not isinstance(error, ReferenceError):  # its Trainer is gone; its files may be there
+            warn = f"a checkpoint callback is odd: {error!r}"
+            self._run.session.drop("checkpoints", warn=warn)
 
     def _namespace_for(self, key: _Key) -> str:
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", key.state_key).strip("-.") or "checkpoint"

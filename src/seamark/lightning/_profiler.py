@@ -14,7 +14,7 @@ from typing import Any, Final
 from seamark.lightning import _host
 from seamark.options.checks import check_place
 from seamark.pictures.printing import columns_of, without_middle
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.profiling import (
     FLUSH_AT,
     Breakdown,
@@ -169,9 +169,10 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         if action == _BATCH:
             self._batch += 1
         elif self._lightning_module is not None:
-            trainer = self._lightning_module.trainer
-            self._epoch = trainer.current_epoch
-            self._batch = trainer.fit_loop.epoch_loop.total_batch_idx
+            with quietly():  # a module that has no trainer raises
+                trainer = self._lightning_module.trainer
+                self._epoch = trainer.current_epoch
+                self._batch = trainer.fit_loop.epoch_loop.total_batch_idx
         self._at = position(max(0, self._epoch), max(0, self._batch))
 
     def _record_row(self, now: int) -> None:
@@ -184,8 +185,9 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         super().setup(stage, local_rank, log_dir)
         self._stack.clear()  # what an exception left open may be started again
         if not self._is_given and self._lightning_module is not None:
-            loggers = self._lightning_module.trainer.loggers
-            self._record_in([one for one in loggers if isinstance(one, _host.RunLogger)])
+            with quietly():  # a module that has no trainer raises
+                loggers = self._lightning_module.trainer.loggers
+                self._record_in([one for one in loggers if isinstance(one, _host.RunLogger)])
 
     def describe(self) -> None:
         """Write the report, and record the summary into the run."""

@@ -255,8 +255,9 @@ def _match(
     As many loggers as states belong together by their order; else those with the same project and
     prefix, in order.
     """
-    runs = checkpoint.get(_KEY, {}).get("runs", {})
-    left = [runs[number] for number in sorted(runs, key=int)]
+    kept = checkpoint.get(_KEY)  # a stranger's
+    runs = kept.get("runs") if isinstance(kept, Mapping) else None
+    left = [runs[number] for number in sorted(runs, key=int)] if isinstance(runs, Mapping) else []
     by_order = len(left) == len(loggers)
     if left and not by_order:
         log.warning(
@@ -277,7 +278,7 @@ def _match(
 
 
 def _state_of(callback: Any, checkpoint: Mapping[str, Any]) -> Any:
-    return checkpoint.get("callbacks", {}).get(callback.state_key, {})
+    return (checkpoint.get("callbacks") or {}).get(callback.state_key) or {}
 
 
 def _relocate(state: dict[str, Any], old: str, new: str) -> None:

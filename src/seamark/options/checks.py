@@ -194,8 +194,10 @@ def check_place(what: str, given: object, expected: str = "a path or None") -> s
     if given is None:
         return None
     path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
-    if not isinstance(path, str) or "\0" in path:
+    if not isinstance(path, str):
         raise wrong(what, expected, given)
+    if "\0" in path:
+        raise wrong(what, f"{expected} without NUL characters", given)
     os.fsencode(path)  # fails for lone surrogates, which no file system has
     return path
 

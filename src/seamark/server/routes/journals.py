@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from seamark.errors import FileMissingError
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import (
     BATCH_BYTES,
@@ -72,9 +73,12 @@ def read(
     """
     try:
         check_journal_name(journal)
+        source = server_of(request).kept.source(project, run, journal)
     except BatchError as error:
         raise _told(error) from error
-    with JournalReader(server_of(request).kept.source(project, run, journal)) as reader:
+    except FileMissingError as error:
+        raise Refusal(404, "not-found", str(error)) from error
+    with JournalReader(source) as reader:
         batch = next_batch(reader, offset)
     if batch is None:
         return Response(status_code=204)

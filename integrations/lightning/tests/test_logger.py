@@ -44,7 +44,10 @@ def test_unknown_argument_names_the_nearest():
             {"log_model_checkpoints": "best"},
             "SeamarkLogger: log_model_checkpoints: expected True, False or None, got str: 'best'",
         ),
-        ({"log_graph": "yes"}, "SeamarkLogger: log_graph: expected True, False or None, got str: 'yes'"),
+        (
+            {"log_graph": "yes"},
+            "SeamarkLogger: log_graph: expected True, False or None, got str: 'yes'",
+        ),
         ({"checkpoints": "all"}, "checkpoints: expected one of 'reference', 'keep', got 'all'"),
         ({"ranks": 0}, "ranks: expected one of 'zero', 'all', got 0"),
         ({"resume": "always"}, "resume: expected one of 'auto', 'never', 'must', got 'always'"),

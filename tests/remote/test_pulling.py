@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -429,6 +431,45 @@ def test_several_processes_copy_one_run_at_the_same_time(server: Running, tmp_pa
     run = seamark.init_run("at-once", root=tmp_path / "b", custom_run_id="x", mode="read-only")
     assert journals(first).items() <= journals(run).items()
     assert len(journals(run)) == len(journals(first)) + 4
+
+
+RECORDING = """
+import sys
+sys.path.insert(0, {support!r})
+import seamark
+from recording import QUIET
+from seamark.remote import shipper
+given = dict(QUIET, root={root!r}, remote={url!r}, custom_run_id="x")
+run = seamark.init_run("at-once", **given)
+for step in range(20_000): run.log_metrics({{"loss": 1.0, "acc": 0.5}}, step=step)
+run.stop()
+assert shipper.flush({url!r}, 60)
+"""
+
+
+def test_a_copy_leaves_alone_what_another_process_is_copying(
+    server: Running, tmp_path: Path
+) -> None:
+    """Half a frame is removed only while no other process appends the other half."""
+    env = {**os.environ, "SEAMARK_API_TOKEN": server.token}
+    given = {"support": str(Path(__file__).parents[1] / "support"), "url": server.url}
+    text = RECORDING.format(root=str(tmp_path / "a"), **given)
+    subprocess.run([sys.executable, "-c", text], env=env, check=True)
+    (source,) = tmp_path.glob("a/at-once/*/journal/*")
+    data, target = source.read_bytes(), tmp_path / "b" / source.relative_to(tmp_path / "a")
+    target.parent.mkdir(parents=True)
+    target.write_bytes(data[: len(data) // 2])
+    text = RESUMING.format(root=str(tmp_path / "b"), **given)
+    with target.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        waiter = re.compile(rf"-> FLOCK .*:{os.fstat(file.fileno()).st_ino} ")
+        process = subprocess.Popen([sys.executable, "-c", text], env=env, stdin=subprocess.DEVNULL)
+        until(lambda: waiter.search(Path("/proc/locks").read_text("ascii")))
+        file.write(data[len(data) // 2 :])
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_UN)
+    assert process.wait(120) == 0
+    assert target.read_bytes() == data
 
 
 def test_a_copy_of_who_only_adds_reads_the_run_on_its_server(

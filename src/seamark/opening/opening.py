@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from seamark.errors import ArgumentError, RunNotFoundError, SeamarkError
@@ -51,7 +52,7 @@ class Origin:
             line; None if there is none.
     """
 
-    lineage: str = field(default_factory=lambda: secrets.token_hex(8))
+    lineage: str = field(default_factory=partial(secrets.token_hex, 8))
     job_run: JobRun | None = None
     begun: Attempt | None = None
     continues: bool = False

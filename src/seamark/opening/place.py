@@ -121,14 +121,15 @@ def expect_writable(folder: RunFolder) -> None:
     Raises:
         JournalError: If it cannot be written.
     """
+    journals = folder.journal_dir
     error: OSError | None = None
     try:
         folder.refuse_links()
-        folder.journal_dir.mkdir(parents=True, exist_ok=True)
+        journals.mkdir(parents=True, exist_ok=True)
     except OSError as found:
         error = found
     else:
-        if not os.access(folder.journal_dir, os.W_OK):
+        if not os.access(journals, os.W_OK):
             error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     if error is not None and error.errno in _NO_PLACE:
         where = error.filename if error.errno == errno.ELOOP else folder.root

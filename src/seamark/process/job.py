@@ -13,6 +13,8 @@ from seamark.process.rank import number
 __all__ = ["job_key", "restart_count", "same_job"]
 
 _PART: Final = ";"
+_COUNTS: Final = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+"""Variables with the number of restarts, of torchrun and of SLURM."""
 
 
 def job_key(environment: Mapping[str, str] | None = None) -> str | None:
@@ -48,14 +50,8 @@ def restart_count(environment: Mapping[str, str] | None = None) -> int:
     Args:
         environment: Used instead of ``os.environ``.
     """
-    return max(_restarts(os.environ if environment is None else environment).values())
-
-
-def _restarts(env: Mapping[str, str]) -> dict[str, int]:
-    return {
-        "torchelastic": number(env, "TORCHELASTIC_RESTART_COUNT") or 0,
-        "slurm": number(env, "SLURM_RESTART_COUNT") or 0,
-    }
+    env = os.environ if environment is None else environment
+    return max([number(env, name) or 0 for name in _COUNTS if name in env], default=0)
 
 
 def same_job(recorded: str | None, environment: Mapping[str, str] | None = None) -> bool:
@@ -70,10 +66,10 @@ def same_job(recorded: str | None, environment: Mapping[str, str] | None = None)
         environment: Used instead of ``os.environ``.
     """
     env = os.environ if environment is None else environment
-    counts = _restarts(env)
+    by_torchrun, by_slurm = (number(env, name) or 0 for name in _COUNTS)
     then = set((recorded or "").split(_PART))
     now = list(_job_parts(env))
-    if counts["torchelastic"]:
+    if by_torchrun:
         return bool(now) and then == set(now)
     restarted = [part for part in now if part.startswith("slurm:")]
-    return counts["slurm"] > 0 and bool(restarted) and then.issuperset(restarted)
+    return by_slurm > 0 and bool(restarted) and then.issuperset(restarted)

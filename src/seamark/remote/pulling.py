@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.journal.headers import writer_lives
 from seamark.journal.reader import JournalReader
+from seamark.journal.safe import locked, open_file
 from seamark.journal.shipping import check_frames, check_gap
 from seamark.remote.file import FileRemote
 from seamark.remote.protocol import RemoteError, RunKey
@@ -75,10 +76,14 @@ def _cut_to_frames(folder: RunFolder, name: str) -> int:
     """Return the end of the last whole frame of a journal, and remove what follows.
 
     A power cut may leave half a frame or zeros, which the remote has whole. What a process is
-    writing is left alone.
+    writing is left alone: one that copies the same run holds the lock while it appends.
     """
     path, end = folder.journal_dir / name, 0
-    with JournalReader(path) as reader:
+    with (
+        os.fdopen(open_file(path), "rb") as file,
+        locked(file.fileno()),
+        JournalReader(path) as reader,
+    ):
         for block in reader.blocks(unknown=True):
             end = block.end
         if 0 < end < reader.size and not writer_lives(path):

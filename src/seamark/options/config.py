@@ -37,7 +37,6 @@ _NOT_IN_FILES: Final = {
     "keep": "it takes objects, such as seamark.Last(): give it as an argument",
 }
 """Why a key is refused."""
-_MOST_BYTES: Final = 16 << 20
 _FLOAT: Final = re.compile(
     r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9]+)|"
     r"[-+]?(?:[0-9][0-9_]*)?\.[0-9_]+|[-+]?[0-9][0-9_]*\.|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
@@ -62,12 +61,12 @@ class Config:
 
 def read_config(
     what: str, given: Any, options: Iterable[str], check: Callable[[str, str, Any], object]
-) -> Config | None:
+) -> Config:
     """Read and check a file.
 
     Args:
         what: How the argument is called, for messages.
-        given: Path of the file; None for none.
+        given: Path of the file.
         options: Names of all options of a run.
         check: Takes the name of an option, how the file calls it, and a value; raises if the value
             is not legal.
@@ -77,8 +76,6 @@ def read_config(
             (1-based) are named.
         FileMissingError: If there is no such file.
     """
-    if given is None:
-        return None
     if isinstance(given, Mapping):
         msg = f"{what}: expected the path of a YAML file, got a mapping: give it as params="
         raise ArgumentError(msg)
@@ -86,17 +83,13 @@ def read_config(
         raise wrong(what, "the path of a YAML file", given)
     path = Path(os.path.abspath(os.path.expanduser(given)))  # noqa: PTH100, PTH111 - keep links
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+        data = path.read_bytes()
     except FileNotFoundError as error:
         msg = f"{what}: there is no file {os.fspath(given)!r:.300}"
         raise FileMissingError(msg) from error
     except OSError as error:
         msg = f"{what}: {os.fspath(given)!r:.300} cannot be read: {error.strerror}"
         raise ArgumentError(msg) from error
-    if len(data) > _MOST_BYTES:
-        msg = f"{what}: expected at most {_MOST_BYTES} bytes, got more in {os.fspath(given)!r:.300}"
-        raise ArgumentError(msg)
     checks: dict[str, Check] = {
         name: functools.partial(check, name) for name in options if name not in _NOT_IN_FILES
     }

@@ -76,7 +76,7 @@ def _project(what: str, given: Any) -> str:  # noqa: ARG001 - as every check
     return check_project(given)
 
 
-def _config(what: str, given: Any) -> Config | None:
+def _config(what: str, given: Any) -> Config:
     return read_config(what, given, Settings.__dataclass_fields__, _check)
 
 
@@ -185,7 +185,8 @@ class Settings:
         asks = kept["mode"] not in ("disabled", "read-only") and not is_silent
         kept["code_version"] = version_of(kept["code_version"]) if asks else None
         options = cls(**kept)
-        _expect_tokens(options.remotes, options.api_token)
+        if options.remotes:
+            _expect_tokens(options.remotes, options.api_token)
         options._expect_comparable()
         if options.mode == "read-only" and not options.names_a_run:
             msg = (
@@ -287,7 +288,8 @@ def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
 
     Only options that somebody set are checked.
     """
-    config = check_argument("config_path", given.get("config_path"))
+    file = given.get("config_path")
+    config: Config | None = None if file is None else _check("config_path", "config_path", file)
     said = config.values if config else {}
     told = _place({**given, **said, "config_path": None})
     if "capture" in said and isinstance(given.get("capture"), Mapping):
@@ -295,8 +297,10 @@ def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
     kept = {**_DEFAULTS, "config_path": config}
     in_environment = set(map(_VARIABLES.get, _VARIABLES.keys() & os.environ.keys()))
     for name in _DEFAULTS:
-        if name in in_environment or told.get(name) is not None:
-            kept[name] = check_argument(name, told.get(name))
+        if told.get(name) is not None:
+            kept[name] = _check(name, name, told[name])
+        elif name in in_environment:
+            kept[name] = check_argument(name, None)
     for name in {"tags", "groups", "params"} & said.keys():
         if given.get(name) is not None:
             kept[name] = _over(kept[name], check_argument(name, given[name]))
@@ -307,13 +311,19 @@ def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
         found = variable_of("CUSTOM_RUN_ID")
         kept["custom_run_id"] = found and found[1]
     reads_root = kept["mode"] == "read-only" and told.get("root") is not None
-    if reads_root and not _is_given(told.get("remote")):
+    if reads_root and told.get("remote") is None:
         kept["remote"] = ()  # a root that is named is read, whatever SEAMARK_REMOTE says
     return kept
 
 
 def _place(told: dict[str, Any]) -> dict[str, Any]:
-    """Return options with the place that ``with_id`` may name as root, project and id."""
+    """Return options with the place that ``with_id`` may name as root, project and id.
+
+    An empty text is none, as of a variable that was not set.
+    """
+    for name, value in told.items():
+        if isinstance(value, str) and not value:
+            told[name] = None
     if told.get("root") is not None:
         check_argument("root", told["root"])
     if told.get("with_id") is not None:
@@ -346,7 +356,7 @@ def check_argument(name: str, given: Any) -> Any:
     """
     option = Settings.__dataclass_fields__[name].metadata
     if name in _SEVERAL_VARIABLES:
-        return _check(name, name, given if _is_given(given) else None, option["check"])
+        return _check(name, name, None if isinstance(given, str) and not given else given)
     return _resolve(name, given, **option)
 
 
@@ -368,14 +378,12 @@ def _resolve(
         default: What is kept if nothing was given.
         what: What errors call the value; None for the option's name.
     """
-    if _is_given(given):
-        return _check(name, what or name, given, check)
-    found = variable_of(variable) if variable else None
-    return default if found is None else _check(name, *found, check)
-
-
-def _is_given(value: Any) -> bool:
-    return value is not None and not (isinstance(value, str) and not value)
+    if given is None or (isinstance(given, str) and not given):
+        found = variable_of(variable) if variable else None
+        if found is None:
+            return default
+        what, given = found
+    return _check(name, what or name, given, check)
 
 
 def _check(name: str, what: str, given: Any, check: Check | None = None) -> Any:
@@ -423,11 +431,10 @@ def _expect_tokens(remotes: tuple[str, ...], token: str | None) -> None:
     Raises:
         ArgumentError: If one has none.
     """
-    if remotes:
-        from seamark.remote.places import check_token
+    from seamark.remote.places import check_token
 
-        for uri in remotes:
-            check_token(uri, token)
+    for uri in remotes:
+        check_token(uri, token)
 
 
 def hidden_by_environment() -> Secrets:

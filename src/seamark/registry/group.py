@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -214,25 +215,21 @@ def claim_run(
         ascending: See there.
         given: Arguments of ``init_run``.
     """
-    kept = check_set(values)
-    selection = Selection(project=project.path, query=query, sort_by=sort_by, ascending=ascending)
-    selection.check()
-    selection.expression()  # a mistake is reported before anything is read
+    kept, session = check_set(values), project.session
+    index, selection = session.select(query=query, sort_by=sort_by, ascending=ascending)
     if not _may_claim(project, "claim"):
         return None
-    index = project.session.up_to_date()
-    place = project.session.recorded.place
 
     def matches(ref: Ref) -> bool:
         index.refresh(*ref)
         return ref in index.select(replace(selection, project=ref[0], id=ref[1]), lambda _: None)
 
-    settling = place_of(index, place)
-    first = index.select(replace(selection, limit=_FEW), project.session.warn)
-    hold = first_free(settling, first, matches)
+    place = place_of(index, session.recorded.place)
+    first = index.select(replace(selection, limit=_FEW), session.warn)
+    hold = first_free(place, first, matches)
     if hold is None and len(first) == _FEW:  # as where many workers hold the first ones
-        hold = first_free(settling, index.select(selection, project.session.warn)[_FEW:], matches)
-    return None if hold is None else _begun(project, hold, kept, given)
+        hold = first_free(place, index.select(selection, session.warn)[_FEW:], matches)
+    return None if hold is None else _begin(project, hold, kept, given)
 
 
 def _may_claim(project: Home, verb: str) -> bool:
@@ -247,36 +244,28 @@ def _may_claim(project: Home, verb: str) -> bool:
     return project.session.recorder.mode != "disabled"
 
 
-def _begun(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
-    """Return the run that was claimed, running; a mistake gives it back."""
-    (path, run_id), session = hold.ref, project.session
-    place, root = session.recorded.place, session.recorder.folder.root
+def _begin(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
+    """Return the claimed run, running; an error gives it back."""
     from seamark.run.run import init_run
 
-    try:
-        where: dict[str, Any] = {"root": root, "mode": session.recorder.mode}
-        if isinstance(place, str):
-            where |= {"remote": session.remotes, "api_token": session.token}
-        elif place != root:  # another root, which is on this machine
-            where |= {"root": place, "mode": "offline"}
+    (path, run_id), session = hold.ref, project.session
+    place, root = session.recorded.place, session.recorder.folder.root
+    where: dict[str, Any] = {"root": root, "mode": session.recorder.mode}
+    if isinstance(place, str):
+        where |= {"remote": session.remotes, "api_token": session.token}
+    elif place != root:  # another root, which is on this machine
+        where |= {"root": place, "mode": "offline"}
+    with contextlib.ExitStack() as on_error:
+        on_error.callback(hold.release, {})
         run = init_run(**{"owner": True, **given, **where}, project=path, with_id=run_id)
-    except BaseException:
-        hold.release({})
-        raise
-    run.session.claimed(hold)
-    _keep(run, kept, run.release, run.stop)
+        on_error.pop_all()
+        run.session.claimed(hold)
+        on_error.callback(run.stop)
+        on_error.callback(run.release)
+        for at, value in kept.items():
+            run[at] = value
+        on_error.pop_all()
     return run
-
-
-def _keep(claimed: Run | Group, values: Mapping[str, Any], *on_error: Callable[[], object]) -> None:
-    """Record values in what was claimed; a mistake gives it back."""
-    try:
-        for at, value in values.items():
-            claimed[at] = value
-    except BaseException:
-        for call in on_error:
-            call()
-        raise
 
 
 def claim_group(
@@ -310,7 +299,11 @@ def claim_group(
     if hold is None:
         return None
     group = Group(project, hold.ref[1], hold)
-    _keep(group, kept, group.release)
+    with contextlib.ExitStack() as on_error:
+        on_error.callback(group.release)
+        for at, value in kept.items():
+            group[at] = value
+        on_error.pop_all()
     return group
 
 

@@ -47,7 +47,7 @@ from seamark.options.environment import PREFIXES, variable_of, warn_of_unknown_v
 from seamark.options.keep import check_patterns
 from seamark.options.named import placed
 from seamark.options.run_options import RunOptions
-from seamark.paths import check_project
+from seamark.paths import check_project, is_inside
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
 from seamark.reading.arriving import CONFLICTS
@@ -255,7 +255,7 @@ class Settings:
         token = self.api_token
         # "ANONYMOUS", "test" or "train" stand in many texts, and open nothing.
         known = (token,) if token and not is_ordinary(token) else ()
-        return _hidden(self.secrets, known)
+        return Secrets(self.secrets is not None, known, more_of(self.secrets or ()))
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the token out, and what travels with a run as it records it: facts."""
@@ -338,14 +338,12 @@ def _over(file: Any, argument: Any) -> Any:
         return Tags(tuple(words), _over(file.keyed, argument.keyed))
     if isinstance(file, tuple):
         return tuple(dict.fromkeys((*argument, *file)))
-    above = set().union(*map(_levels, file))
-    under = {path for path in argument if _levels(path) & file.keys()}
-    return {path: argument[path] for path in argument if path not in above | under} | file
-
-
-def _levels(path: str) -> set[str]:
-    """Return a path and everything that it lies in."""
-    return {path, *(path[:at] for at, sign in enumerate(path) if sign == "/")}
+    apart = {
+        path: value
+        for path, value in argument.items()
+        if not any(is_inside(path, one) or is_inside(one, path) for one in file)
+    }
+    return apart | file
 
 
 def check_argument(name: str, given: Any) -> Any:
@@ -443,8 +441,5 @@ def hidden_by_environment() -> Secrets:
     Raises:
         ArgumentError: If it says something else.
     """
-    return _hidden(check_argument("secrets", None), ())
-
-
-def _hidden(more: tuple[str | re.Pattern[str], ...] | None, known: tuple[str, ...]) -> Secrets:
-    return Secrets(more is not None, known, more_of(more or ()))
+    more = check_argument("secrets", None)
+    return Secrets(more is not None, (), more_of(more or ()))

@@ -20,7 +20,7 @@ from seamark.errors import (
 )
 from seamark.journal.folder import DRAFT, RunFolder, mint_run_id
 from seamark.opening.place import artifact_root
-from seamark.options.checks import given_tags
+from seamark.options.checks import given_tags, wrong
 from seamark.options.named import folder_named
 from seamark.paths import ARTIFACTS, check_artifact, home_of, model_key
 from seamark.pictures.progress import progress_bar
@@ -29,8 +29,8 @@ from seamark.process.quiet import is_quiet
 from seamark.reading.artifacts import check_alias
 from seamark.reading.names import LATEST
 from seamark.registry.draft import DraftSession
-from seamark.registry.place import Place, Registered, check_arguments
-from seamark.run.logbook import LogSession, Progress
+from seamark.registry.edits import append_ops
+from seamark.registry.place import NUMBER, Place, Registered, check_arguments, record_facts
 from seamark.run.objects import (
     OBJECTS,
     ArtifactObject,
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from seamark.reading.tables import RunsTable
+    from seamark.run.logbook import LogSession, Progress
 
 __all__ = ["Artifact", "init_artifact", "latest_versions"]
 
 _ALIASES: Final = "sys/aliases"
-_NUMBER: Final = "sys/version"
 
 
 def init_artifact(
@@ -95,7 +95,7 @@ def init_artifact(
     folder = folder_named(with_id, root, "artifact", "a version of an artifact")
     given = None if folder else with_id
     check_arguments(init_artifact, others, with_id=given, name=name, description=description)
-    words = given_tags("tags", tags)
+    told = given_tags("tags", tags)
     if folder is not None:
         project, root = home_of(folder.project), folder.root
     word = None if with_id is None else os.fspath(with_id)
@@ -121,8 +121,7 @@ def init_artifact(
             raise ArgumentError(msg)
         folder = RunFolder(place.root, f"{artifacts}/{name}", DRAFT + mint_run_id())
         made = Artifact(DraftSession(place, folder))
-    made._record_given(words, description)  # noqa: SLF001 - a part of making it
-    return made
+    return record_facts(made, description=description, tags=told)
 
 
 class Artifact(Registered):
@@ -174,7 +173,7 @@ class Artifact(Registered):
             InactiveRunError: If it is a draft.
         """
         self._expect_sealed("version")
-        found = self._known(_NUMBER)
+        found = self._known(NUMBER)
         return None if found is None else int(found)
 
     @property
@@ -231,7 +230,7 @@ class Artifact(Registered):
             OSError: If it cannot be copied.
         """
         draft = self._to_change("add_file")
-        source = _local(path)
+        source = _local("path", path)
         if not Path(source).is_file():
             hint = ": add_dir adds a folder" if Path(source).is_dir() else ""
             msg = f"path: expected an existing file, got {os.fspath(path)!r:.200}{hint}"
@@ -256,7 +255,7 @@ class Artifact(Registered):
             OSError: If something cannot be copied; nothing of the folder is added then.
         """
         draft = self._to_change("add_dir")
-        source = _local(path)
+        source = _local("path", path)
         below = destination_of(Path(source).name, destination and destination.removesuffix("./"))
         draft.add({f"{below}/{name}": file for name, file in files_below(source).items()})
 
@@ -342,12 +341,10 @@ class Artifact(Registered):
             return
         self.assign({alias: True})
         if last not in (None, self.folder.run):
-            # Whoever reads takes the newest; that the older one is taken back, is for queries.
-            folder = replace(self.folder, run=last)
-            if folder.is_there():
-                to: Any = {"remotes": session.remotes, "token": session.token}
-                with quietly(), Artifact(LogSession(folder, self.mode, **to)) as other:
-                    other.session.recorder.values.delete(alias)
+            # Readers take the newest; queries would find both.
+            older, op = replace(self.folder, run=str(last)), {"op": "delete", "paths": [alias]}
+            with quietly():
+                append_ops(older, [op], session.remotes, session.token)
 
     # ---------------------------------------------------------------- reading
 
@@ -371,10 +368,9 @@ class Artifact(Registered):
         target = Path(self.name if to is None else to)
         files = [one for one in self.objects if one.sha256 is not None]
         target.mkdir(parents=True, exist_ok=True)
-        contents = self.session.recorded.contents() if files else None
+        contents = self.session.recorded.contents()
         with progress_bar(f"Downloading {self.name}", quiet=is_quiet()) as show:
             for done, one in enumerate(files, 1):
-                assert contents is not None  # noqa: S101 - there are files
                 contents.write(one.record, target, OBJECTS, name=one.path, verify=verify)
                 show(done, len(files))
         return target
@@ -409,7 +405,7 @@ class Artifact(Registered):
         columns: Iterable[str] | None = None,
         trashed: bool | None = False,
         limit: int | None = None,
-        sort_by: str = _NUMBER,
+        sort_by: str = NUMBER,
         ascending: bool = False,
         progress_bar: Progress = None,
     ) -> RunsTable:
@@ -444,17 +440,6 @@ class Artifact(Registered):
         )
 
     # ---------------------------------------------------------------- inside
-
-    def _record_given(self, words: Any, description: str | None) -> None:
-        """Record what it was given beside its objects."""
-        if not self.session.recorder.recording:
-            return
-        if description is not None:
-            self["sys/description"] = description
-        if words.words:
-            self["sys/tags"].add(words.words)
-        if words.keyed:
-            self.session.recorder.values.record_atoms(words.keyed)
 
     def _expect_sealed(self, verb: str) -> None:
         if self.is_draft and self.mode != "disabled":
@@ -497,8 +482,7 @@ def latest_versions(
     return table.only(latest, limit, without=() if shown else (_ALIASES,))
 
 
-def _local(path: str | os.PathLike[str]) -> str:
+def _local(what: str, path: str | os.PathLike[str]) -> str:
     if not isinstance(path, (str, os.PathLike)):
-        msg = f"path: expected a path, got {type(path).__name__}: {path!r:.80}"
-        raise ArgumentError(msg)
+        raise wrong(what, "a path", path)
     return str(Path(path).expanduser().absolute())

@@ -24,6 +24,7 @@ from seamark.opening.place import expect_writable
 from seamark.paths import model_key
 from seamark.pictures.progress import progress_bar
 from seamark.process.quiet import is_quiet
+from seamark.registry.place import NUMBER
 from seamark.run import at_exit
 from seamark.run.logbook import LogSession
 from seamark.run.objects import OBJECTS, ArtifactObject, Objects, digest_of_objects
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DraftSession"]
 
-_NUMBER: Final = "sys/version"
 _MEMBERS: Final = 1000
 """How many objects one record names."""
 _THERE: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
@@ -159,7 +159,7 @@ class DraftSession(LogSession):
         assert writer is not None  # noqa: S101 - a draft begins with it
         lost = sum(writer.dropped.values())
         name, number = model_key(sealed.project, sealed.run), self._place.take_number(sealed)
-        self.recorder.values.assign_quietly({"sys/name": name, _NUMBER: number})
+        self.recorder.values.assign_quietly({"sys/name": name, NUMBER: number})
         writer.claim(OBJECTS, "file_set")
         objects, is_kept = list(self.objects), True
         for at in range(0, len(objects), _MEMBERS):

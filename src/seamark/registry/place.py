@@ -7,21 +7,18 @@ import inspect
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from seamark.errors import (
-    ArgumentError,
-    PathError,
-    RunNotNamedError,
-    SeamarkError,
-)
+from seamark.errors import PathError, RunNotNamedError, SeamarkError
 from seamark.journal.folder import RunFolder
 from seamark.journal.numbers import take_number
 from seamark.opening.catalogs import first_remote, open_catalog, place_to_read
 from seamark.opening.place import own_root
+from seamark.options.checks import Tags, check_text
 from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.options.settings import check_argument, remotes_of
 from seamark.paths import ARTIFACTS, MODELS, check_place, home_of
@@ -35,9 +32,14 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
     from seamark.reading.names import RunName
 
-__all__ = ["Place", "Registered", "check_arguments"]
+__all__ = ["NUMBER", "Place", "Registered", "check_arguments", "record_facts"]
 
 log = logging.getLogger("seamark")
+
+NUMBER: Final = "sys/version"
+"""Path of the number of a version."""
+
+Kind = TypeVar("Kind", bound="Registered")
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,40 @@ class Registered(Logbook):
         return home_of(self.folder.project)
 
 
+def record_facts(
+    made: Kind,
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    tags: Tags | None = None,
+) -> Kind:
+    """Record what something registered was given when it was made or opened, and return it.
+
+    Args:
+        made: A model, a version of one, or a version of an artifact.
+        facts: Derived values by path, of a new one.
+        name: Display name; None or blank for none.
+        description: Free text.
+        tags: Words, and values by key.
+    """
+    recorder = made.session.recorder
+    if not recorder.recording:
+        return made
+    if facts:
+        made.start()
+        recorder.values.assign_quietly(facts)
+    if name and name.strip(" "):
+        made["sys/name"] = name
+    if description is not None:
+        made["sys/description"] = description
+    if tags and tags.words:
+        made["sys/tags"].add(tags.words)
+    if tags and tags.keyed:
+        recorder.values.record_atoms(tags.keyed)
+    return made
+
+
 def _placeholder(project: str, word: str, kind: str) -> Ref:
     """Return where something would lie, for a word that nobody looks up."""
     name = re.split("[:@]", word.rpartition("/")[2])[0]
@@ -232,6 +268,5 @@ def check_arguments(verb: Callable[..., object], others: Iterable[str], **texts:
     known = WITHOUT_MEANING - {"enable_remote_signals"} | inspect.signature(verb).parameters.keys()
     refuse_unknown(verb.__name__, others, known - {"others"})
     for what, text in texts.items():
-        if text is not None and not isinstance(text, str):
-            msg = f"{what}: expected a string or None, got {type(text).__name__}"
-            raise ArgumentError(msg)
+        if text is not None:
+            check_text(what, text)

@@ -76,13 +76,13 @@ Check = Callable[[str, Any], Any]
 
 
 def wrong(what: str, expected: str, given: object) -> ArgumentError:
-    """Return the error about a value: what was expected, and its type and itself."""
+    """Return an `ArgumentError` with the expected and the given value."""
     return ArgumentError(f"{what}: expected {expected}, got {shown(given)}")
 
 
 @contextmanager
 def naming(what: str, kind: type[SeamarkError] = ArgumentError) -> Iterator[None]:
-    """Raise an error of a value as one of an option that has it."""
+    """Raise errors of the block as errors of an option."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -123,7 +123,7 @@ def check_text(what: str, given: object) -> str:
 
 
 def check_token(what: str, given: object) -> str:
-    """Return a token that fits into a header; errors do not show it, as it may be a secret."""
+    """Return a token that fits into a header; errors do not show it."""
     token = given.strip() if isinstance(given, str) else ""
     if not isinstance(given, str) or not (token.isascii() and token.isprintable()):
         kind = "other characters" if isinstance(given, str) else type(given).__name__
@@ -219,7 +219,7 @@ def check_remotes(what: str, given: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Tags:
-    """Tags as they are given: words, or values by key.
+    """Tags: words, or values by key.
 
     Attributes:
         words: Of ``sys/tags``.
@@ -231,7 +231,7 @@ class Tags:
 
 
 def given_tags(what: str, given: Any) -> Tags:
-    """Return tags as they were given: words, or a mapping of keyed ones.
+    """Return tags: words, or a mapping of keyed ones.
 
     Raises:
         ArgumentError: If they are neither.
@@ -318,7 +318,7 @@ def check_version(what: str, given: Any) -> Any:
 
 
 def version_of(given: Any) -> str | None:
-    """Return the version of the code, which a person's own function may tell."""
+    """Return the version of the code, calling the function that may have been given."""
     if not callable(given):
         return given  # type: ignore[no-any-return]  # a checked text or None
     try:

@@ -1,4 +1,4 @@
-"""A file that says what a run is given, for `init_run(config_path=)`, with places in its errors."""
+"""Configuration files for `init_run(config_path=)`; errors name file, line and column."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OLD: Final = {
     name: ARGUMENTS[name]
     for name in ("labels", "hparams", "folder", "make_folder", "conflict_strategy")
 }
-"""What t9k.em calls them."""
+"""Options by their names in t9k.em."""
 _NOT_IN_FILES: Final = {
     "api_token": "a token is no part of a file that others read: keep it with `seamark login`, or "
     "in SEAMARK_API_TOKEN",
@@ -51,7 +51,7 @@ class Config:
     Attributes:
         path: The file, absolute.
         values: By the names of arguments of ``init_run``.
-        inputs: What the run reads, by name: paths and URLs.
+        inputs: Inputs of the run by name: paths and URLs.
     """
 
     path: str
@@ -65,10 +65,10 @@ def read_config(
     """Read and check a file.
 
     Args:
-        what: How the argument is called, for messages.
+        what: Name of the argument, for messages.
         given: Path of the file.
         options: Names of all options of a run.
-        check: Takes the name of an option, how the file calls it, and a value; raises if the value
+        check: Takes the name of an option, the key in the file and a value; raises if the value
             is not legal.
 
     Raises:
@@ -101,7 +101,7 @@ class _File:
     """Reader of one configuration file.
 
     Args:
-        what: How the argument that names it is called.
+        what: Name of the argument that names it.
         path: The file as it was given.
         checks: The check of each key that it may have.
     """
@@ -114,7 +114,7 @@ class _File:
         return ArgumentError(f"{self._what}: {self._path}{at}: {message}")
 
     def read(self, data: bytes) -> dict[str, Any]:
-        """Return the values of the keys that it has, by their names here."""
+        """Return its values by the names of options."""
         yaml: Any = import_module("yaml")  # for those who have such a file
         try:
             loader = _loader_class(yaml)(data)
@@ -178,7 +178,7 @@ class _File:
 
 
 def _loader_class(yaml: Any) -> Any:
-    """Return a loader that reads numbers as YAML 1.2 has them, and each key once."""
+    """Return a loader with the numbers of YAML 1.2 that refuses duplicate keys."""
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
         yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML has it
@@ -187,7 +187,7 @@ def _loader_class(yaml: Any) -> Any:
         }
 
         def compose_mapping_node(self, anchor: Any) -> Any:
-            """Refuse a key that stands twice: PyYAML would drop the first."""
+            """Refuse duplicate keys, of which PyYAML drops the first."""
             node = super().compose_mapping_node(anchor)
             known: dict[str, Any] = {}
             for key, _ in node.value:
@@ -206,7 +206,7 @@ def _loader_class(yaml: Any) -> Any:
 
 
 def _check_inputs(what: str, given: Any) -> dict[str, str]:
-    """Return what a run reads, by name; without names those of the files.
+    """Return the inputs of a run by name; without names those of the files.
 
     Raises:
         ArgumentError: If one is neither an existing file, a URL nor a version of an artifact.
@@ -235,7 +235,7 @@ def _check_inputs(what: str, given: Any) -> dict[str, str]:
 
 
 def _name_of(target: str) -> str:
-    """Return the name of an input that was given none."""
+    """Return the name of an input that was given without one."""
     version = _version_of(target)
     return target.rstrip("/").rpartition("/")[2] if version is None else version.name
 

@@ -14,7 +14,7 @@ __all__ = ["check_keep", "check_patterns"]
 
 
 def check_keep(what: str, given: object) -> Keep:
-    """Return what is to be kept.
+    """Return a checked aggregate.
 
     Raises:
         ArgumentError: If it is none of the kinds.
@@ -27,7 +27,7 @@ def check_keep(what: str, given: object) -> Keep:
 
 
 def check_patterns(what: str, given: Any) -> dict[str, Keep]:
-    """Return what is to be kept, by path or pattern.
+    """Return checked aggregates by path or pattern.
 
     Raises:
         ArgumentError: If it is no such mapping.

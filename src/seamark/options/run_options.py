@@ -169,7 +169,7 @@ class RunOptions(TypedDict, total=False):
 
 
 def accept_options(taker: T) -> T:
-    """Decorate what takes the options as ``**options``: its signature and its text list each.
+    """Decorate a function with ``**options``: its signature and docstring list each option.
 
     Args:
         taker: A function, or a class whose constructor takes them. Its docstring has the line
@@ -198,7 +198,7 @@ def accept_options(taker: T) -> T:
 
 
 def check_names(options: Mapping[str, Any]) -> RunOptions:
-    """Return options without Neptune's that have no meaning here.
+    """Check the names of options, and drop Neptune's that have no meaning here.
 
     Raises:
         UnknownArgumentError: If there is no such option; the nearest that exists is named.
@@ -212,12 +212,12 @@ def check_names(options: Mapping[str, Any]) -> RunOptions:
 
 
 def refuse_unknown(verb: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Refuse arguments that a verb, which takes some by ``**``, does not know.
+    """Refuse unknown arguments of a function that takes ``**`` arguments.
 
     Args:
-        verb: What was called.
-        given: Names of arguments.
-        known: Names of all arguments that there are.
+        verb: Name of the function.
+        given: Names of the given arguments.
+        known: Names of all arguments.
 
     Raises:
         UnknownArgumentError: Naming all of them, each with the nearest argument that exists.

@@ -1,4 +1,4 @@
-"""Settings of a run: its options as they are checked, with those of files and environment."""
+"""Settings of a run: its checked options, also from a file and the environment."""
 
 # ruff: noqa: RUF009 - `_option` makes a field of the dataclass
 
@@ -94,13 +94,13 @@ def _capture(what: str, given: Any) -> dict[str, Any]:
     }
 
 
-def _secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...] | None:
+def _secrets(what: str, given: Any) -> Any:
     """Return additional secrets; None to hide nothing."""
     if isinstance(given, bool) or given is None:
         if not _resolve("secrets", given, check_on_or_off, "MASK_SECRETS", default=True, what=what):
             return None
         given = None
-    return _resolve("secrets", given, check_secrets, "SECRETS", (), what)  # type: ignore[no-any-return]
+    return _resolve("secrets", given, check_secrets, "SECRETS", (), what)
 
 
 def _option(
@@ -109,10 +109,10 @@ def _option(
     """Declare how an option is resolved.
 
     Args:
-        check: Returns what is kept of a value, or raises.
-        default: What is kept if neither a person nor the environment says anything.
-        variable: What follows SEAMARK_ and NEPTUNE_ in the names of its environment variables.
-        shown: Whether its value may be seen where the settings are.
+        check: Returns the value to use, or raises.
+        default: Value without an argument, a file or a variable.
+        variable: Name of its environment variables without SEAMARK_ and NEPTUNE_.
+        shown: Whether the value may appear in the repr of the settings.
     """
     metadata = {"check": check, "variable": variable, "default": default}
     return dataclasses.field(metadata=metadata, repr=shown)
@@ -167,7 +167,7 @@ class Settings:
 
     @classmethod
     def of(cls, **given: Any) -> Settings:
-        """Check arguments, and ask the environment for what was not given.
+        """Check arguments, and take missing ones from file and environment.
 
         Raises:
             ArgumentError: If they contradict each other or have no legal value.
@@ -217,23 +217,23 @@ class Settings:
 
     @functools.cached_property
     def names_a_run(self) -> bool:
-        """Whether the run was given in one way or another, and its id is not minted."""
+        """Whether the run was named, so that its id is not minted."""
         return bool(self.with_id or self.custom_run_id)
 
     @property
     def names_an_id(self) -> bool:
-        """Whether the id itself was given: every process knows it then, whatever its disk holds."""
+        """Whether the id itself was given, so that every process knows it."""
         whole = self.with_id is not None and is_run_id(self.with_id.rpartition("/")[2])
         return whole or bool(self.custom_run_id)
 
     @property
     def must_resume(self) -> bool:
-        """Whether the run was asked to be one that exists: ``resume="must"``."""
+        """Whether the run must exist: ``resume="must"``."""
         return self.resume == "must" and self.mode != "disabled"
 
     @functools.cached_property
     def remotes(self) -> tuple[str, ...]:
-        """URIs of the remotes that this run is sent to; none where its mode sends nothing."""
+        """URIs of the remotes that this run is sent to; none in modes that send nothing."""
         return self.remote if self.mode in _SENDING else ()
 
     @property
@@ -251,14 +251,14 @@ class Settings:
         return found
 
     def hidden(self) -> Secrets:
-        """Return what must not be recorded."""
+        """Return the secrets that must not be recorded."""
         token = self.api_token
         # "ANONYMOUS", "test" or "train" stand in many texts, and open nothing.
         known = (token,) if token and not is_ordinary(token) else ()
         return Secrets(self.secrets is not None, known, more_of(self.secrets or ()))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the token out, and what travels with a run as it records it: facts."""
+        """Leave out the token, and values that are recorded in the run itself."""
         config = self.config_path and dataclasses.replace(self.config_path, values={})
         apart: dict[str, Any] = {"api_token": None, "params": {}, "tags": Tags(self.tags.words)}
         apart["config_path"] = config
@@ -269,7 +269,7 @@ _SEVERAL_VARIABLES: Final = {
     "capture": [f"CAPTURE_{key.upper()}" for key in _CAPTURES],
     "secrets": ["MASK_SECRETS", "SECRETS"],
 }
-"""Variables of each option whose check asks for several."""
+"""Options with several variables, which their checks read."""
 
 _DEFAULTS: Final = {each.name: each.metadata["default"] for each in dataclasses.fields(Settings)}
 
@@ -284,9 +284,9 @@ _VARIABLES: Final = {
 
 
 def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of each option: of a file, an argument, the environment or its default.
+    """Return all options: from the file, the arguments, the environment, or defaults.
 
-    Only options that somebody set are checked.
+    Only options that were set are checked.
     """
     file = given.get("config_path")
     config: Config | None = None if file is None else _check("config_path", "config_path", file)
@@ -332,7 +332,7 @@ def _place(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _over(file: Any, argument: Any) -> Any:
-    """Return what a file and an argument say together; where both say something, the file wins."""
+    """Merge a value of the file with that of the argument; the file wins."""
     if isinstance(file, Tags):
         words = dict.fromkeys((*argument.words, *file.words))
         return Tags(tuple(words), _over(file.keyed, argument.keyed))
@@ -347,7 +347,7 @@ def _over(file: Any, argument: Any) -> Any:
 
 
 def check_argument(name: str, given: Any) -> Any:
-    """Return what is kept of an option, of its variable if it was not given, or of its default.
+    """Return the checked value of an option, else that of its variable, else its default.
 
     Raises:
         ArgumentError: If the value is not legal.
@@ -366,15 +366,15 @@ def _resolve(
     default: Any,
     what: str | None = None,
 ) -> Any:
-    """Return what is kept of a value, of its variable if it was not given, or its default.
+    """Return the checked value, else that of its variable, else the default.
 
     Args:
-        name: Of the option.
-        given: Its value; None for none.
-        check: Returns what is kept of it, or raises.
-        variable: What follows SEAMARK_ and NEPTUNE_ in the names of its variables.
-        default: What is kept if nothing was given.
-        what: What errors call the value; None for the option's name.
+        name: Name of the option.
+        given: Its value; None or empty for none.
+        check: Returns the value to use, or raises.
+        variable: Name of its environment variables without SEAMARK_ and NEPTUNE_.
+        default: Value without an argument and a variable.
+        what: Name of the value in errors; None for the option's name.
     """
     if given is None or (isinstance(given, str) and not given):
         found = variable_of(variable) if variable else None
@@ -385,10 +385,10 @@ def _resolve(
 
 
 def _check(name: str, what: str, given: Any, check: Check | None = None) -> Any:
-    """Return what is kept of a value of an option, which errors call ``what``.
+    """Return the checked value of an option, which errors call ``what``.
 
-    People give values that raise anything as soon as they are looked at: an array has no truth
-    value, and not every object can be compared or printed.
+    Values may raise anything when they are inspected: an array has no truth value, and not every
+    object can be compared or printed.
 
     Raises:
         SeamarkError: Of the class that the check raised; of anything else, an `ArgumentError`.
@@ -407,12 +407,12 @@ def _check(name: str, what: str, given: Any, check: Check | None = None) -> Any:
 
 
 def remotes_of(given: Any, mode: str, token: str | None) -> tuple[str, ...]:
-    """Return the URIs of remotes that an argument or the environment names, as for a run.
+    """Return the remotes of an argument or the environment, as for a run.
 
     Args:
         given: The argument.
-        mode: Of the project; in some nothing is sent.
-        token: That is shown to them.
+        mode: Mode of the project; some send nothing.
+        token: Token for the remotes.
 
     Raises:
         ArgumentError: If one cannot be used.
@@ -424,7 +424,7 @@ def remotes_of(given: Any, mode: str, token: str | None) -> tuple[str, ...]:
 
 
 def _expect_tokens(remotes: tuple[str, ...], token: str | None) -> None:
-    """Make sure that the remotes that need a token have one, before anything is recorded.
+    """Check before anything is recorded that each remote has the token it needs.
 
     Raises:
         ArgumentError: If one has none.
@@ -436,7 +436,7 @@ def _expect_tokens(remotes: tuple[str, ...], token: str | None) -> None:
 
 
 def hidden_by_environment() -> Secrets:
-    """Return what must not be recorded, as the environment says.
+    """Return the secrets that the environment names.
 
     Raises:
         ArgumentError: If it says something else.

@@ -93,19 +93,19 @@ def init_artifact(
         JournalError: If the root cannot be written to.
     """
     folder = folder_named(with_id, root, "artifact", "a version of an artifact")
-    given = None if folder else with_id
-    check_arguments(init_artifact, others, with_id=given, name=name, description=description)
+    word = None if folder else with_id
+    check_arguments(init_artifact, others, with_id=word, name=name, description=description)
     told = given_tags("tags", tags)
     if folder is not None:
         project, root = home_of(folder.project), folder.root
-    word = None if with_id is None else os.fspath(with_id)
-    place = Place.of(project, mode, root, remote, api_token, named=word, otherwise=artifact_root())
-    if word is not None:
+    named = with_id is not None
+    place = Place.of(project, mode, root, remote, api_token, named=named, otherwise=artifact_root())
+    if with_id is not None:
         if name is not None:
             msg = "init_artifact: expected with_id of a version or the name of a new one, got both"
             raise ArgumentError(msg)
-        here = None if folder is None else place.session((folder.project, folder.run))
-        made = Artifact(here or place.open(word, "artifact"))
+        ref = (folder.project, folder.run) if folder else place.find(str(with_id), "artifact")
+        made = Artifact(place.session(ref, is_new=folder is not None))
     elif name is None:
         msg = "init_artifact: expected name='...' of a new version, or with_id='...', got neither"
         raise RunNotNamedError(msg)
@@ -125,10 +125,10 @@ def init_artifact(
 
 
 class Artifact(Registered):
-    """A version of an artifact: objects that never change, and what is said of them.
+    """A version of an artifact: objects that never change, and metadata.
 
     Made by `init_artifact`; ``Artifact(...)`` with its arguments is the same. It has the verbs of a
-    run for what is said of it; objects are added as long as it is a draft.
+    run for metadata; objects are added as long as it is a draft.
     """
 
     container_type: ClassVar[str] = "artifact"
@@ -139,11 +139,11 @@ class Artifact(Registered):
         which = "draft" if self.is_draft else f"@sha256:{self.digest[:12]}"
         return f"<seamark.Artifact {self.project}/{self.name} {which}>"
 
-    # ---------------------------------------------------------------- which it is
+    # ---------------------------------------------------------------- identity
 
     @property
     def is_draft(self) -> bool:
-        """Whether objects can be added still; nobody else sees it then."""
+        """Whether objects can still be added; other processes do not see it then."""
         return self._draft is not None
 
     @property
@@ -157,7 +157,7 @@ class Artifact(Registered):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its objects, hex: what names this version everywhere and always.
+        """SHA-256 of its objects, hex; it identifies this version everywhere.
 
         Raises:
             InactiveRunError: If it is a draft.
@@ -191,7 +191,7 @@ class Artifact(Registered):
         found = recorded.find(recorded.reader(), path)
         return None if found is None else found.value
 
-    # ---------------------------------------------------------------- what it consists of
+    # ---------------------------------------------------------------- objects
 
     @property
     def objects(self) -> list[ArtifactObject]:
@@ -260,7 +260,7 @@ class Artifact(Registered):
         draft.add({f"{below}/{name}": file for name, file in files_below(source).items()})
 
     def add_reference(self, uri: str, destination: str | None = None) -> None:
-        """Add an object that stays where it is; nothing is read of it.
+        """Add a reference to an object elsewhere, which is not read.
 
         Args:
             uri: Such as ``s3://bucket/key``. User and password in it are not kept.
@@ -280,7 +280,7 @@ class Artifact(Registered):
     # ---------------------------------------------------------------- sealing
 
     def save(self) -> Artifact:
-        """Seal the draft: from here on it is a version that never changes, and everybody sees it.
+        """Seal the draft: it becomes a version that never changes and that everybody sees.
 
         If a version with the same objects exists, this becomes that one. A process that is killed
         leaves either the draft or the whole version. Saved once, it does nothing.
@@ -319,7 +319,7 @@ class Artifact(Registered):
             self.stop()
 
     def alias(self, name: str) -> None:
-        """Give this version an alias, which no other version of the artifact has from then on.
+        """Give this version an alias, and take it from the version that had it.
 
         Args:
             name: Such as ``"best"``; no number, and not ``latest``.

@@ -1,4 +1,4 @@
-"""Groups of runs, what is recorded of them, and claims of groups and of runs."""
+"""Groups of runs, their metadata, and claims of groups and runs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = ["Group", "claim_group", "claim_run", "group_rows", "groups_table"]
 _GROUPS: Final = "groups"
 _OF_RUNS: Final = "sys/group_tags"
 CLAIMED: Final = "claimed_by"
-"""Who has a group, below what its project's log holds of it."""
+"""Path below that of a group for who has claimed it."""
 _FEW: Final = 200
-"""How many runs are tried before all that match are listed."""
+"""Number of runs that are tried before all that match are listed."""
 
 
 class Home(Protocol):
@@ -70,7 +70,7 @@ class Group:
             self._begin(hold)
 
     def _begin(self, hold: Hold) -> None:
-        """Show others who has claimed it, and that this process lives, until it is released."""
+        """Record who has claimed it, with heartbeats until it is released."""
         session = self._project.session
         if (writer := session.recorder.to_write()) is not None:
             writer.beat_every(HEARTBEAT_S)
@@ -79,11 +79,11 @@ class Group:
         session.lifecycle.on(heartbeat=hold.look, stop=self.release)
 
     def release(self) -> bool:
-        """Give back a group that `seamark.Project.claim_group` returned; stopping its project does.
+        """Release a claim made by `seamark.Project.claim_group`; stopping its project does so, too.
 
         Returns:
-            Whether it was still this process's: somebody else may have it, if nothing was heard of
-            this process for so long that it counted as crashed.
+            Whether it was still this process's: another process may have claimed it if this one
+            was silent for so long that it counted as crashed.
         """
         return self._claim.release()
 
@@ -163,14 +163,14 @@ def groups_table(session: LogSession, query: str | None, progress_bar: Progress)
 
 
 def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, Any]]:
-    """Return what is known of the groups of a project, by project and name; None for all projects.
+    """Return the rows of the groups of a project, or of all projects, by project and name.
 
-    Of all projects, a group is listed with each that itself has a run in it, or says something of
-    it. Runs of the projects below count.
+    Of all projects, a group is listed with each that has a run in it or metadata of it. Runs of
+    the projects below count.
 
     Args:
-        index: What has the runs, up to date.
-        home: Path of the project.
+        index: Catalog of the runs, up to date.
+        home: Path of the project; None for all projects.
     """
     rows: dict[Ref, dict[str, Any]] = {}
 
@@ -208,11 +208,11 @@ def claim_run(
     """Claim a run; see `seamark.Project.claim`.
 
     Args:
-        project: Its project.
-        query: See there, as the others.
-        values: What is recorded in the run that is claimed.
-        sort_by: See there.
-        ascending: See there.
+        project: The project.
+        query: Query that the run must match.
+        values: Values by path that are recorded in the claimed run.
+        sort_by: Path by which runs are tried.
+        ascending: Smallest first.
         given: Arguments of ``init_run``.
     """
     kept, session = check_set(values), project.session
@@ -308,7 +308,7 @@ def claim_group(
 
 
 def _order(one: tuple[Any, Ref]) -> tuple[Any, ...]:
-    """Sort numbers before texts, and what has neither last in either case."""
+    """Return a sort key: numbers, then texts, then all else, each by name."""
     value, (_, name) = one
     if isinstance(value, (int, float)):
         return (0, float(value), "", name)

@@ -1,4 +1,4 @@
-"""A model and its versions: what is known of a network beside the trainings that made it."""
+"""Models and their versions, which outlive the runs that trained them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def init_model(
         JournalError: If the root cannot be written to.
     """
     check_arguments(init_model, others, with_id=with_id, name=name, key=key)
-    place = Place.of(project, mode, root, remote, api_token, named=with_id)
+    place = Place.of(project, mode, root, remote, api_token, named=with_id is not None)
     if with_id is not None:
         return record_facts(Model(place.open(with_id, "model")), name=name)
     if key is None:
@@ -113,7 +113,7 @@ def init_model_version(
         JournalError: If the root cannot be written to.
     """
     check_arguments(init_model_version, others, with_id=with_id, name=name, model=model)
-    place = Place.of(project, mode, root, remote, api_token, named=with_id or model)
+    place = Place.of(project, mode, root, remote, api_token, named=bool(with_id or model))
     if with_id is not None:
         return record_facts(ModelVersion(place.open(with_id, "model_version")), name=name)
     if model is None:
@@ -133,7 +133,7 @@ def init_model_version(
 
 
 class Model(Registered):
-    """A model; made by `init_model`, and ``Model(...)`` with its arguments is the same.
+    """A model, made by `init_model` or by ``Model(...)`` with the same arguments.
 
     It has the verbs of a run, which write to the model's own log.
     """
@@ -213,7 +213,7 @@ class ModelVersion(Registered):
         return key_of(self.folder.project, self.folder.run)
 
     def change_stage(self, stage: str) -> None:
-        """Say how far this version has come.
+        """Set the stage of this version.
 
         Args:
             stage: ``"none"``, ``"staging"``, ``"production"`` or ``"archived"``.
@@ -229,7 +229,7 @@ class ModelVersion(Registered):
 
 
 def _take_key(place: Place, folder: RunFolder) -> None:
-    """Make the folder of a model, which only one process can.
+    """Reserve the key of a model by making its folder, which only one process can.
 
     Raises:
         KeyTakenError: If there is one with this key, on this disk or where it is sent, or if it was

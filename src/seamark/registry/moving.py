@@ -1,4 +1,4 @@
-"""Sending runs, models and artifacts to another place, where nothing is seen before it is whole."""
+"""Transfers of runs, models and artifacts to other places, where they are hidden until complete."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Moved(Synced):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Facts of a local run that matter where it is moved to."""
+    """Facts of a local run that matter at its destination."""
 
     name: str | None
     trashed: bool
@@ -177,7 +177,7 @@ class Mover:
         self._patience = patience or Patience()
 
     def look(self, folder: RunFolder) -> Left:
-        """Return what of a run is not there; see `what_is_left`."""
+        """Return the missing parts of a run; see `what_is_left`."""
         return what_is_left(folder, self._remote, self._patience, self._project)
 
     def move(self, left: Left, progress: Callable[[int], None] = lambda _: None) -> Moved:
@@ -211,7 +211,7 @@ class Mover:
     # ---------------------------------------------------------------- a new run
 
     def _known_if_new(self, left: Left) -> _Known | None:
-        """Return what a run says of itself that comes for the first time, or was cut short."""
+        """Return facts of a run that is new there, or whose transfer was cut short; else None."""
         folder = left.folder
         if folder.kind not in ("run", "artifact") or left.problems or left.purged:
             return None
@@ -252,7 +252,7 @@ class Mover:
         return self._moved(left, synced, name=arrival.name, called=known.name)
 
     def _ask(self, left: Left, known: _Known) -> Arrival | None:
-        """Return what becomes of the run there; None of a place that cannot be asked.
+        """Ask for the outcome of sending a run; None if the place cannot tell.
 
         Raises:
             RunExistsError: If another run has its name, and that is to be an error.
@@ -313,7 +313,7 @@ class Mover:
 
 
 def _known(folder: RunFolder, journal: ArrivalJournal) -> _Known:
-    """Return what a run says of itself."""
+    """Return the facts of a run."""
     from seamark.index.index import Index
 
     with Index.open(folder.root) as index:
@@ -334,7 +334,7 @@ def _marked(view: Reader) -> list[Attribute]:
 
 
 def _versions(folder: RunFolder) -> list[str]:
-    """Return the digests of all versions of an artifact here; of a run, nothing."""
+    """Return the digests of all local versions of an artifact; of a run, nothing."""
     if folder.kind != "artifact":
         return []
     versions = iter_runs(folder.root, folder.project, models=True)
@@ -347,7 +347,7 @@ def _value(view: Reader, path: str, kind: type) -> Any:
 
 
 def with_artifacts(folders: Iterable[RunFolder]) -> list[RunFolder]:
-    """Return folders, and before each run those of the artifacts that it read and made.
+    """Return folders, and before each run those of its input and output artifacts.
 
     Args:
         folders: Of runs and others.
@@ -405,7 +405,7 @@ def _place(to: str | None) -> str:
 
 
 def _folders(what: Any, root: str | os.PathLike[str] | None) -> Iterator[RunFolder]:
-    """Yield the folders of what is to be moved.
+    """Yield the folders of runs, models and artifacts that are given or named.
 
     Raises:
         ArgumentError: If it is neither runs nor names of runs.
@@ -454,7 +454,7 @@ def _named(
 
 
 def _found(index: Index, word: str) -> Ref:
-    """Return what a word means: a run, else a model or a version of one, else an artifact's.
+    """Find a run by a word, else a model or one of its versions, else an artifact.
 
     Raises:
         ArgumentError: If it may mean several.

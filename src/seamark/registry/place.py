@@ -1,4 +1,4 @@
-"""Places where models, versions of them and artifacts are recorded, found and numbered."""
+"""Places where models and artifacts are recorded, found and numbered."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ Kind = TypeVar("Kind", bound="Registered")
 
 @dataclass(frozen=True)
 class Place:
-    """The place where models or artifacts are recorded, and the one they are read from.
+    """Place where models or artifacts are recorded, and the place they are read from.
 
     Attributes:
         project: Project path.
         mode: See ``init_run``.
         root: Root folder.
-        remotes: URIs of what is sent to.
-        reads: What is read in the place of the root; None for the root.
-        token: To show to remotes.
+        remotes: URIs of the remotes they are sent to.
+        reads: Root or server that is read; None for the root.
+        token: Token for remotes.
     """
 
     project: str
@@ -71,19 +71,19 @@ class Place:
         remote: str | Sequence[str] | None,
         token: str | None,
         *,
-        named: str | None,
+        named: bool,
         otherwise: Path | None = None,
     ) -> Place:
         """Check arguments, and ask the environment for what was not given.
 
         Args:
-            project: As it was given, like all others.
+            project: Project path, as given, like all others.
             mode: See ``init_run``.
             root: The root.
-            remote: What is sent to, or read from.
-            token: To show to remotes.
-            named: What ``with_id`` names.
-            otherwise: The root where none is given; None for the usual one.
+            remote: Remotes to send to, or to read from.
+            token: Token for remotes.
+            named: Whether something that exists is named.
+            otherwise: Root if none is given; None for the usual one.
 
         Raises:
             PathError: If the project breaks the grammar.
@@ -92,38 +92,38 @@ class Place:
         path, stated = check_argument("project", project), check_argument("mode", mode)
         reads = place_to_read(root, remote) if stated == "read-only" else None
         own = otherwise if root is None and stated != "debug" else root
-        where = own_root(stated, own, named=named is not None)
+        where = own_root(stated, own, named=named)
         return cls(path, stated, where, remotes_of(remote, stated, token), reads, token)
 
     @property
     def remote(self) -> Path | str | None:
-        """Address of the remote that is asked beside the root; None if there is none."""
+        """Address of the remote that is searched as well as the root; None if there is none."""
         if self.reads is not None or not self.remotes:
             return self.reads
         return place_to_read(None, first_remote(self.remotes))
 
     def find(self, word: str, kind: str) -> Ref:
-        """Return where what a word means lies, and its key, id or digest.
+        """Find a model, version or artifact by a word; return its path and its key, id or digest.
 
         Raises:
-            RunNotFoundError: If nothing is meant.
-            ArgumentError: If several may be.
+            RunNotFoundError: If there is none.
+            ArgumentError: If several match.
         """
-        if self.mode in ("disabled", "debug"):  # nobody looks for it, and nothing there is kept
+        if self.mode in ("disabled", "debug"):  # nothing is looked up or kept
             return _placeholder(self.project, word, kind)
         places = dict.fromkeys([self.reads or self.root, self.remote or self.root])
         return find_among(places, self.token, word, self.project, kind).ref
 
     def open(self, word: str, kind: str) -> LogSession:
-        """Return this process's part in what a word means; see `find`."""
+        """Return the session of a model, version or artifact; see `find`."""
         return self.session(self.find(word, kind), is_new=False)
 
     def session(self, ref: Ref, *, is_new: bool = True) -> LogSession:
-        """Return this process's part in a log; nothing is on disk before something is recorded.
+        """Return a session; nothing is on disk before something is recorded.
 
         Args:
-            ref: Place below the project, and id.
-            is_new: Whether it exists nowhere else, either, if nothing of it is on this disk.
+            ref: Path below the project, and id.
+            is_new: Whether it exists nowhere else if it is not on this disk.
         """
         folder = RunFolder(self.root, *ref)
         partly = not (is_new or self.mode == "read-only" or folder.is_there())
@@ -138,7 +138,7 @@ class Place:
         )
 
     def expect_writing(self, verb: str) -> None:
-        """Refuse to make something that is to be read only.
+        """Refuse to make something new with ``mode="read-only"``.
 
         Raises:
             RunNotNamedError: If so.
@@ -148,7 +148,7 @@ class Place:
             raise RunNotNamedError(msg)
 
     def case_variant(self, place: str, name: str) -> str | None:
-        """Return what lies in a place of this disk and differs from a name by case alone."""
+        """Return a folder on this disk that differs from a name by case alone."""
         there: list[str] = []
         with contextlib.suppress(OSError):
             there = os.listdir(self.root / place)  # noqa: PTH208 - names, and no paths
@@ -156,7 +156,7 @@ class Place:
         return next((one for one in others if one.casefold() == name.casefold()), None)
 
     def take_number(self, version: RunFolder) -> int:
-        """Take the next number for a version; one that has a number keeps it.
+        """Reserve the next number for a version; one that has a number keeps it.
 
         Raises:
             OSError: If this disk refuses.
@@ -176,9 +176,9 @@ class Place:
         return take_number(folder, version.run, known, again=again)
 
     def names(self, at: Path | str | None, project: str, kind: str) -> list[RunName]:
-        """Return what is in a place; nothing if it cannot be asked: recording is not to wait.
+        """Return the names in a place; none if it does not answer, as recording must not wait.
 
-        Two that took one key or number then are put together, or apart, where both arrive.
+        Two processes may take one key or number then; that is resolved where both arrive.
         """
 
         def ask() -> list[RunName]:
@@ -211,7 +211,7 @@ def record_facts(
     description: str | None = None,
     tags: Tags | None = None,
 ) -> Kind:
-    """Record what something registered was given when it was made or opened, and return it.
+    """Record the facts that a model, version or artifact was given; return it.
 
     Args:
         made: A model, a version of one, or a version of an artifact.
@@ -238,7 +238,7 @@ def record_facts(
 
 
 def _placeholder(project: str, word: str, kind: str) -> Ref:
-    """Return where something would lie, for a word that nobody looks up."""
+    """Return a legal path and id for a word that is not looked up."""
     name = re.split("[:@]", word.rpartition("/")[2])[0]
     key, number = (name.split("-") * 2)[-2:]
     ref = {
@@ -254,12 +254,12 @@ def _placeholder(project: str, word: str, kind: str) -> Ref:
 
 
 def check_arguments(verb: Callable[..., object], others: Iterable[str], **texts: object) -> None:
-    """Check arguments of a function that opens something registered.
+    """Check arguments of a function that opens a project, model or artifact.
 
     Args:
         verb: The function.
-        others: Names of what was given that it does not name.
-        **texts: Those of its arguments that are strings, or None.
+        others: Names of further arguments that were given.
+        **texts: Arguments that must be strings or None.
 
     Raises:
         UnknownArgumentError: If it has no argument of a name in ``others``.

@@ -277,25 +277,23 @@ def claim_group(
     ascending: bool,
 ) -> Group | None:
     """Claim a group; see `seamark.Project.claim_group`."""
-    kept = check_set(values)
+    kept, session = check_set(values), project.session
     Selection(query=query).expression()
     if not _may_claim(project, "claim_group"):
         return None
-    index = project.session.up_to_date()
+    index = session.up_to_date()
 
-    def found(index: Catalog, only: str | None = None) -> list[tuple[Any, Ref]]:
-        rows = group_rows(index, project.path)
-        rows = {ref: row for ref, row in rows.items() if only is None or ref[1] == only}
-        table = table_of(rows, query, project.session.tell)
-        return [(row.get(sort_by), ref) for row, ref in zip(table, table.refs, strict=True)]
+    def matching() -> dict[Ref, Any]:
+        table = table_of(group_rows(index, project.path), query, session.tell)
+        return {ref: row.get(sort_by) for row, ref in zip(table, table.refs, strict=True)}
 
     def matches(ref: Ref) -> bool:
         index.refresh(project.path)
-        return bool(found(index, ref[1]))
+        return ref in matching()
 
-    refs = [ref for _, ref in sorted(found(index), key=_order, reverse=not ascending)]
-    place = place_of(index, project.session.recorded.place, groups=True)
-    hold = first_free(place, refs, matches)
+    ordered = sorted(matching().items(), key=_order, reverse=not ascending)
+    place = place_of(index, session.recorded.place, groups=True)
+    hold = first_free(place, [ref for ref, _ in ordered], matches)
     if hold is None:
         return None
     group = Group(project, hold.ref[1], hold)
@@ -307,9 +305,9 @@ def claim_group(
     return group
 
 
-def _order(one: tuple[Any, Ref]) -> tuple[Any, ...]:
+def _order(one: tuple[Ref, Any]) -> tuple[Any, ...]:
     """Return a sort key: numbers, then texts, then all else, each by name."""
-    value, (_, name) = one
+    (_, name), value = one
     if isinstance(value, (int, float)):
         return (0, float(value), "", name)
     return (1, 0.0, value, name) if isinstance(value, str) else (2, 0.0, "", name)

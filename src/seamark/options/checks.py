@@ -20,6 +20,7 @@ from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindErro
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable
 from seamark.values import encode_atom, is_container, parameters, shown
+from seamark.values.keeping import Keep
 
 if TYPE_CHECKING:
     from seamark.values import Atom
@@ -31,12 +32,14 @@ __all__ = [
     "Tags",
     "check_dependencies",
     "check_groups",
+    "check_keep",
     "check_limit",
     "check_namespace",
     "check_on_or_off",
     "check_output",
     "check_params",
     "check_parent",
+    "check_patterns",
     "check_place",
     "check_remotes",
     "check_repository",
@@ -288,6 +291,22 @@ def check_params(what: str, given: Any) -> dict[str, Atom]:
         raise wrong(what, "a mapping, a Namespace, a dataclass or None", given)
     # Encoded at once, so that it does not matter what becomes of them, and whether they pickle.
     return parameters(given, PARAMETERS)
+
+
+def check_keep(what: str, given: object) -> Keep:
+    """Return a rule of the option ``keep``."""
+    if isinstance(given, Keep):
+        return given
+    made = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
+    msg = f"{what}: expected Statistics(), Last() or Ring(n) of seamark, got {shown(given)}{made}"
+    raise ArgumentError(msg)
+
+
+def check_patterns(what: str, given: Any) -> dict[str, Keep]:
+    """Return the rules of the option ``keep`` by path or pattern."""
+    if not isinstance(given, Mapping):
+        raise wrong(what, "a mapping such as {'gpu/*': Statistics()}", given)
+    return {check_path(path): check_keep(f"{what}[{path!r}]", each) for path, each in given.items()}
 
 
 def check_sources(what: str, given: Any) -> Any:

@@ -27,6 +27,7 @@ from seamark.options.checks import (
     check_output,
     check_params,
     check_parent,
+    check_patterns,
     check_place,
     check_remotes,
     check_repository,
@@ -44,7 +45,6 @@ from seamark.options.checks import (
 )
 from seamark.options.config import Config, read_config
 from seamark.options.environment import PREFIXES, variable_of, warn_of_unknown_variables
-from seamark.options.keep import check_patterns
 from seamark.options.named import placed
 from seamark.options.run_options import RunOptions
 from seamark.paths import check_project, is_inside

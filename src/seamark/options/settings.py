@@ -80,6 +80,10 @@ def _config(what: str, given: Any) -> Config:
     return read_config(what, given, Settings.__dataclass_fields__, _check)
 
 
+def _capture_variable(key: str) -> str:
+    return f"CAPTURE_{key.upper()}"
+
+
 def _capture(what: str, given: Any) -> dict[str, Any]:
     if given is not None and not isinstance(given, Mapping):
         raise wrong(what, "a mapping such as {'git': False}", given)
@@ -88,7 +92,7 @@ def _capture(what: str, given: Any) -> dict[str, Any]:
         one_of(*_CAPTURES)(what, key)
     return {
         key: _resolve(
-            "capture", given.get(key), check, f"CAPTURE_{key.upper()}", default, f"{what}[{key!r}]"
+            "capture", given.get(key), check, _capture_variable(key), default, f"{what}[{key!r}]"
         )
         for key, (check, default) in _CAPTURES.items()
     }
@@ -103,18 +107,16 @@ def _secrets(what: str, given: Any) -> Any:
     return _resolve("secrets", given, check_secrets, "SECRETS", (), what)
 
 
-def _option(
-    check: Check, default: Any = None, variable: str | None = None, *, shown: bool = True
-) -> Any:
+def _option(check: Check, *variables: str, default: Any = None, shown: bool = True) -> Any:
     """Declare how an option is resolved.
 
     Args:
-        check: Returns the value to use, or raises.
+        check: Returns the value to use, or raises. It reads the variables if there are several.
+        *variables: Names of environment variables without SEAMARK_ and NEPTUNE_.
         default: Value without an argument, a file or a variable.
-        variable: Name of its environment variables without SEAMARK_ and NEPTUNE_.
         shown: Whether the value may appear in the repr of the settings.
     """
-    metadata = {"check": check, "variable": variable, "default": default}
+    metadata = {"check": check, "variables": variables, "default": default}
     return dataclasses.field(metadata=metadata, repr=shown)
 
 
@@ -125,26 +127,26 @@ class Settings:
     Made by `of`. Pickles without the token.
     """
 
-    project: str = _option(_project, "default", "PROJECT")
+    project: str = _option(_project, "PROJECT", default="default")
     name: str | None = _option(check_shown_name)
     with_id: str | None = _option(check_text)
     custom_run_id: str | None = _option(check_text)
-    mode: str = _option(one_of(*MODES), "online", "MODE")
+    mode: str = _option(one_of(*MODES), "MODE", default="online")
     description: str | None = _option(check_text)
     config_path: Config | None = _option(_config)
-    tags: Tags = _option(given_tags, Tags())
-    groups: tuple[str, ...] = _option(check_groups, ())
+    tags: Tags = _option(given_tags, default=Tags())
+    groups: tuple[str, ...] = _option(check_groups, default=())
     parent: str | None = _option(check_parent)
     root: str | None = _option(check_place)
-    params: Mapping[str, Atom] = _option(check_params, {})
-    keep: dict[str, Keep] = _option(check_patterns, {})
+    params: Mapping[str, Atom] = _option(check_params, default={})
+    keep: dict[str, Keep] = _option(check_patterns, default={})
     owner: bool | None = _option(check_switch)
     start: bool = _option(check_on_or_off, default=True)
-    ranks: str = _option(one_of("zero", "all"), "zero")
-    resume: str = _option(one_of("auto", "never", "must"), "auto")
-    on_duplicate: str = _option(one_of("new", "reuse", "error"), "new")
+    ranks: str = _option(one_of("zero", "all"), default="zero")
+    resume: str = _option(one_of("auto", "never", "must"), default="auto")
+    on_duplicate: str = _option(one_of("new", "reuse", "error"), default="new")
     checkpoints: str = _option(one_of("reference", "keep"))
-    remote: tuple[str, ...] = _option(check_remotes, (), "REMOTE")
+    remote: tuple[str, ...] = _option(check_remotes, "REMOTE", default=())
     conflict: Conflict | None = _option(one_of(*CONFLICTS))
     make_project: bool | None = _option(check_switch)
     api_token: str | None = _option(check_token, shown=False)
@@ -153,17 +155,21 @@ class Settings:
     source_files: Any = _option(check_sources)
     dependencies: str | None = _option(check_dependencies)
     capture: Mapping[str, Any] = _option(
-        _capture, {key: default for key, (_, default) in _CAPTURES.items()}
+        _capture,
+        *map(_capture_variable, _CAPTURES),
+        default={key: default for key, (_, default) in _CAPTURES.items()},
     )
-    capture_stdout: bool | str = _option(check_output, default=True, variable="CAPTURE_STDOUT")
-    capture_stderr: bool | str = _option(check_output, default=True, variable="CAPTURE_STDERR")
+    capture_stdout: bool | str = _option(check_output, "CAPTURE_STDOUT", default=True)
+    capture_stderr: bool | str = _option(check_output, "CAPTURE_STDERR", default=True)
     capture_hardware_metrics: bool = _option(
-        check_on_or_off, default=True, variable="CAPTURE_HARDWARE_METRICS"
+        check_on_or_off, "CAPTURE_HARDWARE_METRICS", default=True
     )
-    capture_traceback: bool = _option(check_on_or_off, default=True, variable="CAPTURE_TRACEBACK")
+    capture_traceback: bool = _option(check_on_or_off, "CAPTURE_TRACEBACK", default=True)
     monitoring_namespace: str | None = _option(check_namespace)
     fail_on_exception: bool | None = _option(check_switch)
-    secrets: tuple[str | re.Pattern[str], ...] | None = _option(_secrets, ())
+    secrets: tuple[str | re.Pattern[str], ...] | None = _option(
+        _secrets, "MASK_SECRETS", "SECRETS", default=()
+    )
 
     @classmethod
     def of(cls, **given: Any) -> Settings:
@@ -265,20 +271,13 @@ class Settings:
         return {**self.__dict__, **apart}
 
 
-_SEVERAL_VARIABLES: Final = {
-    "capture": [f"CAPTURE_{key.upper()}" for key in _CAPTURES],
-    "secrets": ["MASK_SECRETS", "SECRETS"],
-}
-"""Options with several variables, which their checks read."""
-
 _DEFAULTS: Final = {each.name: each.metadata["default"] for each in dataclasses.fields(Settings)}
 
 _VARIABLES: Final = {
     prefix + variable: each.name
     for each in dataclasses.fields(Settings)
-    for variable in _SEVERAL_VARIABLES.get(each.name, [each.metadata["variable"]])
+    for variable in each.metadata["variables"]
     for prefix in PREFIXES
-    if variable
 }
 """Option of each environment variable."""
 
@@ -353,9 +352,11 @@ def check_argument(name: str, given: Any) -> Any:
         ArgumentError: If the value is not legal.
     """
     option = Settings.__dataclass_fields__[name].metadata
-    if name in _SEVERAL_VARIABLES:
+    variables = option["variables"]
+    if len(variables) > 1:
         return _check(name, name, None if isinstance(given, str) and not given else given)
-    return _resolve(name, given, **option)
+    variable = variables[0] if variables else None
+    return _resolve(name, given, option["check"], variable, option["default"])
 
 
 def _resolve(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -359,13 +360,10 @@ def with_artifacts(folders: Iterable[RunFolder]) -> list[RunFolder]:
 
     found: dict[RunFolder, None] = {}
     with contextlib.ExitStack() as opened:
-        indexes: dict[Path, Index] = {}
+        index_of = functools.cache(lambda root: opened.enter_context(Index.open(root)))
         for folder in folders:
             if folder.kind == "run" and folder.is_there():
-                if folder.root not in indexes:
-                    indexes[folder.root] = opened.enter_context(Index.open(folder.root))
-                index = indexes[folder.root]
-                found |= dict.fromkeys(_artifacts_of(index, folder))
+                found |= dict.fromkeys(_artifacts_of(index_of(folder.root), folder))
             found[folder] = None
     return list(found)
 

@@ -164,7 +164,7 @@ class Place:
         from seamark.store.query.registered import number_of
 
         place, known = version.project, set()
-        for at in dict.fromkeys((None, self.remote)):
+        for at in dict.fromkeys((self.root, self.remote or self.root)):
             for one in self.names(at, place, version.kind):
                 number = number_of(one)
                 if one.project == place and number is not None:
@@ -175,22 +175,21 @@ class Place:
         folder, again = RunFolder(version.root, above, name), version.kind == "artifact"
         return take_number(folder, version.run, known, again=again)
 
-    def names(self, at: Path | str | None, project: str, kind: str) -> list[RunName]:
-        """Return the names in a place; none if it does not answer, as recording must not wait.
+    def names(self, at: Path | str, project: str, kind: str) -> list[RunName]:
+        """Return the names in a root or on a server; none if that does not answer in time.
 
         Two processes may take one key or number then; that is resolved where both arrive.
         """
 
         def ask() -> list[RunName]:
-            with contextlib.closing(open_catalog(at or self.root, self.token)) as catalog:
+            with contextlib.closing(open_catalog(at, self.token)) as catalog:
                 catalog.refresh(project)
                 return list(catalog.names(kind))
 
         try:
             return call_within(ask, "seamark-names") if isinstance(at, str) else ask()
         except (SeamarkError, OSError) as error:
-            where = at or self.root
-            log.warning("seamark: %s cannot be asked for what is there: %s", where, error)
+            log.warning("seamark: %s cannot be asked for what is there: %s", at, error)
             return []
 
 

@@ -11,8 +11,8 @@ import inspect
 import re
 from pathlib import Path
 
+from seamark.options.environment import VARIABLES
 from seamark.options.run_options import RunOptions
-from seamark.options.settings import VARIABLES
 
 REFERENCE = Path(__file__).parent / "reference"
 OPENING = """\

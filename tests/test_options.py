@@ -16,16 +16,17 @@ from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError, PathError, SeamarkError, UnknownArgumentError
-from seamark.options import settings
+from seamark.options import environment
+from seamark.options.environment import VARIABLES
 from seamark.options.run_options import RunOptions
-from seamark.options.settings import VARIABLES, Settings
+from seamark.options.settings import Settings
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
 
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch):
-    monkeypatch.setattr(settings, "_warned_of", set())
+    monkeypatch.setattr(environment, "_warned_of", set())
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,12 @@ def record(runs: Runs, ref: RunRef, ops: Iterable[Mapping[str, Any]]) -> None:
         JournalError: If the folder of the run cannot be written.
         Trouble: If a record did not reach the disk.
     """
-    from seamark.registry.edits import record_beside
+    from seamark.registry.edits import append_ops
 
     if runs.root is None:
         _record_there(runs, ref, list(ops))
         return
-    if not record_beside(RunFolder(runs.root, ref.project, ref.run), ops):
+    if not append_ops(RunFolder(runs.root, ref.project, ref.run), ops):
         msg = f"{runs.root / ref.project / ref.run}: the change could not be written"
         raise Trouble(msg)
     runs.refresh(ref.project, ref.run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from seamark.journal.reservations import Reservations
@@ -48,25 +48,14 @@ def take_number(
     """
 
     def is_own(number: int) -> bool:
-        found = numbers.read(str(number))
+        found = numbers.read(str(number)) if again else None
         return found is not None and found.holder == who.encode()
 
     folder.refuse_links()
     numbers = Reservations(folder.path, NUMBERS)
-    there = sorted(int(name) for name in numbers.names() if _NUMBER.fullmatch(name))
-    if again and (own := next(filter(is_own, there), 0)):
-        return own
-    taken = {*known, *there}
-    number = max(taken, default=0) + 1
-    if number > MOST_NUMBER:  # nobody counted that far
-        number = 1
-    while True:
-        if number not in taken:
-            if numbers.reserve(str(number), who):
-                return number
-            if again and is_own(number):  # another process was faster
-                return number
-        number += 1
+    reserved = sorted(int(name) for name in numbers.names() if _NUMBER.fullmatch(name))
+    own = next(filter(is_own, reserved), 0)
+    return own or _next_number(numbers, "", who, {*known, *reserved}, is_own)
 
 
 def take_revision(project: Path, text: str, run: str) -> int:
@@ -84,7 +73,31 @@ def take_revision(project: Path, text: str, run: str) -> int:
     holder = json.dumps({"run": run, **process_facts(), "t": time.time_ns()})
     prefix = f"{text}."
     given = (name.removeprefix(prefix) for name in revisions.names() if name.startswith(prefix))
-    number = max((int(one) for one in given if _NUMBER.fullmatch(one)), default=0) + 1
-    while not revisions.reserve(f"{prefix}{number}", holder):
+    taken = {int(one) for one in given if _NUMBER.fullmatch(one)}
+    return _next_number(revisions, prefix, holder, taken)
+
+
+def _next_number(
+    reservations: Reservations,
+    prefix: str,
+    holder: str,
+    taken: Collection[int],
+    is_own: Callable[[int], bool] = lambda _: False,
+) -> int:
+    """Reserve the first free number after those that are taken.
+
+    Args:
+        reservations: The reservations of one kind.
+        prefix: Beginning of their names; the number follows.
+        holder: Content of the reservation.
+        taken: Numbers that are taken.
+        is_own: Tells whether another process reserved a number for the same holder meanwhile.
+    """
+    number = max(taken, default=0) + 1
+    if number > MOST_NUMBER:  # nobody counted that far
+        number = 1
+    while number in taken or not reservations.reserve(f"{prefix}{number}", holder):
+        if is_own(number):
+            return number
         number += 1
     return number

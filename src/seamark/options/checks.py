@@ -20,6 +20,7 @@ from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindErro
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable
 from seamark.values import encode_atom, is_container, parameters, shown
+from seamark.values.keeping import Keep
 
 if TYPE_CHECKING:
     from seamark.values import Atom
@@ -31,12 +32,14 @@ __all__ = [
     "Tags",
     "check_dependencies",
     "check_groups",
+    "check_keep",
     "check_limit",
     "check_namespace",
     "check_on_or_off",
     "check_output",
     "check_params",
     "check_parent",
+    "check_patterns",
     "check_place",
     "check_remotes",
     "check_repository",
@@ -66,7 +69,7 @@ _LONGEST_BELOW: Final = 100
 """Bytes that the longest path has that is captured below a namespace, with room for more."""
 _LONGEST_VERSION: Final = 1000
 """Characters that a version of the code may have."""
-_ON_OR_OFF: Final[dict[object, bool]] = {
+_ON_OR_OFF: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
 }
@@ -76,13 +79,13 @@ Check = Callable[[str, Any], Any]
 
 
 def wrong(what: str, expected: str, given: object) -> ArgumentError:
-    """Return the error about a value: what was expected, and its type and itself."""
+    """Return an `ArgumentError` with the expected and the given value."""
     return ArgumentError(f"{what}: expected {expected}, got {shown(given)}")
 
 
 @contextmanager
 def naming(what: str, kind: type[SeamarkError] = ArgumentError) -> Iterator[None]:
-    """Raise an error of a value as one of an option that has it."""
+    """Raise errors of the block as errors of an option."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -104,41 +107,37 @@ def strings(values: Any, where: str) -> list[str]:
     return found
 
 
-def one_of(*allowed: str | None) -> Check:
+def one_of(*allowed: str) -> Check:
     def check(what: str, given: object) -> object:
-        if (given is None or isinstance(given, str)) and given in allowed:
+        if isinstance(given, str) and given in allowed:
             return given
-        words = [each for each in allowed if each is not None]
-        near = difflib.get_close_matches(str(given), words, 1)
+        near = difflib.get_close_matches(str(given), allowed, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        msg = f"{what}: expected one of {', '.join(map(repr, words))}, got {given!r:.80}{hint}"
+        msg = f"{what}: expected one of {', '.join(map(repr, allowed))}, got {given!r:.80}{hint}"
         raise ArgumentError(msg)
 
     return check
 
 
-def check_text(what: str, given: object) -> object:
-    if given is not None and not isinstance(given, str):
+def check_text(what: str, given: object) -> str:
+    if not isinstance(given, str):
         raise wrong(what, "a string or None", given)
     return given
 
 
-def check_token(what: str, given: object) -> str | None:
-    """Take what a header of a request can hold; errors do not show it, as it may be a secret."""
-    token = given.strip() if isinstance(given, str) else given
-    if token is not None and not (
-        isinstance(token, str) and token.isascii() and token.isprintable()
-    ):
-        kind = "other characters" if isinstance(token, str) else type(given).__name__
+def check_token(what: str, given: object) -> str:
+    """Return a token that fits into a header; errors do not show it."""
+    token = given.strip() if isinstance(given, str) else ""
+    if not isinstance(given, str) or not (token.isascii() and token.isprintable()):
+        kind = "other characters" if isinstance(given, str) else type(given).__name__
         msg = f"{what}: expected a text of printable ASCII characters or None, got {kind}"
         raise ArgumentError(msg)
     return token
 
 
 def check_shown_name(what: str, given: Any) -> str | None:
-    """Take an empty name, as of a variable that was not set, for none."""
-    check_text(what, given)
-    return given if given and given.strip(" ") else None
+    """Return a name; None for one of spaces, as of a variable that was not set."""
+    return check_text(what, given) if str(given).strip(" ") else None
 
 
 def check_switch(what: str, given: object) -> object:
@@ -147,22 +146,24 @@ def check_switch(what: str, given: object) -> object:
     return given
 
 
-def check_on_or_off(what: str, given: object) -> object:
-    word = given.strip().lower() if isinstance(given, str) else None
-    if word in _ON_OR_OFF:
-        return _ON_OR_OFF[word]
-    if not isinstance(given, bool):
+def check_on_or_off(what: str, given: object) -> bool:
+    if (found := _on_or_off(given)) is None:
         raise wrong(what, "1 or 0" if what.isupper() else "True or False", given)
-    return given
+    return found
 
 
-def check_output(what: str, given: object) -> object:
-    word = given.strip().lower() if isinstance(given, str) else None
-    if word == "fd":
-        return word
-    if word not in _ON_OR_OFF and not isinstance(given, bool):
+def check_output(what: str, given: object) -> bool | str:
+    if isinstance(given, str) and given.strip().lower() == "fd":
+        return "fd"
+    if (found := _on_or_off(given)) is None:
         raise wrong(what, "1, 0 or fd" if what.isupper() else "True, False or 'fd'", given)
-    return _ON_OR_OFF.get(word, given)
+    return found
+
+
+def _on_or_off(given: object) -> bool | None:
+    if isinstance(given, str):
+        return _ON_OR_OFF.get(given.strip().lower())
+    return given if isinstance(given, bool) else None
 
 
 def check_limit(what: str, given: object) -> Limit:
@@ -171,8 +172,7 @@ def check_limit(what: str, given: object) -> Limit:
 
 
 def check_namespace(what: str, given: Any) -> str | None:
-    check_text(what, given)
-    path = str(given or "").strip("/")
+    path = check_text(what, given).strip("/")
     if not path:
         return None
     with naming(what):
@@ -212,8 +212,6 @@ def check_secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
 
 
 def check_remotes(what: str, given: Any) -> tuple[str, ...]:
-    if given is None:
-        return ()
     from seamark.remote.places import canonical  # for those who name one
 
     several = given.split(",") if isinstance(given, str) else strings(given, what)
@@ -224,7 +222,7 @@ def check_remotes(what: str, given: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Tags:
-    """Tags as they are given: words, or values by key.
+    """Tags: words, or values by key.
 
     Attributes:
         words: Of ``sys/tags``.
@@ -236,7 +234,7 @@ class Tags:
 
 
 def given_tags(what: str, given: Any) -> Tags:
-    """Return tags as they were given: words, or a mapping of keyed ones.
+    """Return tags: words, or a mapping of keyed ones.
 
     Raises:
         ArgumentError: If they are neither.
@@ -271,30 +269,44 @@ def keyed_tags(what: str, given: Mapping[Any, Any]) -> dict[str, Atom]:
 
 
 def check_groups(what: str, given: Any) -> tuple[str, ...]:
-    names = () if given is None else strings(given, what)
-    return tuple(check_name(name, f"{what}: group") for name in names)
+    return tuple(check_name(name, f"{what}: group") for name in strings(given, what))
 
 
-def check_parent(what: str, given: Any) -> str | None:
+def check_parent(what: str, given: Any) -> str:
     """Return project and id of a run, or the id alone as it was given."""
     folder = getattr(given, "folder", None)
     if folder is not None and getattr(folder, "kind", None) == "run":
         return f"{folder.project}/{folder.run}"
-    if given is None or (isinstance(given, str) and given):
-        project, _, run = (given or "").rpartition("/")
-        if given:
-            check_name(run, what)
-        if project:
-            check_project(project)
-        return given
-    raise wrong(what, "a run, its id or PROJECT/ID", given)
+    if not isinstance(given, str):
+        raise wrong(what, "a run, its id or PROJECT/ID", given)
+    project, _, run = given.rpartition("/")
+    check_name(run, what)
+    if project:
+        check_project(project)
+    return given
 
 
 def check_params(what: str, given: Any) -> dict[str, Atom]:
-    if given is not None and not is_container(given):
+    if not is_container(given):
         raise wrong(what, "a mapping, a Namespace, a dataclass or None", given)
     # Encoded at once, so that it does not matter what becomes of them, and whether they pickle.
-    return {} if given is None else parameters(given, PARAMETERS)
+    return parameters(given, PARAMETERS)
+
+
+def check_keep(what: str, given: object) -> Keep:
+    """Return a rule of the option ``keep``."""
+    if isinstance(given, Keep):
+        return given
+    made = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
+    msg = f"{what}: expected Statistics(), Last() or Ring(n) of seamark, got {shown(given)}{made}"
+    raise ArgumentError(msg)
+
+
+def check_patterns(what: str, given: Any) -> dict[str, Keep]:
+    """Return the rules of the option ``keep`` by path or pattern."""
+    if not isinstance(given, Mapping):
+        raise wrong(what, "a mapping such as {'gpu/*': Statistics()}", given)
+    return {check_path(path): check_keep(f"{what}[{path!r}]", each) for path, each in given.items()}
 
 
 def check_sources(what: str, given: Any) -> Any:
@@ -316,7 +328,7 @@ def check_repository(what: str, given: Any) -> Any:
 
 
 def check_version(what: str, given: Any) -> Any:
-    if given is None or callable(given):
+    if callable(given):
         return given
     if not isinstance(given, str) or not 0 < len(given.strip()) <= _LONGEST_VERSION:
         most = f"a text of 1 to {_LONGEST_VERSION:,} characters"
@@ -325,7 +337,7 @@ def check_version(what: str, given: Any) -> Any:
 
 
 def version_of(given: Any) -> str | None:
-    """Return the version of the code, which a person's own function may tell."""
+    """Return the version of the code, calling the function that may have been given."""
     if not callable(given):
         return given  # type: ignore[no-any-return]  # a checked text or None
     try:
@@ -339,11 +351,11 @@ def version_of(given: Any) -> str | None:
     return check_version("code_version", found)  # type: ignore[no-any-return]  # a text by now
 
 
-def check_dependencies(what: str, given: Any) -> str | None:
-    if given is not None and not isinstance(given, (str, os.PathLike)):
+def check_dependencies(what: str, given: Any) -> str:
+    if not isinstance(given, (str, os.PathLike)):
         raise wrong(what, "'infer', a path or None", given)
-    if given is None or given == "infer":
-        return given
+    if given == "infer":
+        return "infer"
     file = os.path.abspath(os.path.expanduser(given))  # noqa: PTH100, PTH111 - keep links
     if not os.path.isfile(file):  # noqa: PTH113
         msg = f"{what}: expected 'infer' or an existing requirements file, got {given!r:.200}"

@@ -1,4 +1,4 @@
-"""A run or an artifact that is named by where it lies: by its folder, or by a URI."""
+"""Runs and artifacts named by their place: a folder or a URI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SERVER: Final = re.compile(r"(https?://[^/?#\s]+)/([^?#\s]+)", re.IGNORECASE)
 
 
 def placed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a run, one that is named by its place under root, project and id.
+    """Return the arguments of a run; a place in ``with_id`` becomes root, project and id.
 
     Args:
         given: The arguments of `init_run`.
@@ -41,12 +41,12 @@ def placed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def folder_named(word: Any, root: Any, kind: str, words: str) -> RunFolder | None:
-    """Return the folder that ``with_id`` names by its place; None if it is a name or an id.
+    """Return the folder that ``with_id`` refers to; None if it is a name or an id.
 
     Args:
-        word: As ``with_id`` was given.
-        root: As the argument of that name was given.
-        kind: As `seamark.paths.kind_of` calls what should lie there.
+        word: The argument ``with_id``.
+        root: The argument ``root``.
+        kind: Expected kind, as of `seamark.paths.kind_of`.
         words: The same, for messages.
 
     Raises:
@@ -66,7 +66,7 @@ def folder_named(word: Any, root: Any, kind: str, words: str) -> RunFolder | Non
 
 
 def path_of(word: str | os.PathLike[str]) -> Path | None:
-    """Return the path that names something by its place; None for a name or an id.
+    """Return the path in a text or path; None for a name or an id.
 
     A text is a path where it begins with ``file://``, or has a slash and is a folder.
 
@@ -82,9 +82,9 @@ def path_of(word: str | os.PathLike[str]) -> Path | None:
 
 
 def folder_at(path: Path) -> RunFolder | None:
-    """Return the run, model or version whose folder this is; None if it is of none.
+    """Return the run, model or version of a folder; None if there is none.
 
-    Its journals say in which project it was recorded, so its root is known wherever it lies.
+    Its journals name the project in which it was recorded, and so its root.
     """
     if not (path / "journal").is_dir():
         return None

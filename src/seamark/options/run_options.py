@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Literal, TypedDict, TypeVar, cast, get_type_hints
 
 from seamark.errors import UnknownArgumentError
@@ -169,7 +169,7 @@ class RunOptions(TypedDict, total=False):
 
 
 def accept_options(taker: T) -> T:
-    """Decorate what takes the options as ``**options``: its signature and its text list each.
+    """Decorate a function with ``**options``: its signature and docstring list each option.
 
     Args:
         taker: A function, or a class whose constructor takes them. Its docstring has the line
@@ -198,32 +198,36 @@ def accept_options(taker: T) -> T:
 
 
 def check_names(options: Mapping[str, Any]) -> RunOptions:
-    """Return options without Neptune's that have no meaning here.
+    """Check the names of options, and drop Neptune's that have no meaning here.
 
     Raises:
         UnknownArgumentError: If there is no such option; the nearest that exists is named.
     """
     refuse_unknown("init_run", options, {*RunOptions.__annotations__, *WITHOUT_MEANING})
+    kept = dict(options)
     for key in WITHOUT_MEANING & options.keys():
         log.debug("seamark: init_run(%s=...) has no meaning here and is ignored", key)
-    return cast("RunOptions", {key: options[key] for key in options if key not in WITHOUT_MEANING})
+        del kept[key]
+    return cast("RunOptions", kept)
 
 
-def refuse_unknown(verb: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse arguments that a verb, which takes some by ``**``, does not know.
+def refuse_unknown(verb: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse unknown arguments of a function that takes ``**`` arguments.
 
     Args:
-        verb: What was called.
-        given: Names of arguments.
-        known: Names of all arguments that there are.
+        verb: Name of the function.
+        given: Names of the given arguments.
+        known: Names of all arguments.
 
     Raises:
         UnknownArgumentError: Naming all of them, each with the nearest argument that exists.
     """
-    unknown, known = [], sorted(known)
-    for key in [key for key in given if key not in known]:
+    unknown = []
+    for key in given:
+        if key in known:
+            continue
         meant = ARGUMENTS.get(key)
-        near = [meant] if meant in known else difflib.get_close_matches(key, known, 1, 0.5)
+        near = [meant] if meant in known else difflib.get_close_matches(key, sorted(known), 1, 0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         if REPLACED.get(key, "").partition("=")[0] in known:
             hint = f"; write {REPLACED[key]}"

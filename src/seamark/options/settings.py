@@ -1,16 +1,13 @@
-"""Settings of a run: its options as they are checked, with those of files and environment."""
+"""Settings of a run: its checked options, also from a file and the environment."""
 
 # ruff: noqa: RUF009 - `_option` makes a field of the dataclass
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import difflib
 import functools
-import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +27,7 @@ from seamark.options.checks import (
     check_output,
     check_params,
     check_parent,
+    check_patterns,
     check_place,
     check_remotes,
     check_repository,
@@ -46,10 +44,10 @@ from seamark.options.checks import (
     wrong,
 )
 from seamark.options.config import Config, read_config
-from seamark.options.keep import check_patterns
+from seamark.options.environment import PREFIXES, variable_of, warn_of_unknown_variables
 from seamark.options.named import placed
 from seamark.options.run_options import RunOptions
-from seamark.paths import check_project
+from seamark.paths import check_project, is_inside
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
 from seamark.reading.arriving import CONFLICTS
@@ -62,19 +60,9 @@ if TYPE_CHECKING:
     from seamark.values import Atom
     from seamark.values.keeping import Keep
 
-__all__ = [
-    "VARIABLES",
-    "Settings",
-    "check_argument",
-    "hidden_by_environment",
-    "remotes_of",
-]
-
-log = logging.getLogger("seamark")
+__all__ = ["Settings", "check_argument", "hidden_by_environment", "remotes_of"]
 
 MODES: Final = ("online", "async", "sync", "offline", "read-only", "disabled", "debug")
-_FRONTS: Final = ("SEAMARK_", "NEPTUNE_")
-"""Beginnings of the names of environment variables, in the order in which they are asked."""
 _SENDING: Final = frozenset({"online", "async", "sync"})
 """Modes in which a run is sent to its remotes."""
 _CAPTURES: Final[Mapping[str, tuple[Check, Any]]] = {
@@ -83,176 +71,53 @@ _CAPTURES: Final[Mapping[str, tuple[Check, Any]]] = {
 }
 """Check and default of each key of the option ``capture``."""
 
-VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
-    "DIR": (
-        "the root: the folder of all runs",
-        "the nearest `.seamark`, see below",
-    ),
-    "ARTIFACT_DIR": (
-        (
-            "the root of [artifacts](../howto/artifacts.md#where-they-lie): a folder of their "
-            "own, such as one on a larger disk"
-        ),
-        "they lie in the root of the runs",
-    ),
-    "PROJECT": (
-        "project of new runs",
-        "`NEPTUNE_PROJECT`, else `default`",
-    ),
-    "MODE": (
-        (
-            "mode of new runs: `online`, `async`, `sync` (all three the same), `offline`, "
-            "`read-only`, `disabled` or `debug`"
-        ),
-        "`NEPTUNE_MODE`, else `online`",
-    ),
-    "CUSTOM_RUN_ID": (
-        "a name under which several processes find the same run",
-        "`NEPTUNE_CUSTOM_RUN_ID`, else a new run",
-    ),
-    "MASK_SECRETS": (
-        (
-            "`0`: nothing that looks like a secret is hidden in what is recorded "
-            "([secrets](../howto/secrets.md))"
-        ),
-        "`1`",
-    ),
-    "CAPTURE_STDOUT": (
-        "`0`: what is printed is not recorded; `fd`: also what C libraries and subprocesses write",
-        "`1`",
-    ),
-    "CAPTURE_STDERR": (
-        "the same for standard error",
-        "`1`",
-    ),
-    "CAPTURE_LIMIT": (
-        (
-            "how much output of a stream is recorded: an amount a minute, one in all, or both, "
-            "such as `1MiB/min, 500MiB`"
-        ),
-        "`1MiB/min`",
-    ),
-    "CAPTURE_HARDWARE_METRICS": (
-        (
-            "`0`: what CPU, memory, disk, network and GPUs do is not recorded "
-            "([hardware](../howto/hardware.md))"
-        ),
-        "`1`",
-    ),
-    "CAPTURE_TRACEBACK": (
-        "`0`: the traceback of an uncaught exception is not recorded",
-        "`1`",
-    ),
-    "CAPTURE_SCRIPT": (
-        "`0`: the script and its arguments are not recorded",
-        "`1`",
-    ),
-    "CAPTURE_PACKAGES": (
-        "`0`: the versions of Python and of installed packages are not recorded",
-        "`1`",
-    ),
-    "CAPTURE_HOST": (
-        (
-            "`0`: what the process runs on (hardware, system, container, cluster, torch's build) "
-            "is not recorded ([the host's name](../howto/hardware.md) is)"
-        ),
-        "`1`",
-    ),
-    "CAPTURE_GIT": (
-        "`0`: nothing of git is recorded",
-        "`1`",
-    ),
-    "CAPTURE_SIGNALS": (
-        "`0`: SIGTERM does not mark the run",
-        "`1`",
-    ),
-    "SECRETS": (
-        "what else is a secret: names and regular expressions, one per line",
-        "none",
-    ),
-    "API_TOKEN": (
-        (
-            "the token that is shown to servers ([a team's server](../howto/server.md)); a remote "
-            "`neptune://...` takes `NEPTUNE_API_TOKEN`"
-        ),
-        "what `seamark login` has kept for that server",
-    ),
-    "REMOTE": (
-        (
-            "where new runs are sent while they are recorded: addresses, separated by commas "
-            "([remotes](../howto/remotes.md)). The command, `init_project` and runs opened with "
-            '`mode="read-only"` read from the first that can be read, so not from `neptune://`, '
-            "unless a root is named"
-        ),
-        "nothing is sent",
-    ),
-    "INDEX": (
-        "where the index cache is",
-        "`$XDG_CACHE_HOME/seamark`, else `~/.cache/seamark`",
-    ),
-    "QUIET": (
-        (
-            "`1`: a run does not print where it is recorded and how it ended, and the command "
-            "shows no hints, notes and progress bars; warnings, errors and reports of lost "
-            "records are still shown"
-        ),
-        "`0`",
-    ),
-    "TRACEBACK": (
-        "any value: the command raises an unexpected error instead of printing it in one line",
-        "one line on standard error",
-    ),
-}
-"""By what follows ``SEAMARK_`` in its name: what each environment variable does, and what holds
-without it. Markdown, for the reference."""
+
+def _project(what: str, given: Any) -> str:  # noqa: ARG001 - as every check
+    return check_project(given)
+
+
+def _config(what: str, given: Any) -> Config:
+    return read_config(what, given, Settings.__dataclass_fields__, _check)
+
+
+def _capture_variable(key: str) -> str:
+    return f"CAPTURE_{key.upper()}"
 
 
 def _capture(what: str, given: Any) -> dict[str, Any]:
     if given is not None and not isinstance(given, Mapping):
         raise wrong(what, "a mapping such as {'git': False}", given)
-    for key in given or ():
-        one_of(*_CAPTURES)(what, key)
     given = given or {}
+    for key in given:
+        one_of(*_CAPTURES)(what, key)
     return {
         key: _resolve(
-            "capture",
-            check,
-            f"CAPTURE_{key.upper()}",
-            other,
-            given.get(key),
-            f"{what}[{key!r}]",
+            "capture", given.get(key), check, _capture_variable(key), default, f"{what}[{key!r}]"
         )
-        for key, (check, other) in _CAPTURES.items()
+        for key, (check, default) in _CAPTURES.items()
     }
 
 
 def _secrets(what: str, given: Any) -> Any:
-    """Return what else is a secret; None if nothing is hidden."""
+    """Return additional secrets; None to hide nothing."""
     if isinstance(given, bool) or given is None:
-        if not _resolve("secrets", check_on_or_off, "MASK_SECRETS", True, given, what):  # noqa: FBT003
+        if not _resolve("secrets", given, check_on_or_off, "MASK_SECRETS", default=True, what=what):
             return None
         given = None
-    return _resolve("secrets", check_secrets, "SECRETS", (), given, what)
+    return _resolve("secrets", given, check_secrets, "SECRETS", (), what)
 
 
-def _option(
-    check: Check,
-    otherwise: Any = None,
-    *,
-    variable: str | None = None,
-    shown: bool = True,
-) -> Any:
+def _option(check: Check, *variables: str, default: Any = None, shown: bool = True) -> Any:
     """Declare how an option is resolved.
 
     Args:
-        check: Returns what is kept of it, or raises.
-        otherwise: What is taken if neither a person nor the environment says anything.
-        variable: What follows SEAMARK_ and NEPTUNE_ in the names of the environment variables that
-            are asked if nothing was given.
-        shown: Whether its value may be seen where the settings are.
+        check: Returns the value to use, or raises. It reads the variables if there are several.
+        *variables: Names of environment variables without SEAMARK_ and NEPTUNE_.
+        default: Value without an argument, a file or a variable.
+        shown: Whether the value may appear in the repr of the settings.
     """
-    told = {"check": check, "variable": variable, "otherwise": otherwise}
-    return dataclasses.field(metadata=told, repr=shown)
+    metadata = {"check": check, "variables": variables, "default": default}
+    return dataclasses.field(metadata=metadata, repr=shown)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,49 +127,53 @@ class Settings:
     Made by `of`. Pickles without the token.
     """
 
-    project: str = _option(
-        lambda _, given: check_project(given), variable="PROJECT", otherwise="default"
-    )
+    project: str = _option(_project, "PROJECT", default="default")
     name: str | None = _option(check_shown_name)
     with_id: str | None = _option(check_text)
     custom_run_id: str | None = _option(check_text)
-    mode: str = _option(one_of(*MODES), variable="MODE", otherwise="online")
+    mode: str = _option(one_of(*MODES), "MODE", default="online")
     description: str | None = _option(check_text)
-    config_path: Config | None = _option(lambda _, given: given)
-    tags: Tags = _option(given_tags)
-    groups: tuple[str, ...] = _option(check_groups)
+    config_path: Config | None = _option(_config)
+    tags: Tags = _option(given_tags, default=Tags())
+    groups: tuple[str, ...] = _option(check_groups, default=())
     parent: str | None = _option(check_parent)
     root: str | None = _option(check_place)
-    params: Mapping[str, Atom] = _option(check_params)
-    keep: dict[str, Keep] = _option(check_patterns)
+    params: Mapping[str, Atom] = _option(check_params, default={})
+    keep: dict[str, Keep] = _option(check_patterns, default={})
     owner: bool | None = _option(check_switch)
-    start: bool = _option(check_on_or_off, otherwise=True)
-    ranks: str = _option(one_of("zero", "all"), "zero")
-    resume: str = _option(one_of("auto", "never", "must"), "auto")
-    on_duplicate: str = _option(one_of("new", "reuse", "error"), "new")
-    checkpoints: str = _option(one_of("reference", "keep", None))
-    remote: tuple[str, ...] = _option(check_remotes, variable="REMOTE")
-    conflict: Conflict | None = _option(one_of(*CONFLICTS, None))
+    start: bool = _option(check_on_or_off, default=True)
+    ranks: str = _option(one_of("zero", "all"), default="zero")
+    resume: str = _option(one_of("auto", "never", "must"), default="auto")
+    on_duplicate: str = _option(one_of("new", "reuse", "error"), default="new")
+    checkpoints: str = _option(one_of("reference", "keep"))
+    remote: tuple[str, ...] = _option(check_remotes, "REMOTE", default=())
+    conflict: Conflict | None = _option(one_of(*CONFLICTS))
     make_project: bool | None = _option(check_switch)
     api_token: str | None = _option(check_token, shown=False)
     git_ref: Any = _option(check_repository)
     code_version: str | None = _option(check_version)
     source_files: Any = _option(check_sources)
     dependencies: str | None = _option(check_dependencies)
-    capture: Mapping[str, Any] = _option(_capture)
-    capture_stdout: bool | str = _option(check_output, otherwise=True, variable="CAPTURE_STDOUT")
-    capture_stderr: bool | str = _option(check_output, otherwise=True, variable="CAPTURE_STDERR")
-    capture_hardware_metrics: bool = _option(
-        check_on_or_off, otherwise=True, variable="CAPTURE_HARDWARE_METRICS"
+    capture: Mapping[str, Any] = _option(
+        _capture,
+        *map(_capture_variable, _CAPTURES),
+        default={key: default for key, (_, default) in _CAPTURES.items()},
     )
-    capture_traceback: bool = _option(check_on_or_off, otherwise=True, variable="CAPTURE_TRACEBACK")
+    capture_stdout: bool | str = _option(check_output, "CAPTURE_STDOUT", default=True)
+    capture_stderr: bool | str = _option(check_output, "CAPTURE_STDERR", default=True)
+    capture_hardware_metrics: bool = _option(
+        check_on_or_off, "CAPTURE_HARDWARE_METRICS", default=True
+    )
+    capture_traceback: bool = _option(check_on_or_off, "CAPTURE_TRACEBACK", default=True)
     monitoring_namespace: str | None = _option(check_namespace)
     fail_on_exception: bool | None = _option(check_switch)
-    secrets: tuple[str | re.Pattern[str], ...] | None = _option(_secrets)
+    secrets: tuple[str | re.Pattern[str], ...] | None = _option(
+        _secrets, "MASK_SECRETS", "SECRETS", default=()
+    )
 
     @classmethod
     def of(cls, **given: Any) -> Settings:
-        """Check arguments, and ask the environment for what was not given.
+        """Check arguments, and take missing ones from file and environment.
 
         Raises:
             ArgumentError: If they contradict each other or have no legal value.
@@ -312,32 +181,8 @@ class Settings:
             ValueKindError: If tags are no strings.
             PathError: If the project's path breaks the grammar.
         """
-        _warn_of_unknown_variables()
-        with _refusals("config_path", "config_path", given.get("config_path")):
-            config = read_config("config_path", given.get("config_path"), _CHECKS)
-        said = config.values if config else {}
-        told = {**given, **said, "config_path": config}
-        check_argument("root", told.get("root"))
-        with _refusals("with_id", "with_id", told.get("with_id")):
-            told = placed(told)
-        if "capture" in said and isinstance(given.get("capture"), Mapping):
-            told["capture"] = {**given["capture"], **said["capture"]}
-        kept = {
-            **_defaults(),
-            **{name: check_argument(name, told.get(name)) for name in _to_check(told)},
-        }
-        for name in ("tags", "groups", "params") if config else ():
-            if given.get(name) is not None and name in said:
-                kept[name] = _over(kept[name], check_argument(name, given[name]))
-        if kept["with_id"] and kept["custom_run_id"]:
-            msg = "with_id and custom_run_id: expected one of them, got both"
-            raise TwoNamesError(msg)
-        if not kept["with_id"] and not kept["custom_run_id"]:
-            found = _environment("CUSTOM_RUN_ID")
-            kept["custom_run_id"] = found and found[1]
-        reads_root = kept["mode"] == "read-only" and told.get("root") is not None
-        if reads_root and not _is_given(told.get("remote")):
-            kept["remote"] = ()  # a root that is named is read, whatever SEAMARK_REMOTE says
+        warn_of_unknown_variables()
+        kept = _resolve_all(given)
         if kept["checkpoints"] is None:  # a path of one machine means nothing on another
             kept["checkpoints"] = (
                 "keep" if kept["remote"] and kept["mode"] in _SENDING else "reference"
@@ -346,8 +191,9 @@ class Settings:
         asks = kept["mode"] not in ("disabled", "read-only") and not is_silent
         kept["code_version"] = version_of(kept["code_version"]) if asks else None
         options = cls(**kept)
-        _expect_tokens(options.remotes, options.api_token)
-        options._check_duplicates()
+        if options.remotes:
+            _expect_tokens(options.remotes, options.api_token)
+        options._expect_comparable()
         if options.mode == "read-only" and not options.names_a_run:
             msg = (
                 "mode='read-only': expected with_id (or custom_run_id) of an existing run, got none"
@@ -355,11 +201,11 @@ class Settings:
             raise RunNotNamedError(msg)
         return options
 
-    def _check_duplicates(self) -> None:
-        """Refuse to look for runs that are the same where nothing is given to compare.
+    def _expect_comparable(self) -> None:
+        """Refuse to look for duplicates of a run that is named, or was given no parameters.
 
         Raises:
-            ArgumentError: If that is so.
+            ArgumentError: If this is one.
         """
         if self.on_duplicate == "new":
             return
@@ -377,23 +223,23 @@ class Settings:
 
     @functools.cached_property
     def names_a_run(self) -> bool:
-        """Whether the run was given in one way or another, and its id is not minted."""
+        """Whether the run was named, so that its id is not minted."""
         return bool(self.with_id or self.custom_run_id)
 
     @property
     def names_an_id(self) -> bool:
-        """Whether the id itself was given: every process knows it then, whatever its disk holds."""
+        """Whether the id itself was given, so that every process knows it."""
         whole = self.with_id is not None and is_run_id(self.with_id.rpartition("/")[2])
         return whole or bool(self.custom_run_id)
 
     @property
     def must_resume(self) -> bool:
-        """Whether the run was asked to be one that exists: ``resume="must"``."""
+        """Whether the run must exist: ``resume="must"``."""
         return self.resume == "must" and self.mode != "disabled"
 
     @functools.cached_property
     def remotes(self) -> tuple[str, ...]:
-        """URIs of the remotes that this run is sent to; none where its mode sends nothing."""
+        """URIs of the remotes that this run is sent to; none in modes that send nothing."""
         return self.remote if self.mode in _SENDING else ()
 
     @property
@@ -411,109 +257,148 @@ class Settings:
         return found
 
     def hidden(self) -> Secrets:
-        """Return what must not be recorded."""
+        """Return the secrets that must not be recorded."""
         token = self.api_token
         # "ANONYMOUS", "test" or "train" stand in many texts, and open nothing.
         known = (token,) if token and not is_ordinary(token) else ()
-        return _hidden(self.secrets, known)
+        return Secrets(self.secrets is not None, known, more_of(self.secrets or ()))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the token out, and what travels with a run as it records it: facts."""
+        """Leave out the token, and values that are recorded in the run itself."""
         config = self.config_path and dataclasses.replace(self.config_path, values={})
         apart: dict[str, Any] = {"api_token": None, "params": {}, "tags": Tags(self.tags.words)}
         apart["config_path"] = config
         return {**self.__dict__, **apart}
 
 
-_SEVERAL_VARIABLES: Final = {
-    "capture": [f"CAPTURE_{key.upper()}" for key in _CAPTURES],
-    "secrets": ["MASK_SECRETS", "SECRETS"],
-}
-"""Variables of each option whose check asks for several."""
-
-
-def _to_check(told: Mapping[str, Any]) -> list[str]:
-    """Return the options that may have another value than their default one, in their order.
-
-    They were given by an argument, a file or the environment.
-    """
-    stated = {name for name, value in told.items() if value is not None}
-    stated.update(map(_VARIABLES.__getitem__, _VARIABLES.keys() & os.environ.keys()))
-    return [name for name in Settings.__dataclass_fields__ if name in stated]
-
-
-@functools.cache
-def _defaults() -> dict[str, Any]:
-    """Return the default value of each option."""
-    found = {
-        each.name: each.metadata["check"](each.name, each.metadata["otherwise"])
-        for each in dataclasses.fields(Settings)
-        if each.name not in _SEVERAL_VARIABLES
-    }
-    captures = {key: default for key, (_, default) in _CAPTURES.items()}
-    return {**found, "capture": captures, "secrets": ()}
-
+_DEFAULTS: Final = {each.name: each.metadata["default"] for each in dataclasses.fields(Settings)}
 
 _VARIABLES: Final = {
-    front + variable: each.name
+    prefix + variable: each.name
     for each in dataclasses.fields(Settings)
-    for variable in _SEVERAL_VARIABLES.get(each.name, [each.metadata["variable"]])
-    for front in _FRONTS
-    if variable
+    for variable in each.metadata["variables"]
+    for prefix in PREFIXES
 }
 """Option of each environment variable."""
 
 
+def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options: from the file, the arguments, the environment, or defaults.
+
+    Only options that were set are checked.
+    """
+    file = given.get("config_path")
+    config: Config | None = None if file is None else _check("config_path", "config_path", file)
+    said = config.values if config else {}
+    told = _place({**given, **said, "config_path": None})
+    if "capture" in said and isinstance(given.get("capture"), Mapping):
+        told["capture"] = {**given["capture"], **said["capture"]}
+    kept = {**_DEFAULTS, "config_path": config}
+    in_environment = set(map(_VARIABLES.get, _VARIABLES.keys() & os.environ.keys()))
+    for name in _DEFAULTS:
+        if told.get(name) is not None:
+            kept[name] = _check(name, name, told[name])
+        elif name in in_environment:
+            kept[name] = check_argument(name, None)
+    for name in {"tags", "groups", "params"} & said.keys():
+        if given.get(name) is not None:
+            kept[name] = _over(kept[name], check_argument(name, given[name]))
+    if kept["with_id"] and kept["custom_run_id"]:
+        msg = "with_id and custom_run_id: expected one of them, got both"
+        raise TwoNamesError(msg)
+    if not kept["with_id"] and not kept["custom_run_id"]:
+        found = variable_of("CUSTOM_RUN_ID")
+        kept["custom_run_id"] = found and found[1]
+    reads_root = kept["mode"] == "read-only" and told.get("root") is not None
+    if reads_root and told.get("remote") is None:
+        kept["remote"] = ()  # a root that is named is read, whatever SEAMARK_REMOTE says
+    return kept
+
+
+def _place(told: dict[str, Any]) -> dict[str, Any]:
+    """Return options with the place that ``with_id`` may name as root, project and id.
+
+    An empty text is none, as of a variable that was not set.
+    """
+    for name, value in told.items():
+        if isinstance(value, str) and not value:
+            told[name] = None
+    if told.get("root") is not None:
+        check_argument("root", told["root"])
+    if told.get("with_id") is not None:
+        told = _check("with_id", "with_id", told["with_id"], lambda *_: placed(told))
+    return told
+
+
 def _over(file: Any, argument: Any) -> Any:
-    """Return what a file and an argument say together; where both say something, the file wins."""
+    """Merge a value of the file with that of the argument; the file wins."""
     if isinstance(file, Tags):
         words = dict.fromkeys((*argument.words, *file.words))
         return Tags(tuple(words), _over(file.keyed, argument.keyed))
     if isinstance(file, tuple):
         return tuple(dict.fromkeys((*argument, *file)))
-    above = set().union(*map(_levels, file))
-    under = {path for path in argument if _levels(path) & file.keys()}
-    return {path: argument[path] for path in argument if path not in above | under} | file
-
-
-def _levels(path: str) -> set[str]:
-    """Return a path and everything that it lies in."""
-    return {path, *(path[:at] for at, sign in enumerate(path) if sign == "/")}
+    apart = {
+        path: value
+        for path, value in argument.items()
+        if not any(is_inside(path, one) or is_inside(one, path) for one in file)
+    }
+    return apart | file
 
 
 def check_argument(name: str, given: Any) -> Any:
-    """Return what is kept of an option, of its variable if it was not given, or of its default.
+    """Return the checked value of an option, else that of its variable, else its default.
 
     Raises:
         ArgumentError: If the value is not legal.
     """
-    told = Settings.__dataclass_fields__[name].metadata
-    return _resolve(name, told["check"], told["variable"], told["otherwise"], given)
+    option = Settings.__dataclass_fields__[name].metadata
+    variables = option["variables"]
+    if len(variables) > 1:
+        return _check(name, name, None if isinstance(given, str) and not given else given)
+    variable = variables[0] if variables else None
+    return _resolve(name, given, option["check"], variable, option["default"])
 
 
-def _check(name: str, what: str, given: Any) -> Any:
-    """Return what is kept of a value of an option, which errors call ``what``."""
-    with _refusals(name, what, given):
-        return Settings.__dataclass_fields__[name].metadata["check"](what, given)
+def _resolve(
+    name: str,
+    given: Any,
+    check: Check,
+    variable: str | None,
+    default: Any,
+    what: str | None = None,
+) -> Any:
+    """Return the checked value, else that of its variable, else the default.
+
+    Args:
+        name: Name of the option.
+        given: Its value; None or empty for none.
+        check: Returns the value to use, or raises.
+        variable: Name of its environment variables without SEAMARK_ and NEPTUNE_.
+        default: Value without an argument and a variable.
+        what: Name of the value in errors; None for the option's name.
+    """
+    if given is None or (isinstance(given, str) and not given):
+        found = variable_of(variable) if variable else None
+        if found is None:
+            return default
+        what, given = found
+    return _check(name, what or name, given, check)
 
 
-_CHECKS: Final = {name: functools.partial(_check, name) for name in Settings.__dataclass_fields__}
+def _check(name: str, what: str, given: Any, check: Check | None = None) -> Any:
+    """Return the checked value of an option, which errors call ``what``.
 
-
-@contextlib.contextmanager
-def _refusals(name: str, what: str, given: object) -> Iterator[None]:
-    """Raise whatever a block raises about the value of an option as an error that names it.
-
-    People give values that raise anything as soon as they are looked at: an array has no truth
-    value, and not every object can be compared or printed.
+    Values may raise anything when they are inspected: an array has no truth value, and not every
+    object can be compared or printed.
 
     Raises:
-        SeamarkError: Of the class that the block raised; of anything else, an `ArgumentError`.
+        SeamarkError: Of the class that the check raised; of anything else, an `ArgumentError`.
     """
+    check = check or Settings.__dataclass_fields__[name].metadata["check"]
     try:
-        yield
+        return check(what, given)
     except SeamarkError as error:
-        if str(error).startswith((what, *_FRONTS)):
+        if str(error).startswith((what, *PREFIXES)):
             raise
         msg = f"{what}: {error}"
         raise type(error)(msg) from None
@@ -522,71 +407,13 @@ def _refusals(name: str, what: str, given: object) -> Iterator[None]:
         raise wrong(what, RunOptions.__annotations__[name].__forward_arg__, given) from error
 
 
-def _is_given(value: Any) -> bool:
-    return value is not None and not (isinstance(value, str) and not value)
-
-
-def _resolve(
-    name: str,
-    check: Check,
-    variable: str | None,
-    otherwise: Any,
-    given: Any,
-    what: str | None = None,
-) -> Any:
-    """Return what is kept of a value, of its variable if it was not given, or of its default.
-
-    Args:
-        name: Of the option.
-        check: Returns what is kept of it, or raises.
-        variable: What follows SEAMARK_ and NEPTUNE_ in the names of its variables.
-        otherwise: Its default.
-        given: Its value; None for none.
-        what: What errors call the value; None for the option's name.
-    """
-    what = what or name
-    if not _is_given(given):
-        found = _environment(variable) if variable else None
-        what, given = found or (what, otherwise)
-    with _refusals(name, what, given):
-        return check(what, given)
-
-
-def _environment(variable: str) -> tuple[str, str] | None:
-    """Return name and value of SEAMARK_<variable>, or else of NEPTUNE_<variable>; None for none."""
-    names = [front + variable for front in _FRONTS]
-    return next(((name, os.environ[name]) for name in names if os.environ.get(name)), None)
-
-
-_KNOWN: Final = [f"SEAMARK_{name}" for name in VARIABLES]
-_warned_of: set[str] = set()
-
-
-def _warn_of_unknown_variables() -> None:
-    """Warn once of variables that are none of ours, and are named as if they were.
-
-    Who switches something off by a wrong name believes that it is off. A name that resembles none
-    may be somebody else's, unless it begins like those that switch a capture.
-    """
-    told = {name for name in os.environ if name.startswith("SEAMARK_")}
-    for name in sorted(told.difference(_KNOWN, _warned_of)):
-        is_switch = name.startswith("SEAMARK_CAPTURE_")
-        _warned_of.add(name)
-        front = "SEAMARK_CAPTURE_" if is_switch else "SEAMARK_"
-        names = [each.removeprefix(front) for each in _KNOWN if each.startswith(front)]
-        near = difflib.get_close_matches(name.removeprefix(front), names, 1, 0.6)
-        if (near or is_switch) and not current_rank().rank:
-            hint = f"; did you mean {front}{near[0]}?" if near else ""
-            log.warning("seamark: %s does nothing: there is no such variable%s", name, hint)
-
-
 def remotes_of(given: Any, mode: str, token: str | None) -> tuple[str, ...]:
-    """Return the URIs of remotes that an argument or the environment names, as for a run.
+    """Return the remotes of an argument or the environment, as for a run.
 
     Args:
         given: The argument.
-        mode: Of the project; in some nothing is sent.
-        token: That is shown to them.
+        mode: Mode of the project; some send nothing.
+        token: Token for the remotes.
 
     Raises:
         ArgumentError: If one cannot be used.
@@ -598,26 +425,22 @@ def remotes_of(given: Any, mode: str, token: str | None) -> tuple[str, ...]:
 
 
 def _expect_tokens(remotes: tuple[str, ...], token: str | None) -> None:
-    """Make sure that the remotes that need a token have one, before anything is recorded.
+    """Check before anything is recorded that each remote has the token it needs.
 
     Raises:
         ArgumentError: If one has none.
     """
-    if remotes:
-        from seamark.remote.places import check_token
+    from seamark.remote.places import check_token
 
-        for uri in remotes:
-            check_token(uri, token)
+    for uri in remotes:
+        check_token(uri, token)
 
 
 def hidden_by_environment() -> Secrets:
-    """Return what must not be recorded, as the environment says.
+    """Return the secrets that the environment names.
 
     Raises:
         ArgumentError: If it says something else.
     """
-    return _hidden(check_argument("secrets", None), ())
-
-
-def _hidden(more: tuple[str | re.Pattern[str], ...] | None, known: tuple[str, ...]) -> Secrets:
-    return Secrets(more is not None, known, more_of(more or ()))
+    more = check_argument("secrets", None)
+    return Secrets(more is not None, (), more_of(more or ()))

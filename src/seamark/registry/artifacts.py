@@ -20,7 +20,7 @@ from seamark.errors import (
 )
 from seamark.journal.folder import DRAFT, RunFolder, mint_run_id
 from seamark.opening.place import artifact_root
-from seamark.options.checks import given_tags
+from seamark.options.checks import given_tags, wrong
 from seamark.options.named import folder_named
 from seamark.paths import ARTIFACTS, check_artifact, home_of, model_key
 from seamark.pictures.progress import progress_bar
@@ -29,8 +29,8 @@ from seamark.process.quiet import is_quiet
 from seamark.reading.artifacts import check_alias
 from seamark.reading.names import LATEST
 from seamark.registry.draft import DraftSession
-from seamark.registry.place import Place, Registered, check_arguments
-from seamark.run.logbook import LogSession, Progress
+from seamark.registry.edits import append_ops
+from seamark.registry.place import NUMBER, Place, Registered, check_arguments, record_facts
 from seamark.run.objects import (
     OBJECTS,
     ArtifactObject,
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from seamark.reading.tables import RunsTable
+    from seamark.run.logbook import LogSession, Progress
 
 __all__ = ["Artifact", "init_artifact", "latest_versions"]
 
 _ALIASES: Final = "sys/aliases"
-_NUMBER: Final = "sys/version"
 
 
 def init_artifact(
@@ -93,19 +93,19 @@ def init_artifact(
         JournalError: If the root cannot be written to.
     """
     folder = folder_named(with_id, root, "artifact", "a version of an artifact")
-    given = None if folder else with_id
-    check_arguments(init_artifact, others, with_id=given, name=name, description=description)
-    words = given_tags("tags", tags)
+    word = None if folder else with_id
+    check_arguments(init_artifact, others, with_id=word, name=name, description=description)
+    told = given_tags("tags", tags)
     if folder is not None:
         project, root = home_of(folder.project), folder.root
-    word = None if with_id is None else os.fspath(with_id)
-    place = Place.of(project, mode, root, remote, api_token, named=word, otherwise=artifact_root())
-    if word is not None:
+    named = with_id is not None
+    place = Place.of(project, mode, root, remote, api_token, named=named, otherwise=artifact_root())
+    if with_id is not None:
         if name is not None:
             msg = "init_artifact: expected with_id of a version or the name of a new one, got both"
             raise ArgumentError(msg)
-        here = None if folder is None else place.session((folder.project, folder.run))
-        made = Artifact(here or place.open(word, "artifact"))
+        ref = (folder.project, folder.run) if folder else place.find(str(with_id), "artifact")
+        made = Artifact(place.session(ref, is_new=folder is not None))
     elif name is None:
         msg = "init_artifact: expected name='...' of a new version, or with_id='...', got neither"
         raise RunNotNamedError(msg)
@@ -121,15 +121,14 @@ def init_artifact(
             raise ArgumentError(msg)
         folder = RunFolder(place.root, f"{artifacts}/{name}", DRAFT + mint_run_id())
         made = Artifact(DraftSession(place, folder))
-    made._record_given(words, description)  # noqa: SLF001 - a part of making it
-    return made
+    return record_facts(made, description=description, tags=told)
 
 
 class Artifact(Registered):
-    """A version of an artifact: objects that never change, and what is said of them.
+    """A version of an artifact: objects that never change, and metadata.
 
     Made by `init_artifact`; ``Artifact(...)`` with its arguments is the same. It has the verbs of a
-    run for what is said of it; objects are added as long as it is a draft.
+    run for metadata; objects are added as long as it is a draft.
     """
 
     container_type: ClassVar[str] = "artifact"
@@ -140,11 +139,11 @@ class Artifact(Registered):
         which = "draft" if self.is_draft else f"@sha256:{self.digest[:12]}"
         return f"<seamark.Artifact {self.project}/{self.name} {which}>"
 
-    # ---------------------------------------------------------------- which it is
+    # ---------------------------------------------------------------- identity
 
     @property
     def is_draft(self) -> bool:
-        """Whether objects can be added still; nobody else sees it then."""
+        """Whether objects can still be added; other processes do not see it then."""
         return self._draft is not None
 
     @property
@@ -158,7 +157,7 @@ class Artifact(Registered):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its objects, hex: what names this version everywhere and always.
+        """SHA-256 of its objects, hex; it identifies this version everywhere.
 
         Raises:
             InactiveRunError: If it is a draft.
@@ -174,7 +173,7 @@ class Artifact(Registered):
             InactiveRunError: If it is a draft.
         """
         self._expect_sealed("version")
-        found = self._known(_NUMBER)
+        found = self._known(NUMBER)
         return None if found is None else int(found)
 
     @property
@@ -192,7 +191,7 @@ class Artifact(Registered):
         found = recorded.find(recorded.reader(), path)
         return None if found is None else found.value
 
-    # ---------------------------------------------------------------- what it consists of
+    # ---------------------------------------------------------------- objects
 
     @property
     def objects(self) -> list[ArtifactObject]:
@@ -231,7 +230,7 @@ class Artifact(Registered):
             OSError: If it cannot be copied.
         """
         draft = self._to_change("add_file")
-        source = _local(path)
+        source = _local("path", path)
         if not Path(source).is_file():
             hint = ": add_dir adds a folder" if Path(source).is_dir() else ""
             msg = f"path: expected an existing file, got {os.fspath(path)!r:.200}{hint}"
@@ -256,12 +255,12 @@ class Artifact(Registered):
             OSError: If something cannot be copied; nothing of the folder is added then.
         """
         draft = self._to_change("add_dir")
-        source = _local(path)
+        source = _local("path", path)
         below = destination_of(Path(source).name, destination and destination.removesuffix("./"))
         draft.add({f"{below}/{name}": file for name, file in files_below(source).items()})
 
     def add_reference(self, uri: str, destination: str | None = None) -> None:
-        """Add an object that stays where it is; nothing is read of it.
+        """Add a reference to an object elsewhere, which is not read.
 
         Args:
             uri: Such as ``s3://bucket/key``. User and password in it are not kept.
@@ -281,7 +280,7 @@ class Artifact(Registered):
     # ---------------------------------------------------------------- sealing
 
     def save(self) -> Artifact:
-        """Seal the draft: from here on it is a version that never changes, and everybody sees it.
+        """Seal the draft: it becomes a version that never changes and that everybody sees.
 
         If a version with the same objects exists, this becomes that one. A process that is killed
         leaves either the draft or the whole version. Saved once, it does nothing.
@@ -320,7 +319,7 @@ class Artifact(Registered):
             self.stop()
 
     def alias(self, name: str) -> None:
-        """Give this version an alias, which no other version of the artifact has from then on.
+        """Give this version an alias, and take it from the version that had it.
 
         Args:
             name: Such as ``"best"``; no number, and not ``latest``.
@@ -342,12 +341,10 @@ class Artifact(Registered):
             return
         self.assign({alias: True})
         if last not in (None, self.folder.run):
-            # Whoever reads takes the newest; that the older one is taken back, is for queries.
-            folder = replace(self.folder, run=last)
-            if folder.is_there():
-                to: Any = {"remotes": session.remotes, "token": session.token}
-                with quietly(), Artifact(LogSession(folder, self.mode, **to)) as other:
-                    other.session.recorder.values.delete(alias)
+            # Readers take the newest; queries would find both.
+            older, op = replace(self.folder, run=str(last)), {"op": "delete", "paths": [alias]}
+            with quietly():
+                append_ops(older, [op], session.remotes, session.token)
 
     # ---------------------------------------------------------------- reading
 
@@ -371,10 +368,9 @@ class Artifact(Registered):
         target = Path(self.name if to is None else to)
         files = [one for one in self.objects if one.sha256 is not None]
         target.mkdir(parents=True, exist_ok=True)
-        contents = self.session.recorded.contents() if files else None
+        contents = self.session.recorded.contents()
         with progress_bar(f"Downloading {self.name}", quiet=is_quiet()) as show:
             for done, one in enumerate(files, 1):
-                assert contents is not None  # noqa: S101 - there are files
                 contents.write(one.record, target, OBJECTS, name=one.path, verify=verify)
                 show(done, len(files))
         return target
@@ -409,7 +405,7 @@ class Artifact(Registered):
         columns: Iterable[str] | None = None,
         trashed: bool | None = False,
         limit: int | None = None,
-        sort_by: str = _NUMBER,
+        sort_by: str = NUMBER,
         ascending: bool = False,
         progress_bar: Progress = None,
     ) -> RunsTable:
@@ -444,17 +440,6 @@ class Artifact(Registered):
         )
 
     # ---------------------------------------------------------------- inside
-
-    def _record_given(self, words: Any, description: str | None) -> None:
-        """Record what it was given beside its objects."""
-        if not self.session.recorder.recording:
-            return
-        if description is not None:
-            self["sys/description"] = description
-        if words.words:
-            self["sys/tags"].add(words.words)
-        if words.keyed:
-            self.session.recorder.values.record_atoms(words.keyed)
 
     def _expect_sealed(self, verb: str) -> None:
         if self.is_draft and self.mode != "disabled":
@@ -497,8 +482,7 @@ def latest_versions(
     return table.only(latest, limit, without=() if shown else (_ALIASES,))
 
 
-def _local(path: str | os.PathLike[str]) -> str:
+def _local(what: str, path: str | os.PathLike[str]) -> str:
     if not isinstance(path, (str, os.PathLike)):
-        msg = f"path: expected a path, got {type(path).__name__}: {path!r:.80}"
-        raise ArgumentError(msg)
+        raise wrong(what, "a path", path)
     return str(Path(path).expanduser().absolute())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from seamark.errors import ArgumentError
@@ -43,27 +42,18 @@ def curves_of(
     """Return the series of runs that match patterns, as they are drawn.
 
     Args:
-        index: The runs.
-        refs: (project, run id) of those that are meant.
-        patterns: Of paths.
+        index: Catalog that has the runs.
+        refs: Project and id of each run.
+        patterns: Patterns of paths.
         look: How they are drawn.
         attempt: See `Project.fetch_curves`.
-        since: What was returned before: only what has changed since is asked for.
+        since: Curves returned before: only what has changed since is asked for.
     """
     before = {one.key: one.drawing for one in since}
     cursors = {key: drawing.cursor for key, drawing in before.items()}
-    there = index.series_of(refs, lambda path: any(matches(path, one) for one in patterns))
+    matching = index.series_of(refs, lambda path: any(matches(path, one) for one in patterns))
+    paths = sorted({path for own in matching.values() for path in own})
     return [
         replace(one, drawing=one.drawing.after(before.get(one.key, one.drawing)))
-        for own, some in _alike(refs, there)
-        for one in index.curves(some, own, look, attempt, cursors)
+        for one in index.curves(refs, paths, look, attempt, cursors)
     ]
-
-
-def _alike(
-    refs: Sequence[Ref], there: Mapping[Ref, Iterable[str]]
-) -> Iterator[tuple[list[str], list[Ref]]]:
-    """Yield the sorted paths of runs, and the runs in a row that have the same ones."""
-    for own, some in groupby(refs, lambda ref: sorted(there.get(ref, ()))):
-        if own:
-            yield own, list(some)

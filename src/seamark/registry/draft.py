@@ -1,9 +1,9 @@
-"""A version of an artifact on its way: its objects, and how it becomes one.
+"""Drafts of versions of artifacts: their objects, and how they are sealed.
 
 The folder of a draft has a name that nothing lists. It is renamed to the digest of its objects once
-all of it is on disk, which a file system does at one moment: who is killed leaves the draft or the
-version. Of several that seal the same content one is first; the others find its folder there, and
-put what they have to say into it: a journal is a file, and a container has as many as there are.
+all of it is on disk, which is atomic: a process that is killed leaves the draft or the version. Of
+several that seal the same content one is first; the others find its folder and move their journals
+into it, as a container may have any number of journals.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from seamark.opening.place import expect_writable
 from seamark.paths import model_key
 from seamark.pictures.progress import progress_bar
 from seamark.process.quiet import is_quiet
+from seamark.registry.place import NUMBER
 from seamark.run import at_exit
 from seamark.run.logbook import LogSession
 from seamark.run.objects import OBJECTS, ArtifactObject, Objects, digest_of_objects
@@ -35,25 +36,24 @@ if TYPE_CHECKING:
 
 __all__ = ["DraftSession"]
 
-_NUMBER: Final = "sys/version"
 _MEMBERS: Final = 1000
 """How many objects one record names."""
 _THERE: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 
-def _join(draft: RunFolder, sealed: RunFolder, *, said: bool) -> None:
-    """Put what a draft has to say into the version that was there before it.
+def _join(draft: RunFolder, sealed: RunFolder, *, has_records: bool) -> None:
+    """Move files and journal of a draft into a version with the same objects.
 
     Args:
-        draft: Its folder; nothing is left of it.
-        sealed: That of the version, with the same objects.
-        said: Whether it has anything to say beside its objects.
+        draft: Folder of the draft, which is removed.
+        sealed: Folder of the version.
+        has_records: Whether the draft recorded anything beside its objects.
 
     Raises:
         OSError: If the disk refuses.
     """
-    move_blobs(draft, sealed)  # also what was lost of them there
-    for journal in draft.journals() if said else ():
+    move_blobs(draft, sealed)  # also those that were lost there
+    for journal in draft.journals() if has_records else ():
         make_folder(sealed.journal_dir)
         journal.path.rename(sealed.journal_dir / journal.path.name)
     sync_folder(sealed.journal_dir)
@@ -61,14 +61,14 @@ def _join(draft: RunFolder, sealed: RunFolder, *, said: bool) -> None:
 
 
 class DraftSession(LogSession):
-    """Part of one process in a draft: it is sent and read once it is sealed.
+    """Session of a draft: it is sent and read only once it is sealed.
 
     Args:
-        place: Where it is recorded.
-        folder: Where it lies there.
+        place: Place where it is recorded.
+        folder: Its folder.
 
     Attributes:
-        objects: What it consists of so far.
+        objects: Its objects so far.
     """
 
     def __init__(self, place: Place, folder: RunFolder) -> None:
@@ -82,7 +82,7 @@ class DraftSession(LogSession):
         )
         if self.recorder.recording:
             expect_writable(folder)
-            self.recorder.to_write()  # so that it is known whose draft it is
+            self.recorder.to_write()  # its header says which process made it
 
     def _refuse(self) -> None:
         """Refuse to read a draft, of which no index knows."""
@@ -92,7 +92,7 @@ class DraftSession(LogSession):
         raise InactiveRunError(msg)
 
     def expect_own(self) -> None:
-        """Refuse to work on a draft in a forked child, beside its parent.
+        """Refuse to work on a draft in a forked child.
 
         Raises:
             InactiveRunError: If this is one.
@@ -122,10 +122,10 @@ class DraftSession(LogSession):
         self.objects.put([ArtifactObject(name, size, sha256) for name, (sha256, size) in pairs])
 
     def seal(self) -> tuple[LogSession, bool]:
-        """Make a version of the draft, or a part of the version that it is.
+        """Seal the draft as a version, or join the version with the same objects.
 
         Returns:
-            This process's part in the version, and whether the version was there before.
+            The session of the version, and whether the version existed before.
 
         Raises:
             OSError: If the disk refuses; it stays a draft.
@@ -134,7 +134,7 @@ class DraftSession(LogSession):
         sealed = replace(draft, run=digest_of_objects(self.objects))
         sealed.refuse_links()
         recorder.store_files(None)
-        said = bool(recorder.writer and recorder.writer.families)
+        has_records = bool(recorder.writer and recorder.writer.families)
         again = sealed.is_there()
         if again:
             recorder.close("stop", CLOSE_TIMEOUT_S)
@@ -142,15 +142,15 @@ class DraftSession(LogSession):
             self._record(sealed)
             again = not self._rename(draft, sealed)
         if again:
-            _join(draft, sealed, said=said)
+            _join(draft, sealed, has_records=has_records)
         at_exit.settle(self, self._key)
         session = self._place.session((sealed.project, sealed.run))
         session.expect_end()
-        session.shipping.begin(recorder.writer)  # which has ended, and is not to be forgotten
+        session.shipping.begin(recorder.writer)  # although it has ended
         return session, again
 
     def _record(self, sealed: RunFolder) -> None:
-        """Record number and objects, as the last that the draft has to say.
+        """Record number and objects, as the last records of the draft.
 
         Raises:
             JournalError: If the disk does not take it.
@@ -159,7 +159,7 @@ class DraftSession(LogSession):
         assert writer is not None  # noqa: S101 - a draft begins with it
         lost = sum(writer.dropped.values())
         name, number = model_key(sealed.project, sealed.run), self._place.take_number(sealed)
-        self.recorder.values.assign_quietly({"sys/name": name, _NUMBER: number})
+        self.recorder.values.assign_quietly({"sys/name": name, NUMBER: number})
         writer.claim(OBJECTS, "file_set")
         objects, is_kept = list(self.objects), True
         for at in range(0, len(objects), _MEMBERS):
@@ -171,7 +171,7 @@ class DraftSession(LogSession):
             raise JournalError(errno.EIO, msg)
 
     def _rename(self, draft: RunFolder, sealed: RunFolder) -> bool:
-        """Make the folder that of the version; return whether none was there.
+        """Rename the folder of the draft to that of the version; return False if that exists.
 
         Raises:
             OSError: If the disk refuses.
@@ -181,7 +181,7 @@ class DraftSession(LogSession):
         shutil.rmtree(draft.staging_dir, ignore_errors=True)
         sync_folder(draft.journal_dir)
         sync_folder(draft.path)
-        sealed.purged_mark.unlink(missing_ok=True)  # somebody wants it again
+        sealed.purged_mark.unlink(missing_ok=True)  # it is wanted again
         try:
             draft.path.rename(sealed.path)
         except OSError as error:
@@ -192,13 +192,13 @@ class DraftSession(LogSession):
         return True
 
     def finish(self, reason: str, seconds: float | None = None) -> None:
-        """Finish writing, and remove what there is on disk if this process made it."""
+        """Finish writing, and remove the folder if this process made it."""
         super().finish(reason, seconds)
         if self._blobs is not None and self._made_by == os.getpid():
             shutil.rmtree(self.recorder.folder.path, ignore_errors=True)
 
     def _start(self) -> None:
-        self._open()  # and no index is to know of it
+        self._open()  # no index knows of a draft
 
     def _header(self) -> dict[str, Any]:
-        return {**super()._header(), "run": None}  # which is not known yet
+        return {**super()._header(), "run": None}  # not known yet

@@ -1,4 +1,4 @@
-"""Changing something of a run, a model or a version of this disk, without taking part in it."""
+"""Changes of a run, a model or a version on this disk from outside."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from seamark.values import encode_atom
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
 
-__all__ = ["record_beside", "set_trashed"]
+__all__ = ["append_ops", "set_trashed"]
 
 
 def set_trashed(catalog: Catalog, root: Path | None, refs: Iterable[Ref], *, trashed: bool) -> None:
     """Put runs into the trash, or take them out.
 
     Args:
-        catalog: Of the place where they are.
-        root: The root that this is; None for a server.
+        catalog: Catalog of the root or server that has them.
+        root: The root; None for a server.
         refs: Project and id of each.
-        trashed: Whether they go in.
+        trashed: False takes them out.
 
     Raises:
         JournalError: If a folder cannot be written.
@@ -38,23 +38,31 @@ def set_trashed(catalog: Catalog, root: Path | None, refs: Iterable[Ref], *, tra
 
             assert isinstance(catalog, RemoteCatalog)  # noqa: S101 - there are no other places
             catalog.edit((project, run), {"trashed": trashed})
-        elif not record_beside(RunFolder(root, project, run), [op]):
+        elif not append_ops(RunFolder(root, project, run), [op]):
             msg = f"{root / project / run}: the change could not be written"
             raise JournalError(None, msg)
 
 
-def record_beside(folder: RunFolder, ops: Iterable[Mapping[str, Any]]) -> bool:
-    """Append records through a journal of our own, which owns nothing; return whether all are kept.
+def append_ops(
+    folder: RunFolder,
+    ops: Iterable[Mapping[str, Any]],
+    remotes: tuple[str, ...] = (),
+    token: str | None = None,
+) -> bool:
+    """Append ops through a new journal, which owns nothing; return whether all are kept.
 
     Args:
-        folder: Of the run, model or version.
+        folder: Folder of the run, model or version.
         ops: As in the journal: ``{"op": "assign", ...}`` and the like.
+        remotes: URIs of the remotes that they are sent to.
+        token: Token for the remotes.
 
     Raises:
         JournalError: If the folder cannot be written.
     """
     expect_run(folder)
     expect_writable(folder)
-    with Logbook(LogSession(folder, "offline")) as opened:
+    session = LogSession(folder, "offline", remotes=remotes, token=token)
+    with Logbook(session) as opened:
         kept = [opened.session.recorder.values.record_op(op) for op in ops]
     return all(kept)

@@ -1,7 +1,8 @@
-"""Groups of runs, what is recorded of them, and claims of groups and of runs."""
+"""Groups of runs, their metadata, and claims of groups and runs."""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -27,9 +28,9 @@ __all__ = ["Group", "claim_group", "claim_run", "group_rows", "groups_table"]
 _GROUPS: Final = "groups"
 _OF_RUNS: Final = "sys/group_tags"
 CLAIMED: Final = "claimed_by"
-"""Who has a group, below what its project's log holds of it."""
+"""Path below that of a group for who has claimed it."""
 _FEW: Final = 200
-"""How many runs are tried before all that match are listed."""
+"""Number of runs that are tried before all that match are listed."""
 
 
 class Home(Protocol):
@@ -69,7 +70,7 @@ class Group:
             self._begin(hold)
 
     def _begin(self, hold: Hold) -> None:
-        """Show others who has claimed it, and that this process lives, until it is released."""
+        """Record who has claimed it, with heartbeats until it is released."""
         session = self._project.session
         if (writer := session.recorder.to_write()) is not None:
             writer.beat_every(HEARTBEAT_S)
@@ -78,11 +79,11 @@ class Group:
         session.lifecycle.on(heartbeat=hold.look, stop=self.release)
 
     def release(self) -> bool:
-        """Give back a group that `seamark.Project.claim_group` returned; stopping its project does.
+        """Release a claim made by `seamark.Project.claim_group`; stopping its project does so, too.
 
         Returns:
-            Whether it was still this process's: somebody else may have it, if nothing was heard of
-            this process for so long that it counted as crashed.
+            Whether it was still this process's: another process may have claimed it if this one
+            was silent for so long that it counted as crashed.
         """
         return self._claim.release()
 
@@ -162,14 +163,14 @@ def groups_table(session: LogSession, query: str | None, progress_bar: Progress)
 
 
 def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, Any]]:
-    """Return what is known of the groups of a project, by project and name; None for all projects.
+    """Return the rows of the groups of a project, or of all projects, by project and name.
 
-    Of all projects, a group is listed with each that itself has a run in it, or says something of
-    it. Runs of the projects below count.
+    Of all projects, a group is listed with each that has a run in it or metadata of it. Runs of
+    the projects below count.
 
     Args:
-        index: What has the runs, up to date.
-        home: Path of the project.
+        index: Catalog of the runs, up to date.
+        home: Path of the project; None for all projects.
     """
     rows: dict[Ref, dict[str, Any]] = {}
 
@@ -207,32 +208,28 @@ def claim_run(
     """Claim a run; see `seamark.Project.claim`.
 
     Args:
-        project: Its project.
-        query: See there, as the others.
-        values: What is recorded in the run that is claimed.
-        sort_by: See there.
-        ascending: See there.
+        project: The project.
+        query: Query that the run must match.
+        values: Values by path that are recorded in the claimed run.
+        sort_by: Path by which runs are tried.
+        ascending: Smallest first.
         given: Arguments of ``init_run``.
     """
-    kept = check_set(values)
-    selection = Selection(project=project.path, query=query, sort_by=sort_by, ascending=ascending)
-    selection.check()
-    selection.expression()  # a mistake is reported before anything is read
+    kept, session = check_set(values), project.session
+    index, selection = session.select(query=query, sort_by=sort_by, ascending=ascending)
     if not _may_claim(project, "claim"):
         return None
-    index = project.session.up_to_date()
-    place = project.session.recorded.place
 
     def matches(ref: Ref) -> bool:
         index.refresh(*ref)
         return ref in index.select(replace(selection, project=ref[0], id=ref[1]), lambda _: None)
 
-    settling = place_of(index, place)
-    first = index.select(replace(selection, limit=_FEW), project.session.warn)
-    hold = first_free(settling, first, matches)
+    place = place_of(index, session.recorded.place)
+    first = index.select(replace(selection, limit=_FEW), session.warn)
+    hold = first_free(place, first, matches)
     if hold is None and len(first) == _FEW:  # as where many workers hold the first ones
-        hold = first_free(settling, index.select(selection, project.session.warn)[_FEW:], matches)
-    return None if hold is None else _begun(project, hold, kept, given)
+        hold = first_free(place, index.select(selection, session.warn)[_FEW:], matches)
+    return None if hold is None else _begin(project, hold, kept, given)
 
 
 def _may_claim(project: Home, verb: str) -> bool:
@@ -247,36 +244,28 @@ def _may_claim(project: Home, verb: str) -> bool:
     return project.session.recorder.mode != "disabled"
 
 
-def _begun(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
-    """Return the run that was claimed, running; a mistake gives it back."""
-    (path, run_id), session = hold.ref, project.session
-    place, root = session.recorded.place, session.recorder.folder.root
+def _begin(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
+    """Return the claimed run, running; an error gives it back."""
     from seamark.run.run import init_run
 
-    try:
-        where: dict[str, Any] = {"root": root, "mode": session.recorder.mode}
-        if isinstance(place, str):
-            where |= {"remote": session.remotes, "api_token": session.token}
-        elif place != root:  # another root, which is on this machine
-            where |= {"root": place, "mode": "offline"}
+    (path, run_id), session = hold.ref, project.session
+    place, root = session.recorded.place, session.recorder.folder.root
+    where: dict[str, Any] = {"root": root, "mode": session.recorder.mode}
+    if isinstance(place, str):
+        where |= {"remote": session.remotes, "api_token": session.token}
+    elif place != root:  # another root, which is on this machine
+        where |= {"root": place, "mode": "offline"}
+    with contextlib.ExitStack() as on_error:
+        on_error.callback(hold.release, {})
         run = init_run(**{"owner": True, **given, **where}, project=path, with_id=run_id)
-    except BaseException:
-        hold.release({})
-        raise
-    run.session.claimed(hold)
-    _keep(run, kept, run.release, run.stop)
+        on_error.pop_all()
+        run.session.claimed(hold)
+        on_error.callback(run.stop)
+        on_error.callback(run.release)
+        for at, value in kept.items():
+            run[at] = value
+        on_error.pop_all()
     return run
-
-
-def _keep(claimed: Run | Group, values: Mapping[str, Any], *on_error: Callable[[], object]) -> None:
-    """Record values in what was claimed; a mistake gives it back."""
-    try:
-        for at, value in values.items():
-            claimed[at] = value
-    except BaseException:
-        for call in on_error:
-            call()
-        raise
 
 
 def claim_group(
@@ -288,35 +277,37 @@ def claim_group(
     ascending: bool,
 ) -> Group | None:
     """Claim a group; see `seamark.Project.claim_group`."""
-    kept = check_set(values)
+    kept, session = check_set(values), project.session
     Selection(query=query).expression()
     if not _may_claim(project, "claim_group"):
         return None
-    index = project.session.up_to_date()
+    index = session.up_to_date()
 
-    def found(index: Catalog, only: str | None = None) -> list[tuple[Any, Ref]]:
-        rows = group_rows(index, project.path)
-        rows = {ref: row for ref, row in rows.items() if only is None or ref[1] == only}
-        table = table_of(rows, query, project.session.tell)
-        return [(row.get(sort_by), ref) for row, ref in zip(table, table.refs, strict=True)]
+    def matching() -> dict[Ref, Any]:
+        table = table_of(group_rows(index, project.path), query, session.tell)
+        return {ref: row.get(sort_by) for row, ref in zip(table, table.refs, strict=True)}
 
     def matches(ref: Ref) -> bool:
         index.refresh(project.path)
-        return bool(found(index, ref[1]))
+        return ref in matching()
 
-    refs = [ref for _, ref in sorted(found(index), key=_order, reverse=not ascending)]
-    place = place_of(index, project.session.recorded.place, groups=True)
-    hold = first_free(place, refs, matches)
+    ordered = sorted(matching().items(), key=_order, reverse=not ascending)
+    place = place_of(index, session.recorded.place, groups=True)
+    hold = first_free(place, [ref for ref, _ in ordered], matches)
     if hold is None:
         return None
     group = Group(project, hold.ref[1], hold)
-    _keep(group, kept, group.release)
+    with contextlib.ExitStack() as on_error:
+        on_error.callback(group.release)
+        for at, value in kept.items():
+            group[at] = value
+        on_error.pop_all()
     return group
 
 
-def _order(one: tuple[Any, Ref]) -> tuple[Any, ...]:
-    """Sort numbers before texts, and what has neither last in either case."""
-    value, (_, name) = one
+def _order(one: tuple[Ref, Any]) -> tuple[Any, ...]:
+    """Return a sort key: numbers, then texts, then all else, each by name."""
+    (_, name), value = one
     if isinstance(value, (int, float)):
         return (0, float(value), "", name)
     return (1, 0.0, value, name) if isinstance(value, str) else (2, 0.0, "", name)

@@ -1,36 +1,27 @@
-"""A model and its versions: what is known of a network beside the trainings that made it."""
+"""Models and their versions, which outlive the runs that trained them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from seamark.errors import (
-    ArgumentError,
-    KeyTakenError,
-    RunNotNamedError,
-)
+from seamark.errors import KeyTakenError, RunNotNamedError
 from seamark.journal.folder import RunFolder, mint_run_id
 from seamark.opening.place import expect_writable
+from seamark.options.checks import one_of
 from seamark.paths import MODELS, STAGES, check_key
 from seamark.paths import model_key as key_of
-from seamark.reading.nearest import hint_for
-from seamark.registry.place import Place, Registered, check_arguments
-from seamark.run.logbook import Logbook, Progress
+from seamark.registry.place import NUMBER, Place, Registered, check_arguments, record_facts
 
 if TYPE_CHECKING:
     from seamark.reading.tables import RunsTable
+    from seamark.run.logbook import Progress
 
 __all__ = ["Model", "ModelVersion", "init_model", "init_model_version"]
 
 _STAGE: Final = "sys/stage"
-_NUMBER: Final = "sys/version"
 _MODEL: Final = "sys/model_id"
-_NAME: Final = "sys/name"
-
-Kind = TypeVar("Kind", bound=Logbook)
 
 
 def init_model(
@@ -72,9 +63,9 @@ def init_model(
         JournalError: If the root cannot be written to.
     """
     check_arguments(init_model, others, with_id=with_id, name=name, key=key)
-    place = Place.of(project, mode, root, remote, api_token, named=with_id)
+    place = Place.of(project, mode, root, remote, api_token, named=with_id is not None)
     if with_id is not None:
-        return _record_facts(Model(place.open(with_id, "model")), name)
+        return record_facts(Model(place.open(with_id, "model")), name=name)
     if key is None:
         msg = "init_model: expected key='...' of a new model, or with_id='...', got neither"
         raise RunNotNamedError(msg)
@@ -82,7 +73,7 @@ def init_model(
     place.expect_writing("init_model")
     if place.mode != "disabled":
         _take_key(place, RunFolder(place.root, *ref))
-    return _record_facts(Model(place.session(ref)), name, {_MODEL: key})
+    return record_facts(Model(place.session(ref)), {_MODEL: key}, name=name)
 
 
 def init_model_version(
@@ -122,9 +113,9 @@ def init_model_version(
         JournalError: If the root cannot be written to.
     """
     check_arguments(init_model_version, others, with_id=with_id, name=name, model=model)
-    place = Place.of(project, mode, root, remote, api_token, named=with_id or model)
+    place = Place.of(project, mode, root, remote, api_token, named=bool(with_id or model))
     if with_id is not None:
-        return _record_facts(ModelVersion(place.open(with_id, "model_version")), name)
+        return record_facts(ModelVersion(place.open(with_id, "model_version")), name=name)
     if model is None:
         msg = "init_model_version: expected model='KEY', or with_id='...', got neither"
         raise RunNotNamedError(msg)
@@ -138,11 +129,11 @@ def init_model_version(
     except OSError:
         expect_writable(made.folder)  # which says what is wrong with the place
         raise
-    return _record_facts(made, name, {_MODEL: key, _NUMBER: number, _STAGE: "none"})
+    return record_facts(made, {_MODEL: key, NUMBER: number, _STAGE: "none"}, name=name)
 
 
 class Model(Registered):
-    """A model; made by `init_model`, and ``Model(...)`` with its arguments is the same.
+    """A model, made by `init_model` or by ``Model(...)`` with the same arguments.
 
     It has the verbs of a run, which write to the model's own log.
     """
@@ -222,7 +213,7 @@ class ModelVersion(Registered):
         return key_of(self.folder.project, self.folder.run)
 
     def change_stage(self, stage: str) -> None:
-        """Say how far this version has come.
+        """Set the stage of this version.
 
         Args:
             stage: ``"none"``, ``"staging"``, ``"production"`` or ``"archived"``.
@@ -232,29 +223,13 @@ class ModelVersion(Registered):
             InactiveRunError: If the version was stopped.
             ReadOnlyError: If it was opened for reading.
         """
-        if stage not in STAGES:
-            hint = hint_for(str(stage), STAGES)
-            msg = f"stage: expected one of {', '.join(map(repr, STAGES))}, got {stage!r:.80}{hint}"
-            raise ArgumentError(msg)
+        one_of(*STAGES)("stage", stage)
         if self.session.recorder.to_share(_STAGE) is not None:
             self.session.recorder.values.assign_quietly({_STAGE: stage})
 
 
-def _record_facts(
-    made: Kind, name: str | None, facts: Mapping[str, Any] = MappingProxyType({})
-) -> Kind:
-    """Return a model or version with its name, and, a new one, with what is known of it."""
-    recorder = made.session.recorder
-    if facts and recorder.recording:
-        made.start()
-        recorder.values.assign_quietly(facts)
-    if name and name.strip(" ") and recorder.recording:
-        made[_NAME] = name
-    return made
-
-
 def _take_key(place: Place, folder: RunFolder) -> None:
-    """Make the folder of a model, which only one process can.
+    """Reserve the key of a model by making its folder, which only one process can.
 
     Raises:
         KeyTakenError: If there is one with this key, on this disk or where it is sent, or if it was

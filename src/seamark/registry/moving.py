@@ -1,8 +1,9 @@
-"""Sending runs, models and artifacts to another place, where nothing is seen before it is whole."""
+"""Transfers of runs, models and artifacts to other places, where they are hidden until complete."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ from seamark.options.named import folder_at, path_of
 from seamark.paths import check_project, home_of, model_key
 from seamark.process.interrupts import let_pass, quietly
 from seamark.reading.arriving import check_conflict
-from seamark.registry.edits import record_beside
+from seamark.registry.edits import append_ops
 from seamark.remote.arrival import ArrivalJournal, trashing
 from seamark.remote.protocol import KeepsByName, Purged, RemoteError, RunKey, Settles
 from seamark.remote.sync import Patience, Synced, sync_run, what_is_left
@@ -134,7 +135,7 @@ class Moved(Synced):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Facts of a local run that matter where it is moved to."""
+    """Facts of a local run that matter at its destination."""
 
     name: str | None
     trashed: bool
@@ -177,7 +178,7 @@ class Mover:
         self._patience = patience or Patience()
 
     def look(self, folder: RunFolder) -> Left:
-        """Return what of a run is not there; see `what_is_left`."""
+        """Return the missing parts of a run; see `what_is_left`."""
         return what_is_left(folder, self._remote, self._patience, self._project)
 
     def move(self, left: Left, progress: Callable[[int], None] = lambda _: None) -> Moved:
@@ -198,20 +199,20 @@ class Mover:
             known = self._known_if_new(left)
             arrival = None if known is None else self._ask(left, known)
             if known is None or arrival is None:  # it goes on, or comes where no names are known
-                return self._told(left, sync_run(left, self._remote, progress, self._patience))
+                return self._moved(left, sync_run(left, self._remote, progress, self._patience))
             return self._bring(left, known, arrival, progress)
         except Purged:
-            return self._told(left, Synced(left.folder, purged=True))
+            return self._moved(left, Synced(left.folder, purged=True))
         except RunExistsError:
             raise
         except (SeamarkError, OSError) as error:
             let_pass(error)
-            return self._told(left, Synced(left.folder, problems=[str(error)]))
+            return self._moved(left, Synced(left.folder, problems=[str(error)]))
 
-    # ---------------------------------------------------------------- one that comes
+    # ---------------------------------------------------------------- a new run
 
     def _known_if_new(self, left: Left) -> _Known | None:
-        """Return what a run says of itself that comes for the first time, or was cut short."""
+        """Return facts of a run that is new there, or whose transfer was cut short; else None."""
         folder = left.folder
         if folder.kind not in ("run", "artifact") or left.problems or left.purged:
             return None
@@ -225,17 +226,17 @@ class Mover:
     ) -> Moved:
         folder, key, journal = left.folder, left.key, known.journal
         if arrival.outcome == "skip":
-            return self._told(left, Synced(folder), skipped=True)
+            return self._moved(left, Synced(folder), skipped=True)
         if journal.name not in left.known:
             self._patience.ask(lambda: self._remote.send(key, journal.name, 0, journal.begin))
         synced = sync_run(left, self._remote, progress, self._patience)
         if synced.problems or synced.purged:
-            return self._told(left, synced)
+            return self._moved(left, synced)
         now_ns = time.time_ns()
         arrival = self._ask(left, known) or arrival  # it may have taken hours
         if arrival.outcome == "skip":
-            return self._told(left, synced, skipped=True)
-        # Who replaces this one asked after it, and is later by the clock of the place.
+            return self._moved(left, synced, skipped=True)
+        # A run that replaces this one asked after it, and is later by the clock of the place.
         end_ns = max(arrival.t_ns or now_ns, known.last_ns + 1000)
         for other in arrival.others:
             self._trash(RunKey(key.project, other), max(time.time_ns(), end_ns + 2))
@@ -244,15 +245,15 @@ class Mover:
         atoms = {_TRASHED: encode_atom(known.trashed), **told}
         if arrival.name is not None and arrival.name != known.name:
             atoms[_NAME] = encode_atom(arrival.name)
-        ops = [{"op": "assign", "atoms": atoms}, *self._artifacts_there(known)]
+        ops = [{"op": "assign", "atoms": atoms}, *self._moved_artifacts(known)]
         end = journal.end(ops, end_ns + 1)
         at = len(journal.begin)
         self._patience.ask(lambda: self._remote.send(key, journal.name, at, end))
-        self._note_here(folder, told)
-        return self._told(left, synced, name=arrival.name, called=known.name)
+        self._record_transfer(folder, told)
+        return self._moved(left, synced, name=arrival.name, called=known.name)
 
     def _ask(self, left: Left, known: _Known) -> Arrival | None:
-        """Return what becomes of the run there; None of a place that cannot be asked.
+        """Ask for the outcome of sending a run; None if the place cannot tell.
 
         Raises:
             RunExistsError: If another run has its name, and that is to be an error.
@@ -291,14 +292,14 @@ class Mover:
         name, data = trashing(other, t_ns)
         self._patience.ask(lambda: self._remote.send(other, name, 0, data))
 
-    def _note_here(self, folder: RunFolder, told: dict[str, Any]) -> None:
-        """Record the transfer here too, and send that; a root may be one that is only read."""
+    def _record_transfer(self, folder: RunFolder, told: dict[str, Any]) -> None:
+        """Record the transfer in the local run, and send that, unless its root is read-only."""
         with quietly(only=(SeamarkError, OSError)):
-            record_beside(folder, [{"op": "assign", "atoms": told}])
+            append_ops(folder, [{"op": "assign", "atoms": told}])
             sync_run(self.look(folder), self._remote, patience=self._patience)
 
-    def _artifacts_there(self, known: _Known) -> list[dict[str, Any]]:
-        """Return ops that say of artifacts which a run names that they are in its project there."""
+    def _moved_artifacts(self, known: _Known) -> list[dict[str, Any]]:
+        """Return ops that move the artifacts of a run to its new project."""
         return [
             {**value, "op": "artifact", "path": path, "of": {**of, "project": self._project}}
             for path, value in known.artifacts
@@ -307,13 +308,13 @@ class Mover:
             and of.get("kind") == "artifact"
         ]
 
-    def _told(self, left: Left, synced: Synced, **facts: Any) -> Moved:
+    def _moved(self, left: Left, synced: Synced, **facts: Any) -> Moved:
         shared = {one.name: getattr(synced, one.name) for one in fields(Synced)}
         return Moved(**shared, to=self._uri, project=left.key.project, **facts)
 
 
 def _known(folder: RunFolder, journal: ArrivalJournal) -> _Known:
-    """Return what a run says of itself."""
+    """Return the facts of a run."""
     from seamark.index.index import Index
 
     with Index.open(folder.root) as index:
@@ -334,7 +335,7 @@ def _marked(view: Reader) -> list[Attribute]:
 
 
 def _versions(folder: RunFolder) -> list[str]:
-    """Return the digests of all versions of an artifact here; of a run, nothing."""
+    """Return the digests of all local versions of an artifact; of a run, nothing."""
     if folder.kind != "artifact":
         return []
     versions = iter_runs(folder.root, folder.project, models=True)
@@ -347,7 +348,7 @@ def _value(view: Reader, path: str, kind: type) -> Any:
 
 
 def with_artifacts(folders: Iterable[RunFolder]) -> list[RunFolder]:
-    """Return folders, and before each run those of the artifacts that it read and made.
+    """Return folders, and before each run those of its input and output artifacts.
 
     Args:
         folders: Of runs and others.
@@ -359,13 +360,10 @@ def with_artifacts(folders: Iterable[RunFolder]) -> list[RunFolder]:
 
     found: dict[RunFolder, None] = {}
     with contextlib.ExitStack() as opened:
-        indexes: dict[Path, Index] = {}
+        index_of = functools.cache(lambda root: opened.enter_context(Index.open(root)))
         for folder in folders:
             if folder.kind == "run" and folder.is_there():
-                if folder.root not in indexes:
-                    indexes[folder.root] = opened.enter_context(Index.open(folder.root))
-                index = indexes[folder.root]
-                found |= dict.fromkeys(_artifacts_of(index, folder))
+                found |= dict.fromkeys(_artifacts_of(index_of(folder.root), folder))
             found[folder] = None
     return list(found)
 
@@ -405,7 +403,7 @@ def _place(to: str | None) -> str:
 
 
 def _folders(what: Any, root: str | os.PathLike[str] | None) -> Iterator[RunFolder]:
-    """Yield the folders of what is to be moved.
+    """Yield the folders of runs, models and artifacts that are given or named.
 
     Raises:
         ArgumentError: If it is neither runs nor names of runs.
@@ -454,7 +452,7 @@ def _named(
 
 
 def _found(index: Index, word: str) -> Ref:
-    """Return what a word means: a run, else a model or a version of one, else an artifact's.
+    """Find a run by a word, else a model or one of its versions, else an artifact.
 
     Raises:
         ArgumentError: If it may mean several.

@@ -1,4 +1,4 @@
-"""Places where models, versions of them and artifacts are recorded, found and numbered."""
+"""Places where models and artifacts are recorded, found and numbered."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ import inspect
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from seamark.errors import (
-    ArgumentError,
-    PathError,
-    RunNotNamedError,
-    SeamarkError,
-)
+from seamark.errors import PathError, RunNotNamedError, SeamarkError
 from seamark.journal.folder import RunFolder
 from seamark.journal.numbers import take_number
 from seamark.opening.catalogs import first_remote, open_catalog, place_to_read
 from seamark.opening.place import own_root
+from seamark.options.checks import Tags, check_text
 from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.options.settings import check_argument, remotes_of
 from seamark.paths import ARTIFACTS, MODELS, check_place, home_of
@@ -35,22 +32,27 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
     from seamark.reading.names import RunName
 
-__all__ = ["Place", "Registered", "check_arguments"]
+__all__ = ["NUMBER", "Place", "Registered", "check_arguments", "record_facts"]
 
 log = logging.getLogger("seamark")
+
+NUMBER: Final = "sys/version"
+"""Path of the number of a version."""
+
+Kind = TypeVar("Kind", bound="Registered")
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place where models or artifacts are recorded, and the one they are read from.
+    """Place where models or artifacts are recorded, and the place they are read from.
 
     Attributes:
         project: Project path.
         mode: See ``init_run``.
         root: Root folder.
-        remotes: URIs of what is sent to.
-        reads: What is read in the place of the root; None for the root.
-        token: To show to remotes.
+        remotes: URIs of the remotes they are sent to.
+        reads: Root or server that is read; None for the root.
+        token: Token for remotes.
     """
 
     project: str
@@ -69,19 +71,19 @@ class Place:
         remote: str | Sequence[str] | None,
         token: str | None,
         *,
-        named: str | None,
+        named: bool,
         otherwise: Path | None = None,
     ) -> Place:
         """Check arguments, and ask the environment for what was not given.
 
         Args:
-            project: As it was given, like all others.
+            project: Project path, as given, like all others.
             mode: See ``init_run``.
             root: The root.
-            remote: What is sent to, or read from.
-            token: To show to remotes.
-            named: What ``with_id`` names.
-            otherwise: The root where none is given; None for the usual one.
+            remote: Remotes to send to, or to read from.
+            token: Token for remotes.
+            named: Whether something that exists is named.
+            otherwise: Root if none is given; None for the usual one.
 
         Raises:
             PathError: If the project breaks the grammar.
@@ -90,38 +92,38 @@ class Place:
         path, stated = check_argument("project", project), check_argument("mode", mode)
         reads = place_to_read(root, remote) if stated == "read-only" else None
         own = otherwise if root is None and stated != "debug" else root
-        where = own_root(stated, own, named=named is not None)
+        where = own_root(stated, own, named=named)
         return cls(path, stated, where, remotes_of(remote, stated, token), reads, token)
 
     @property
     def remote(self) -> Path | str | None:
-        """Address of the remote that is asked beside the root; None if there is none."""
+        """Address of the remote that is searched as well as the root; None if there is none."""
         if self.reads is not None or not self.remotes:
             return self.reads
         return place_to_read(None, first_remote(self.remotes))
 
     def find(self, word: str, kind: str) -> Ref:
-        """Return where what a word means lies, and its key, id or digest.
+        """Find a model, version or artifact by a word; return its path and its key, id or digest.
 
         Raises:
-            RunNotFoundError: If nothing is meant.
-            ArgumentError: If several may be.
+            RunNotFoundError: If there is none.
+            ArgumentError: If several match.
         """
-        if self.mode in ("disabled", "debug"):  # nobody looks for it, and nothing there is kept
+        if self.mode in ("disabled", "debug"):  # nothing is looked up or kept
             return _placeholder(self.project, word, kind)
         places = dict.fromkeys([self.reads or self.root, self.remote or self.root])
         return find_among(places, self.token, word, self.project, kind).ref
 
     def open(self, word: str, kind: str) -> LogSession:
-        """Return this process's part in what a word means; see `find`."""
+        """Return the session of a model, version or artifact; see `find`."""
         return self.session(self.find(word, kind), is_new=False)
 
     def session(self, ref: Ref, *, is_new: bool = True) -> LogSession:
-        """Return this process's part in a log; nothing is on disk before something is recorded.
+        """Return a session; nothing is on disk before something is recorded.
 
         Args:
-            ref: Place below the project, and id.
-            is_new: Whether it exists nowhere else, either, if nothing of it is on this disk.
+            ref: Path below the project, and id.
+            is_new: Whether it exists nowhere else if it is not on this disk.
         """
         folder = RunFolder(self.root, *ref)
         partly = not (is_new or self.mode == "read-only" or folder.is_there())
@@ -136,7 +138,7 @@ class Place:
         )
 
     def expect_writing(self, verb: str) -> None:
-        """Refuse to make something that is to be read only.
+        """Refuse to make something new with ``mode="read-only"``.
 
         Raises:
             RunNotNamedError: If so.
@@ -146,7 +148,7 @@ class Place:
             raise RunNotNamedError(msg)
 
     def case_variant(self, place: str, name: str) -> str | None:
-        """Return what lies in a place of this disk and differs from a name by case alone."""
+        """Return a folder on this disk that differs from a name by case alone."""
         there: list[str] = []
         with contextlib.suppress(OSError):
             there = os.listdir(self.root / place)  # noqa: PTH208 - names, and no paths
@@ -154,7 +156,7 @@ class Place:
         return next((one for one in others if one.casefold() == name.casefold()), None)
 
     def take_number(self, version: RunFolder) -> int:
-        """Take the next number for a version; one that has a number keeps it.
+        """Reserve the next number for a version; one that has a number keeps it.
 
         Raises:
             OSError: If this disk refuses.
@@ -162,7 +164,7 @@ class Place:
         from seamark.store.query.registered import number_of
 
         place, known = version.project, set()
-        for at in dict.fromkeys((None, self.remote)):
+        for at in dict.fromkeys((self.root, self.remote or self.root)):
             for one in self.names(at, place, version.kind):
                 number = number_of(one)
                 if one.project == place and number is not None:
@@ -173,22 +175,21 @@ class Place:
         folder, again = RunFolder(version.root, above, name), version.kind == "artifact"
         return take_number(folder, version.run, known, again=again)
 
-    def names(self, at: Path | str | None, project: str, kind: str) -> list[RunName]:
-        """Return what is in a place; nothing if it cannot be asked: recording is not to wait.
+    def names(self, at: Path | str, project: str, kind: str) -> list[RunName]:
+        """Return the names in a root or on a server; none if that does not answer in time.
 
-        Two that took one key or number then are put together, or apart, where both arrive.
+        Two processes may take one key or number then; that is resolved where both arrive.
         """
 
         def ask() -> list[RunName]:
-            with contextlib.closing(open_catalog(at or self.root, self.token)) as catalog:
+            with contextlib.closing(open_catalog(at, self.token)) as catalog:
                 catalog.refresh(project)
                 return list(catalog.names(kind))
 
         try:
             return call_within(ask, "seamark-names") if isinstance(at, str) else ask()
         except (SeamarkError, OSError) as error:
-            where = at or self.root
-            log.warning("seamark: %s cannot be asked for what is there: %s", where, error)
+            log.warning("seamark: %s cannot be asked for what is there: %s", at, error)
             return []
 
 
@@ -201,8 +202,42 @@ class Registered(Logbook):
         return home_of(self.folder.project)
 
 
+def record_facts(
+    made: Kind,
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    tags: Tags | None = None,
+) -> Kind:
+    """Record the facts that a model, version or artifact was given; return it.
+
+    Args:
+        made: A model, a version of one, or a version of an artifact.
+        facts: Derived values by path, of a new one.
+        name: Display name; None or blank for none.
+        description: Free text.
+        tags: Words, and values by key.
+    """
+    recorder = made.session.recorder
+    if not recorder.recording:
+        return made
+    if facts:
+        made.start()
+        recorder.values.assign_quietly(facts)
+    if name and name.strip(" "):
+        made["sys/name"] = name
+    if description is not None:
+        made["sys/description"] = description
+    if tags and tags.words:
+        made["sys/tags"].add(tags.words)
+    if tags and tags.keyed:
+        recorder.values.record_atoms(tags.keyed)
+    return made
+
+
 def _placeholder(project: str, word: str, kind: str) -> Ref:
-    """Return where something would lie, for a word that nobody looks up."""
+    """Return a legal path and id for a word that is not looked up."""
     name = re.split("[:@]", word.rpartition("/")[2])[0]
     key, number = (name.split("-") * 2)[-2:]
     ref = {
@@ -218,12 +253,12 @@ def _placeholder(project: str, word: str, kind: str) -> Ref:
 
 
 def check_arguments(verb: Callable[..., object], others: Iterable[str], **texts: object) -> None:
-    """Check arguments of a function that opens something registered.
+    """Check arguments of a function that opens a project, model or artifact.
 
     Args:
         verb: The function.
-        others: Names of what was given that it does not name.
-        **texts: Those of its arguments that are strings, or None.
+        others: Names of further arguments that were given.
+        **texts: Arguments that must be strings or None.
 
     Raises:
         UnknownArgumentError: If it has no argument of a name in ``others``.
@@ -232,6 +267,5 @@ def check_arguments(verb: Callable[..., object], others: Iterable[str], **texts:
     known = WITHOUT_MEANING - {"enable_remote_signals"} | inspect.signature(verb).parameters.keys()
     refuse_unknown(verb.__name__, others, known - {"others"})
     for what, text in texts.items():
-        if text is not None and not isinstance(text, str):
-            msg = f"{what}: expected a string or None, got {type(text).__name__}"
-            raise ArgumentError(msg)
+        if text is not None:
+            check_text(what, text)

@@ -1,4 +1,4 @@
-"""Tables of projects and of groups, whose rows are made here and not by a store."""
+"""Tables of projects and groups, whose rows are made and filtered in memory."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def fetch_projects_table(
 
 
 def project_rows(index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what is known of each project, by path and `PROJECT_LOG`.
+    """Return the row of each project, by path and `PROJECT_LOG`.
 
     Args:
-        index: What has the runs, up to date.
+        index: Catalog of the runs, up to date.
     """
     rows: dict[str, dict[str, Any]] = {}
 
@@ -104,9 +104,9 @@ def table_of(
     """Return a table of the rows that match, in their order.
 
     Args:
-        rows: Values by path, by what they are of.
-        query: In the language of queries; None for all.
-        tell: Called with a sentence for each path that no row has.
+        rows: Values by path, of each project or group.
+        query: In the query language; None for all.
+        tell: Called with a warning for each path that no row has.
 
     Raises:
         QueryError: If the query breaks the grammar.

@@ -1,4 +1,4 @@
-"""Runs of a project as people name them: by words, queries, rows of tables, or runs themselves."""
+"""References to runs of a project: words, queries, rows of tables, or runs themselves."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["References", "find_run"]
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
-"""What no word has that somebody types for a run, but a query."""
+"""Characters of queries that no id or name of a run has."""
 
 
 class References:
-    """Resolution of what people name runs of a project by.
+    """Resolver of references to runs of a project.
 
     Args:
-        session: Of the project.
-        index: Its runs, up to date.
-        trashed: Whether runs are in the trash; None for both, as far as words name them.
+        session: Session of the project.
+        index: Catalog of its runs, up to date.
+        trashed: Whether runs are in the trash; None for both.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class References:
         self._project = session.recorder.folder.project
 
     def ids(self, given: str | Iterable[str]) -> list[str]:
-        """Return the ids of the runs that are meant; what means none stays, and is warned about.
+        """Return the ids of runs; a word that names none is kept, with a warning.
 
         Raises:
             ArgumentError: If one may be any of several runs.
@@ -53,12 +53,12 @@ class References:
         return ids
 
     def refs(self, runs: Any) -> list[Ref]:
-        """Return (project, run id) of the runs that the argument ``runs`` stands for.
+        """Return project and id of the runs that the argument ``runs`` refers to.
 
         Raises:
-            ArgumentError: If it stands for none, or one of it may be any of several runs.
+            ArgumentError: If it refers to none, or a word may be any of several runs.
             QueryError: If it is neither a query nor a run.
-            RunNotFoundError: If one of it is no run of the project.
+            RunNotFoundError: If a word names no run of the project.
         """
         from seamark.reading.tables import RunsTable
         from seamark.store.query.language import parse
@@ -90,7 +90,7 @@ class References:
             raise
 
     def _finder(self) -> Callable[[str], list[Ref]]:
-        """Return what finds the runs of a word: all with that id, else the one that is meant."""
+        """Return a function that finds the runs of a word: all with that id, else one by name."""
         from seamark.reading.finding import Finder
 
         finder, trashed = Finder(self._index), bool(self._trashed)
@@ -132,7 +132,7 @@ def find_run(session: LogSession, content_hash: str, revision: int | None) -> Ru
 
 
 def _named(one: Any) -> str:
-    """Return what names a run: a text, the id in a row of a table, or that of a run.
+    """Return the name of a run: a text, the id in a row of a table, or that of a run.
 
     Raises:
         ArgumentError: If it is none of these.
@@ -148,7 +148,7 @@ def _named(one: Any) -> str:
 
 
 def _is_query(text: str) -> bool:
-    """Return whether a text is a query; no word that is an id, or looks like a name, is one."""
+    """Return whether a text is a query; a text that looks like an id or a name is none."""
     from seamark.store.query.language import parse
 
     if _RUN_ID.fullmatch(text):

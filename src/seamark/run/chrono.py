@@ -13,7 +13,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark.errors import ArgumentError
-from seamark.options.keep import check_keep
+from seamark.options.checks import check_keep
 from seamark.paths import MAX_PATH_BYTES, check_path
 from seamark.process import fork
 from seamark.process.interrupts import quietly

@@ -8,8 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
-from seamark.options.checks import strings
-from seamark.options.keep import check_keep
+from seamark.options.checks import check_keep, strings
 from seamark.options.run_options import refuse_unknown
 from seamark.paths import check_path, check_writable, given_path, join_path
 from seamark.reading.browsing import Browsable

@@ -136,11 +136,11 @@ class Folder:
         log.info("seamark: put %d of %d into the trash of %s", done, len(ids), project)
 
     def _put(self, ref: Ref) -> None:
-        from seamark.registry.edits import record_beside
+        from seamark.registry.edits import append_ops
         from seamark.run.contents import assign_ops
 
         ops = assign_ops({"sys/trashed": encode_atom(True)})  # noqa: FBT003 - a value
-        if not record_beside(RunFolder(self._root, *ref), ops):
+        if not append_ops(RunFolder(self._root, *ref), ops):
             msg = f"{self._root}: {'/'.join(ref)} could not be written"
             raise ManagementOperationFailure(msg)
 

@@ -18,8 +18,8 @@ from seamark.cli._screen import note
 from seamark.cli._text import clean
 from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside, kind_of
+from seamark.pictures.drawing import matches
 from seamark.reading.document import ref_of
-from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.index.index import Index

@@ -32,9 +32,9 @@ from seamark.reading.interest import aside
 from seamark.reading.units import is_measured
 
 if TYPE_CHECKING:
+    from seamark.pictures.drawing import PlotOptions, Source
     from seamark.pictures.plots import Axes, Curve
     from seamark.reading.points import Attempt
-    from seamark.run.drawing import PlotOptions, Source
 
 __all__ = ["plot"]
 
@@ -149,7 +149,7 @@ def plot(
     Files need the extra: pip install "seamark[plot]"
     """
     from seamark.pictures import plots
-    from seamark.run.drawing import PlotOptions, axes_of, curves_of
+    from seamark.pictures.drawing import PlotOptions, picture_of
 
     points = plots.PICTURE_POINTS
     asked = PlotOptions(
@@ -173,8 +173,8 @@ def plot(
         wanted = _sort_words(runs, words, project, query)
         sources = _sources(runs, wanted.refs)
         asked = _along(asked, x, wanted.patterns)
-        axes = axes_of(asked, wanted.patterns, sources)
-        curves = curves_of(sources, wanted.patterns, asked, plural(len(sources), "run"))
+        where = plural(len(sources), "run")
+        curves, axes = picture_of(sources, wanted.patterns, asked, where)
         _note_left_out(curves, asked)
         if out is None and len(sources) == len(curves) == 1:
             axes = replace(axes, title=axes.unit)  # who named it knows the rest
@@ -217,7 +217,7 @@ def _of_groups(
 ) -> tuple[list[Curve], Axes]:
     """Return what is drawn of groups of runs."""
     from seamark.cli._facts import value_text
-    from seamark.run.drawing import MOST_CURVES, curves_of_groups, group_axes, lines_of_groups
+    from seamark.pictures.drawing import MOST_CURVES, curves_of_groups, picture_of_groups
     from seamark.store.query.selection import Selection
 
     runs.expect_project(project)
@@ -230,7 +230,7 @@ def _of_groups(
     if len(found) > MOST_CURVES:
         note(f"drawing {MOST_CURVES} of {len(found)} curves; choose runs with --query")
         found = found[:MOST_CURVES]
-    return lines_of_groups(found, partial(value_text, exact=True)), group_axes(asked, found)
+    return picture_of_groups(found, asked, partial(value_text, exact=True))
 
 
 def _sort_words(
@@ -289,7 +289,7 @@ def _some_series(runs: Runs, ref: RunRef) -> str:
 
 
 def _sources(runs: Runs, refs: Sequence[RunRef]) -> list[Source]:
-    from seamark.run.drawing import Source
+    from seamark.pictures.drawing import Source
 
     labels = runs.finder.labels([(ref.project, ref.run) for ref in refs])
     found = zip(labels, refs, strict=True)

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from seamark.errors import ArgumentError
-from seamark.run.drawing import matches
+from seamark.pictures.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
@@ -52,7 +52,7 @@ def curves_of(
     """
     before = {one.key: one.drawing for one in since}
     cursors = {key: drawing.cursor for key, drawing in before.items()}
-    there = index.series_of(refs, lambda path: any(matches(path, one) for one in patterns))
+    there = index.series_of(refs, lambda path: matches(path, *patterns))
     return [
         replace(one, drawing=one.drawing.after(before.get(one.key, one.drawing)))
         for own, some in _alike(refs, there)

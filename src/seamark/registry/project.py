@@ -12,15 +12,16 @@ from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.opening.catalogs import place_to_read
 from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.options.settings import check_argument, remotes_of
+from seamark.pictures.drawing import PlotOptions
+from seamark.pictures.plotting import plot_runs
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import GroupCurve, group_curves
+from seamark.reading.html import harmless
 from seamark.reading.points import check_attempt
 from seamark.registry.curves import curves_of, path_list
 from seamark.registry.edits import set_trashed
 from seamark.registry.references import References
-from seamark.run.drawing import PlotOptions
 from seamark.run.logbook import Logbook, LogSession, Progress
-from seamark.run.plotting import plot_runs
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref, RunField
@@ -98,6 +99,18 @@ class Project(Logbook):
     def __repr__(self) -> str:
         """Return which project it is."""
         return f"<seamark.Project {self.folder.project}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
+        from seamark.pictures.notebook import page_of_project
+
+        def page() -> str:
+            states = self.fetch_runs_table(columns=["sys/state"], progress_bar=False)
+            columns = ["sys/name", "sys/state", "sys/creation_time"]
+            newest = self.fetch_runs_table(columns=columns, limit=5, progress_bar=False)
+            return page_of_project(self.session.recorded, self.path, states, newest)
+
+        return harmless(page, self.__repr__)
 
     @property
     def path(self) -> str:

@@ -84,9 +84,10 @@ class Container(Browsable, metaclass=_Opening):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows; never raises, writes nothing and starts nothing."""
-        from seamark.run.notebook import page_of
+        from seamark.pictures.notebook import page_of
 
-        return harmless(lambda: page_of(*self._place()), self.__repr__)
+        folder, recorded = self.folder, self.session.recorded
+        return harmless(lambda: page_of(recorded, folder.project, folder.run), self.__repr__)
 
     def __getitem__(self, path: str) -> Handler:
         """Return the handler of a path; nothing is read or written yet.

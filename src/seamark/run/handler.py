@@ -12,11 +12,12 @@ from seamark.options.checks import strings
 from seamark.options.keep import check_keep
 from seamark.options.run_options import refuse_unknown
 from seamark.paths import check_path, check_writable, given_path, join_path
+from seamark.pictures.drawing import PlotOptions
+from seamark.pictures.plotting import plot_run
 from seamark.reading.browsing import Browsable
 from seamark.reading.html import harmless
 from seamark.reading.tracked import TrackedFile
 from seamark.run.artifact import artifact_op
-from seamark.run.drawing import PlotOptions
 from seamark.run.fetching import (
     bytes_of,
     curve_of,
@@ -28,7 +29,6 @@ from seamark.run.fetching import (
     points_of,
     value_of,
 )
-from seamark.run.plotting import plot_run
 from seamark.run.points import as_file
 from seamark.values import to_step, to_time_ns
 
@@ -88,9 +88,9 @@ class Handler(Browsable):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows; never raises, writes nothing and starts nothing."""
-        from seamark.run.notebook import page_of
+        from seamark.pictures.notebook import page_of_path
 
-        return harmless(lambda: page_of(*self._place()), self.__repr__)
+        return harmless(lambda: page_of_path(*self._place()), self.__repr__)
 
     def __repr__(self) -> str:
         """Return what the handler points at."""

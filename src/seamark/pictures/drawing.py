@@ -1,4 +1,4 @@
-"""Curves of runs as pictures show them, for `Run.plot`, `Project.plot` and ``seamark plot``.
+"""Curves and axes of runs for pictures: `Run.plot`, `Project.plot` and ``seamark plot``.
 
 What is read grows with the picture and not with the series.
 """
@@ -33,14 +33,13 @@ __all__ = [
     "MOST_CURVES",
     "PlotOptions",
     "Source",
-    "axes_of",
     "check_patterns",
-    "curves_of",
     "curves_of_groups",
-    "group_axes",
-    "lines_of_groups",
     "matches",
     "no_series",
+    "picture_of",
+    "picture_of_groups",
+    "title_of",
 ]
 
 MOST_CURVES: Final = 20
@@ -66,7 +65,7 @@ class PlotOptions:
         half_life: Of a moving average instead of the mean of a window, in units of x; None for
             none.
         low: Only points whose x is not less; None for all.
-        high: Only points whose x is not greater.
+        high: Only points whose x is not greater; None for all.
 
     Raises:
         ArgumentError: If one of them cannot be used.
@@ -121,7 +120,7 @@ class PlotOptions:
         raise ArgumentError(msg)
 
     @property
-    def words(self) -> str:
+    def smoothing(self) -> str:
         """Description of the smoothing for the picture; empty without smoothing."""
         units = _UNITS.get(self.x, f"units of {self.x}")
         if self.half_life is not None:
@@ -130,15 +129,35 @@ class PlotOptions:
             return ""
         return f"mean of {self.smooth:,.10g} {units}"
 
+    def axes(self, title: str, unit: str = "") -> Axes:
+        """Return the axes of a picture.
+
+        Args:
+            title: Text above the picture, to which the unit is added.
+            unit: Common unit of the curves; empty if they have none.
+        """
+        from seamark.pictures.plots import Axes
+
+        named = self.x in NAMED_AXES
+        return Axes(
+            x_kind=cast("XKind", self.x) if named else "series",
+            title=", ".join(filter(None, (title, unit))),
+            unit=unit,
+            log_x=self.log_x,
+            log_y=self.log_y,
+            x_name="" if named else self.x,
+            note=self.smoothing,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """A run that is drawn.
 
     Attributes:
-        label: What people call it.
-        key: What its colour is found by: project and id, which name exactly this run.
-        reader: What reads it.
+        label: Name for people.
+        key: Project and id, which name exactly this run and choose its colour.
+        reader: Reader of the run.
     """
 
     label: str
@@ -146,71 +165,9 @@ class Source:
     reader: Reader
 
 
-def matches(path: str, pattern: str) -> bool:
-    """Return whether a path is, lies below, or matches a pattern with ``*`` and ``?``."""
-    return is_inside(path, pattern.strip("/")) or fnmatchcase(path, pattern)
-
-
-def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldError:
-    """Return the error that says that there is no such series, and what may be meant.
-
-    Args:
-        missing: Path or pattern.
-        known: Paths of series of numbers.
-        where: What was looked through, in words.
-    """
-    near = nearest_path(missing, known)
-    hint = f"did you mean {near!r}? " if near else ""
-    some = ", ".join(list(known)[:_LISTED]) or "none"
-    more = ", ..." if len(known) > _LISTED else ""
-    msg = f"no series of numbers matches {missing!r} in {where}; {hint}there are: {some}{more}"
-    return MissingFieldError(msg)
-
-
-def curves_of(
-    sources: Sequence[Source],
-    patterns: Sequence[str],
-    asked: PlotOptions,
-    where: str,
-    warn: Callable[..., None] = log.warning,
-) -> list[Curve]:
-    """Read what is drawn.
-
-    Args:
-        sources: The runs, each with a label of its own.
-        patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
-        asked: How.
-        where: What is looked through, for messages.
-        warn: Called with what is to be said beside the picture, as `logging.Logger.warning` is.
-
-    Raises:
-        MissingFieldError: If a pattern matches no series of any run, or x is none of theirs.
-        ArgumentError: If a pattern is no text.
-    """
-    check_patterns(patterns)
-    named = asked.x in NAMED_AXES
-    known = [source.reader.series_paths() for source in sources]
-    every = dict.fromkeys(path for paths in known for path in paths)
-    for pattern in patterns:
-        if not any(matches(path, pattern) for path in every):
-            raise no_series(pattern, every, where)
-    if not named and asked.x not in every:
-        error = no_series(asked.x, every, where)
-        msg = f"{error} (besides the x axes {', '.join(NAMED_AXES)})"
-        raise MissingFieldError(msg)
-    found = [
-        (source, path)
-        for source, paths in zip(sources, known, strict=True)
-        if named or asked.x in paths
-        for path in dict.fromkeys(p for one in patterns for p in paths if matches(p, one))
-    ]
-    if not found:
-        msg = f"no run of {where} has both {' or '.join(patterns)!r} and x={asked.x!r}"
-        raise MissingFieldError(msg)
-    if len(found) > MOST_CURVES:
-        warn("seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found))
-        found = found[:MOST_CURVES]
-    return _read_curves(found, asked, several=len(sources) > 1)
+def matches(path: str, *patterns: str) -> bool:
+    """Return whether a path is, lies below, or matches one of the patterns (``*`` and ``?``)."""
+    return any(is_inside(path, one.strip("/")) or fnmatchcase(path, one) for one in patterns)
 
 
 def check_patterns(patterns: Sequence[object]) -> None:
@@ -225,17 +182,59 @@ def check_patterns(patterns: Sequence[object]) -> None:
             raise ArgumentError(msg)
 
 
-def _read_curves(
-    found: Sequence[tuple[Source, str]], asked: PlotOptions, *, several: bool
-) -> list[Curve]:
-    """Read what is drawn; where several runs were asked for, labels say whose each curve is."""
+def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldError:
+    """Return the error that there is no such series, with the nearest path and some others.
+
+    Args:
+        missing: Path or pattern.
+        known: Paths of series of numbers.
+        where: Description of the place that was searched.
+    """
+    near = nearest_path(missing, known)
+    hint = f"did you mean {near!r}? " if near else ""
+    some = ", ".join(list(known)[:_LISTED]) or "none"
+    more = ", ..." if len(known) > _LISTED else ""
+    msg = f"no series of numbers matches {missing!r} in {where}; {hint}there are: {some}{more}"
+    return MissingFieldError(msg)
+
+
+# ---------------------------------------------------------------------- runs
+
+
+def picture_of(
+    sources: Sequence[Source],
+    patterns: Sequence[str],
+    options: PlotOptions,
+    where: str,
+    warn: Callable[..., None] = log.warning,
+) -> tuple[list[Curve], Axes]:
+    """Read the curves of runs; return them with the axes of their picture.
+
+    Where several runs were given, the labels name the run of each curve.
+
+    Args:
+        sources: The runs, each with its own label.
+        patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
+        options: Options of the plot.
+        where: Description of the runs, for messages.
+        warn: Called with warnings about the picture, as `logging.Logger.warning` is.
+
+    Raises:
+        MissingFieldError: If a pattern matches no series of any run, or x is none of theirs.
+        ArgumentError: If a pattern is no text.
+    """
     from seamark.pictures.plots import COLOURS, slots
 
+    found = _find_series(sources, patterns, options.x, where)
+    if len(found) > MOST_CURVES:
+        warn("seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found))
+        found = found[:MOST_CURVES]
+    several = len(sources) > 1
     runs = dict.fromkeys(source.key for source, _ in found)
     paths = list(dict.fromkeys(path for _, path in found))
     colours = slots(runs if several else paths)
-    shared = shared_unit(paths)  # stands above the picture
-    out = []
+    shared = shared_unit(paths)  # in the title
+    curves = []
     for source, path in found:
         words = [source.label] if several else []
         words += [path] if len(paths) > 1 or not several else []
@@ -244,11 +243,43 @@ def _read_curves(
         colour = colours[source.key if several else path]
         if several:
             colour += paths.index(path) * len(COLOURS)
-        drawing = source.reader.drawing(path, asked.look, asked.attempt)
+        drawing = source.reader.drawing(path, options.look, options.attempt)
         if drawing.falls and (drawing.curve.width or drawing.mean is not None):
-            words.append("(steps go back)" if asked.x == "step" else "(x goes back)")
-        out.append(_curve(drawing, " ".join(words), colour))
-    return out
+            words.append("(steps go back)" if options.x == "step" else "(x goes back)")
+        curves.append(_curve(drawing, " ".join(words), colour))
+    return curves, options.axes(title_of(sources, patterns), shared)
+
+
+def title_of(sources: Sequence[Source], patterns: Sequence[str]) -> str:
+    """Return the text above a picture: what the labels of its curves have in common."""
+    if len(sources) == 1:
+        return sources[0].label
+    return patterns[0] if sources and len(patterns) == 1 else ""
+
+
+def _find_series(
+    sources: Sequence[Source], patterns: Sequence[str], x: str, where: str
+) -> list[tuple[Source, str]]:
+    check_patterns(patterns)
+    named = x in NAMED_AXES
+    known = [source.reader.series_paths() for source in sources]
+    every = dict.fromkeys(path for paths in known for path in paths)
+    for pattern in patterns:
+        if not any(matches(path, pattern) for path in every):
+            raise no_series(pattern, every, where)
+    if not named and x not in every:
+        msg = f"{no_series(x, every, where)} (besides the x axes {', '.join(NAMED_AXES)})"
+        raise MissingFieldError(msg)
+    found = [
+        (source, path)
+        for source, paths in zip(sources, known, strict=True)
+        if named or x in paths
+        for path in dict.fromkeys(p for one in patterns for p in paths if matches(p, one))
+    ]
+    if not found:
+        msg = f"no run of {where} has both {' or '.join(patterns)!r} and x={x!r}"
+        raise MissingFieldError(msg)
+    return found
 
 
 def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
@@ -261,7 +292,7 @@ def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
     odd = [(gaps, np.nan), (drawing.plus_inf, np.inf), (drawing.minus_inf, -np.inf)]
     smoothed, x, y = drawing.mean is not None, drawing.x, drawing.mean
     if y is None:
-        x, y = _to_the_ends(drawing)
+        x, y = _with_ends(drawing)
     return Curve(
         label=label,
         x=x,
@@ -276,8 +307,8 @@ def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
     )
 
 
-def _to_the_ends(drawing: Drawing) -> tuple[Floats, Floats]:
-    """Return the representative points of a curve, and where the series begins and ends."""
+def _with_ends(drawing: Drawing) -> tuple[Floats, Floats]:
+    """Return the representative points of a curve with the first and last of its series."""
     import numpy as np
 
     x, y = drawing.curve.step, drawing.curve.value
@@ -288,38 +319,6 @@ def _to_the_ends(drawing: Drawing) -> tuple[Floats, Floats]:
     return x, y
 
 
-def axes_of(asked: PlotOptions, patterns: Sequence[str], sources: Sequence[Source]) -> Axes:
-    """Return what the axes of a picture mean, and what stands above it.
-
-    Args:
-        asked: How it is drawn.
-        patterns: What is drawn.
-        sources: Of which runs.
-    """
-    if len(sources) > 1:
-        title = patterns[0] if len(patterns) == 1 else ""
-    else:
-        title = sources[0].label if sources else ""
-    found = (path for source in sources for path in source.reader.series_paths())
-    unit = shared_unit(path for path in found if any(matches(path, one) for one in patterns))
-    return _axes(asked, ", ".join(filter(None, (title, unit))), unit)
-
-
-def _axes(asked: PlotOptions, title: str, unit: str) -> Axes:
-    from seamark.pictures.plots import Axes
-
-    named = asked.x in NAMED_AXES
-    return Axes(
-        x_kind=cast("XKind", asked.x) if named else "series",
-        title=title,
-        unit=unit,
-        log_x=asked.log_x,
-        log_y=asked.log_y,
-        x_name="" if named else asked.x,
-        note=asked.words,
-    )
-
-
 # ---------------------------------------------------------------------- groups of runs
 
 
@@ -327,17 +326,17 @@ def curves_of_groups(
     index: Catalog,
     groups: Sequence[RunGroup],
     patterns: Sequence[str],
-    asked: PlotOptions,
+    options: PlotOptions,
     where: str,
 ) -> list[GroupCurve]:
-    """Read what series come to over groups of runs.
+    """Read the mean curves of groups of runs.
 
     Args:
-        index: What is read.
+        index: Catalog of the runs.
         groups: The groups.
         patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
-        asked: How.
-        where: What is looked through, for messages.
+        options: Options of the plot.
+        where: Description of the groups, for messages.
 
     Raises:
         MissingFieldError: If a pattern matches no series of any run, or none of them has points.
@@ -346,41 +345,44 @@ def curves_of_groups(
 
     check_patterns(patterns)
     refs = list(dict.fromkeys(ref for group in groups for ref in group.refs))
-    meant = index.series_of(refs, lambda path: any(matches(path, one) for one in patterns))
-    paths = sorted({path for some in meant.values() for path in some})
+
+    def paths_of(chosen: Callable[[str], bool]) -> list[str]:
+        return sorted(set().union(*index.series_of(refs, chosen).values()))
+
+    paths = paths_of(lambda path: matches(path, *patterns))
     for pattern in patterns:
         if not any(matches(path, pattern) for path in paths):
-            every = index.series_of(refs, lambda _: True)
-            known = sorted({path for some in every.values() for path in some})
-            raise no_series(pattern, known, where)
+            raise no_series(pattern, paths_of(lambda _: True), where)
 
     def draw(refs: Sequence[Ref], some: Sequence[str], look: Look) -> Sequence[RunCurve]:
-        return index.curves(refs, some, look, asked.attempt)
+        return index.curves(refs, some, look, options.attempt)
 
-    found = group_curves(draw, [(one.by, one.refs) for one in groups], paths, asked.look)
+    found = group_curves(draw, [(one.by, one.refs) for one in groups], paths, options.look)
     if not found:
-        msg = f"no run of {where} has points of {' or '.join(patterns)!r} over x={asked.x!r}"
+        msg = f"no run of {where} has points of {' or '.join(patterns)!r} over x={options.x!r}"
         raise MissingFieldError(msg)
     return found
 
 
-def lines_of_groups(found: Sequence[GroupCurve], words: Callable[[object], str]) -> list[Curve]:
-    """Return the lines of groups: mean, and as a band one standard deviation on either side.
+def picture_of_groups(
+    found: Sequence[GroupCurve], options: PlotOptions, words: Callable[[object], str]
+) -> tuple[list[Curve], Axes]:
+    """Return the means of groups, with one standard deviation on either side, and the axes.
 
     Args:
-        found: What the series come to.
-        words: Returns how a value is written.
+        found: The curves; see `curves_of_groups`.
+        options: Options of the plot.
+        words: Formats a value.
     """
     from seamark.pictures.plots import COLOURS, Curve, slots
 
     paths = list(dict.fromkeys(one.path for one in found))
     shared = shared_unit(paths)
-    # What the runs of each group have in common.
     names = [
         ", ".join(f"{column} = {words(value)}" for column, value in one.by.items()) for one in found
     ]
     colours = slots(names)
-    lines = []
+    curves = []
     for one, name in zip(found, names, strict=True):
         label = [one.path] if len(paths) > 1 or not name else []
         label += [name] if name else []
@@ -388,7 +390,7 @@ def lines_of_groups(found: Sequence[GroupCurve], words: Callable[[object], str])
             label.append(f"({unit})")
         least, most = int(one.n.min()), int(one.n.max())
         label.append(f"(n = {least})" if least == most else f"(n = {least} to {most})")
-        lines.append(
+        curves.append(
             Curve(
                 label=" ".join(label),
                 x=one.x,
@@ -398,12 +400,4 @@ def lines_of_groups(found: Sequence[GroupCurve], words: Callable[[object], str])
                 colour=colours[name] + paths.index(one.path) * len(COLOURS),
             )
         )
-    return lines
-
-
-def group_axes(asked: PlotOptions, found: Sequence[GroupCurve]) -> Axes:
-    """Return what the axes of a picture of groups mean, and what stands above it."""
-    paths = list(dict.fromkeys(one.path for one in found))
-    unit = shared_unit(paths)
-    title = paths[0] if len(paths) == 1 else ""
-    return _axes(asked, ", ".join(filter(None, (title, unit))), unit)
+    return curves, options.axes(paths[0] if len(paths) == 1 else "", shared)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import struct
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
-from seamark.paths import home_of, model_key
+from seamark.paths import home_of, kind_of, model_key
 from seamark.reading.artifacts import source_label
 from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
 from seamark.reading.html import block, count_of, line_of, number, table, text
@@ -21,10 +22,11 @@ from seamark.values.keeping import Keep
 from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
+    from seamark.reading.browsing import Recording
     from seamark.reading.reader import Reader
-    from seamark.run.recorded import Recorded
+    from seamark.reading.tables import RunsTable
 
-__all__ = ["image_type", "page_of"]
+__all__ = ["image_type", "page_of", "page_of_path", "page_of_project"]
 
 _FEW: Final = 12
 """Rows of each table."""
@@ -52,33 +54,94 @@ _OF_REGISTERED: Final = {
     "created": "sys/creation_time",
 }
 _WORDS: Final = {
-    "run": "Run",
     "model": "Model",
     "model_version": "Version of model",
     "artifact": "Artifact",
 }
 
 
-def page_of(recorded: Recorded, path: str) -> str:
-    """Return a run, a project or a path in one of them as HTML.
+def page_of(recorded: Recording, project: str, run: str) -> str:
+    """Return a run as HTML; or a model, a version of one or an artifact, which have no state.
 
     Args:
-        recorded: What reads.
-        path: Empty for the whole.
+        recorded: Reader of it.
+        project: Project path, or the place in it; see `seamark.paths.kind_of`.
+        run: Run id, or the name of another kind of container.
 
     Raises:
         SeamarkError: If it cannot be read.
         OSError: If it cannot be read.
     """
-    reader = recorded.reader()
-    families = recorded.families()
-    if path:
-        return _handler(recorded, reader, families, path)
-    show = _project if recorded.folder.kind == "project" else _container
-    return show(recorded, reader, families)
+    reader, kind = recorded.reader(), kind_of(project, run)
+    told = _FACTS if kind == "run" else _OF_REGISTERED
+    wanted = ["sys/name", "sys/state", "sys/crash_reason", *told.values()]
+    facts = {one.path: one.value for one in _some(recorded, reader, wanted)}
+    rows = [("project", text(home_of(project)))]
+    if kind != "model":
+        rows.append(("id", text(run)))
+    if kind != "run":
+        title = f"{_WORDS[kind]} {text(model_key(project, run))}"
+    else:
+        state = facts.get("sys/state", "created")
+        shown = "disabled: nothing is recorded" if recorded.disabled else state
+        title = f"Run {text(facts.get('sys/name') or generated_name(run))} · {text(shown)}"
+        reason = facts.get("sys/crash_reason") if state == "crashed" else None
+        if state in ("failed", "interrupted") and reader is not None:
+            reason = reader.reason
+        if reason:
+            rows.append((state, text(reason, _REASON)))
+    rows += [(name, text(facts[path])) for name, path in told.items() if facts.get(path)]
+    return block(title, table((), rows), *_tables(recorded, reader, recorded.families()))
 
 
-def _some(recorded: Recorded, reader: Reader | None, paths: Sequence[str]) -> list[Attribute]:
+def page_of_project(recorded: Recording, project: str, states: RunsTable, newest: RunsTable) -> str:
+    """Return a project as HTML.
+
+    Args:
+        recorded: Reader of its own attributes.
+        project: Project path.
+        states: The states of all its runs.
+        newest: The runs that are named.
+
+    Raises:
+        SeamarkError: If it cannot be read.
+        OSError: If it cannot be read.
+    """
+    counts = sorted(Counter(states["sys/state"]).items())
+    words = ", ".join(f"{count:,} {text(state)}" for state, count in counts)
+    columns = ("sys/id", "sys/name", "sys/state", "sys/creation_time")
+    rows = [[text(row.get(name, "")) for name in columns] for row in newest.rows]
+    hint = "<div><code>project.fetch_runs_table()</code> has all of them</div>" if rows else ""
+    return block(
+        f"Project {text(project)} · {count_of(states.total, 'run')}",
+        f"<div>{words}</div>" if words else "",
+        table(("newest runs", "name", "state", "created"), rows),
+        hint,
+        *_tables(recorded, recorded.reader(), recorded.families()),
+    )
+
+
+def page_of_path(recorded: Recording, path: str) -> str:
+    """Return a path of a run or project, with what lies below it, as HTML.
+
+    Raises:
+        SeamarkError: If it cannot be read.
+        OSError: If it cannot be read.
+    """
+    reader, families = recorded.reader(), recorded.families(path)
+    here = _some(recorded, reader, [path]) if path in families else []
+    families.pop(path, None)
+    of = text(recorded.words)
+    if not here and not families:
+        return block(text(path), f"<div>nothing is recorded here in {of}</div>")
+    parts = [part for one in here for part in _whole(reader, one)]
+    if families:
+        parts += _tables(recorded, reader, families, background=True)
+    kind = here[0].type.replace("_", " ") if here else count_of(len(families), "path") + " below"
+    return block(f"{text(path)} · {text(kind)}", *parts, f"<div>of {of}</div>")
+
+
+def _some(recorded: Recording, reader: Reader | None, paths: Sequence[str]) -> list[Attribute]:
     """Return what some paths show, as recorded or as the first record will."""
     if reader is not None:
         return reader.some(paths)
@@ -86,37 +149,21 @@ def _some(recorded: Recorded, reader: Reader | None, paths: Sequence[str]) -> li
     return [known[path] for path in paths if path in known]
 
 
-# ---------------------------------------------------------------------- wholes
-
-
-def _container(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
-    """Return a run; or a model, a version of one or an artifact, which have no state."""
-    folder = recorded.folder
-    told = _FACTS if folder.kind == "run" else _OF_REGISTERED
-    wanted = ["sys/name", "sys/state", "sys/crash_reason", *told.values()]
-    facts = {one.path: one.value for one in _some(recorded, reader, wanted)}
-    title, ended = f"{_WORDS[folder.kind]} {text(model_key(folder.project, folder.run))}", None
-    if folder.kind == "run":
-        state = facts.get("sys/state", "created")
-        if state == "crashed":
-            ended = facts.get("sys/crash_reason")
-        elif state in ("failed", "interrupted") and reader is not None:
-            ended = reader.reason
-        shown = "disabled: nothing is recorded" if recorded.disabled else state
-        title = f"Run {text(facts.get('sys/name') or generated_name(folder.run))} · {text(shown)}"
-    rows = [("project", text(home_of(folder.project)))]
-    if folder.kind != "model":
-        rows.append(("id", text(folder.run)))
-    if ended:
-        rows.append((state, text(ended, _REASON)))
-    rows += [(name, text(facts[path])) for name, path in told.items() if facts.get(path)]
-    return block(title, table((), rows), *_tables(recorded, reader, families))
-
-
 def _tables(
-    recorded: Recorded, reader: Reader | None, families: Mapping[str, str], below: str = ""
+    recorded: Recording,
+    reader: Reader | None,
+    families: Mapping[str, str],
+    *,
+    background: bool = False,
 ) -> Iterator[str]:
-    """Yield a table of series and one of everything else; facts of a run stand above them."""
+    """Yield a table of series and one of everything else.
+
+    Args:
+        recorded: Reader of a run or project.
+        reader: The same at one moment; None while nothing is recorded.
+        families: Families by path.
+        background: Show facts too that a page of the whole has above its tables.
+    """
     series = [path for path, family in families.items() if family == "float_series"]
     if series:
         series.sort(key=lambda path: (is_background(path), is_counter(path), *metric_order(path)))
@@ -124,7 +171,7 @@ def _tables(
         header = ("series", "last", "min", "max", "points")
         yield table(header, rows, _more(len(series), len(rows), "series"))
     others = [path for path, family in families.items() if family != "float_series"]
-    others = [path for path in others if below or not is_background(path)]
+    others = [path for path in others if background or not is_background(path)]
     if others:
         others.sort(key=is_background)
         cells = [(text(one.path), _shown(one)) for one in _some(recorded, reader, others[:_FEW])]
@@ -135,49 +182,8 @@ def _more(count: int, shown: int, name: str) -> str:
     return f"the first {shown} of {count:,} {name}" if count > shown else ""
 
 
-def _project(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
-    from seamark.store.query.selection import Selection
-
-    folder, index = recorded.folder, recorded.index
-    index.refresh(folder.project)
-    columns = ["sys/name", "sys/state", "sys/creation_time"]
-    everything = index.table(Selection(project=folder.project), ["sys/state"])
-    newest = index.table(Selection(project=folder.project, limit=5), columns)
-    states: dict[str, int] = {}
-    for row in everything.rows:
-        states[row["sys/state"]] = states.get(row["sys/state"], 0) + 1
-    counts = ", ".join(f"{count:,} {text(state)}" for state, count in sorted(states.items()))
-    rows = [[text(row.get(name, "")) for name in ("sys/id", *columns)] for row in newest.rows]
-    hint = "<div><code>project.fetch_runs_table()</code> has all of them</div>" if rows else ""
-    return block(
-        f"Project {text(folder.project)} · {count_of(everything.total, 'run')}",
-        f"<div>{counts}</div>" if counts else "",
-        table(("newest runs", "name", "state", "created"), rows),
-        hint,
-        *_tables(recorded, reader, families),
-    )
-
-
-# ---------------------------------------------------------------------- one path
-
-
-def _handler(
-    recorded: Recorded, reader: Reader | None, families: Mapping[str, str], path: str
-) -> str:
-    below = {one: families[one] for one in families if one.startswith(f"{path}/")}
-    here = _some(recorded, reader, [path]) if path in families else []
-    of = text(recorded.words)
-    if not here and not below:
-        return block(text(path), f"<div>nothing is recorded here in {of}</div>")
-    parts = [part for one in here for part in _whole(reader, one)]
-    if below:
-        parts += _tables(recorded, reader, below, path)
-    kind = here[0].type.replace("_", " ") if here else count_of(len(below), "path") + " below"
-    return block(f"{text(path)} · {text(kind)}", *parts, f"<div>of {of}</div>")
-
-
 def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
-    """Yield what is shown of a path that is looked at alone."""
+    """Yield the parts of the page of one path."""
     if isinstance(one.value, SeriesSummary):
         if reader is not None:
             yield line_of(reader.curve(one.path, _POINTS))

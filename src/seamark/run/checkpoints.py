@@ -156,11 +156,6 @@ class CheckpointSet:
         """Attribute path of every checkpoint that is recorded now, by its location."""
         return {location: self._paths[location] for location in self._recorded}
 
-    @property
-    def pending(self) -> bool:
-        """Whether something that the callback names now is not there yet."""
-        return any(one not in self._recorded for one in self._named - self._outside.keys())
-
     def update(self, locations: Iterable[str], folder: str | None) -> None:
         """Record what a callback names after a save; forget what it removed since the last one.
 

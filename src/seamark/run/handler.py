@@ -19,7 +19,6 @@ from seamark.reading.tracked import TrackedFile
 from seamark.run.artifact import artifact_op
 from seamark.run.fetching import (
     bytes_of,
-    curve_of,
     download,
     download_last,
     expect,
@@ -415,9 +414,7 @@ class Handler(Recordable):
             MissingFieldError: If nothing is recorded here.
             FamilyError: If the path holds another family.
         """
-        if points is None:
-            return points_of(self._session.recorded, self._path, attempt)
-        return curve_of(self._session.recorded, self._path, points, attempt)
+        return points_of(self._session.recorded, self._path, attempt, points)
 
     def fetch_values(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -71,11 +71,6 @@ class Lineage:
 
     def __init__(self, start: Node, nodes: dict[str, Node], edges: list[Edge]) -> None:
         self.start, self.nodes, self.edges = start, nodes, edges
-        self._above: dict[str, list[Edge]] = {}
-        self._below: dict[str, list[Edge]] = {}
-        for edge in edges:
-            self._above.setdefault(edge.target, []).append(edge)
-            self._below.setdefault(edge.source, []).append(edge)
 
     def __repr__(self) -> str:
         """Return how much there is."""
@@ -90,8 +85,8 @@ class Lineage:
         return "\n".join(lines)
 
     def _tree(self, *, below: bool) -> Iterator[str]:
-        """Yield a line for each, further generations behind their own; each is gone into once."""
-        edges = self._below if below else self._above
+        """Yield a line for each node, below the one that it was reached from; subtrees once."""
+        edges = _by_end(self.edges, "source" if below else "target")
 
         def branches(node: str, indent: str) -> list[tuple[Edge, str, bool]]:
             found = edges.get(node, [])
@@ -151,31 +146,41 @@ def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:
     """
     nodes = _Nodes(catalog)
     start = nodes.of(ref)
-    above: dict[str, list[Edge]] = {}
-    below: dict[str, list[Edge]] = {}
-    for edge in nodes.read_edges():
-        above.setdefault(edge.target, []).append(edge)
-        below.setdefault(edge.source, []).append(edge)
-    ends, edges = {start.id: None}, dict.fromkeys(_reached(start.id, above, "source"))
-    edges |= dict.fromkeys(_reached(start.id, below, "target"))
+    every = list(nodes.read_edges())
+    found = [*_reached(start.id, every, "target"), *_reached(start.id, every, "source")]
+    edges = list(dict.fromkeys(found))
+    ends = dict.fromkeys([start.id, *(end for one in edges for end in (one.source, one.target))])
+    return Lineage(start, {end: nodes.called(end, start) for end in ends}, edges)
+
+
+def _by_end(edges: Iterable[Edge], end: str) -> dict[str, list[Edge]]:
+    """Return edges by their source or target."""
+    found: dict[str, list[Edge]] = {}
     for edge in edges:
-        ends |= {edge.source: None, edge.target: None}
-    return Lineage(start, {end: nodes.called(end, start) for end in ends}, list(edges))
+        found.setdefault(getattr(edge, end), []).append(edge)
+    return found
 
 
-def _reached(start: str, edges: Mapping[str, list[Edge]], end: str) -> Iterator[Edge]:
-    """Yield the edges that are reached from a node in one direction, near ones first."""
-    queue, seen = deque([start]), {start}
+def _reached(start: str, edges: Iterable[Edge], near: str) -> Iterator[Edge]:
+    """Yield the edges that are reached from a node, near ones first.
+
+    Args:
+        start: Id of the node.
+        edges: All edges.
+        near: End at which an edge is entered: ``"target"`` leads to what was there before.
+    """
+    far_end = "source" if near == "target" else "target"
+    known, queue, seen = _by_end(edges, near), deque([start]), {start}
     while queue:
-        for edge in edges.get(queue.popleft(), ()):
+        for edge in known.get(queue.popleft(), ()):
             yield edge
-            if (far := getattr(edge, end)) not in seen:
+            if (far := getattr(edge, far_end)) not in seen:
                 seen.add(far)
                 queue.append(far)
 
 
 class _Nodes:
-    """The runs of a place, and what they read and made.
+    """The runs of a place, with their inputs and outputs.
 
     Args:
         catalog: Of the place, up to date.

@@ -6,7 +6,6 @@ Only what is shown is read: of a run with thousands of attributes, the first few
 from __future__ import annotations
 
 import base64
-import struct
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +35,6 @@ _POINTS: Final = 200
 _MOST_IMAGE_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 1 << 63
 """No file is larger; a record may say anything."""
-_MOST_PIXELS: Final = 1 << 24
 _SUMMARY: Final = (
     "last", "min", "max", "mean", "count", "nan_count", "inf_count", "first_step", "last_step",
 )  # fmt: skip
@@ -281,29 +279,6 @@ def _image(reader: Reader | None, file: Any) -> str:
 
 
 def image_type(data: bytes) -> str | None:
-    """Return ``"png"`` or ``"jpeg"`` if that is what the bytes say and it is of some size only."""
-    kind, size = _png_size(data) or _jpeg_size(data) or (None, (0, 0))
-    width, height = size
-    return kind if kind and 0 < width * height <= _MOST_PIXELS else None
-
-
-def _png_size(data: bytes) -> tuple[str, tuple[int, int]] | None:
-    if data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR" or len(data) < 24:  # noqa: PLR2004
-        return None
-    width, height = struct.unpack_from(">II", data, 16)
-    return "png", (width, height)
-
-
-_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of a JPEG after which its size stands."""
-
-
-def _jpeg_size(data: bytes) -> tuple[str, tuple[int, int]] | None:
-    at = 2 if data[:3] == b"\xff\xd8\xff" else len(data)
-    while at + 9 <= len(data) and data[at] == 0xFF:  # noqa: PLR2004 - what a marker begins with
-        (length,) = struct.unpack_from(">H", data, at + 2)
-        if data[at + 1] in _FRAMES:
-            height, width = struct.unpack_from(">HH", data, at + 5)
-            return "jpeg", (width, height)
-        at += 2 + max(length, 2)
-    return None
+    """Return ``"png"`` or ``"jpeg"`` if a file begins like one."""
+    kinds = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg"}
+    return next((kind for magic, kind in kinds.items() if data.startswith(magic)), None)

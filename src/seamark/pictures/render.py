@@ -40,6 +40,8 @@ def _made_by(value: Any) -> set[str]:
 
 def _figure(value: Any) -> Any:
     """Return the Matplotlib figure that a value is or belongs to, or None."""
+    if _made_by(value).isdisjoint({"matplotlib", "seaborn"}):
+        return None
     if callable(getattr(value, "savefig", None)):
         return value
     figure = getattr(value, "figure", None)  # axes and artists
@@ -48,10 +50,7 @@ def _figure(value: Any) -> Any:
 
 def is_image(value: Any) -> bool:
     """Return whether `image_of` is made for the type of ``value``."""
-    made_by = _made_by(value)
-    if is_array(type(value)) or "PIL" in made_by:
-        return True
-    return bool(made_by & {"matplotlib", "seaborn"}) and _figure(value) is not None
+    return is_array(type(value)) or "PIL" in _made_by(value) or _figure(value) is not None
 
 
 def is_html(value: Any) -> bool:
@@ -60,9 +59,8 @@ def is_html(value: Any) -> bool:
     What reads return is not: a run that is appended to a series is a mistake and not a page.
     """
     made_by = _made_by(value)
-    if made_by & _CHARTS:
-        return True
-    return hasattr(type(value), "_repr_html_") and "seamark" not in made_by
+    has_html = hasattr(type(value), "_repr_html_") and "seamark" not in made_by
+    return bool(made_by & _CHARTS) or has_html
 
 
 def is_drawing(value: Any) -> bool:
@@ -73,9 +71,7 @@ def is_drawing(value: Any) -> bool:
     made_by = _made_by(value)
     if made_by & {"pandas", "PIL"}:
         return not {"DataFrame", "Image"}.isdisjoint(base.__name__ for base in type(value).__mro__)
-    if made_by & _CHARTS:
-        return True
-    return bool(made_by & {"matplotlib", "seaborn"}) and _figure(value) is not None
+    return bool(made_by & _CHARTS) or _figure(value) is not None
 
 
 def image_of(value: Any, *, autoscale: bool) -> bytes:
@@ -87,11 +83,9 @@ def image_of(value: Any, *, autoscale: bool) -> bytes:
     """
     if is_array(type(value)):
         return _from_array(value, autoscale=autoscale)
-    made_by = _made_by(value)
-    if "PIL" in made_by:
+    if "PIL" in _made_by(value):
         return _from_pil(value)
-    figure = _figure(value) if made_by & {"matplotlib", "seaborn"} else None
-    if figure is not None:
+    if (figure := _figure(value)) is not None:
         target = io.BytesIO()
         figure.savefig(target, format="png", bbox_inches="tight")
         return target.getvalue()
@@ -208,8 +202,7 @@ def html_of(value: Any, include_plotlyjs: bool | str | None) -> str:  # noqa: FB
         return str(file_html(value, INLINE, "chart"))
     if made_by & {"pandas", "altair"} and hasattr(value, "to_html"):
         return _page(str(value.to_html()))
-    figure = _figure(value) if made_by & {"matplotlib", "seaborn"} else None
-    if figure is not None:
+    if (figure := _figure(value)) is not None:
         image = base64.b64encode(image_of(figure, autoscale=True)).decode()
         return _page(f'<img alt="figure" src="data:image/png;base64,{image}">')
     if hasattr(type(value), "_repr_html_"):

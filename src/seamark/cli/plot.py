@@ -150,19 +150,10 @@ def plot(
     """
     from seamark.pictures import plots
     from seamark.pictures.drawing import PlotOptions, picture_of
+    from seamark.reading.curves import Look
 
-    points = plots.PICTURE_POINTS
-    asked = PlotOptions(
-        x=x or "step",
-        smooth=smooth,
-        log_x=log_x,
-        log_y=log_y,
-        attempt=attempt,
-        points=points,
-        half_life=half_life,
-        low=low,
-        high=high,
-    )
+    look = Look(plots.PICTURE_POINTS, x or "step", low, high, smooth, half_life, log_x, log_y)
+    asked = PlotOptions(look, attempt)
     if out is not None and not out.parent.is_dir():
         misuse(f"cannot write {out}: the folder {out.parent} does not exist")
     runs = open_runs(context, project)
@@ -202,8 +193,9 @@ def plot(
 
 def _along(asked: PlotOptions, x: str | None, patterns: Sequence[str]) -> PlotOptions:
     """Return how curves are drawn: what the machine measures along time, if nobody chose."""
-    if x is None and not asked.log_x and all(is_measured(one.strip("/")) for one in patterns):
-        return replace(asked, x="time")
+    look = asked.look
+    if x is None and not look.log_x and all(is_measured(one.strip("/")) for one in patterns):
+        return replace(asked, look=replace(look, x="time"))
     return asked
 
 
@@ -302,7 +294,7 @@ def _note_left_out(curves: Sequence[Curve], asked: PlotOptions) -> None:
         return
     why = (
         "at or below zero cannot be drawn on a logarithmic axis"
-        if asked.log_x or asked.log_y
-        else f"have no {asked.x} and cannot be drawn"
+        if asked.look.log_x or asked.look.log_y
+        else f"have no {asked.look.x} and cannot be drawn"
     )
     note(f"{plural(left, 'point')} {why}", style="warning")

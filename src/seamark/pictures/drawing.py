@@ -52,67 +52,37 @@ log = logging.getLogger("seamark")
 
 @dataclass(frozen=True, slots=True)
 class PlotOptions:
-    """Options of a plot, as they were given.
+    """How series are drawn.
 
     Attributes:
-        x: ``"step"``, ``"order"`` (of recording), ``"time"``, ``"relative"`` or the path of a
-            series.
-        smooth: Width of the window of the mean, in units of x; None for none.
-        log_x: Logarithmic x axis.
-        log_y: Logarithmic y axis.
+        look: Query for the points of each curve; its window is the argument ``smooth``.
         attempt: Which attempts are shown.
-        points: At most this many representative points of each curve, beside its first and last.
-        half_life: Of a moving average instead of the mean of a window, in units of x; None for
-            none.
-        low: Only points whose x is not less; None for all.
-        high: Only points whose x is not greater; None for all.
 
     Raises:
-        ArgumentError: If one of them cannot be used.
+        ArgumentError: If an option cannot be used.
         PathError: If x is no path.
     """
 
-    x: str = "step"
-    smooth: float | None = None
-    log_x: bool = False
-    log_y: bool = False
+    look: Look
     attempt: Attempt = "latest"
-    points: int = 1000
-    half_life: float | None = None
-    low: float | None = None
-    high: float | None = None
 
     def __post_init__(self) -> None:
         """Check everything, before anything is read."""
         check_attempt(self.attempt)
-        if self.log_x and self.x == "time":
+        if self.look.log_x and self.look.x == "time":
             msg = "log_x: clock times have no logarithm; x='relative' counts from the run's start"
             raise ArgumentError(msg)
-        if self.smooth is not None:
-            self._check_smooth(self.smooth)
+        if self.look.window is not None:
+            self._check_smooth(self.look.window)
         self.look.check()
 
-    @property
-    def look(self) -> Look:
-        """Query for the points of each curve."""
-        return Look(
-            points=self.points,
-            x=self.x,
-            low=self.low,
-            high=self.high,
-            window=self.smooth,
-            half_life=self.half_life,
-            log_x=self.log_x,
-            log_y=self.log_y,
-        )
-
     def _check_smooth(self, smooth: object) -> None:
-        units = _UNITS.get(self.x)
+        x, units = self.look.x, _UNITS.get(self.look.x)
         number = isinstance(smooth, (int, float)) and not isinstance(smooth, bool)
         width = float(cast("float", smooth)) if number else math.nan
         if math.isfinite(width) and (width >= 1 if units else width > 0):
             return
-        wanted = f"a number of {units}, at least 1" if units else f"a width in units of {self.x!r}"
+        wanted = f"a number of {units}, at least 1" if units else f"a width in units of {x!r}"
         hint = ""
         if 0 < width < 1:
             hint = "; it is the width of a window, such as 500, and not the weight of an average"
@@ -122,12 +92,10 @@ class PlotOptions:
     @property
     def smoothing(self) -> str:
         """Description of the smoothing for the picture; empty without smoothing."""
-        units = _UNITS.get(self.x, f"units of {self.x}")
-        if self.half_life is not None:
-            return f"average, half-life of {self.half_life:,.10g} {units}"
-        if self.smooth is None:
-            return ""
-        return f"mean of {self.smooth:,.10g} {units}"
+        look, units = self.look, _UNITS.get(self.look.x, f"units of {self.look.x}")
+        if look.half_life is not None:
+            return f"average, half-life of {look.half_life:,.10g} {units}"
+        return "" if look.window is None else f"mean of {look.window:,.10g} {units}"
 
     def axes(self, title: str, unit: str = "") -> Axes:
         """Return the axes of a picture.
@@ -138,14 +106,14 @@ class PlotOptions:
         """
         from seamark.pictures.plots import Axes
 
-        named = self.x in NAMED_AXES
+        look, named = self.look, self.look.x in NAMED_AXES
         return Axes(
-            x_kind=cast("XKind", self.x) if named else "series",
+            x_kind=cast("XKind", look.x) if named else "series",
             title=", ".join(filter(None, (title, unit))),
             unit=unit,
-            log_x=self.log_x,
-            log_y=self.log_y,
-            x_name="" if named else self.x,
+            log_x=look.log_x,
+            log_y=look.log_y,
+            x_name="" if named else look.x,
             note=self.smoothing,
         )
 
@@ -225,7 +193,7 @@ def picture_of(
     """
     from seamark.pictures.plots import COLOURS, slots
 
-    found = _find_series(sources, patterns, options.x, where)
+    found = _find_series(sources, patterns, options.look.x, where)
     if len(found) > MOST_CURVES:
         warn("seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found))
         found = found[:MOST_CURVES]
@@ -245,7 +213,7 @@ def picture_of(
             colour += paths.index(path) * len(COLOURS)
         drawing = source.reader.drawing(path, options.look, options.attempt)
         if drawing.falls and (drawing.curve.width or drawing.mean is not None):
-            words.append("(steps go back)" if options.x == "step" else "(x goes back)")
+            words.append("(steps go back)" if options.look.x == "step" else "(x goes back)")
         curves.append(_curve(drawing, " ".join(words), colour))
     return curves, options.axes(title_of(sources, patterns), shared)
 
@@ -359,7 +327,7 @@ def curves_of_groups(
 
     found = group_curves(draw, [(one.by, one.refs) for one in groups], paths, options.look)
     if not found:
-        msg = f"no run of {where} has points of {' or '.join(patterns)!r} over x={options.x!r}"
+        msg = f"no run of {where} has points of {' or '.join(patterns)!r} over x={options.look.x!r}"
         raise MissingFieldError(msg)
     return found
 

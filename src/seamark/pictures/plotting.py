@@ -122,7 +122,7 @@ def plot_runs(
         index, refs = runs()
         drawn, place = refs, where
         if len(refs) > MOST_CURVES:
-            having = _having(index, refs, patterns, options.x)
+            having = _having(index, refs, patterns, options.look.x)
             drawn = having[:MOST_CURVES]
             if len(having) > MOST_CURVES:
                 said = "the %s %d of %d runs that have it"

@@ -724,7 +724,7 @@ class Project(Logbook):
             QueryError: If a query breaks the grammar.
             RunNotFoundError: If a run id does not exist in this project.
         """
-        asked = PlotOptions(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
+        look = Look(points, x, low, high, smooth, half_life, log_x, log_y)
 
         def found() -> tuple[Catalog, list[Ref]]:
             index = self.session.up_to_date(progress_bar)
@@ -732,7 +732,7 @@ class Project(Logbook):
 
         where = f"the runs of project {self.path!r}"
         order = "newest" if runs is None or isinstance(runs, str) else "first"
-        return plot_runs(found, paths, asked, where, refresh, order)
+        return plot_runs(found, paths, PlotOptions(look, attempt), where, refresh, order)
 
     def _refs(self, index: Catalog, runs: Any) -> list[Ref]:
         return References(self.session, index).refs(runs)

@@ -14,6 +14,7 @@ from seamark.options.run_options import refuse_unknown
 from seamark.paths import check_path, check_writable, given_path, join_path
 from seamark.pictures.drawing import PlotOptions
 from seamark.pictures.plotting import plot_run
+from seamark.reading.curves import Look
 from seamark.reading.html import harmless
 from seamark.reading.tracked import TrackedFile
 from seamark.run.artifact import artifact_op
@@ -499,8 +500,8 @@ class Handler(Recordable):
             ArgumentError: If an argument has a value that cannot be used.
             PathError: If ``x`` breaks the grammar of paths.
         """
-        asked = PlotOptions(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
-        return plot_run(self._session.recorded, [self._path], asked, refresh)
+        look = Look(points, x, low, high, smooth, half_life, log_x, log_y)
+        return plot_run(self._session.recorded, [self._path], PlotOptions(look, attempt), refresh)
 
     def fetch_hash(self) -> str:
         """Return the digest of the artifact at this path.

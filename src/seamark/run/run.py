@@ -15,6 +15,7 @@ from seamark.options.settings import Settings
 from seamark.pictures.drawing import PlotOptions
 from seamark.pictures.plotting import plot_run
 from seamark.process.interrupts import quietly
+from seamark.reading.curves import Look
 from seamark.run.associated import Associations
 from seamark.run.chrono import Chrono, Chronos
 from seamark.run.container import Container
@@ -375,8 +376,8 @@ class Run(Container):
             ArgumentError: If an argument has a value that cannot be used.
             PathError: If ``x`` breaks the grammar of paths.
         """
-        asked = PlotOptions(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
-        return plot_run(self.session.recorded, paths, asked, refresh)
+        look = Look(points, x, low, high, smooth, half_life, log_x, log_y)
+        return plot_run(self.session.recorded, paths, PlotOptions(look, attempt), refresh)
 
     def chrono(
         self,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from seamark.errors import ArgumentError, MissingFieldError
@@ -21,8 +22,8 @@ from seamark.reading.units import shared_unit, unit_of
 
 if TYPE_CHECKING:
     from seamark.pictures.plots import Axes, Curve, XKind
-    from seamark.reading.catalog import Catalog, Ref
-    from seamark.reading.curves import Drawing, RunCurve
+    from seamark.reading.catalog import Catalog
+    from seamark.reading.curves import Drawing
     from seamark.reading.drawn import GroupCurve
     from seamark.reading.groups import RunGroup
     from seamark.reading.points import Attempt
@@ -33,7 +34,6 @@ __all__ = [
     "MOST_CURVES",
     "PlotOptions",
     "Source",
-    "check_patterns",
     "curves_of_groups",
     "matches",
     "no_series",
@@ -138,18 +138,6 @@ def matches(path: str, *patterns: str) -> bool:
     return any(is_inside(path, one.strip("/")) or fnmatchcase(path, one) for one in patterns)
 
 
-def check_patterns(patterns: Sequence[object]) -> None:
-    """Refuse what cannot name series.
-
-    Raises:
-        ArgumentError: If a pattern is no text.
-    """
-    for pattern in patterns:
-        if not isinstance(pattern, str) or not pattern:
-            msg = f"plot: expected paths such as 'val/loss', got {pattern!r:.80}"
-            raise ArgumentError(msg)
-
-
 def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldError:
     """Return the error that there is no such series, with the nearest path and some others.
 
@@ -189,7 +177,6 @@ def picture_of(
 
     Raises:
         MissingFieldError: If a pattern matches no series of any run, or x is none of theirs.
-        ArgumentError: If a pattern is no text.
     """
     from seamark.pictures.plots import COLOURS, slots
 
@@ -228,7 +215,6 @@ def title_of(sources: Sequence[Source], patterns: Sequence[str]) -> str:
 def _find_series(
     sources: Sequence[Source], patterns: Sequence[str], x: str, where: str
 ) -> list[tuple[Source, str]]:
-    check_patterns(patterns)
     named = x in NAMED_AXES
     known = [source.reader.series_paths() for source in sources]
     every = dict.fromkeys(path for paths in known for path in paths)
@@ -311,7 +297,6 @@ def curves_of_groups(
     """
     from seamark.reading.drawn import group_curves
 
-    check_patterns(patterns)
     refs = list(dict.fromkeys(ref for group in groups for ref in group.refs))
 
     def paths_of(chosen: Callable[[str], bool]) -> list[str]:
@@ -322,9 +307,7 @@ def curves_of_groups(
         if not any(matches(path, pattern) for path in paths):
             raise no_series(pattern, paths_of(lambda _: True), where)
 
-    def draw(refs: Sequence[Ref], some: Sequence[str], look: Look) -> Sequence[RunCurve]:
-        return index.curves(refs, some, look, options.attempt)
-
+    draw = partial(index.curves, attempt=options.attempt)
     found = group_curves(draw, [(one.by, one.refs) for one in groups], paths, options.look)
     if not found:
         msg = f"no run of {where} has points of {' or '.join(patterns)!r} over x={options.look.x!r}"

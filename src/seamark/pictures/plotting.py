@@ -16,7 +16,6 @@ from seamark.pictures.drawing import (
     MOST_CURVES,
     PlotOptions,
     Source,
-    check_patterns,
     matches,
     no_series,
     picture_of,
@@ -161,10 +160,7 @@ def _plot(
 ) -> Any:
     from seamark.pictures.plots import figure_of
 
-    if not patterns:
-        msg = "plot: which series? expected one path or several, such as plot('val/loss')"
-        raise ArgumentError(msg)
-    check_patterns(patterns)
+    _check_patterns(patterns)
     told: set[str] = set()
 
     def warn(message: str, *given: object) -> None:
@@ -194,6 +190,16 @@ def _plot(
         return draw()[0]
     follow(draw, _check_refresh(refresh), _display())
     return None
+
+
+def _check_patterns(patterns: Sequence[object]) -> None:
+    if not patterns:
+        msg = "plot: which series? expected one path or several, such as plot('val/loss')"
+        raise ArgumentError(msg)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            msg = f"plot: expected paths such as 'val/loss', got {pattern!r:.80}"
+            raise ArgumentError(msg)
 
 
 def _check_refresh(refresh: object) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
 from seamark.errors import ArgumentError, ReadOnlyError
@@ -674,10 +675,7 @@ class Project(Logbook):
         check_attempt(attempt)
         found = self.group_runs(by, query=query, progress_bar=progress_bar)
         index = self.session.recorded.index
-
-        def draw(refs: Sequence[Ref], some: Sequence[str], look: Look) -> Sequence[RunCurve]:
-            return index.curves(refs, some, look, attempt)
-
+        draw = partial(index.curves, attempt=attempt)
         return group_curves(draw, [(one.by, one.refs) for one in found], series, look)
 
     def plot(

@@ -32,10 +32,10 @@ def _leaf(value: Any) -> Any:
 
 
 class _Opening(ABCMeta):
-    """Lets ``Run(...)`` and ``Project(...)`` do what ``init_run`` and ``init_project`` do."""
+    """Makes ``Run(...)`` and ``Project(...)`` the same as ``init_run`` and ``init_project``."""
 
     def __call__(cls, *given: Any, **named: Any) -> Any:
-        """Open one by the arguments of a person, or make one for a part that there is."""
+        """Open one by the arguments of a person, or make one for a session."""
         made = bool(given) and isinstance(given[0], Part)
         return super().__call__(*given, **named) if made else cls._opened(*given, **named)
 
@@ -51,7 +51,7 @@ class Container(Recordable, metaclass=_Opening):
     the names of the first level.
 
     Args:
-        session: This process's part in it.
+        session: Part of this process in the run or project.
 
     Attributes:
         session: The same, for adapters and other parts of the package.
@@ -59,7 +59,7 @@ class Container(Recordable, metaclass=_Opening):
 
     _path = ""
     container_type: ClassVar[str]
-    """What it is, in Neptune's words: ``"run"`` or ``"project"``."""
+    """Kind in Neptune's words: ``"run"`` or ``"project"``."""
 
     def __init__(self, session: Part) -> None:
         self.session = session

@@ -12,8 +12,7 @@ from seamark.cli._machine import machine_now
 from seamark.cli._printed import LastLines
 from seamark.cli._ranks import lags, of_rank
 from seamark.cli._text import clean, human_duration, human_number, step_text
-from seamark.paths import is_inside
-from seamark.pictures.drawing import matches
+from seamark.paths import is_inside, matches
 from seamark.reading.interest import aside, is_counter, metric_order
 from seamark.reading.progress import PROGRESS, loops_of, progress_words
 

@@ -17,8 +17,7 @@ from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
 from seamark.cli._text import clean
 from seamark.errors import RunNotFoundError
-from seamark.paths import check_project, is_inside, kind_of
-from seamark.pictures.drawing import matches
+from seamark.paths import check_project, is_inside, kind_of, matches
 from seamark.reading.document import ref_of
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from seamark.cli._text import (
     human_time,
     plural,
 )
-from seamark.pictures.drawing import matches
+from seamark.paths import matches
 from seamark.reading.attributes import SeriesTail
 from seamark.reading.document import value_mapping
 

@@ -30,7 +30,7 @@ from seamark.cli._runs import (
 from seamark.cli._screen import data_output, note
 from seamark.cli._tables import ATTRIBUTES, POINTS, Tables
 from seamark.cli._text import csv_safe, human_bytes, plural, step_text
-from seamark.pictures.drawing import matches
+from seamark.paths import matches
 from seamark.reading.document import SERIES, document_of, utc
 
 if TYPE_CHECKING:

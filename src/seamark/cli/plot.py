@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -40,14 +40,6 @@ __all__ = ["plot"]
 
 _LEAST_HEIGHT: Final = 5
 _NEWEST: Final = "sys/creation_time"
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Runs to plot, and patterns of their series."""
-
-    refs: list[RunRef]
-    patterns: list[str]
 
 
 @click.command(short_help="Plot curves in the terminal, or to PNG, SVG, PDF or HTML.")
@@ -161,11 +153,10 @@ def plot(
         asked = _along(asked, x, words)
         curves, axes = _of_groups(runs, names_of(by), words, project, query, asked)
     else:
-        wanted = _sort_words(runs, words, project, query)
-        sources = _sources(runs, wanted.refs)
-        asked = _along(asked, x, wanted.patterns)
-        where = plural(len(sources), "run")
-        curves, axes = picture_of(sources, wanted.patterns, asked, where)
+        refs, patterns = _sort_words(runs, words, project, query)
+        sources = _sources(runs, refs)
+        asked = _along(asked, x, patterns)
+        curves, axes = picture_of(sources, patterns, asked, plural(len(sources), "run"))
         _note_left_out(curves, asked)
         if out is None and len(sources) == len(curves) == 1:
             axes = replace(axes, title=axes.unit)  # who named it knows the rest
@@ -227,14 +218,14 @@ def _of_groups(
 
 def _sort_words(
     runs: Runs, words: Sequence[str], project: str | None, query: str | None
-) -> _Wanted:
-    """Tell runs from series: words name runs as long as they can, everything after is a series."""
+) -> tuple[list[RunRef], list[str]]:
+    """Return runs and series: words name runs as long as they can, everything after is a series."""
     if query is not None:
         runs.expect_project(project)
         refs = runs.select(query, project)
         if not refs:
             misuse(f"no run matches the query {query!r}")
-        return _Wanted(refs, list(words))
+        return refs, list(words)
     refs, rest = [runs.find(words[0], project)], list(words[1:])
     while rest and (ref := _another_run(runs, refs, rest[0], project)):
         refs.append(ref)
@@ -244,7 +235,7 @@ def _sort_words(
             f"which series? this run has: {_some_series(runs, refs[0])} "
             f"(seamark show {refs[0].run} lists all)"
         )
-    return _Wanted(list(dict.fromkeys(refs)), rest)
+    return list(dict.fromkeys(refs)), rest
 
 
 def _another_run(

@@ -29,8 +29,7 @@ from seamark.cli._ranks import rank_mappings
 from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen
 from seamark.cli._text import clean, human_number, plural, shorten, step_text
-from seamark.paths import is_inside
-from seamark.pictures.drawing import matches
+from seamark.paths import is_inside, matches
 from seamark.reading.attributes import CHANGES
 from seamark.reading.document import attributes_of
 from seamark.reading.report import report_of_run

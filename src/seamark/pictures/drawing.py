@@ -9,12 +9,11 @@ import logging
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from seamark.errors import ArgumentError, MissingFieldError
-from seamark.paths import is_inside
+from seamark.paths import matches
 from seamark.reading.curves import NAMED_AXES, Look
 from seamark.reading.nearest import nearest_path
 from seamark.reading.points import check_attempt
@@ -35,7 +34,6 @@ __all__ = [
     "PlotOptions",
     "Source",
     "curves_of_groups",
-    "matches",
     "no_series",
     "picture_of",
     "picture_of_groups",
@@ -131,11 +129,6 @@ class Source:
     label: str
     key: str
     reader: Reader
-
-
-def matches(path: str, *patterns: str) -> bool:
-    """Return whether a path is, lies below, or matches one of the patterns (``*`` and ``?``)."""
-    return any(is_inside(path, one.strip("/")) or fnmatchcase(path, one) for one in patterns)
 
 
 def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldError:

@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.errors import ArgumentError, MissingFieldError
-from seamark.paths import kind_of, model_key
+from seamark.paths import kind_of, matches, model_key
 from seamark.pictures.drawing import (
     MOST_CURVES,
     PlotOptions,
     Source,
-    matches,
     no_series,
     picture_of,
     title_of,

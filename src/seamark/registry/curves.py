@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from seamark.errors import ArgumentError
-from seamark.pictures.drawing import matches
+from seamark.paths import matches
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref

@@ -30,7 +30,7 @@ __all__ = ["image_type", "page_of", "page_of_path", "page_of_project"]
 _FEW: Final = 12
 """Rows of each table."""
 _REASON: Final = 300
-"""Characters of what ended a run."""
+"""Characters of the reason why a run ended."""
 _POINTS: Final = 200
 _MOST_IMAGE_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 1 << 63
@@ -140,7 +140,7 @@ def page_of_path(recorded: Recording, path: str) -> str:
 
 
 def _some(recorded: Recording, reader: Reader | None, paths: Sequence[str]) -> list[Attribute]:
-    """Return what some paths show, as recorded or as the first record will."""
+    """Return the attributes at some paths, as recorded or as the first record will hold them."""
     if reader is not None:
         return reader.some(paths)
     known = {one.path: one for one in recorded.attributes()}

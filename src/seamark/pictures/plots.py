@@ -39,15 +39,15 @@ PICTURE_POINTS: Final = 4000
 COLOURS: Final = (
     "#2f74d0", "#d9660a", "#22935b", "#d33c4c", "#9a58d6", "#99682f", "#d6449f", "#128f9c",
 )  # fmt: skip
-"""Of curves; each stands out from a white page as from a dark one."""
+"""Colours of curves; each stands out from a white page as from a dark one."""
 _INK: Final = "#7a7a7a"
-"""Of axes and letters, on a page of either kind."""
+"""Colour of axes and letters, on a page of either kind."""
 _MOST_BANDS: Final = 8
 """More bands than this hide each other."""
 _IMAGES: Final = (".png", ".svg", ".pdf")
 _PAGES: Final = (".html", ".htm")
 _DASHES: Final = (("-", "solid"), ("--", "dash"), (":", "dot"))
-"""How lines of one colour differ, as Matplotlib and as plotly call it."""
+"""Dashes that distinguish lines of one colour, as Matplotlib and plotly name them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +161,12 @@ _AXIS_NAMES: Final = {"step": "step", "relative": "elapsed time, s", "time": "ti
 
 
 def slots(keys: Iterable[str]) -> dict[str, int]:
-    """Return which colour each of some runs or paths gets: its own, wherever it is drawn.
+    """Return the index of the colour of each run or path: its own, wherever it is drawn.
 
     Only where two would have the same one, the second takes the next that is free.
 
     Args:
-        keys: What is told apart by colours.
+        keys: Keys of the runs or paths.
     """
     found: dict[str, int] = {}
     for key in sorted(set(keys)):
@@ -204,7 +204,7 @@ def check_drawable(lines: Sequence[Curve], axes: Axes) -> None:
 
     Args:
         lines: Curves without the points that ``axes`` cannot show, and finite.
-        axes: What the axes mean.
+        axes: Axes of the picture.
 
     Raises:
         ArgumentError: If all of them are empty.
@@ -220,8 +220,8 @@ def save(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
     """Write a picture; the ending of its name says which kind.
 
     Args:
-        curves: What to draw.
-        axes: What the axes mean.
+        curves: Curves to draw.
+        axes: Axes of the picture.
         path: Ends with ``.png``, ``.svg`` or ``.pdf`` (drawn by Matplotlib), or ``.html`` (by
             plotly: one file with everything in it, which needs no network).
 
@@ -305,8 +305,8 @@ def figure_of(curves: Sequence[Curve], axes: Axes) -> Any:
     """Return a figure of plotly, which shows itself in a notebook; on a light page as on a dark.
 
     Args:
-        curves: What to draw; none for an empty figure.
-        axes: What the axes mean.
+        curves: Curves to draw; none for an empty figure.
+        axes: Axes of the picture.
 
     Raises:
         MissingExtraError: If the extra ``plot`` is not installed.

@@ -10,22 +10,25 @@ import base64
 import html
 import io
 import logging
+import struct
+import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, ValueKindError
-from seamark.pictures.png import png
 from seamark.values._foreign import is_array, is_tensor
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["html_of", "image_of", "is_drawing", "is_html", "is_image"]
+__all__ = ["html_of", "image_of", "is_drawing", "is_html", "is_image", "png"]
 
 _CHARTS: Final = frozenset({"pandas", "plotly", "bokeh", "altair"})
 _PNG_MODES: Final = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"})
 _CHANNELS: Final = (1, 3, 4)
 _WHITE: Final = 255
+_COLOUR_TYPE: Final = {1: 0, 3: 2, 4: 6}
+"""Channels to PNG's colour type: grey, RGB, RGBA."""
 
 log = logging.getLogger("seamark")
 
@@ -119,6 +122,28 @@ def _from_array(value: Any, *, autoscale: bool) -> bytes:
     pixels = _to_bytes(_shaped(array), autoscale=autoscale)
     height, width, channels = pixels.shape
     return png(pixels.tobytes(), width, height, channels)
+
+
+def png(pixels: bytes, width: int, height: int, channels: int) -> bytes:
+    """Return a PNG file.
+
+    Args:
+        pixels: 8-bit samples, row by row from the top, without padding.
+        width: Pixels in a row.
+        height: Rows.
+        channels: 1 (grey), 3 (RGB) or 4 (RGBA).
+    """
+    line = width * channels
+    rows = b"".join(
+        b"\0" + pixels[n * line : (n + 1) * line] for n in range(height)
+    )  # 0: no filter
+    head = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPE[channels], 0, 0, 0)
+    parts = (_chunk(b"IHDR", head), _chunk(b"IDAT", zlib.compress(rows, 6)), _chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def _shaped(array: NDArray[Any]) -> NDArray[Any]:

@@ -34,7 +34,7 @@ def artifact_op(
         kind: ``tracked``, ``input`` or ``output``.
         targets: One or several files, folders, patterns and URLs; see `track`.
         destination: Folder within the artifact below which the files are listed.
-        previous: What the artifact holds already, which stays unless a file of the same name comes.
+        previous: Record of the artifact, whose files stay unless one of the same name comes.
         hide: As in `track`.
 
     Raises:

@@ -137,7 +137,7 @@ class Associations:
             kind: ``input`` or ``output``.
             what: A container, a `Reference`, a URL, an existing path, or
                 ``[PROJECT/]NAME:VERSION``.
-            name: What it is called in the run; None for its own name.
+            name: Name in the run; None for its own name.
 
         Raises:
             ArgumentError: If it is nothing of that kind, or a text may mean two.
@@ -230,10 +230,10 @@ def find_among(
 
     Args:
         places: Roots, or addresses of servers.
-        token: To show to servers.
-        word: What a person gave; see `seamark.store.query.registered`.
-        project: Where it is, unless the word says so.
-        kind: What is meant.
+        token: Token for servers.
+        word: Word of a person; see `seamark.store.query.registered`.
+        project: Project in which to look, unless the word names one.
+        kind: Kind of container.
 
     Raises:
         RunNotFoundError: If no place has one; it is of the first.

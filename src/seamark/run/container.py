@@ -62,15 +62,11 @@ class Container(Recordable, metaclass=_Opening):
     """Kind in Neptune's words: ``"run"`` or ``"project"``."""
 
     def __init__(self, session: Part) -> None:
-        self.session = session
-
-    @property
-    def _session(self) -> Part:
-        return self.session
+        self.session = self._session = session
 
     @property
     def folder(self) -> RunFolder:
-        """Its folder."""
+        """Folder of the run or project."""
         return self.session.recorder.folder
 
     @property
@@ -81,7 +77,7 @@ class Container(Recordable, metaclass=_Opening):
     # ---------------------------------------------------------------- item access
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
+        """Return HTML for notebooks; never raises, writes nothing and starts nothing."""
         from seamark.pictures.notebook import page_of
 
         folder, recorded = self.folder, self.session.recorded

@@ -134,7 +134,7 @@ def _last(recorded: Recorded, reader: Reader | None, found: Attribute) -> Any:
 
 
 def expect(recorded: Recorded, path: str, family: str, wanted: str | None = None) -> Attribute:
-    """Return what a path shows.
+    """Return the attribute at a path.
 
     Raises:
         MissingFieldError: If nothing is recorded there.

@@ -46,7 +46,7 @@ __all__ = ["Handler", "Root"]
 
 _DESCRIBED: Final = ("name", "description")
 _CHART: Final = ("min", "max", "unit")
-"""What is accepted and not recorded: it chose how Neptune drew a series of numbers."""
+"""Arguments that are accepted and not recorded: Neptune drew series of numbers by them."""
 _ARGUMENTS: Final = {
     "append": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
     "extend": (
@@ -55,7 +55,7 @@ _ARGUMENTS: Final = {
     ),
     "log": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
 }
-"""What the verbs that take Neptune's ``**kwargs`` know; in Neptune, too, these are all."""
+"""Arguments of the verbs that take Neptune's ``**kwargs``, as in Neptune."""
 
 
 class Root(Protocol):
@@ -76,20 +76,21 @@ class Handler(Recordable):
     what is recorded below it: ``for name in run["train"]``.
     """
 
-    __slots__ = ("_path", "_root")
+    __slots__ = ("_path", "_root", "_session")
 
     def __init__(self, root: Root, path: str) -> None:
         self._root: Root = root
+        self._session = root.session
         self._path = path
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
+        """Return HTML for notebooks; never raises, writes nothing and starts nothing."""
         from seamark.pictures.notebook import page_of_path
 
         return harmless(lambda: page_of_path(*self._place()), self.__repr__)
 
     def __repr__(self) -> str:
-        """Return what the handler points at."""
+        """Return the path and the run or project."""
         return f"<Handler {self._path!r} of {self._root!r}>"
 
     def __getitem__(self, path: str) -> Handler:
@@ -99,10 +100,6 @@ class Handler(Recordable):
             PathError: If the path breaks the grammar.
         """
         return Handler(self._root, check_path(join_path(self._path, given_path(path))))
-
-    @property
-    def _session(self) -> Part:
-        return self._root.session
 
     @property
     def path(self) -> str:
@@ -285,7 +282,7 @@ class Handler(Recordable):
         The bytes are taken before this returns; they are stored in the background.
 
         Args:
-            value: What to store.
+            value: A path, a file or an object.
             wait: Return only when it is stored.
             include_plotlyjs: For a Plotly chart, see `File.as_html`.
 

@@ -65,7 +65,7 @@ class Introduction:
         self._version: StartVersion | None = None
 
     def known(self) -> list[Attribute]:
-        """Return what is known of the run before its first record."""
+        """Return the attributes that are known before the first record."""
         recorder = self._recorder
         if recorder.writer is not None or recorder.mode == "disabled" or recorder.silent:
             return []
@@ -221,7 +221,7 @@ class Introduction:
         Its generated name if this process made it and gave it no other one, else its id.
 
         Args:
-            origin: Where the run comes from.
+            origin: Origin of the run.
         """
         run, writer, options = self._recorder.folder.run, self._recorder.writer, self._options
         is_new = not (options.names_a_run or origin.begun or origin.continues)
@@ -240,7 +240,7 @@ class Introduction:
 
 
 def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of the ranks; nothing where there is one, or where an adapter knows."""
+    """Return facts of the ranks; none where there is one rank, or where an adapter told them."""
     rank = current_rank()
     if (rank.world_size or 1) == 1 or any(path.startswith("distributed/") for path in told):
         return {}
@@ -256,10 +256,10 @@ def print_end(
     Never raises.
 
     Args:
-        folder: Where it lies.
+        folder: Folder of the run.
         called: Its id, or a name that finds it.
-        state: What it ended in.
-        lost: How many values or records were lost.
+        state: Its last state.
+        lost: Number of values or records that were lost.
         sent: URIs of the remotes that have all of it. Lines before have said what the others lack.
     """
     if is_quiet() and not lost:
@@ -296,7 +296,7 @@ def _is_found(folder: RunFolder, remotes: Sequence[str]) -> bool:
     """Return whether the command finds a run from here without being told where it is.
 
     Args:
-        folder: Where the run lies on this disk.
+        folder: Folder of the run.
         remotes: URIs of the places that have it, or get it, too.
     """
     from seamark.opening.catalogs import first_remote

@@ -25,9 +25,9 @@ class Node:
     """A run, or something that runs read and made.
 
     Attributes:
-        id: What tells it from all others: a digest; of an artifact, its own.
+        id: Unique digest; of an artifact, its own.
         kind: ``"run"``, another kind of container, ``"files"``, or the kind of a `Reference`.
-        label: What people call it.
+        label: Name for people.
         project: Project path; empty for what belongs to none.
         run: Run id, key of a model, id of a version or digest of an artifact; else empty.
     """
@@ -39,7 +39,7 @@ class Node:
     run: str = ""
 
     def __str__(self) -> str:
-        """Return what it is, and what it is called."""
+        """Return kind and label."""
         return f"{self.kind.replace('_', ' ')} {self.label}"
 
 
@@ -48,9 +48,9 @@ class Edge:
     """An input or output of a run.
 
     Attributes:
-        source: `Node.id` of what was there first: what was read, or the run that made it.
-        target: `Node.id` of what came of it.
-        name: What the run calls it.
+        source: `Node.id` of the earlier one: an input, or the run that made an output.
+        target: `Node.id` of the later one.
+        name: Name of the input or output in the run.
     """
 
     source: str
@@ -64,20 +64,20 @@ class Lineage:
     Printed, it is a tree.
 
     Attributes:
-        start: What was asked for.
-        nodes: All of it, by `Node.id`, the start first.
-        edges: How they belong together.
+        start: The run or artifact itself.
+        nodes: All nodes by `Node.id`, the start first.
+        edges: Inputs and outputs that connect the nodes.
     """
 
     def __init__(self, start: Node, nodes: dict[str, Node], edges: list[Edge]) -> None:
         self.start, self.nodes, self.edges = start, nodes, edges
 
     def __repr__(self) -> str:
-        """Return how much there is."""
+        """Return the number of nodes and edges."""
         return f"<Lineage of {self.start}: {len(self.nodes)} nodes, {len(self.edges)} edges>"
 
     def __str__(self) -> str:
-        """Return a tree: what led to it, and what came of it."""
+        """Return a tree of ancestors and one of descendants."""
         lines = [str(self.start)]
         for title, below in (("comes from", False), ("led to", True)):
             found = list(self._tree(below=below))
@@ -141,8 +141,8 @@ def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:
     """Return the lineage of a container, over all generations.
 
     Args:
-        catalog: Of the place, up to date.
-        ref: Where the container lies.
+        catalog: Catalog of the place, up to date.
+        ref: Project and id of the container.
     """
     nodes = _Nodes(catalog)
     start = nodes.of(ref)
@@ -183,7 +183,7 @@ class _Nodes:
     """The runs of a place, with their inputs and outputs.
 
     Args:
-        catalog: Of the place, up to date.
+        catalog: Catalog of the place, up to date.
     """
 
     def __init__(self, catalog: Catalog) -> None:

@@ -87,7 +87,7 @@ class Held:
         recorder.values.record_atoms(atoms)
 
     def changes(self) -> dict[str, Any]:
-        """Return what was changed of what is recorded, by path."""
+        """Return the changes of recorded values, by path."""
         found = self._recorded.find(self._recorded.reader(), CHANGES)
         return {} if found is None else dict(found.value)
 
@@ -149,7 +149,7 @@ class Params(MutableMapping[str, Any]):
         return any(is_inside(one, name) for one in self._known())
 
     def __getattr__(self, name: str) -> Any:
-        """Return what is at a key that is no method's name.
+        """Return the value at a key that is no method's name.
 
         Raises:
             MissingFieldError: If nothing is, which is an AttributeError.
@@ -286,7 +286,7 @@ class Params(MutableMapping[str, Any]):
             print_line(f"{name:<{width}}  {value}")
 
     def changes(self) -> dict[str, list[dict[str, Any]]]:
-        """Return what was changed after it was recorded, as anybody recorded it, oldest first.
+        """Return the values that were changed after they were recorded, by anybody, oldest first.
 
         Returns:
             By path, each value with the time from which on it stood: ``{"value", "time"}``. The

@@ -23,11 +23,8 @@ class Recordable(Browsable):
 
     _path: str
     """Path in the run or project; empty for the whole."""
-
-    @property
-    @abstractmethod
-    def _session(self) -> Part:
-        """Part of this process in the run or project."""
+    _session: Part
+    """Part of this process in the run or project."""
 
     def _place(self) -> tuple[Recorded, str]:
         return self._session.recorded, self._path

@@ -62,7 +62,11 @@ class Container(Recordable, metaclass=_Opening):
     """Kind in Neptune's words: ``"run"`` or ``"project"``."""
 
     def __init__(self, session: Part) -> None:
-        self.session = self._session = session
+        self.session = session
+
+    @property
+    def _session(self) -> Part:
+        return self.session
 
     @property
     def folder(self) -> RunFolder:

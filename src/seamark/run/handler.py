@@ -76,12 +76,15 @@ class Handler(Recordable):
     what is recorded below it: ``for name in run["train"]``.
     """
 
-    __slots__ = ("_path", "_root", "_session")
+    __slots__ = ("_path", "_root")
 
     def __init__(self, root: Root, path: str) -> None:
         self._root: Root = root
-        self._session = root.session
         self._path = path
+
+    @property
+    def _session(self) -> Part:
+        return self._root.session
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks; never raises, writes nothing and starts nothing."""
@@ -146,7 +149,7 @@ class Handler(Recordable):
         """
         if described:
             refuse_unknown("append", described, _ARGUMENTS["append"])
-        recorder, path = self._session.recorder, self._path
+        recorder, path = self._root.session.recorder, self._path
         plain = timestamp is None and not described
         if plain and (row := recorder.points.quick_row(path, value, step)) is not None:
             recorder.row(row, step)

@@ -23,8 +23,11 @@ class Recordable(Browsable):
 
     _path: str
     """Path in the run or project; empty for the whole."""
-    _session: Part
-    """Part of this process in the run or project."""
+
+    @property
+    @abstractmethod
+    def _session(self) -> Part:
+        """Part of this process in the run or project; another one once an artifact is saved."""
 
     def _place(self) -> tuple[Recorded, str]:
         return self._session.recorded, self._path

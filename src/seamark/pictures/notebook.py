@@ -208,8 +208,6 @@ def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
 
 def _series_row(one: Attribute) -> tuple[str, ...]:
     value = one.value
-    if not isinstance(value, SeriesSummary):
-        return text(one.path), "", "", "", ""
     numbers = (value.last, value.min, value.max, value.count)
     return text(one.path), *(number(each) for each in numbers)
 
@@ -220,8 +218,6 @@ def _shown(one: Attribute) -> str:
     if isinstance(value, SeriesTail):
         last = "" if one.family == "histogram_series" else f", last: {_last(value.last)}"
         return f"{count_of(value.count, 'point')}{last}"
-    if isinstance(value, SeriesSummary):
-        return f"{count_of(value.count, 'point')}, last: {number(value.last)}"
     if isinstance(value, Keep):
         mean = f"mean: {number(value.mean)}, " if isinstance(value, Statistics) else ""
         return f"{count_of(value.count, 'observation')}, {mean}last: {number(value.last)}"

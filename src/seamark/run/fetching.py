@@ -304,8 +304,7 @@ def download_last(
         msg = f"{path!r}: the file series has no points"
         raise MissingFieldError(msg)
     name, file = files[-1]
-    target = _target(destination)
-    recorded.contents().write(file, target, path, name=name)
+    recorded.contents().write(file, _target(destination), path, name=name)
 
 
 def _target(destination: str | os.PathLike[str] | None) -> Path:

@@ -6,6 +6,7 @@ No I/O, standard library only.
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from typing import Final
 
 from seamark.errors import PathError, StageError
@@ -352,6 +353,11 @@ def is_inside(path: str, namespace: str) -> bool:
     Everything lies inside ``""``.
     """
     return not namespace or path == namespace or path.startswith(namespace + "/")
+
+
+def matches(path: str, *patterns: str) -> bool:
+    """Return whether a path is, lies below, or matches one of the patterns (``*`` and ``?``)."""
+    return any(is_inside(path, one.strip("/")) or fnmatchcase(path, one) for one in patterns)
 
 
 def projects_above(project: str, run: str) -> list[str]:

@@ -227,21 +227,19 @@ def _raster(
         for edge in (points.low, points.high) if bands else ():
             if edge is not None:
                 _dotted(canvas, x_scale.place(points.x), edge, y_scale, paint)
-        xs, ys = x_scale.place(points.x), points.y
-        _line(canvas, xs, np.where(np.isfinite(ys), ys, np.nan), y_scale, paint)
-        odd = points.odd()
-        _odd_ones(canvas, x_scale.place(odd.x), odd.y, 4 * height - 1, paint)
+        _line(canvas, x_scale.place(points.x), points.y, y_scale, paint)
+        for mark, _, xs, top in points.marks():
+            for x in x_scale.place(xs).tolist():
+                canvas.point(x, top * (4 * height - 1), color=paint, marker=mark)
         if not colour and len(curves) > 1:
             _letters(canvas, points, x_scale, y_scale, _letter(at), at / len(curves))
     return [row.rstrip() for row in canvas.plot("\n").replace(_EMPTY, " ").split("\n")]
 
 
 def _line(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | None) -> None:
-    finite = np.isfinite(ys)
-    dots = np.full(len(ys), np.nan)
-    dots[finite] = scale.place(ys[finite])
-    if finite.sum() == 1:
-        at = int(finite.argmax())
+    dots = _dots(ys, scale)
+    if np.isfinite(dots).sum() == 1:
+        at = int(np.isfinite(dots).argmax())
         canvas.point(float(xs[at]), float(dots[at]), color=paint, marker="●")
         return
     before: tuple[float, float] | None = None
@@ -260,24 +258,19 @@ def _dotted(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | 
     """Draw the edge of a band where it is finite."""
     if not len(xs):
         return
-    dots = np.full(len(ys), np.nan)
-    finite = np.isfinite(ys)
-    dots[finite] = scale.place(ys[finite])
     where = np.append(np.arange(xs[0], xs[-1], _DOTTED), xs[-1])
-    for x, y in zip(where.tolist(), np.interp(where, xs, dots).tolist(), strict=True):
+    heights = np.interp(where, xs, _dots(ys, scale))
+    for x, y in zip(where.tolist(), heights.tolist(), strict=True):
         if math.isfinite(y):
             canvas.point(x, y, color=paint)
 
 
-def _odd_ones(canvas: Canvas, xs: Floats, ys: Floats, top: int, paint: str | None) -> None:
-    """Mark NaN and -inf at the bottom, +inf at the top."""
-    for mark, places, row in (
-        ("x", np.isnan(ys), 0),
-        ("v", np.isneginf(ys), 0),
-        ("^", np.isposinf(ys), top),
-    ):
-        for x in xs[places].tolist():
-            canvas.point(x, row, color=paint, marker=mark)
+def _dots(ys: Floats, scale: _Scale) -> Floats:
+    """Return the dots of values; NaN where one is not finite."""
+    dots = np.full(len(ys), np.nan)
+    finite = np.isfinite(ys)
+    dots[finite] = scale.place(ys[finite])
+    return dots
 
 
 def _letter(at: int) -> str:

@@ -12,10 +12,9 @@ from seamark.cli._machine import machine_now
 from seamark.cli._printed import LastLines
 from seamark.cli._ranks import lags, of_rank
 from seamark.cli._text import clean, human_duration, human_number, step_text
-from seamark.paths import is_inside
+from seamark.paths import is_inside, matches
 from seamark.reading.interest import aside, is_counter, metric_order
 from seamark.reading.progress import PROGRESS, loops_of, progress_words
-from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.cli._runs import RunRef, Runs
@@ -150,7 +149,7 @@ class Looker:
         if attribute.family != "float_series" or not attribute.value.count:
             return False
         if self._patterns:
-            return any(matches(path, pattern) for pattern in self._patterns)
+            return matches(path, *self._patterns)
         return aside(path) is None and of_rank(path) is None and not is_counter(path)
 
     def _told_progress(self, view: Reader) -> str:

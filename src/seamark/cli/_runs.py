@@ -17,9 +17,8 @@ from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
 from seamark.cli._text import clean
 from seamark.errors import RunNotFoundError
-from seamark.paths import check_project, is_inside, kind_of
+from seamark.paths import check_project, is_inside, kind_of, matches
 from seamark.reading.document import ref_of
-from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.index.index import Index

@@ -45,9 +45,9 @@ from seamark.cli._text import (
     human_time,
     plural,
 )
+from seamark.paths import matches
 from seamark.reading.attributes import SeriesTail
 from seamark.reading.document import value_mapping
-from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -164,9 +164,7 @@ def _read(runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str]) -> list[_
             known.update(one.path for one in attributes)
             facts = {one.path: one.value for one in attributes if one.path.startswith("sys/")}
             if patterns:
-                attributes = [
-                    one for one in attributes if any(matches(one.path, each) for each in patterns)
-                ]
+                attributes = [one for one in attributes if matches(one.path, *patterns)]
             attributes = [
                 dataclasses.replace(one, value=text_or_record(view, one.value, one.path))
                 if one.path == PACKAGES and one.type == "text"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,22 +32,14 @@ from seamark.reading.interest import aside
 from seamark.reading.units import is_measured
 
 if TYPE_CHECKING:
+    from seamark.pictures.drawing import PlotOptions, Source
     from seamark.pictures.plots import Axes, Curve
     from seamark.reading.points import Attempt
-    from seamark.run.drawing import PlotOptions, Source
 
 __all__ = ["plot"]
 
 _LEAST_HEIGHT: Final = 5
 _NEWEST: Final = "sys/creation_time"
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Runs to plot, and patterns of their series."""
-
-    refs: list[RunRef]
-    patterns: list[str]
 
 
 @click.command(short_help="Plot curves in the terminal, or to PNG, SVG, PDF or HTML.")
@@ -149,20 +141,11 @@ def plot(
     Files need the extra: pip install "seamark[plot]"
     """
     from seamark.pictures import plots
-    from seamark.run.drawing import PlotOptions, axes_of, curves_of
+    from seamark.pictures.drawing import PlotOptions, picture_of
+    from seamark.reading.curves import Look
 
-    points = plots.PICTURE_POINTS
-    asked = PlotOptions(
-        x=x or "step",
-        smooth=smooth,
-        log_x=log_x,
-        log_y=log_y,
-        attempt=attempt,
-        points=points,
-        half_life=half_life,
-        low=low,
-        high=high,
-    )
+    look = Look(plots.PICTURE_POINTS, x or "step", low, high, smooth, half_life, log_x, log_y)
+    asked = PlotOptions(look, attempt)
     if out is not None and not out.parent.is_dir():
         misuse(f"cannot write {out}: the folder {out.parent} does not exist")
     runs = open_runs(context, project)
@@ -170,11 +153,10 @@ def plot(
         asked = _along(asked, x, words)
         curves, axes = _of_groups(runs, names_of(by), words, project, query, asked)
     else:
-        wanted = _sort_words(runs, words, project, query)
-        sources = _sources(runs, wanted.refs)
-        asked = _along(asked, x, wanted.patterns)
-        axes = axes_of(asked, wanted.patterns, sources)
-        curves = curves_of(sources, wanted.patterns, asked, plural(len(sources), "run"))
+        refs, patterns = _sort_words(runs, words, project, query)
+        sources = _sources(runs, refs)
+        asked = _along(asked, x, patterns)
+        curves, axes = picture_of(sources, patterns, asked, plural(len(sources), "run"))
         _note_left_out(curves, asked)
         if out is None and len(sources) == len(curves) == 1:
             axes = replace(axes, title=axes.unit)  # who named it knows the rest
@@ -202,8 +184,9 @@ def plot(
 
 def _along(asked: PlotOptions, x: str | None, patterns: Sequence[str]) -> PlotOptions:
     """Return how curves are drawn: what the machine measures along time, if nobody chose."""
-    if x is None and not asked.log_x and all(is_measured(one.strip("/")) for one in patterns):
-        return replace(asked, x="time")
+    look = asked.look
+    if x is None and not look.log_x and all(is_measured(one.strip("/")) for one in patterns):
+        return replace(asked, look=replace(look, x="time"))
     return asked
 
 
@@ -217,7 +200,7 @@ def _of_groups(
 ) -> tuple[list[Curve], Axes]:
     """Return what is drawn of groups of runs."""
     from seamark.cli._facts import value_text
-    from seamark.run.drawing import MOST_CURVES, curves_of_groups, group_axes, lines_of_groups
+    from seamark.pictures.drawing import MOST_CURVES, curves_of_groups, picture_of_groups
     from seamark.store.query.selection import Selection
 
     runs.expect_project(project)
@@ -230,19 +213,19 @@ def _of_groups(
     if len(found) > MOST_CURVES:
         note(f"drawing {MOST_CURVES} of {len(found)} curves; choose runs with --query")
         found = found[:MOST_CURVES]
-    return lines_of_groups(found, partial(value_text, exact=True)), group_axes(asked, found)
+    return picture_of_groups(found, asked, partial(value_text, exact=True))
 
 
 def _sort_words(
     runs: Runs, words: Sequence[str], project: str | None, query: str | None
-) -> _Wanted:
-    """Tell runs from series: words name runs as long as they can, everything after is a series."""
+) -> tuple[list[RunRef], list[str]]:
+    """Return runs and series: words name runs as long as they can, everything after is a series."""
     if query is not None:
         runs.expect_project(project)
         refs = runs.select(query, project)
         if not refs:
             misuse(f"no run matches the query {query!r}")
-        return _Wanted(refs, list(words))
+        return refs, list(words)
     refs, rest = [runs.find(words[0], project)], list(words[1:])
     while rest and (ref := _another_run(runs, refs, rest[0], project)):
         refs.append(ref)
@@ -252,7 +235,7 @@ def _sort_words(
             f"which series? this run has: {_some_series(runs, refs[0])} "
             f"(seamark show {refs[0].run} lists all)"
         )
-    return _Wanted(list(dict.fromkeys(refs)), rest)
+    return list(dict.fromkeys(refs)), rest
 
 
 def _another_run(
@@ -289,7 +272,7 @@ def _some_series(runs: Runs, ref: RunRef) -> str:
 
 
 def _sources(runs: Runs, refs: Sequence[RunRef]) -> list[Source]:
-    from seamark.run.drawing import Source
+    from seamark.pictures.drawing import Source
 
     labels = runs.finder.labels([(ref.project, ref.run) for ref in refs])
     found = zip(labels, refs, strict=True)
@@ -302,7 +285,7 @@ def _note_left_out(curves: Sequence[Curve], asked: PlotOptions) -> None:
         return
     why = (
         "at or below zero cannot be drawn on a logarithmic axis"
-        if asked.log_x or asked.log_y
-        else f"have no {asked.x} and cannot be drawn"
+        if asked.look.log_x or asked.look.log_y
+        else f"have no {asked.look.x} and cannot be drawn"
     )
     note(f"{plural(left, 'point')} {why}", style="warning")

@@ -29,12 +29,11 @@ from seamark.cli._ranks import rank_mappings
 from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen
 from seamark.cli._text import clean, human_number, plural, shorten, step_text
-from seamark.paths import is_inside
+from seamark.paths import is_inside, matches
 from seamark.reading.attributes import CHANGES
 from seamark.reading.document import attributes_of
 from seamark.reading.report import report_of_run
 from seamark.reading.units import unit_of
-from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -129,7 +128,7 @@ def show(
     attributes = [
         attribute
         for attribute in view.attributes()
-        if not wanted or any(matches(attribute.path, p) for p in wanted)
+        if not wanted or matches(attribute.path, *wanted)
     ]
     if not attributes:
         known = [one.path for one in view.attributes()]

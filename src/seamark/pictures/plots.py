@@ -39,15 +39,15 @@ PICTURE_POINTS: Final = 4000
 COLOURS: Final = (
     "#2f74d0", "#d9660a", "#22935b", "#d33c4c", "#9a58d6", "#99682f", "#d6449f", "#128f9c",
 )  # fmt: skip
-"""Of curves; each stands out from a white page as from a dark one."""
+"""Colours of curves; each stands out from a white page as from a dark one."""
 _INK: Final = "#7a7a7a"
-"""Of axes and letters, on a page of either kind."""
+"""Colour of axes and letters, on a page of either kind."""
 _MOST_BANDS: Final = 8
 """More bands than this hide each other."""
 _IMAGES: Final = (".png", ".svg", ".pdf")
 _PAGES: Final = (".html", ".htm")
 _DASHES: Final = (("-", "solid"), ("--", "dash"), (":", "dot"))
-"""How lines of one colour differ, as Matplotlib and as plotly call it."""
+"""Dashes that distinguish lines of one colour, as Matplotlib and plotly name them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,20 @@ class Curve:
             kept = ~np.isfinite(self.y)
             return Curve(self.label, self.x[kept], self.y[kept])
         return Curve(self.label, self.odd_x, self.odd_y)
+
+    def marks(self) -> list[tuple[str, str, Floats, float]]:
+        """Return the marks of odd values: sign, name, x, and height from 0 (bottom) to 1."""
+        odd = self.odd()
+        found = [
+            ("x", "NaN", np.isnan(odd.y), 0.0),
+            ("v", "-inf", np.isneginf(odd.y), 0.0),
+            ("^", "+inf", np.isposinf(odd.y), 1.0),
+        ]
+        return [(sign, name, odd.x[at], height) for sign, name, at, height in found if at.any()]
+
+    def gapped(self) -> Floats:
+        """Return the values, NaN where one is not finite."""
+        return np.where(np.isfinite(self.y), self.y, np.nan)
 
     @property
     def not_finite(self) -> int:
@@ -147,12 +161,12 @@ _AXIS_NAMES: Final = {"step": "step", "relative": "elapsed time, s", "time": "ti
 
 
 def slots(keys: Iterable[str]) -> dict[str, int]:
-    """Return which colour each of some runs or paths gets: its own, wherever it is drawn.
+    """Return the index of the colour of each run or path: its own, wherever it is drawn.
 
     Only where two would have the same one, the second takes the next that is free.
 
     Args:
-        keys: What is told apart by colours.
+        keys: Keys of the runs or paths.
     """
     found: dict[str, int] = {}
     for key in sorted(set(keys)):
@@ -190,7 +204,7 @@ def check_drawable(lines: Sequence[Curve], axes: Axes) -> None:
 
     Args:
         lines: Curves without the points that ``axes`` cannot show, and finite.
-        axes: What the axes mean.
+        axes: Axes of the picture.
 
     Raises:
         ArgumentError: If all of them are empty.
@@ -206,8 +220,8 @@ def save(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
     """Write a picture; the ending of its name says which kind.
 
     Args:
-        curves: What to draw.
-        axes: What the axes mean.
+        curves: Curves to draw.
+        axes: Axes of the picture.
         path: Ends with ``.png``, ``.svg`` or ``.pdf`` (drawn by Matplotlib), or ``.html`` (by
             plotly: one file with everything in it, which needs no network).
 
@@ -238,13 +252,9 @@ def _missing(error: ModuleNotFoundError) -> MissingExtraError:
     return MissingExtraError(msg, name=error.name)
 
 
-def _dates(x: Floats) -> Any:
-    return (x * 1e6).astype("datetime64[us]")
-
-
 def _placed(x: Floats, axes: Axes) -> Any:
     """Return places on the x axis as a library wants them."""
-    return _dates(x) if axes.x_kind == "time" else x
+    return (x * 1e6).astype("datetime64[us]") if axes.x_kind == "time" else x
 
 
 def _look(curve: Curve, at: int) -> tuple[str, tuple[str, str]]:
@@ -267,12 +277,12 @@ def _save_image(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
             plot.fill_between(where, kept.low, kept.high, color=colour, alpha=0.2, linewidth=0)
         alone = "o" if np.isfinite(kept.y).sum() == 1 else None
         lines += plot.plot(
-            where, _gaps(kept.y), color=colour, linestyle=dash, marker=alone, linewidth=1.5
+            where, kept.gapped(), color=colour, linestyle=dash, marker=alone, linewidth=1.5
         )
-        for mark, _, where, height in _marks(kept, axes):
-            heights = np.full(len(where), height)
-            across = plot.get_xaxis_transform()
-            plot.plot(where, heights, mark, color=colour, transform=across, clip_on=False)
+        across = plot.get_xaxis_transform()
+        for mark, _, x, height in kept.marks():
+            places, heights = _placed(x, axes), np.full(len(x), height)
+            plot.plot(places, heights, mark, color=colour, transform=across, clip_on=False)
     if axes.log_x:
         plot.set_xscale("log")  # setting "linear" would undo the axis of dates
     if axes.log_y:
@@ -288,25 +298,6 @@ def _save_image(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
     figure.savefig(path)
 
 
-def _gaps(y: Floats) -> Floats:
-    return np.where(np.isfinite(y), y, np.nan)
-
-
-def _marks(curve: Curve, axes: Axes) -> list[tuple[str, str, Any, float]]:
-    """Return how odd values are marked: sign, name, where, and height from 0 (bottom) to 1."""
-    odd = curve.odd()
-    found = [
-        ("x", "NaN", np.isnan(odd.y), 0.0),
-        ("v", "-inf", np.isneginf(odd.y), 0.0),
-        ("^", "+inf", np.isposinf(odd.y), 1.0),
-    ]
-    return [
-        (sign, name, _placed(odd.x[there], axes), height)
-        for sign, name, there, height in found
-        if there.any()
-    ]
-
-
 # ---------------------------------------------------------------------- figures
 
 
@@ -314,8 +305,8 @@ def figure_of(curves: Sequence[Curve], axes: Axes) -> Any:
     """Return a figure of plotly, which shows itself in a notebook; on a light page as on a dark.
 
     Args:
-        curves: What to draw; none for an empty figure.
-        axes: What the axes mean.
+        curves: Curves to draw; none for an empty figure.
+        axes: Axes of the picture.
 
     Raises:
         MissingExtraError: If the extra ``plot`` is not installed.
@@ -324,18 +315,14 @@ def figure_of(curves: Sequence[Curve], axes: Axes) -> Any:
         from plotly import graph_objects
     except ModuleNotFoundError as error:
         raise _missing(error) from error
-    figure = graph_objects.Figure()
     shown = [thin(axes.visible(curve), PICTURE_POINTS) for curve in curves]
+    traces = []
+    if len(shown) <= _MOST_BANDS:
+        traces += [edge for at, curve in enumerate(shown) for edge in _band(curve, axes, at)]
     for at, curve in enumerate(shown):
-        if len(shown) <= _MOST_BANDS:
-            for edge in _band(curve, axes, at):
-                figure.add_trace(graph_objects.Scatter(**edge))
-    for at, curve in enumerate(shown):
-        figure.add_trace(graph_objects.Scatter(**_line(curve, axes, at)))
-        for mark in _mark_traces(curve, axes, at):
-            figure.add_trace(graph_objects.Scatter(**mark))
-    figure.update_layout(**_layout(axes))
-    return figure
+        traces += [_line(curve, axes, at), *_mark_traces(curve, axes, at)]
+    scatters = [graph_objects.Scatter(**trace) for trace in traces]
+    return graph_objects.Figure(scatters, _layout(axes))
 
 
 def _text(text: str) -> str:
@@ -349,7 +336,7 @@ def _line(curve: Curve, axes: Axes, at: int) -> dict[str, Any]:
     colour, (_, dash) = _look(curve, at)
     return {
         "x": _placed(curve.x, axes),
-        "y": _gaps(curve.y),
+        "y": curve.gapped(),
         "name": _text(curve.label),
         "legendgroup": str(at),
         "mode": "lines+markers" if np.isfinite(curve.y).sum() == 1 else "lines",
@@ -383,8 +370,8 @@ def _mark_traces(curve: Curve, axes: Axes, at: int) -> list[dict[str, Any]]:
     colour, _ = _look(curve, at)
     return [
         {
-            "x": where,
-            "y": np.full(len(where), height),
+            "x": _placed(x, axes),
+            "y": np.full(len(x), height),
             "yaxis": "y2",
             "mode": "markers",
             "name": name,
@@ -393,7 +380,7 @@ def _mark_traces(curve: Curve, axes: Axes, at: int) -> list[dict[str, Any]]:
             "marker": {"symbol": _SYMBOLS[sign], "size": 8, "color": colour},
             "cliponaxis": False,
         }
-        for sign, name, where, height in _marks(curve, axes)
+        for sign, name, x, height in curve.marks()
     ]
 
 

@@ -1,4 +1,4 @@
-"""Printing what a person asked to see, wherever standard output goes."""
+"""Printing reports, wherever standard output goes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final, TextIO
 __all__ = ["MOST_COLUMNS", "columns_of", "is_dumb", "obeys_escapes", "show", "without_middle"]
 
 MOST_COLUMNS: Final = 100
-"""So wide is a report at most; wider ones are hard to read, and wrapped by what shows a log."""
+"""Greatest width of a report; wider ones are hard to read, and wrapped by viewers of logs."""
 _LEAST_COLUMNS: Final = 60
 
 
 def columns_of(stream: TextIO | None) -> int:
-    """Return how wide a report may be: as the terminal is, and 100 columns where there is none."""
+    """Return the width for a report: that of the terminal, and 100 columns where there is none."""
     try:
         if stream is None or not stream.isatty():
             return MOST_COLUMNS
@@ -49,7 +49,7 @@ def show(text: str) -> None:
     Names are a person's own: of paths, of functions, of classes.
     """
     try:
-        print(text)  # noqa: T201 - what it is for
+        print(text)  # noqa: T201 - the purpose of this function
     except UnicodeEncodeError:
         encoding = sys.stdout.encoding
         print(text.encode(encoding, "backslashreplace").decode(encoding))  # noqa: T201

@@ -10,22 +10,25 @@ import base64
 import html
 import io
 import logging
+import struct
+import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, ValueKindError
-from seamark.pictures.png import png
 from seamark.values._foreign import is_array, is_tensor
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["html_of", "image_of", "is_drawing", "is_html", "is_image"]
+__all__ = ["html_of", "image_of", "is_drawing", "is_html", "is_image", "png"]
 
 _CHARTS: Final = frozenset({"pandas", "plotly", "bokeh", "altair"})
 _PNG_MODES: Final = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"})
 _CHANNELS: Final = (1, 3, 4)
 _WHITE: Final = 255
+_COLOUR_TYPE: Final = {1: 0, 3: 2, 4: 6}
+"""Channels to PNG's colour type: grey, RGB, RGBA."""
 
 log = logging.getLogger("seamark")
 
@@ -40,6 +43,8 @@ def _made_by(value: Any) -> set[str]:
 
 def _figure(value: Any) -> Any:
     """Return the Matplotlib figure that a value is or belongs to, or None."""
+    if _made_by(value).isdisjoint({"matplotlib", "seaborn"}):
+        return None
     if callable(getattr(value, "savefig", None)):
         return value
     figure = getattr(value, "figure", None)  # axes and artists
@@ -48,10 +53,7 @@ def _figure(value: Any) -> Any:
 
 def is_image(value: Any) -> bool:
     """Return whether `image_of` is made for the type of ``value``."""
-    made_by = _made_by(value)
-    if is_array(type(value)) or "PIL" in made_by:
-        return True
-    return bool(made_by & {"matplotlib", "seaborn"}) and _figure(value) is not None
+    return is_array(type(value)) or "PIL" in _made_by(value) or _figure(value) is not None
 
 
 def is_html(value: Any) -> bool:
@@ -60,9 +62,8 @@ def is_html(value: Any) -> bool:
     What reads return is not: a run that is appended to a series is a mistake and not a page.
     """
     made_by = _made_by(value)
-    if made_by & _CHARTS:
-        return True
-    return hasattr(type(value), "_repr_html_") and "seamark" not in made_by
+    has_html = hasattr(type(value), "_repr_html_") and "seamark" not in made_by
+    return bool(made_by & _CHARTS) or has_html
 
 
 def is_drawing(value: Any) -> bool:
@@ -73,9 +74,7 @@ def is_drawing(value: Any) -> bool:
     made_by = _made_by(value)
     if made_by & {"pandas", "PIL"}:
         return not {"DataFrame", "Image"}.isdisjoint(base.__name__ for base in type(value).__mro__)
-    if made_by & _CHARTS:
-        return True
-    return bool(made_by & {"matplotlib", "seaborn"}) and _figure(value) is not None
+    return bool(made_by & _CHARTS) or _figure(value) is not None
 
 
 def image_of(value: Any, *, autoscale: bool) -> bytes:
@@ -87,11 +86,9 @@ def image_of(value: Any, *, autoscale: bool) -> bytes:
     """
     if is_array(type(value)):
         return _from_array(value, autoscale=autoscale)
-    made_by = _made_by(value)
-    if "PIL" in made_by:
+    if "PIL" in _made_by(value):
         return _from_pil(value)
-    figure = _figure(value) if made_by & {"matplotlib", "seaborn"} else None
-    if figure is not None:
+    if (figure := _figure(value)) is not None:
         target = io.BytesIO()
         figure.savefig(target, format="png", bbox_inches="tight")
         return target.getvalue()
@@ -125,6 +122,28 @@ def _from_array(value: Any, *, autoscale: bool) -> bytes:
     pixels = _to_bytes(_shaped(array), autoscale=autoscale)
     height, width, channels = pixels.shape
     return png(pixels.tobytes(), width, height, channels)
+
+
+def png(pixels: bytes, width: int, height: int, channels: int) -> bytes:
+    """Return a PNG file.
+
+    Args:
+        pixels: 8-bit samples, row by row from the top, without padding.
+        width: Pixels in a row.
+        height: Rows.
+        channels: 1 (grey), 3 (RGB) or 4 (RGBA).
+    """
+    line = width * channels
+    rows = b"".join(
+        b"\0" + pixels[n * line : (n + 1) * line] for n in range(height)
+    )  # 0: no filter
+    head = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPE[channels], 0, 0, 0)
+    parts = (_chunk(b"IHDR", head), _chunk(b"IDAT", zlib.compress(rows, 6)), _chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def _shaped(array: NDArray[Any]) -> NDArray[Any]:
@@ -208,8 +227,7 @@ def html_of(value: Any, include_plotlyjs: bool | str | None) -> str:  # noqa: FB
         return str(file_html(value, INLINE, "chart"))
     if made_by & {"pandas", "altair"} and hasattr(value, "to_html"):
         return _page(str(value.to_html()))
-    figure = _figure(value) if made_by & {"matplotlib", "seaborn"} else None
-    if figure is not None:
+    if (figure := _figure(value)) is not None:
         image = base64.b64encode(image_of(figure, autoscale=True)).decode()
         return _page(f'<img alt="figure" src="data:image/png;base64,{image}">')
     if hasattr(type(value), "_repr_html_"):

@@ -23,12 +23,9 @@ ROWS: Final = 200
 
 _WIDEST: Final = 1000
 """Columns that the cursor can be sent to; text may reach farther."""
-
 _LONGEST: Final = 1 << 16
 """Characters of a line that are shown; then it says how many there are more."""
-
 _TAB: Final = 8
-
 _TOKEN: Final = re.compile(
     r"""(?P<text>[^\x00-\x1f\x7f-\x9f]+)
       | (?P<newline>[\n\v\f])
@@ -42,12 +39,9 @@ _TOKEN: Final = re.compile(
 )
 _MOVES: Final = re.compile(r"\r(?!\n)|\x08|\x1b\[[0-9;]*[A-GK`ae]")
 """What may overwrite something."""
-
 _ESCAPES_THAT_MOVE: Final = frozenset({"\x1b7", "\x1b8", "\x1bD", "\x1bE", "\x1bM", "\x1bc"})
-
 _UNFINISHED: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\n]*|[ -/]*)\Z")
 _NOT_PLAIN: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-
 _NOBODY: Final = -1
 
 Cell = TypeVar("Cell", int, str)

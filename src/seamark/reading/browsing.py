@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.errors import PathError
 from seamark.paths import given_path, join_path
@@ -12,10 +12,53 @@ from seamark.process.interrupts import let_pass
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Browsable"]
+    from seamark.reading.attributes import Attribute
+    from seamark.reading.catalog import Catalog
+    from seamark.reading.reader import Reader
+
+__all__ = ["Browsable", "Recording"]
 
 _MOST_KEYS: Final = 5000
 """How many keys are proposed; a list of more helps nobody."""
+
+
+class Recording(Protocol):
+    """A run or project as the process that holds it reads it; see `seamark.run.recorded`."""
+
+    disabled: bool
+
+    @property
+    def silent(self) -> bool:
+        """Whether this process records nothing by design, and has nothing to read from."""
+
+    @property
+    def words(self) -> str:
+        """Name of what is read, for messages."""
+
+    @property
+    def index(self) -> Catalog:
+        """Catalog that it is read from."""
+
+    def reader(self) -> Reader | None:
+        """Return what is recorded up to now; None while nothing is."""
+
+    def attributes(self) -> list[Attribute]:
+        """Return what every path shows, also what is known before the first record."""
+
+    def attribute(self, path: str) -> Attribute:
+        """Return what a path shows; raise `MissingFieldError` if nothing is recorded there."""
+
+    def whole(self, value: Any) -> Any:
+        """Return a value as it was written, also a very long text, whose record it is."""
+
+    def families(self, namespace: str = "") -> dict[str, str]:
+        """Return what each path at and below a path holds, sorted by path."""
+
+    def exists(self, path: str) -> bool:
+        """Return whether something is recorded at a path or below it."""
+
+    def no_namespace(self, path: str, family: str | None) -> Exception:
+        """Return the error that says that nothing lies below a path."""
 
 
 class Browsable:
@@ -27,7 +70,7 @@ class Browsable:
     __slots__ = ()
 
     @abstractmethod
-    def _place(self) -> tuple[Any, str]:
+    def _place(self) -> tuple[Recording, str]:
         """Return what reads, and the path of this place; an empty one for the whole."""
 
     def __contains__(self, path: object) -> bool:
@@ -35,7 +78,7 @@ class Browsable:
         recorded, at = self._place()
         try:
             path = given_path(path)
-            return bool(recorded.exists(join_path(at, path) if at else path))
+            return recorded.exists(join_path(at, path) if at else path)
         except PathError:
             return False
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seamark.errors import ArgumentError
-from seamark.run.drawing import matches
+from seamark.paths import matches
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
@@ -51,7 +51,7 @@ def curves_of(
     """
     before = {one.key: one.drawing for one in since}
     cursors = {key: drawing.cursor for key, drawing in before.items()}
-    matching = index.series_of(refs, lambda path: any(matches(path, one) for one in patterns))
+    matching = index.series_of(refs, lambda path: matches(path, *patterns))
     paths = sorted({path for own in matching.values() for path in own})
     return [
         replace(one, drawing=one.drawing.after(before.get(one.key, one.drawing)))

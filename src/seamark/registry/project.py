@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
 from seamark.errors import ArgumentError, ReadOnlyError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.opening.catalogs import place_to_read
 from seamark.options.settings import check_argument, remotes_of
+from seamark.pictures.drawing import PlotOptions
+from seamark.pictures.plotting import plot_runs
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import GroupCurve, group_curves
+from seamark.reading.html import harmless
 from seamark.reading.points import check_attempt
 from seamark.registry.curves import curves_of, path_list
 from seamark.registry.edits import set_trashed
 from seamark.registry.place import check_arguments
 from seamark.registry.references import References
-from seamark.run.drawing import PlotOptions
 from seamark.run.logbook import Logbook, LogSession, Progress
-from seamark.run.plotting import plot_runs
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref, RunField
@@ -90,6 +92,18 @@ class Project(Logbook):
     def __repr__(self) -> str:
         """Return which project it is."""
         return f"<seamark.Project {self.folder.project}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
+        from seamark.pictures.notebook import page_of_project
+
+        def page() -> str:
+            states = self.fetch_runs_table(columns=["sys/state"], progress_bar=False)
+            columns = ["sys/name", "sys/state", "sys/creation_time"]
+            newest = self.fetch_runs_table(columns=columns, limit=5, progress_bar=False)
+            return page_of_project(self.session.recorded, self.path, states, newest)
+
+        return harmless(page, self.__repr__)
 
     @property
     def path(self) -> str:
@@ -558,10 +572,7 @@ class Project(Logbook):
         check_attempt(attempt)
         found = self.group_runs(by, query=query, progress_bar=progress_bar)
         index = self.session.recorded.index
-
-        def draw(refs: Sequence[Ref], some: Sequence[str], look: Look) -> Sequence[RunCurve]:
-            return index.curves(refs, some, look, attempt)
-
+        draw = partial(index.curves, attempt=attempt)
         return group_curves(draw, [(one.by, one.refs) for one in found], series, look)
 
     def plot(
@@ -587,7 +598,7 @@ class Project(Logbook):
         ``runs`` is None or a query. ``runs`` and ``progress_bar`` are as in `fetch_series`; other
         arguments and errors are as in `Handler.plot`.
         """
-        asked = PlotOptions(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
+        look = Look(points, x, low, high, smooth, half_life, log_x, log_y)
 
         def found() -> tuple[Catalog, list[Ref]]:
             index = self.session.up_to_date(progress_bar)
@@ -595,4 +606,4 @@ class Project(Logbook):
 
         where = f"the runs of project {self.path!r}"
         order = "newest" if runs is None or isinstance(runs, str) else "first"
-        return plot_runs(found, paths, asked, where, refresh, order)
+        return plot_runs(found, paths, PlotOptions(look, attempt), where, refresh, order)

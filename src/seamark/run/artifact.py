@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.blobs.names import local_path, matches, reference
 from seamark.blobs.store import digest_of, open_source
-from seamark.errors import ArgumentError, FileMissingError
+from seamark.errors import FileMissingError
 from seamark.values import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["artifact_hash", "artifact_op", "track"]
-
-_KINDS = ("tracked", "input", "output")
 
 
 def artifact_op(
@@ -36,17 +34,13 @@ def artifact_op(
         kind: ``tracked``, ``input`` or ``output``.
         targets: One or several files, folders, patterns and URLs; see `track`.
         destination: Folder within the artifact below which the files are listed.
-        previous: What the artifact holds already, which stays unless a file of the same name comes.
+        previous: Record of the artifact, whose files stay unless one of the same name comes.
         hide: As in `track`.
 
     Raises:
-        ArgumentError: If the kind is none of these.
         FileMissingError: If a target matches nothing.
         OSError: If a file cannot be read.
     """
-    if kind not in _KINDS:
-        msg = f"kind: expected one of {', '.join(_KINDS)}, got {kind!r}"
-        raise ArgumentError(msg)
     files, references = track(targets, destination=destination, hide=hide)
     if previous is not None:
         names = {file["path"] for file in files}

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 SPACES: Final = {"input": "artifacts/inputs", "output": "artifacts/outputs"}
-"""Where a run has them."""
+"""Namespaces of both kinds."""
 _KINDS: Final = ("dataset", "model", "branch", "tag", "commit")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 
@@ -71,16 +71,16 @@ class Reference:
 
 
 def hash_of(kind: str, name: str) -> str:
-    """Return what tells a container from all others; of an artifact, its digest."""
+    """Return the digest that identifies a container; of an artifact, its own."""
     return name if kind == "artifact" else hashlib.sha256(f"{kind}:{name}".encode()).hexdigest()
 
 
 def artifact_folder(of: object, root: Path) -> RunFolder | None:
-    """Return the folder of the artifact that an input or output is; None if it is not on this disk.
+    """Return the folder of an artifact that is an input or output; None if this disk has none.
 
     Args:
-        of: What is recorded of it, by anybody.
-        root: Of the run; SEAMARK_ARTIFACT_DIR comes first.
+        of: Record of the input or output, which may be a stranger's.
+        root: Root of the run; SEAMARK_ARTIFACT_DIR comes first.
     """
     if not isinstance(of, dict) or of.get("kind") != "artifact":
         return None
@@ -95,11 +95,11 @@ def artifact_folder(of: object, root: Path) -> RunFolder | None:
 
 
 class Associations:
-    """The part of a run that records what it reads and makes.
+    """The inputs and outputs of a run.
 
     Args:
-        recorder: Of the run.
-        options: Of the run.
+        recorder: Recorder of the run.
+        options: Options of the run.
     """
 
     def __init__(self, recorder: Recorder, options: Settings) -> None:
@@ -137,7 +137,7 @@ class Associations:
             kind: ``input`` or ``output``.
             what: A container, a `Reference`, a URL, an existing path, or
                 ``[PROJECT/]NAME:VERSION``.
-            name: What it is called in the run; None for its own name.
+            name: Name in the run; None for its own name.
 
         Raises:
             ArgumentError: If it is nothing of that kind, or a text may mean two.
@@ -150,33 +150,34 @@ class Associations:
         if name is not None and (not isinstance(name, str) or not name.strip("/")):
             msg = f"name: expected a text or None, got {name!r:.80}"
             raise ArgumentError(msg)
-        of: dict[str, Any] | None = None
         if isinstance(what, str) and _URL.match(what) and not what.startswith("file://"):
             what = Reference(what)
         if isinstance(what, Reference):
             uri, own = uri_of(what.uri)
             path = _path(kind, name, own)
             uri = self._recorder.contents.hide(path, uri)
-            told = {"kind": what.kind or "reference", "uri": uri}
-            return _op(kind, path, told, hash_of("reference", uri), [uri])
+            of = {"kind": what.kind or "reference", "uri": uri}
+            return _op(kind, path, of, hash_of("reference", uri), [uri])
         if isinstance(what, Container):
-            of = _of_container(what)
+            found: dict[str, Any] | None = _of_container(what)
         elif isinstance(what, str):
-            of = self._find_artifact(kind, what)
-        elif not isinstance(what, os.PathLike):
+            found = self._find_artifact(kind, what)
+        elif isinstance(what, os.PathLike):
+            found = None
+        else:
             msg = (
                 f"mark_{kind}: expected a container, an existing path, '[PROJECT/]NAME:VERSION' "
                 f"or a seamark.Reference, got {type(what).__name__}: {what!r:.80}"
             )
             raise ArgumentError(msg)
-        if of is not None:
-            path = _path(kind, name, str(of.get("name") or of["id"]))
-            return _op(kind, path, of, hash_of(of["kind"], of["id"]))
+        if found is not None:
+            path = _path(kind, name, str(found.get("name") or found["id"]))
+            return _op(kind, path, found, hash_of(found["kind"], found["id"]))
         path = _path(kind, name, Path(os.fspath(what)).absolute().name or "root")
         return artifact_op(path, kind, what, hide=partial(self._recorder.contents.hide, path))
 
     def _find_artifact(self, kind: str, word: str) -> dict[str, Any] | None:
-        """Return what is recorded of the artifact that a text means; None if it is a path.
+        """Return the record of the artifact that a text names; None if it is a path.
 
         Raises:
             ArgumentError: If it may mean both.
@@ -206,7 +207,7 @@ class Associations:
         return of
 
     def _artifact(self, word: str) -> dict[str, Any]:
-        """Return what is recorded of an artifact: of this disk, else of where the run is sent.
+        """Return the record of an artifact of this disk, else of the remote of the run.
 
         Raises:
             RunNotFoundError: If there is none in either.
@@ -225,14 +226,14 @@ class Associations:
 def find_among(
     places: Iterable[Path | str], token: str | None, word: str, project: str, kind: str
 ) -> RunName:
-    """Return the model, version or artifact that a word means in the first place that has one.
+    """Return the model, version or artifact that a word names in the first place that has one.
 
     Args:
         places: Roots, or addresses of servers.
-        token: To show to servers.
-        word: What a person gave; see `seamark.store.query.registered`.
-        project: Where it is, unless the word says so.
-        kind: What is meant.
+        token: Token for servers.
+        word: Word of a person; see `seamark.store.query.registered`.
+        project: Project in which to look, unless the word names one.
+        kind: Kind of container.
 
     Raises:
         RunNotFoundError: If no place has one; it is of the first.
@@ -263,11 +264,11 @@ def _op(
 
 
 def described(ref: Ref, number: object = None) -> dict[str, Any]:
-    """Return what is recorded of a container that a run reads or made.
+    """Return the record of a container that a run reads or made.
 
     Args:
-        ref: Where it lies, and what it is called there.
-        number: Of a version, for people; None if it is not known.
+        ref: Place below the project, and id.
+        number: Number of a version, for people; None if it is not known.
     """
     kind, home = kind_of(*ref), home_of(ref[0])
     if kind == "project":
@@ -281,14 +282,15 @@ def described(ref: Ref, number: object = None) -> dict[str, Any]:
 
 
 def _of_container(what: Container) -> dict[str, Any]:
-    """Return what is recorded of a container.
+    """Return the record of a container.
 
     Raises:
         InactiveRunError: If it is an artifact that is not saved yet.
     """
-    folder, number, saved = what.folder, None, cast("Any", what)
+    folder, number = what.folder, None
     if folder.kind == "artifact":
-        return described((folder.project, saved.digest), saved.version)
+        artifact = cast("Any", what)  # its class is of a higher layer
+        return described((folder.project, artifact.digest), artifact.version)
     if folder.kind == "model_version":
         with contextlib.suppress(Exception):  # a number is for people
             number = int(what["sys/version"].fetch())

@@ -1,10 +1,10 @@
 """Recording the checkpoints that one callback keeps, and pruning only those.
 
 A callback names files when it saves, some of which do not exist yet, and removes others later
-without saying so. A `CheckpointSet` therefore compares what was named with what is there: at every
-save the files that matter now, and all of them when a stage of the training ends. Only what the
-callback itself removed leaves the record: a file that it still names, or that disappeared with its
-folder, was removed by somebody else, such as the end of a temporary folder.
+without notice. A `CheckpointSet` therefore compares names with the disk: those that matter at every
+save, and all of them when a stage of the training ends. Only a file that the callback itself
+removed leaves the record: one that it still names, or that disappeared with its folder, was removed
+by somebody else, such as the end of a temporary folder.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import stat
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -112,6 +113,23 @@ def settle_at_exit(checkpoints: Any) -> None:
     atexit.register(settle)
 
 
+@dataclass(slots=True)
+class _Checkpoint:
+    """A checkpoint that was named.
+
+    Attributes:
+        path: Attribute path of its record.
+        stamp: Fingerprint of the file that is recorded; None while none is.
+        removable: For how many further saves it is the callback that removed it if it is gone.
+        outside: Folder of the callback if the checkpoint does not lie in it.
+    """
+
+    path: str
+    stamp: Hashable | None = None
+    removable: float = 0
+    outside: str | None = None
+
+
 class CheckpointSet:
     """The checkpoints of one callback, recorded as files below one namespace of a run.
 
@@ -140,26 +158,11 @@ class CheckpointSet:
         self.namespace = namespace
         self._keep = keep
         self._probe = probe
-        self._paths: dict[str, str] = {}
-        self._recorded: dict[str, Hashable] = {}
-        self._named: frozenset[str] = frozenset()
-        self._removable: dict[str, float] = {}
-        """For how many further saves it is the callback that removed a location which is gone."""
+        self._files: dict[str, _Checkpoint] = {}
+        self._named: set[str] = set()
         self._adopted = False
-        self._outside: dict[str, str | None] = {}
-        """The folder of the callback, by location that does not lie in it."""
         self._warned = False
         self._best: dict[str, Atom] = {}
-
-    @property
-    def recorded(self) -> dict[str, str]:
-        """Attribute path of every checkpoint that is recorded now, by its location."""
-        return {location: self._paths[location] for location in self._recorded}
-
-    @property
-    def pending(self) -> bool:
-        """Whether something that the callback names now is not there yet."""
-        return any(one not in self._recorded for one in self._named - self._outside.keys())
 
     def update(self, locations: Iterable[str], folder: str | None) -> None:
         """Record what a callback names after a save; forget what it removed since the last one.
@@ -173,16 +176,21 @@ class CheckpointSet:
             folder: The folder it writes to. What lies outside is recorded under its file name, with
                 one warning.
         """
-        named = {location for location in locations if self._path_of(location, folder)}
-        self._removable = {
-            **{one: saves - 1 for one, saves in self._removable.items() if saves > 1},
-            **dict.fromkeys(self._named - named, _SAVES_UNTIL_REMOVED),
-        }
+        named = list(locations)
         for location in named:
-            self._removable.pop(location, None)
-        self._named = frozenset(named)
-        for location in sorted(named | self._removable.keys()):
-            self._look(location)
+            if location not in self._files:
+                self._add(location, folder)
+        before, self._named = self._named, set(named)
+        for location, file in self._files.items():
+            if location in self._named:
+                file.removable = 0
+            elif location in before:
+                file.removable = _SAVES_UNTIL_REMOVED
+            elif file.removable:
+                file.removable -= 1
+        for location in sorted(self._files):
+            if location in self._named or self._files[location].removable:
+                self._look(location)
 
     def note_best(self, location: str, score: Any) -> None:
         """Record which checkpoint is the best one, and its score, if that changed.
@@ -219,20 +227,20 @@ class CheckpointSet:
         except Exception as error:  # an index that cannot be read
             if raised_by_signal_handler(error):
                 raise
-            self._lost(f"what was recorded before could not be read: {error!r}")
+            self._drop(f"what was recorded before could not be read: {error!r}")
             return
+        own = {one.path for one in self._files.values()}
         for one in found:
-            if one.family != "file" or one.path in self._paths.values():
+            if one.family != "file" or one.path in own:
                 continue
             location = self._place_of(one.value)
-            if location and location not in self._paths and checkpoint_name(location, folder):
+            if location and location not in self._files and checkpoint_name(location, folder):
                 stamp = tuple(one.value.get(key) for key in ("size", "mtime_ns", "inode"))
-                self._paths[location], self._recorded[location] = one.path, stamp
-                self._removable[location] = math.inf
+                self._files[location] = _Checkpoint(one.path, stamp, math.inf)
 
     def settle(self) -> None:
         """Look at every checkpoint that was ever named here; links and deletions may come late."""
-        for location in tuple(self._paths):
+        for location in tuple(self._files):
             self._look(location)
 
     def _place_of(self, file: Mapping[str, Any]) -> str | None:
@@ -248,70 +256,69 @@ class CheckpointSet:
         found = find_inside(self._run.folder, file)
         return location if found is None else str(found.path)
 
-    def _path_of(self, location: str, folder: str | None) -> str | None:
-        if location not in self._paths:
-            name = checkpoint_name(location, folder)
-            if not name:
-                name = checkpoint_name(location, os.path.dirname(location))  # noqa: PTH120 - or URL
-                self._outside.setdefault(location, folder)
-            whole, extension = checkpoint_name(location, None), os.path.splitext(location)[1]  # noqa: PTH122
-            names = (name, name + extension, whole, whole + extension)  # "a.ckpt" beside "a.pt"
-            taken = set(self._paths.values())
-            paths = [join_path(self.namespace, one) for one in names]
-            path = next((one for one in paths if one not in taken), paths[-1])
-            try:
-                self._paths[location] = check_path(path)
-            except PathError as error:
-                self._lost(f"checkpoint {location} has a name that is not a path: {error}")
-        return self._paths.get(location)
+    def _add(self, location: str, folder: str | None) -> None:
+        """Choose the attribute path of a checkpoint."""
+        name, outside = checkpoint_name(location, folder), None
+        if not name:
+            outside = folder
+            name = checkpoint_name(location, os.path.dirname(location))  # noqa: PTH120 - or URL
+        whole, extension = checkpoint_name(location, None), os.path.splitext(location)[1]  # noqa: PTH122
+        names = (name, name + extension, whole, whole + extension)  # "a.ckpt" beside "a.pt"
+        taken = {one.path for one in self._files.values()}
+        paths = [join_path(self.namespace, one) for one in names]
+        path = next((one for one in paths if one not in taken), paths[-1])
+        try:
+            self._files[location] = _Checkpoint(check_path(path), outside=outside)
+        except PathError as error:
+            self._drop(f"checkpoint {location} has a name that is not a path: {error}")
 
     def _look(self, location: str) -> None:
         try:
             found = self._probe(location)
             if found is None:
                 self._forget_removed(location)
-            elif self._recorded.get(location) != found:
+            elif self._files[location].stamp != found:
                 self._take(location, found)
         except FileMissingError:  # removed since it was looked at
             self._forget_removed(location)
         except Exception as error:  # must not stop the training
             if raised_by_signal_handler(error):
                 raise
-            self._lost(f"checkpoint {location} could not be recorded: {error!r}")
+            self._drop(f"checkpoint {location} could not be recorded: {error!r}")
 
-    def _lost(self, message: str) -> None:
+    def _drop(self, message: str) -> None:
         self._run.session.drop("checkpoints", warn=message)
 
     def _take(self, location: str, found: Hashable) -> None:
         self._run.session.begin()
-        path, content = self._paths[location], self._run.session.content
+        file, content = self._files[location], self._run.session.content
         if self._keep and not is_url(location):
-            recorded = content.keep(path, Path(location))
+            recorded = content.keep(file.path, Path(location))
         else:
-            recorded = content.refer(path, location if is_url(location) else Path(location))
+            recorded = content.refer(file.path, location if is_url(location) else Path(location))
         if recorded:  # else the disk was full; the next look tries again
-            self._recorded[location] = found
-        if location in self._outside and not self._warned:
+            file.stamp = found
+        if file.outside and not self._warned:
             self._warned = True
             log.warning(
                 "seamark: checkpoint %s lies outside of %s, where its callback writes; it is "
                 "recorded under its file name, as others that lie elsewhere are",
                 location,
-                self._outside[location],
+                file.outside,
             )
 
     def _forget_removed(self, location: str) -> None:
         """Delete the record of a file that is gone, if it was the callback that removed it."""
-        if location not in self._recorded or location not in self._removable:
+        file = self._files[location]
+        if file.stamp is None or not file.removable:
             return
         if not is_url(location) and not Path(location).parent.is_dir():
             return
-        path = self._paths[location]
-        if not self._run.session.record_op({"op": "delete", "paths": [path]}):
-            self._removable[location] = math.inf  # the disk was full; the next look tries again
+        if not self._run.session.record_op({"op": "delete", "paths": [file.path]}):
+            file.removable = math.inf  # the disk was full; the next look tries again
             return
-        del self._recorded[location], self._removable[location]
-        self._run.session.content.prune(path)
-        for other in tuple(self._recorded):  # removing "a" removed "a/b" too
-            if is_inside(self._paths[other], path):
-                self._take(other, self._recorded[other])
+        file.stamp, file.removable = None, 0
+        self._run.session.content.prune(file.path)
+        for other, one in self._files.items():  # removing "a" removed "a/b" too
+            if one.stamp is not None and is_inside(one.path, file.path):
+                self._take(other, one.stamp)

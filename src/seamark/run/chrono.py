@@ -41,8 +41,15 @@ _LONGEST: Final = MAX_PATH_BYTES // 2
 
 
 _Frame = tuple["Chrono", str, int, Any]
-"""A block that a thread is in: what times it, where its time is kept, ``perf_counter_ns()`` when it
-began, and with what it began on the device (None: nothing was asked of one)."""
+"""A block that a thread is in: its timer, the path of its time, ``perf_counter_ns()`` at its start,
+and its CUDA event or ``"synchronize"`` (None: the device was not asked)."""
+
+
+class _Blocks(threading.local):
+    """The blocks that each thread is in, the outer ones first."""
+
+    def __init__(self) -> None:
+        self.frames: list[_Frame] = []
 
 
 class Chrono:
@@ -53,10 +60,10 @@ class Chrono:
 
     __slots__ = (
         "_asks",
+        "_blocks",
         "_chronos",
         "_cuda",
         "_keep",
-        "_local",
         "_on_end",
         "_on_start",
         "_path",
@@ -80,7 +87,7 @@ class Chrono:
         self._cuda = cuda
         self._asks = on_start is not None or cuda != "off"
         self._path = f"{NAMESPACE}/{name}"
-        self._local = chronos.local
+        self._blocks = chronos.blocks
 
     def __repr__(self) -> str:
         """Return its name."""
@@ -89,10 +96,7 @@ class Chrono:
     def __enter__(self) -> Chrono:  # noqa: PYI034 - typing.Self is of Python 3.11
         """Start the clock."""
         event = self._start_clock() if self._asks else None
-        try:
-            frames = self._local.frames
-        except AttributeError:
-            frames = self._local.frames = []
+        frames = self._blocks.frames
         path = _path_in(frames, self) if frames else self._path
         frames.append((self, path, perf_counter_ns(), event))
         return self
@@ -113,13 +117,16 @@ class Chrono:
             if self._on_end is not None:
                 self._on_end()
         finally:
-            frames = self._local.frames
-            frame = frames.pop()
-            if frame[0] is not self:  # generators end in another order
-                frame = _remove_frame(frames, frame, self)
-            if frame[3] is None or not self._chronos.device.end(frame, self._keep):
-                now_ns = perf_counter_ns()
-                self._chronos.record_time(frame[1], self._keep, (now_ns - frame[2]) / 1e9, now_ns)
+            frames = self._blocks.frames
+            at = len(frames) - 1
+            while at >= 0 and frames[at][0] is not self:  # generators end in another order
+                at -= 1
+            if at >= 0:  # else it began in another thread
+                frame = frames.pop(at)
+                if frame[3] is None or not self._chronos.device.end(frame, self._keep):
+                    now_ns = perf_counter_ns()
+                    spent = (now_ns - frame[2]) / 1e9
+                    self._chronos.record_time(frame[1], self._keep, spent, now_ns)
 
     def __call__(self, function: F) -> F:
         """Return a function whose calls are timed.
@@ -131,15 +138,14 @@ class Chrono:
         if not callable(function):
             msg = f"chrono: expected a function to decorate, got {shown(function)}"
             raise ArgumentError(msg)
-        asks = (
-            inspect.iscoroutinefunction,
-            inspect.isgeneratorfunction,
-            inspect.isasyncgenfunction,
-        )
-        if any(ask(function) for ask in asks):
-            what = getattr(function, "__qualname__", repr(function))
+        if (
+            inspect.iscoroutinefunction(function)
+            or inspect.isgeneratorfunction(function)
+            or inspect.isasyncgenfunction(function)
+        ):
+            name = getattr(function, "__qualname__", repr(function))
             msg = (
-                f"chrono: {what} does not run when it is called, but when it is awaited or "
+                f"chrono: {name} does not run when it is called, but when it is awaited or "
                 "iterated over; use `with run.chrono(...)` inside"
             )
             raise ArgumentError(msg)
@@ -161,32 +167,22 @@ def _path_in(frames: list[_Frame], chrono: Chrono) -> str:
     return f"{outer}/{name}" if len(outer) < _LONGEST else outer
 
 
-def _remove_frame(frames: list[_Frame], last: _Frame, chrono: Chrono) -> _Frame:
-    """Return the innermost frame of a chrono, taken out; ``last`` was taken out before it."""
-    for at in range(len(frames) - 1, -1, -1):
-        if frames[at][0] is chrono:
-            frame = frames.pop(at)
-            frames.append(last)
-            return frame
-    return last
-
-
 class Chronos:
-    """The part of a run that keeps how long things take.
+    """The timers of a run.
 
     Args:
-        recorder: Of the run.
-        lifecycle: Of the run.
+        recorder: Recorder of the run.
+        lifecycle: Lifecycle of the run.
 
     Attributes:
-        local: The blocks that each thread is in: ``frames``.
-        device: What waits for CUDA events.
+        blocks: The blocks that each thread is in.
+        device: Timer of the CUDA device.
     """
 
     def __init__(self, recorder: Recorder, lifecycle: Lifecycle) -> None:
         self._recorder, self._lifecycle, self._kept = recorder, lifecycle, recorder.kept
         self._usual: dict[str, Chrono] = {}
-        self.local = threading.local()
+        self.blocks = _Blocks()
         self.device = _Device(self.record_time)
         fork.register(self.after_fork)
 
@@ -202,7 +198,7 @@ class Chronos:
         on_end: Callable[[], object] | None = None,
         cuda: str = "off",
     ) -> Chrono:
-        """Return what times blocks under a name; see `seamark.Run.chrono`."""
+        """Return the timer of blocks under a name; see `seamark.Run.chrono`."""
         plain = keep is None and on_start is None and on_end is None and cuda == "off"
         if plain and name.__class__ is str and (found := self._usual.get(name)) is not None:
             return found
@@ -223,7 +219,7 @@ class Chronos:
         return made
 
     def record_time(self, path: str, keep: Keep, seconds: float, now_ns: int | None = None) -> None:
-        """Keep how long a block record_time, in seconds. Never raises."""
+        """Keep how long a block took, in seconds. Never raises."""
         kept = self._kept
         cell = kept.cells.get(path) or self._begin(path, keep)
         if cell is None:
@@ -235,13 +231,11 @@ class Chronos:
     def _begin(self, path: str, keep: Keep) -> Cell | None:
         recorder = self._recorder
 
-        def lost(error: Exception) -> None:
+        def drop(error: Exception) -> None:
             recorder.drop("chrono", 1, f"how long things take is not kept: {error}")
 
-        if not recorder.recording:
-            return None
-        with quietly(lost):
-            if (writer := recorder.to_write()) is not None:
+        with quietly(drop):
+            if recorder.recording and (writer := recorder.to_write()) is not None:
                 return recorder.kept.keep(writer, check_path(path), keep)
         return None
 
@@ -258,7 +252,7 @@ class _Device:
     """
 
     def __init__(self, record_time: Callable[[str, Keep, float], None]) -> None:
-        self._took = record_time
+        self._record_time = record_time
         self._asked = False
         self.torch: Any = None
         self.waiting: deque[tuple[Any, Any, str, Keep]] = deque()
@@ -277,12 +271,13 @@ class _Device:
         return self.torch is not None
 
     def start(self, how: str) -> Any:
-        """Return the event with which a block begins, or wait for the device; never raises."""
+        """Begin a block on the device: return its event, or wait for the device; never raises."""
         with quietly(self._lost):
             if how == "events":
                 return self._event()
             self.torch.cuda.synchronize()
-        return None if how == "events" else how
+            return how
+        return None
 
     def _event(self) -> Any:
         event = self.torch.cuda.Event(enable_timing=True)
@@ -304,7 +299,7 @@ class _Device:
     def _take(self) -> None:
         start, end, path, keep = self.waiting.popleft()
         end.synchronize()
-        self._took(path, keep, start.elapsed_time(end) / 1e3)
+        self._record_time(path, keep, start.elapsed_time(end) / 1e3)
 
     def collect(self) -> None:
         """Wait for the device, and keep all times."""

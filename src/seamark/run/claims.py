@@ -1,8 +1,8 @@
 """Claiming: one of many workers gets a run or a group that matches, and no two get the same.
 
-What settles it is a `Place`: files in the project's folder, or a table of a server. Who was first
-there brings what it knows of the run up to date and asks the query again, because whoever had the
-claim before may have changed what it asks for.
+A claim is a file in the project's folder (`Folders`) or a row of a server's table (`Served`). The
+first claimant brings its view of the run up to date and asks the query again, because the last
+claimant may have changed what it asks for.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ __all__ = [
 log = logging.getLogger("seamark")
 
 CLAIMED_BY: Final = "sys/claimed_by"
-_STILL_SHOWN: Final = "a claim is shown as held"
-"""Who has a run: what its claimant wrote, and takes away when it gives the run back."""
+"""Path of the claimant of a run, which deletes it when it gives the run back."""
 _GROUPS: Final = "groups"
+"""Folder of the claims of groups."""
 _PATIENCE_S: Final = 5.0
-"""How long journals of the last claimant are waited for that the disk does not show yet."""
+"""Longest wait for journals of the last claimant that the disk does not show yet."""
 _PAUSE_S: Final = 0.05
 _TRIES: Final = 5
 _AT_ONCE: Final = 200
-"""How many runs a server is asked for at a time."""
+"""Number of runs in one request to a server."""
 
 
 class Folders:
@@ -57,7 +57,7 @@ class Folders:
 
     Args:
         root: Root of the runs.
-        index: What has them.
+        index: Catalog of the runs.
         groups: Whether groups are claimed, and not runs.
     """
 
@@ -75,7 +75,7 @@ class Folders:
         return RunFolder(self._root, project, PROJECT_LOG if self._groups else name)
 
     def take(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Claim]]:
-        """Yield what could be claimed, in the order of ``refs``, each claimed by then.
+        """Claim one after the other of those that nobody holds, and yield each.
 
         Args:
             refs: Project and run id, or name of a group; in order of preference.
@@ -105,11 +105,11 @@ class Folders:
             time.sleep(_PAUSE_S)
 
     def holds(self, ref: Ref, claim: Claim) -> bool:
-        """Return whether there is no newer file."""
+        """Return whether there is no newer claim."""
         return self._claims(ref[0]).holds(claim)
 
     def release(self, ref: Ref, claim: Claim, positions: Mapping[str, int]) -> None:
-        """Make the file that says so."""
+        """Give a claim back, by a file of its own."""
         self._claims(ref[0]).release(claim, positions)
 
 
@@ -117,7 +117,7 @@ class Served:
     """Claims by transactions of a server.
 
     Args:
-        catalog: What asks it.
+        catalog: Client of the server.
         groups: Whether groups are claimed, and not runs.
     """
 
@@ -127,7 +127,7 @@ class Served:
         self._catalog, self._groups = catalog, groups
 
     def take(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Claim]]:
-        """Yield what could be claimed; see `Folders.take`."""
+        """Claim one after the other of those that nobody holds; see `Folders.take`."""
         left = list(refs)
         while left:
             some, facts = left[:_AT_ONCE], claimant()
@@ -149,37 +149,38 @@ class Served:
         return False
 
     def holds(self, ref: Ref, claim: Claim) -> bool:
-        """Ask whether it is the newest."""
+        """Return whether there is no newer claim."""
         return self._catalog.holds_claim(ref, claim.number, claim.key, groups=self._groups)
 
     def release(self, ref: Ref, claim: Claim, positions: Mapping[str, int]) -> None:
-        """Give it back; the server knows how much it has."""
+        """Give a claim back; the server knows how much of the journals it has."""
         self._catalog.release_claim(ref, claim.number, claim.key, groups=self._groups)
 
 
 Place = Folders | Served
-"""Settles who claims what."""
+"""Where claims are made."""
 
 
 class Hold:
-    """A claim that this process has, until it is released or somebody else takes it over.
+    """A claim of this process, until it is released or somebody else takes it over.
 
     Args:
-        place: What settles claims.
+        place: Where it was made.
         ref: Project and run id, or name of a group.
         claim: The claim.
+
+    Attributes:
+        ref: The same.
+        claim: The same.
+        on_loss: Called once if somebody else takes it over.
     """
 
     def __init__(self, place: Place, ref: Ref, claim: Claim) -> None:
         self.ref, self.claim = ref, claim
-        self._on_loss: Callable[[], object] = lambda: None
+        self.on_loss: Callable[[], object] = lambda: None
         self._place = place
         self._pid = os.getpid()
         self._open = True
-
-    def when_lost(self, call: Callable[[], object]) -> None:
-        """Register a call that is made once if somebody else takes it over."""
-        self._on_loss = call
 
     def look(self) -> None:
         """Find out whether somebody else has it now; beside this thread if that may take long."""
@@ -190,7 +191,7 @@ class Hold:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process made it, and has not given it back; no forked copy of it did."""
+        """Whether this process made it and has not given it back; a forked copy did not."""
         return self._open and self._pid == os.getpid()
 
     def is_lost(self) -> bool:
@@ -211,14 +212,15 @@ class Hold:
                 self.ref[1],
                 self.ref[0],
             )
-            self._on_loss()
+            self.on_loss()
         return not held
 
     def release(self, positions: Mapping[str, int]) -> bool:
         """Give it back, and return whether it was still this process's. Never raises.
 
         Args:
-            positions: Up to where what this process recorded has to be read.
+            positions: End of what this process recorded in each journal, which the next claimant
+                waits for.
         """
         if not self.is_held or self.is_lost():
             return False
@@ -239,8 +241,8 @@ class OwnClaim:
     """The claim that a process has on what it records, if it has one.
 
     Args:
-        recorder: Of the run, or of the project of a group.
-        path: Where it is recorded who has it.
+        recorder: Recorder of the run, or of the project of a group.
+        path: Path of the name of the claimant.
     """
 
     def __init__(self, recorder: Recorder, path: str = CLAIMED_BY) -> None:
@@ -255,7 +257,7 @@ class OwnClaim:
             on_loss: Called once if somebody else takes it over.
         """
         self._hold = hold
-        hold.when_lost(on_loss)
+        hold.on_loss = on_loss
         self._recorder.values.assign_quietly({self._path: claimed_by(hold.claim.facts)})
 
     def end(self) -> Hold | None:
@@ -263,7 +265,8 @@ class OwnClaim:
         recorder, hold = self._recorder, self._hold
         if hold is None or not hold.is_held or hold.is_lost():
             return None
-        with quietly(lambda error: recorder.drop("claim", warn=f"{_STILL_SHOWN}: {error}")):
+        shown = "a claim is shown as held"
+        with quietly(lambda error: recorder.drop("claim", warn=f"{shown}: {error}")):
             if recorder.recording:
                 recorder.values.record_op({"op": "delete", "paths": [self._path]})
         return hold
@@ -275,14 +278,14 @@ class OwnClaim:
 
 
 def claimed_by(facts: Mapping[str, Any]) -> str:
-    """Return who a claimant is, as people read it: ``ada@node7:4121``."""
+    """Return the name of a claimant for people: ``ada@node7:4121``."""
     user = facts.get("user")
     host = f"{facts.get('host')}:{facts.get('pid')}"
     return f"{user}@{host}" if user else host
 
 
 def check_set(values: object) -> dict[str, Any]:
-    """Return what a claim is to record, checked before anything is claimed.
+    """Return the values that a claim records, checked before anything is claimed.
 
     Raises:
         ArgumentError: If it is no mapping.
@@ -300,10 +303,10 @@ def check_set(values: object) -> dict[str, Any]:
 
 
 def place_of(index: Catalog, place: Path | str, *, groups: bool = False) -> Place:
-    """Return what settles claims of the runs, or groups, of a place.
+    """Return where the runs, or groups, of a catalog are claimed.
 
     Args:
-        index: What has its runs.
+        index: Catalog of the place.
         place: A root, or the address of a server.
         groups: Whether groups are claimed, and not runs.
     """
@@ -311,16 +314,16 @@ def place_of(index: Catalog, place: Path | str, *, groups: bool = False) -> Plac
         return Folders(place, index, groups=groups)
     from seamark.remote.http.catalog import RemoteCatalog
 
-    assert isinstance(index, RemoteCatalog)  # noqa: S101 - what asks a server
+    assert isinstance(index, RemoteCatalog)  # noqa: S101 - the client of a server
     return Served(index, groups=groups)
 
 
 def first_free(place: Place, refs: Iterable[Ref], matches: Callable[[Ref], bool]) -> Hold | None:
-    """Claim the first of some that nobody has, and that still matches; None if there is none.
+    """Claim the first run or group that nobody has and that still matches; None if there is none.
 
     Args:
-        place: What settles claims.
-        refs: In order of preference.
+        place: Where they are claimed.
+        refs: Project and name of each, in order of preference.
         matches: Asks the query again, of what was recorded up to now.
 
     Raises:
@@ -329,11 +332,12 @@ def first_free(place: Place, refs: Iterable[Ref], matches: Callable[[Ref], bool]
     """
     for ref, claim in place.take(list(refs)):
         hold = Hold(place, ref, claim)
+        fits = False
         try:
-            if place.is_up_to_date(ref, claim) and matches(ref):
-                return hold
-        except BaseException:
-            hold.release(claim.positions)
-            raise
-        hold.release(claim.positions)
+            fits = place.is_up_to_date(ref, claim) and matches(ref)
+        finally:
+            if not fits:
+                hold.release(claim.positions)
+        if fits:
+            return hold
     return None

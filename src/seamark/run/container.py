@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import threading
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from seamark.errors import FamilyError
 from seamark.paths import check_writable, given_path, is_inside
 from seamark.pictures.printing import show
-from seamark.reading.browsing import Browsable
 from seamark.reading.html import harmless
 from seamark.run.handler import Handler
 from seamark.run.lifecycle import NEW, STOPPED
+from seamark.run.recordable import Recordable
 from seamark.run.recorder import Part
 from seamark.run.tags import tags_of
 from seamark.run.tree import nest, structure_lines
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from typing_extensions import Self
 
     from seamark.journal.folder import RunFolder
-    from seamark.run.recorded import Recorded
 
 __all__ = ["Container"]
 
@@ -36,10 +32,10 @@ def _leaf(value: Any) -> Any:
 
 
 class _Opening(ABCMeta):
-    """Lets ``Run(...)`` and ``Project(...)`` do what ``init_run`` and ``init_project`` do."""
+    """Makes ``Run(...)`` and ``Project(...)`` the same as ``init_run`` and ``init_project``."""
 
     def __call__(cls, *given: Any, **named: Any) -> Any:
-        """Open one by the arguments of a person, or make one for a part that there is."""
+        """Open one by the arguments of a person, or make one for a session."""
         made = bool(given) and isinstance(given[0], Part)
         return super().__call__(*given, **named) if made else cls._opened(*given, **named)
 
@@ -47,7 +43,7 @@ class _Opening(ABCMeta):
         return super().__call__(*given, **named)
 
 
-class Container(Browsable, metaclass=_Opening):
+class Container(Recordable, metaclass=_Opening):
     """A tree of attributes under slash-separated paths; `Run` and `Project` are the two kinds.
 
     Item access gives a `Handler` that holds the verbs; ``container["a/b"] = value`` assigns;
@@ -55,21 +51,26 @@ class Container(Browsable, metaclass=_Opening):
     the names of the first level.
 
     Args:
-        session: This process's part in it.
+        session: Part of this process in the run or project.
 
     Attributes:
         session: The same, for adapters and other parts of the package.
     """
 
+    _path = ""
     container_type: ClassVar[str]
-    """What it is, in Neptune's words: ``"run"`` or ``"project"``."""
+    """Kind in Neptune's words: ``"run"`` or ``"project"``."""
 
     def __init__(self, session: Part) -> None:
         self.session = session
 
     @property
+    def _session(self) -> Part:
+        return self.session
+
+    @property
     def folder(self) -> RunFolder:
-        """Its folder."""
+        """Folder of the run or project."""
         return self.session.recorder.folder
 
     @property
@@ -79,14 +80,12 @@ class Container(Browsable, metaclass=_Opening):
 
     # ---------------------------------------------------------------- item access
 
-    def _place(self) -> tuple[Recorded, str]:
-        return self.session.recorded, ""
-
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
-        from seamark.run.notebook import page_of
+        """Return HTML for notebooks; never raises, writes nothing and starts nothing."""
+        from seamark.pictures.notebook import page_of
 
-        return harmless(lambda: page_of(*self._place()), self.__repr__)
+        folder, recorded = self.folder, self.session.recorded
+        return harmless(lambda: page_of(recorded, folder.project, folder.run), self.__repr__)
 
     def __getitem__(self, path: str) -> Handler:
         """Return the handler of a path; nothing is read or written yet.
@@ -96,57 +95,7 @@ class Container(Browsable, metaclass=_Opening):
         """
         return Handler(self, given_path(path))
 
-    def __setitem__(self, path: str, value: Any) -> None:
-        """Assign; see `Handler.assign`."""
-        self.session.recorder.values.assign(given_path(path), value)
-
-    def __delitem__(self, path: str) -> None:
-        """Delete a path and everything below it; see `Handler.pop`."""
-        self.pop(path)
-
     # ---------------------------------------------------------------- writing
-
-    def log_metrics(
-        self,
-        metrics: Mapping[str, Any],
-        step: float | datetime | None = None,
-        *,
-        phase: str | None = None,
-        epoch: float | None = None,
-        timestamp: float | datetime | None = None,
-    ) -> None:
-        """Record one number for each path, all at one step. The quick way; never raises.
-
-        What cannot be recorded (a bad path, a path of another family, something that is not a
-        number) is left out, warned about once and counted under ``monitoring/seamark/dropped``.
-
-        Args:
-            metrics: Numbers by path; NaN and infinities are kept, ints beyond 2**53 are rounded to
-                float64.
-            step: Finite number, kept as given; a datetime is its seconds since the Unix epoch (a
-                naive one is local time); None numbers the row 1 above the largest last step of
-                these paths.
-            phase: Below which namespace the paths are: ``"train"`` or ``"training"`` is ``train``;
-                ``"val"``, ``"validate"`` or ``"validation"`` is ``val``; ``"test"``, ``"testing"``,
-                ``"eval"``, ``"evaluate"`` or ``"evaluation"`` is ``test``; anything else is itself.
-            epoch: Recorded as ``epoch`` in that namespace, at the same step; a metric of that name
-                is left out then.
-            timestamp: Seconds since the Unix epoch, or a datetime; the time of the call is always
-                kept as well.
-        """
-        if timestamp is None and phase is None and epoch is None:
-            self.session.recorder.row(metrics, step)
-        else:
-            self.session.recorder.points.log_metrics(metrics, step, timestamp, "", phase, epoch)
-
-    def assign(self, value: Mapping[str, Any] | Any, *, wait: bool = False) -> None:
-        """Assign every value of a nested mapping, dataclass or Namespace at the root.
-
-        Raises:
-            ValueKindError: If a single value cannot be kept; nothing is written then.
-            FamilyError: If a path holds another family; nothing is written then.
-        """
-        self.session.recorder.values.assign("", value, wait=wait)
 
     def define(self, path: str, value: Any, *, wait: bool = False) -> Handler:
         """Assign a value at a path that holds nothing, and return the path's handler.

@@ -21,13 +21,13 @@ from seamark.errors import (
     MissingFieldError,
 )
 from seamark.journal.families import spoken
-from seamark.journal.folder import PROJECT_LOG, RunFolder
 from seamark.reading.names import generated_name
 from seamark.reading.tracked import TrackedFiles
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from seamark.journal.folder import RunFolder
     from seamark.reading.attributes import Attribute
     from seamark.reading.curves import Curve
     from seamark.reading.points import Attempt, Points
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bytes_of",
-    "curve_of",
     "download",
     "download_last",
     "expect",
@@ -47,15 +46,15 @@ __all__ = [
 ]
 
 
-def _name(folder: RunFolder) -> str:
-    """Return what a run or project is called to which nobody has given a name."""
-    if folder.run == PROJECT_LOG:
+def _default_name(folder: RunFolder) -> str:
+    """Return the name of a run or project to which nobody has given one."""
+    if folder.kind == "project":
         return folder.project.rpartition("/")[2]
     return generated_name(folder.run)
 
 
-def _size(folder: RunFolder) -> float:
-    """Return how many bytes lie in the folder of a run; 0 where it is not on this disk."""
+def _size_bytes(folder: RunFolder) -> float:
+    """Return the size of the folder of a run; 0 where it is not on this disk."""
     return float(sum(file.lstat().st_size for file in folder.path.rglob("*")))
 
 
@@ -63,18 +62,17 @@ _ALWAYS: Final[Mapping[str, Callable[[RunFolder], Any]]] = {
     "sys/description": lambda _: "",
     "sys/failed": lambda _: False,
     "sys/group_tags": lambda _: set(),
-    "sys/name": _name,
-    "sys/size": _size,
+    "sys/name": _default_name,
+    "sys/size": _size_bytes,
     "sys/tags": lambda _: set(),
 }
-"""What integrations fetch without asking, as every run in Neptune has it: what stands for none."""
-
+"""Defaults of paths that every run in Neptune has, which integrations fetch without asking."""
 
 _SAME: Final = {
     "sys/monitoring_time": "sys/running_time",
     "sys/ping_time": "sys/modification_time",
 }
-"""What Neptune knows of every run under two names."""
+"""Second names that Neptune has for paths of every run."""
 
 
 def value_of(recorded: Recorded, path: str) -> Any:
@@ -136,7 +134,7 @@ def _last(recorded: Recorded, reader: Reader | None, found: Attribute) -> Any:
 
 
 def expect(recorded: Recorded, path: str, family: str, wanted: str | None = None) -> Attribute:
-    """Return what a path shows.
+    """Return the attribute at a path.
 
     Raises:
         MissingFieldError: If nothing is recorded there.
@@ -149,41 +147,26 @@ def expect(recorded: Recorded, path: str, family: str, wanted: str | None = None
     return found
 
 
-def points_of(recorded: Recorded, path: str, attempt: Attempt) -> Points:
+def points_of(
+    recorded: Recorded, path: str, attempt: Attempt, points: int | None = None
+) -> Points | Curve:
     """Return what `Handler.fetch_points` returns.
 
     Raises:
+        ArgumentError: If ``points`` is not a number of at least 2.
         MissingFieldError: If nothing is recorded there.
         FamilyError: If it holds another family.
     """
+    from seamark.reading.curves import Curve
+    from seamark.reading.points import Points
+
     if recorded.silent:
-        from seamark.reading.points import Points
-
-        return Points.none()
-    return _series(recorded, path).points(path, attempt)
-
-
-def curve_of(recorded: Recorded, path: str, points: int, attempt: Attempt) -> Curve:
-    """Return what `Handler.fetch_points` returns if it is given a number of points.
-
-    Raises:
-        ArgumentError: If that is not a number of at least 2.
-        MissingFieldError: If nothing is recorded there.
-        FamilyError: If it holds another family.
-    """
-    if recorded.silent:
-        from seamark.reading.curves import Curve
-
-        return Curve.none()
-    return _series(recorded, path).curve(path, points, attempt)
-
-
-def _series(recorded: Recorded, path: str) -> Reader:
+        return Points.none() if points is None else Curve.none()
     reader, found = recorded.look_up(path)
     if reader is None or found.family != "float_series":
         msg = f"{path!r}: expected a float series, got {spoken(found.family)}"
         raise FamilyError(msg)
-    return reader
+    return reader.points(path, attempt) if points is None else reader.curve(path, points, attempt)
 
 
 def frame_of(
@@ -208,30 +191,34 @@ def frame_of(
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         msg = f"limit: expected a positive number of points or None, got {limit!r}"
         raise ArgumentError(msg)
-    steps, values, times = _columns(recorded, path, attempt, limit)
-    frame = pd.DataFrame({"step": steps, "value": values})
+    columns = _columns(recorded, path, attempt, limit)
+    times = pd.to_datetime(columns.pop("timestamp"), unit="ns", utc=True)
+    frame = pd.DataFrame(columns)
     if timestamps:
-        frame["timestamp"] = pd.to_datetime(times, unit="ns", utc=True)
+        frame["timestamp"] = times
     return frame
 
 
-def _columns(
-    recorded: Recorded, path: str, attempt: Attempt, limit: int | None
-) -> tuple[Any, Any, Any]:
-    """Return steps, values and times (ns since the Unix epoch) of a series."""
+def _columns(recorded: Recorded, path: str, attempt: Attempt, limit: int | None) -> dict[str, Any]:
+    """Return steps, values and timestamps (ns since the Unix epoch) of a series."""
     if recorded.silent:
-        points = points_of(recorded, path, attempt)
-        return points.step, points.value, points.time_ns
-    reader, found = recorded.look_up(path)
-    if reader is not None and found.family == "float_series":
+        from seamark.reading.points import Points
+
+        points = Points.none()
+    else:
+        reader, found = recorded.look_up(path)
+        if reader is not None and found.family == "string_series":
+            texts = reader.texts(path, attempt)[-(limit or 0) :]
+            return {
+                "step": [one.step for one in texts],
+                "value": [recorded.read_long_text(one.text) for one in texts],
+                "timestamp": [one.time_ns for one in texts],
+            }
+        if reader is None or found.family != "float_series":
+            msg = f"{path!r}: expected a series of numbers or texts, got {spoken(found.family)}"
+            raise FamilyError(msg)
         points = reader.points(path, attempt, limit=limit)
-        return points.step, points.value, points.time_ns
-    if reader is not None and found.family == "string_series":
-        texts = reader.texts(path, attempt)[-(limit or 0) :]
-        values = [recorded.read_long_text(one.text) for one in texts]
-        return [one.step for one in texts], values, [one.time_ns for one in texts]
-    msg = f"{path!r}: expected a series of numbers or texts, got {spoken(found.family)}"
-    raise FamilyError(msg)
+    return {"step": points.step, "value": points.value, "timestamp": points.time_ns}
 
 
 # --------------------------------------------------------------------- files
@@ -317,8 +304,7 @@ def download_last(
         msg = f"{path!r}: the file series has no points"
         raise MissingFieldError(msg)
     name, file = files[-1]
-    target = _target(destination)
-    recorded.contents().write(file, target, path, name=name)
+    recorded.contents().write(file, _target(destination), path, name=name)
 
 
 def _target(destination: str | os.PathLike[str] | None) -> Path:

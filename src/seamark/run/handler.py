@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, overload
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 from seamark.options.checks import check_keep, strings
 from seamark.options.run_options import refuse_unknown
 from seamark.paths import check_path, check_writable, given_path, join_path
-from seamark.reading.browsing import Browsable
+from seamark.pictures.drawing import PlotOptions
+from seamark.pictures.plotting import plot_run
+from seamark.reading.curves import Look
 from seamark.reading.html import harmless
 from seamark.reading.tracked import TrackedFile
 from seamark.run.artifact import artifact_op
-from seamark.run.drawing import PlotOptions
 from seamark.run.fetching import (
     bytes_of,
-    curve_of,
     download,
     download_last,
     expect,
@@ -27,8 +27,8 @@ from seamark.run.fetching import (
     points_of,
     value_of,
 )
-from seamark.run.plotting import plot_run
 from seamark.run.points import as_file
+from seamark.run.recordable import Recordable
 from seamark.values import to_step, to_time_ns
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from seamark.reading.curves import Curve
     from seamark.reading.points import Attempt, Points
-    from seamark.run.recorded import Recorded
     from seamark.run.recorder import Part
     from seamark.run.uploads import Source
     from seamark.values.keeping import Keep
@@ -46,7 +45,7 @@ __all__ = ["Handler", "Root"]
 
 _DESCRIBED: Final = ("name", "description")
 _CHART: Final = ("min", "max", "unit")
-"""What is accepted and not recorded: it chose how Neptune drew a series of numbers."""
+"""Arguments that are accepted and not recorded: Neptune drew series of numbers by them."""
 _ARGUMENTS: Final = {
     "append": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
     "extend": (
@@ -55,7 +54,7 @@ _ARGUMENTS: Final = {
     ),
     "log": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
 }
-"""What the verbs that take Neptune's ``**kwargs`` know; in Neptune, too, these are all."""
+"""Arguments of the verbs that take Neptune's ``**kwargs``, as in Neptune."""
 
 
 class Root(Protocol):
@@ -69,7 +68,7 @@ class Root(Protocol):
         """Delete a path and everything below it."""
 
 
-class Handler(Browsable):
+class Handler(Recordable):
     """A path of a run or project; made by item access, ``run["train"]["loss"]``.
 
     Making one neither reads nor writes anything. Of a namespace, ``in`` and iteration are about
@@ -82,17 +81,18 @@ class Handler(Browsable):
         self._root: Root = root
         self._path = path
 
-    def _place(self) -> tuple[Recorded, str]:
-        return self._root.session.recorded, self._path
+    @property
+    def _session(self) -> Part:
+        return self._root.session
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
-        from seamark.run.notebook import page_of
+        """Return HTML for notebooks; never raises, writes nothing and starts nothing."""
+        from seamark.pictures.notebook import page_of_path
 
-        return harmless(lambda: page_of(*self._place()), self.__repr__)
+        return harmless(lambda: page_of_path(*self._place()), self.__repr__)
 
     def __repr__(self) -> str:
-        """Return what the handler points at."""
+        """Return the path and the run or project."""
         return f"<Handler {self._path!r} of {self._root!r}>"
 
     def __getitem__(self, path: str) -> Handler:
@@ -102,14 +102,6 @@ class Handler(Browsable):
             PathError: If the path breaks the grammar.
         """
         return Handler(self._root, check_path(join_path(self._path, given_path(path))))
-
-    def __setitem__(self, path: str, value: Any) -> None:
-        """Assign; see `assign`."""
-        self[path].assign(value)
-
-    def __delitem__(self, path: str) -> None:
-        """Delete a path below this one; see `pop`."""
-        self.pop(path)
 
     @property
     def path(self) -> str:
@@ -126,29 +118,6 @@ class Handler(Browsable):
         return self._root
 
     # ---------------------------------------------------------------- writing values
-
-    def assign(self, value: Any, *, wait: bool = False) -> None:
-        """Set the value at this path.
-
-        Mappings, dataclasses, Namespaces and OmegaConf nodes are taken apart, one path for each
-        leaf; a `File`, a picture, a chart and a table are uploaded; a set of strings becomes a
-        string set; lists are kept as JSON, and replace the points of a series that this process
-        wrote; classes, functions and modules as their names; another handler gives its value of
-        now. What is one of `seamark.types` says itself what it becomes. Of what is taken apart, a
-        leaf that cannot be kept is its text; a single value of that kind is refused.
-
-        Args:
-            value: What to keep.
-            wait: Return only when a file is stored.
-
-        Raises:
-            ValueKindError: If a single value cannot be kept, or a mapping holds itself.
-            FamilyError: If a path holds another family. Nothing is written in both cases.
-            PathError: If a path is derived or illegal.
-            MissingFieldError: If the handler that is copied holds nothing.
-        """
-        recorder = self._root.session.recorder
-        recorder.values.assign(self._path, value, wait=wait)  # noqa: PD011 - no data frame
 
     def append(
         self,
@@ -178,7 +147,7 @@ class Handler(Browsable):
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
         if described:
-            _check_described("append", described)
+            refuse_unknown("append", described, _ARGUMENTS["append"])
         recorder, path = self._root.session.recorder, self._path
         plain = timestamp is None and not described
         if plain and (row := recorder.points.quick_row(path, value, step)) is not None:
@@ -214,8 +183,8 @@ class Handler(Browsable):
             FamilyError: If the path holds another family.
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
-        _check_described("extend", described)
-        recorder = self._root.session.recorder
+        refuse_unknown("extend", described, _ARGUMENTS["extend"])
+        recorder = self._session.recorder
         if not recorder.silent:
             recorder.points.extend(self._path, values, steps, timestamps, described)
 
@@ -232,25 +201,9 @@ class Handler(Browsable):
         Raises:
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
-        _check_described("log", described)
+        refuse_unknown("log", described, _ARGUMENTS["log"])
         for point in value if isinstance(value, (list, tuple)) else [value]:
             self.append(point, step=step, timestamp=timestamp, wait=wait, **described)
-
-    def log_metrics(
-        self,
-        metrics: Mapping[str, Any],
-        step: float | datetime | None = None,
-        *,
-        phase: str | None = None,
-        epoch: float | None = None,
-        timestamp: float | datetime | None = None,
-    ) -> None:
-        """Record one number for each key below this path.
-
-        See `seamark.Run.log_metrics`. Never raises.
-        """
-        points = self._root.session.recorder.points
-        points.log_metrics(metrics, step, timestamp, self._path, phase, epoch)
 
     def keep(self, what: Keep) -> Handler:
         """Keep this of the numbers at this path from now on, in place of a point for each.
@@ -273,7 +226,7 @@ class Handler(Browsable):
             ReadOnlyError: If it was opened for reading.
         """
         at, checked = check_writable(self._path), check_keep("keep", what)
-        recorder = self._root.session.recorder
+        recorder = self._session.recorder
         if (writer := recorder.to_write()) is not None:
             recorder.kept.keep(writer, at, checked)
         return self
@@ -300,7 +253,7 @@ class Handler(Browsable):
 
     def _change_set(self, op: str, values: str | Iterable[str]) -> None:
         at = check_writable(self._path)
-        recorder = self._root.session.recorder
+        recorder = self._session.recorder
         recorder.values.change_set(op, at, strings(values, at))  # noqa: PD011 - no data frame
 
     def clear(self, *, wait: bool = False) -> None:
@@ -309,7 +262,7 @@ class Handler(Browsable):
         Raises:
             FamilyError: If the path holds something that cannot be emptied, such as a single value.
         """
-        recorder = self._root.session.recorder
+        recorder = self._session.recorder
         recorder.values.clear(check_writable(self._path))  # noqa: PD011 - no data frame
 
     def pop(self, path: str | None = None, *, wait: bool = False) -> None:
@@ -331,7 +284,7 @@ class Handler(Browsable):
         The bytes are taken before this returns; they are stored in the background.
 
         Args:
-            value: What to store.
+            value: A path, a file or an object.
             wait: Return only when it is stored.
             include_plotlyjs: For a Plotly chart, see `File.as_html`.
 
@@ -339,7 +292,7 @@ class Handler(Browsable):
             FileNotFoundError: If the path does not exist.
             ValueKindError: If the object cannot be made into a file.
         """
-        if not self._root.session.recorder.silent:  # an image need not be drawn for nothing
+        if not self._session.recorder.silent:  # an image need not be drawn for nothing
             self.assign(as_file(value, include_plotlyjs), wait=wait)
 
     def upload_files(
@@ -368,13 +321,13 @@ class Handler(Browsable):
             ArgumentError: If there are more bytes than ``max_bytes``, or an argument has a value
                 that cannot be used.
         """
-        if self._root.session.recorder.silent:
+        if self._session.recorder.silent:
             return
         from seamark.run.uploads import files_to_upload
 
         members = files_to_upload(value, ignore, max_bytes)
         if members:
-            recorder = self._root.session.recorder
+            recorder = self._session.recorder
             recorder.values.add_files(check_writable(self._path), members, wait=wait)  # noqa: PD011
 
     def delete_files(self, paths: str | Iterable[str], *, wait: bool = False) -> None:
@@ -385,10 +338,10 @@ class Handler(Browsable):
         """
         at = check_writable(self._path)
         names = strings(paths, at)
-        if writer := self._root.session.recorder.to_share(at):
+        if writer := self._session.recorder.to_share(at):
             writer.claim(at, "file_set")
             writer.append_op({"op": "unfiles", "path": at, "names": names})
-            self._root.session.recorder.contents.files.forget(at, names)
+            self._session.recorder.contents.files.forget(at, names)
 
     def track_files(self, path: str, *, destination: str | None = None, wait: bool = False) -> None:
         """Record which files a path, folder, pattern or URL means, without copying them.
@@ -398,19 +351,19 @@ class Handler(Browsable):
         """
         del wait
         at = check_writable(self._path)
-        writer = self._root.session.recorder.to_share(at)
+        writer = self._session.recorder.to_share(at)
         if writer is None:
             return
         held = None
         if writer.families.get(at) == "artifact":  # tracked before: what it holds stays
-            held = self._root.session.recorded.attribute(at).value
+            held = self._session.recorded.attribute(at).value
         op = artifact_op(
             at,
             "tracked",
             path,
             destination=destination,
             previous=held,
-            hide=partial(self._root.session.recorder.contents.hide, at),
+            hide=partial(self._session.recorder.contents.hide, at),
         )
         writer.claim(at, "artifact")
         writer.append_op(op)
@@ -427,7 +380,7 @@ class Handler(Browsable):
             MissingFieldError: If nothing is recorded here.
             FamilyError: If a file is here, which is read with `download`.
         """
-        return value_of(self._root.session.recorded, self._path)
+        return value_of(self._session.recorded, self._path)
 
     def fetch_last(self) -> Any:
         """Return the value of the last point of the series at this path; None if it has none.
@@ -435,7 +388,7 @@ class Handler(Browsable):
         Raises:
             MissingFieldError: If there is no series.
         """
-        return last_of(self._root.session.recorded, self._path)
+        return last_of(self._session.recorded, self._path)
 
     @overload
     def fetch_points(self, *, attempt: Attempt = "latest", points: None = None) -> Points: ...
@@ -461,9 +414,7 @@ class Handler(Browsable):
             MissingFieldError: If nothing is recorded here.
             FamilyError: If the path holds another family.
         """
-        if points is None:
-            return points_of(self._root.session.recorded, self._path, attempt)
-        return curve_of(self._root.session.recorded, self._path, points, attempt)
+        return points_of(self._session.recorded, self._path, attempt, points)
 
     def fetch_values(
         self,
@@ -486,7 +437,7 @@ class Handler(Browsable):
             MissingFieldError: If nothing is recorded here.
             FamilyError: If the path holds no series of numbers or texts.
         """
-        recorded = self._root.session.recorded
+        recorded = self._session.recorded
         return frame_of(recorded, self._path, attempt, limit, timestamps=include_timestamp)
 
     def fetch_bytes(self, *, references: bool = False) -> bytes:
@@ -502,8 +453,8 @@ class Handler(Browsable):
             FileMissingError: If the bytes are gone, or a reference is not opened.
             FamilyError: If there is no file, or more than one.
         """
-        self._root.session.recorder.contents.flush()
-        return bytes_of(self._root.session.recorded, self._path, references=references)
+        self._session.recorder.contents.flush()
+        return bytes_of(self._session.recorded, self._path, references=references)
 
     def plot(
         self,
@@ -548,8 +499,8 @@ class Handler(Browsable):
             ArgumentError: If an argument has a value that cannot be used.
             PathError: If ``x`` breaks the grammar of paths.
         """
-        asked = PlotOptions(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
-        return plot_run(self._root.session.recorded, [self._path], asked, refresh)
+        look = Look(points, x, low, high, smooth, half_life, log_x, log_y)
+        return plot_run(self._session.recorded, [self._path], PlotOptions(look, attempt), refresh)
 
     def fetch_hash(self) -> str:
         """Return the digest of the artifact at this path.
@@ -592,7 +543,7 @@ class Handler(Browsable):
 
     def _value_of(self, family: str) -> dict[str, Any]:
         """Return the record at this path; an empty one on a rank that has nothing to read from."""
-        recorded = self._root.session.recorded
+        recorded = self._session.recorded
         return {} if recorded.silent else expect(recorded, self._path, family).value
 
     def download(
@@ -622,8 +573,8 @@ class Handler(Browsable):
             FamilyError: If there is no file.
             ArgumentError: If a recorded name leads out of the destination.
         """
-        self._root.session.recorder.contents.flush()
-        download(self._root.session.recorded, self._path, destination, references=references)
+        self._session.recorder.contents.flush()
+        download(self._session.recorded, self._path, destination, references=references)
 
     def download_last(self, destination: str | os.PathLike[str] | None = None) -> None:
         """Write the last file of the file series at this path to disk.
@@ -633,14 +584,5 @@ class Handler(Browsable):
             MissingFieldError: If it has no points.
             FileMissingError: If the bytes are gone.
         """
-        self._root.session.recorder.contents.flush()
-        download_last(self._root.session.recorded, self._path, destination)
-
-
-def _check_described(verb: str, described: Iterable[str]) -> None:
-    """Refuse a mistyped ``step``, which would be numbered without a word otherwise.
-
-    Raises:
-        UnknownArgumentError: Naming the nearest argument that exists.
-    """
-    refuse_unknown(verb, described, _ARGUMENTS[verb])
+        self._session.recorder.contents.flush()
+        download_last(self._session.recorded, self._path, destination)

@@ -22,7 +22,7 @@ from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name
 from seamark.run.tags import is_tag
 from seamark.run.transfers import transfer_to
-from seamark.values import Atom, decode_atom, encode_atom, escape
+from seamark.values import Atom, decode_atom, encode_atom
 
 if TYPE_CHECKING:
     from seamark.capture.code.executed import CodeVersion
@@ -39,15 +39,15 @@ log = logging.getLogger("seamark")
 
 _VERSION: Final = "source_code/version"
 _OWN: Final = ("sys/", "source_code/", "distributed/", "monitoring/")
-"""Where everything is that is recorded without being told."""
+"""Namespaces of what is recorded without being asked."""
 
 
 class Introduction:
-    """The part of a run that says what it is: what it was given, and facts that adapters tell.
+    """The first records of a run: what it was given, and facts from adapters.
 
     Args:
-        options: Of the run.
-        recorder: Of the run.
+        options: Options of the run.
+        recorder: Recorder of the run.
         told: Whether name, tags and parameters have been recorded already.
 
     Attributes:
@@ -65,20 +65,17 @@ class Introduction:
         self._version: StartVersion | None = None
 
     def known(self) -> list[Attribute]:
-        """Return what is known of the run before its first record."""
-        recorder, options = self._recorder, self._options
+        """Return the attributes that are known before the first record."""
+        recorder = self._recorder
         if recorder.writer is not None or recorder.mode == "disabled" or recorder.silent:
             return []
         facts = {
             "sys/id": recorder.folder.run,
             "sys/state": "created",
             "sys/creation_time": self._made_at,
-            "sys/name": options.name,
-            "sys/description": options.description,
-            "sys/custom_run_id": options.custom_run_id,
-            "sys/parent": self._parent,
+            **self._given(),
         }
-        atoms = {path: encode_atom(fact) for path, fact in facts.items() if fact is not None}
+        atoms = {path: encode_atom(fact) for path, fact in facts.items()}
         found = [
             Attribute(path, "atom", atom.type, decode_atom(atom.type, atom.value))
             for path, atom in {**atoms, **self.facts}.items()
@@ -88,12 +85,17 @@ class Introduction:
                 found.append(Attribute(path, "string_set", "string_set", set(words)))
         return found
 
-    @property
-    def _parent(self) -> str | None:
-        """The run that this one is a part of: its id, with its project where that is another."""
-        parent = self._options.parent
-        project, _, name = (parent or "").rpartition("/")
-        return name if project == self._recorder.folder.project else parent
+    def _given(self) -> dict[str, str]:
+        """Return the texts by path that `init_run` was given."""
+        options = self._options
+        project, _, name = (options.parent or "").rpartition("/")
+        given = {
+            "sys/name": options.name,
+            "sys/description": options.description,
+            "sys/custom_run_id": options.custom_run_id,
+            "sys/parent": name if project == self._recorder.folder.project else options.parent,
+        }
+        return {path: text for path, text in given.items() if text is not None}
 
     def _sets(self) -> dict[str, tuple[str, ...]]:
         return {"sys/tags": self._options.tags.words, "sys/group_tags": self._options.groups}
@@ -116,7 +118,7 @@ class Introduction:
             recorder.values.record_atoms(atoms)
 
     def record(self, writer: JournalWriter, *, owner: bool, revision: Mapping[str, Any]) -> None:
-        """Write what `init_run` was given, and what was told.
+        """Write the arguments of `init_run` and the facts.
 
         Args:
             writer: The journal.
@@ -124,22 +126,15 @@ class Introduction:
             revision: Number of the run among those that are the same, by path.
         """
         options, recorder = self._options, self._recorder
-        values: dict[str, Any] = {}
-        for key in ("name", "description", "custom_run_id"):
-            if (value := getattr(options, key)) is not None:
-                values[f"sys/{key}"] = recorder.contents.hide(f"sys/{key}", value)
-        if (parent := self._parent) is not None:
-            values["sys/parent"] = parent
         if options.name == LATEST:
             log.warning("seamark: the name %r finds the newest run, whatever it is called", LATEST)
-        if owner:
-            values.update(self.of_owner())
-        values.update(revision)
-        recorder.values.assign_quietly(values)
+        given = {path: recorder.contents.hide(path, text) for path, text in self._given().items()}
+        owned = self.of_owner() if owner else {}
+        recorder.values.assign_quietly({**given, **owned, **revision})
         for path, words in self._sets().items():
             if words:
                 writer.claim(path, "string_set")
-                kept = [escape(recorder.contents.hide(path, word)) for word in words]
+                kept = recorder.contents.hide_all(path, words)
                 writer.append_op({"op": "add", "path": path, "values": kept})
         if self.facts:
             recorder.values.record_atoms(self.facts)
@@ -167,9 +162,9 @@ class Introduction:
                 writer.append_op(op)
 
     def of_owner(self) -> dict[str, Any]:
-        """Return by path where the process runs that trains the run, and a version of its code.
+        """Return facts of the process that trains the run, by path.
 
-        Also among how many ranks it runs, and to where it is sent.
+        Its host, the version of its code, its ranks, and the remotes that the run is sent to.
         """
         facts = {"sys/hostname": host_name(), **_distributed(self.facts)}
         if (version := self.find_version()).text:
@@ -188,7 +183,7 @@ class Introduction:
         return self._version
 
     def executed_code(self) -> CodeVersion | None:
-        """Return what the recorded version was found in, if it was found and not given."""
+        """Return the code of which the version was recorded; None if the version was given."""
         return self._version.executed if self._version else None
 
     def keep_sources(self) -> SourceFiles | None:
@@ -221,12 +216,12 @@ class Introduction:
             )
 
     def called(self, origin: Origin) -> str:
-        """Return what to call the run in a line for people: its id, or its generated name.
+        """Return the name of the run in a line for people.
 
-        The name where this process made the run and nobody has given it another one yet.
+        Its generated name if this process made it and gave it no other one, else its id.
 
         Args:
-            origin: Where the run comes from.
+            origin: Origin of the run.
         """
         run, writer, options = self._recorder.folder.run, self._recorder.writer, self._options
         is_new = not (options.names_a_run or origin.begun or origin.continues)
@@ -245,7 +240,7 @@ class Introduction:
 
 
 def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of the ranks; nothing where there is one, or where an adapter knows."""
+    """Return facts of the ranks; none where there is one rank, or where an adapter told them."""
     rank = current_rank()
     if (rank.world_size or 1) == 1 or any(path.startswith("distributed/") for path in told):
         return {}
@@ -261,10 +256,10 @@ def print_end(
     Never raises.
 
     Args:
-        folder: Where it lies.
+        folder: Folder of the run.
         called: Its id, or a name that finds it.
-        state: What it ended in.
-        lost: How many values or records were lost.
+        state: Its last state.
+        lost: Number of values or records that were lost.
         sent: URIs of the remotes that have all of it. Lines before have said what the others lack.
     """
     if is_quiet() and not lost:
@@ -301,7 +296,7 @@ def _is_found(folder: RunFolder, remotes: Sequence[str]) -> bool:
     """Return whether the command finds a run from here without being told where it is.
 
     Args:
-        folder: Where the run lies on this disk.
+        folder: Folder of the run.
         remotes: URIs of the places that have it, or get it, too.
     """
     from seamark.opening.catalogs import first_remote

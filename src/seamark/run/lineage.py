@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,9 +25,9 @@ class Node:
     """A run, or something that runs read and made.
 
     Attributes:
-        id: What tells it from all others: a digest; of an artifact, its own.
+        id: Unique digest; of an artifact, its own.
         kind: ``"run"``, another kind of container, ``"files"``, or the kind of a `Reference`.
-        label: What people call it.
+        label: Name for people.
         project: Project path; empty for what belongs to none.
         run: Run id, key of a model, id of a version or digest of an artifact; else empty.
     """
@@ -39,7 +39,7 @@ class Node:
     run: str = ""
 
     def __str__(self) -> str:
-        """Return what it is, and what it is called."""
+        """Return kind and label."""
         return f"{self.kind.replace('_', ' ')} {self.label}"
 
 
@@ -48,9 +48,9 @@ class Edge:
     """An input or output of a run.
 
     Attributes:
-        source: `Node.id` of what was there first: what was read, or the run that made it.
-        target: `Node.id` of what came of it.
-        name: What the run calls it.
+        source: `Node.id` of the earlier one: an input, or the run that made an output.
+        target: `Node.id` of the later one.
+        name: Name of the input or output in the run.
     """
 
     source: str
@@ -64,25 +64,20 @@ class Lineage:
     Printed, it is a tree.
 
     Attributes:
-        start: What was asked for.
-        nodes: All of it, by `Node.id`, the start first.
-        edges: How they belong together.
+        start: The run or artifact itself.
+        nodes: All nodes by `Node.id`, the start first.
+        edges: Inputs and outputs that connect the nodes.
     """
 
     def __init__(self, start: Node, nodes: dict[str, Node], edges: list[Edge]) -> None:
         self.start, self.nodes, self.edges = start, nodes, edges
-        self._above: dict[str, list[Edge]] = {}
-        self._below: dict[str, list[Edge]] = {}
-        for edge in edges:
-            self._above.setdefault(edge.target, []).append(edge)
-            self._below.setdefault(edge.source, []).append(edge)
 
     def __repr__(self) -> str:
-        """Return how much there is."""
+        """Return the number of nodes and edges."""
         return f"<Lineage of {self.start}: {len(self.nodes)} nodes, {len(self.edges)} edges>"
 
     def __str__(self) -> str:
-        """Return a tree: what led to it, and what came of it."""
+        """Return a tree of ancestors and one of descendants."""
         lines = [str(self.start)]
         for title, below in (("comes from", False), ("led to", True)):
             found = list(self._tree(below=below))
@@ -90,8 +85,8 @@ class Lineage:
         return "\n".join(lines)
 
     def _tree(self, *, below: bool) -> Iterator[str]:
-        """Yield a line for each, further generations behind their own; each is gone into once."""
-        edges = self._below if below else self._above
+        """Yield a line for each node, below the one that it was reached from; subtrees once."""
+        edges = _by_end(self.edges, "source" if below else "target")
 
         def branches(node: str, indent: str) -> list[tuple[Edge, str, bool]]:
             found = edges.get(node, [])
@@ -146,39 +141,49 @@ def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:
     """Return the lineage of a container, over all generations.
 
     Args:
-        catalog: Of the place, up to date.
-        ref: Where the container lies.
+        catalog: Catalog of the place, up to date.
+        ref: Project and id of the container.
     """
     nodes = _Nodes(catalog)
     start = nodes.of(ref)
-    above: dict[str, list[Edge]] = {}
-    below: dict[str, list[Edge]] = {}
-    for edge in nodes.read_edges():
-        above.setdefault(edge.target, []).append(edge)
-        below.setdefault(edge.source, []).append(edge)
-    ends, edges = {start.id: None}, dict.fromkeys(_reached(start.id, above, "source"))
-    edges |= dict.fromkeys(_reached(start.id, below, "target"))
+    every = list(nodes.read_edges())
+    found = [*_reached(start.id, every, "target"), *_reached(start.id, every, "source")]
+    edges = list(dict.fromkeys(found))
+    ends = dict.fromkeys([start.id, *(end for one in edges for end in (one.source, one.target))])
+    return Lineage(start, {end: nodes.called(end, start) for end in ends}, edges)
+
+
+def _by_end(edges: Iterable[Edge], end: str) -> dict[str, list[Edge]]:
+    """Return edges by their source or target."""
+    found: dict[str, list[Edge]] = {}
     for edge in edges:
-        ends |= {edge.source: None, edge.target: None}
-    return Lineage(start, {end: nodes.called(end, start) for end in ends}, list(edges))
+        found.setdefault(getattr(edge, end), []).append(edge)
+    return found
 
 
-def _reached(start: str, edges: Mapping[str, list[Edge]], end: str) -> Iterator[Edge]:
-    """Yield the edges that are reached from a node in one direction, near ones first."""
-    queue, seen = deque([start]), {start}
+def _reached(start: str, edges: Iterable[Edge], near: str) -> Iterator[Edge]:
+    """Yield the edges that are reached from a node, near ones first.
+
+    Args:
+        start: Id of the node.
+        edges: All edges.
+        near: End at which an edge is entered: ``"target"`` leads to what was there before.
+    """
+    far_end = "source" if near == "target" else "target"
+    known, queue, seen = _by_end(edges, near), deque([start]), {start}
     while queue:
-        for edge in edges.get(queue.popleft(), ()):
+        for edge in known.get(queue.popleft(), ()):
             yield edge
-            if (far := getattr(edge, end)) not in seen:
+            if (far := getattr(edge, far_end)) not in seen:
                 seen.add(far)
                 queue.append(far)
 
 
 class _Nodes:
-    """The runs of a place, and what they read and made.
+    """The runs of a place, with their inputs and outputs.
 
     Args:
-        catalog: Of the place, up to date.
+        catalog: Catalog of the place, up to date.
     """
 
     def __init__(self, catalog: Catalog) -> None:

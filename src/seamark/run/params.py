@@ -23,7 +23,6 @@ from seamark.values._parameters import legal_key
 from seamark.values.content import is_parameter
 
 if TYPE_CHECKING:
-    from seamark.capture import Secrets
     from seamark.run.session import Session
 
 __all__ = ["Held", "Params"]
@@ -32,10 +31,10 @@ log = logging.getLogger("seamark")
 
 
 class Held:
-    """The hyperparameters of a run: what this process set, over what the run held before.
+    """The hyperparameters that this process set, over those that the run held before.
 
     Args:
-        session: This process's part in the run.
+        session: Session of the run.
     """
 
     def __init__(self, session: Session) -> None:
@@ -43,30 +42,25 @@ class Held:
         self._recorder, self._recorded = session.recorder, session.recorded
         self._was_read = False
 
-    @property
-    def secrets(self) -> Secrets:
-        """Secrets that are masked where values are shown."""
-        return self._recorder.secrets
-
     def known(self) -> dict[str, Atom]:
         """Return encoded values by name."""
-        if not self._was_read and self._had_before:
+        origin = self._session.resume.origin
+        may_hold_more = self._session.options.names_a_run or origin.begun or origin.continues
+        if may_hold_more and not self._was_read:
             self._was_read = True
             self._read()
         return self._recorder.parameters.by_name()
 
-    @property
-    def _had_before(self) -> bool:
-        """Whether the run may hold what this process did not give it."""
-        origin = self._session.resume.origin
-        return self._session.options.names_a_run or bool(origin.begun) or origin.continues
+    def masked(self, atoms: Mapping[str, Atom]) -> dict[str, Any]:
+        """Return decoded values by name, secrets masked."""
+        return _decoded(self._recorder.secrets.atoms(atoms))
 
     def _read(self) -> None:
-        def lost(error: Exception) -> None:
+        def warn(error: Exception) -> None:
             what = self._recorded.words
             log.warning("seamark: the parameters of %s could not be read: %s", what, error)
 
-        with quietly(lost):
+        with quietly(warn):
             found = {}
             for one in self._recorded.attributes():
                 if one.family == "atom" and is_parameter(one.path):
@@ -93,7 +87,7 @@ class Held:
         recorder.values.record_atoms(atoms)
 
     def changes(self) -> dict[str, Any]:
-        """Return what was changed of what is recorded, by path."""
+        """Return the changes of recorded values, by path."""
         found = self._recorded.find(self._recorded.reader(), CHANGES)
         return {} if found is None else dict(found.value)
 
@@ -155,7 +149,7 @@ class Params(MutableMapping[str, Any]):
         return any(is_inside(one, name) for one in self._known())
 
     def __getattr__(self, name: str) -> Any:
-        """Return what is at a key that is no method's name.
+        """Return the value at a key that is no method's name.
 
         Raises:
             MissingFieldError: If nothing is, which is an AttributeError.
@@ -173,12 +167,11 @@ class Params(MutableMapping[str, Any]):
 
         Where ``a`` and ``a/b`` both have a value, that of ``a`` is under the key ``""``.
         """
-        return nest({name: decode_atom(*atom) for name, atom in self._known().items()})
+        return nest(_decoded(self._known()))
 
     def __repr__(self) -> str:
         """Return the values; what looks like a secret is hidden, as it is where it is recorded."""
-        shown = self._held.secrets.atoms(self._known())
-        return f"Params({nest({name: decode_atom(*atom) for name, atom in shown.items()})!r})"
+        return f"Params({nest(self._held.masked(self._known()))!r})"
 
     def __reduce__(self) -> Any:
         """Travel as nested dicts; the run itself takes its parameters along."""
@@ -198,7 +191,11 @@ class Params(MutableMapping[str, Any]):
             InactiveRunError: If the run was stopped.
             ReadOnlyError: If it was opened for reading.
         """
-        self._put({legal_key(key): value})
+        name = legal_key(key)
+        flat = _flat({name: value})
+        self._record(
+            flat, [one for one in self._known() if one not in flat and is_inside(one, name)]
+        )
 
     def __delitem__(self, key: str) -> None:
         """Delete what is at and below a key.
@@ -209,8 +206,7 @@ class Params(MutableMapping[str, Any]):
         name = legal_key(key)
         if key not in self:
             _ = self[key]  # which says so
-        at = join_path(self._at, name)
-        self._held.put({}, [one for one in self._held.known() if is_inside(one, at)])
+        self._record({}, [one for one in self._known() if is_inside(one, name)])
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Record a value at a key that is no method's name.
@@ -258,7 +254,11 @@ class Params(MutableMapping[str, Any]):
         given = {**_pairs(new), **more}
         flat = _flat(given)
         known = self._known()
-        kept = set() if override else {one for one in flat if _is_known(one, known)}
+        kept = {
+            name
+            for name in flat
+            if not override and any(is_inside(one, name) or is_inside(name, one) for one in known)
+        }
         if taken := {name: atom for name, atom in flat.items() if name not in kept}:
             self._record(taken)
         if show and not current_rank().rank:
@@ -273,30 +273,20 @@ class Params(MutableMapping[str, Any]):
             told[key if isinstance(key, str) else name] = value
         return Namespace(**told)
 
-    def _put(self, given: Mapping[str, Any]) -> None:
-        """Replace what is at some keys."""
-        flat, known = _flat(given), self._known()
-        stale = [
-            one for one in known if one not in flat and any(is_inside(one, key) for key in given)
-        ]
-        self._record(flat, stale)
-
-    def _record(self, flat: Mapping[str, Atom], stale: list[str] | None = None) -> None:
-        def full(name: str) -> str:
-            return check_writable(f"{PARAMETERS}/{join_path(self._at, name)}")
-
-        atoms = {full(name): atom for name, atom in flat.items()}
-        self._held.put(atoms, [join_path(self._at, name) for name in stale or ()])
+    def _record(self, flat: Mapping[str, Atom], stale: Iterable[str] = ()) -> None:
+        paths = {name: f"{PARAMETERS}/{join_path(self._at, name)}" for name in flat}
+        atoms = {check_writable(paths[name]): atom for name, atom in flat.items()}
+        self._held.put(atoms, [join_path(self._at, name) for name in stale])
 
     def _show(self, flat: Mapping[str, Atom]) -> None:
         known = self._known()
-        shown = self._held.secrets.atoms({name: known.get(name, flat[name]) for name in flat})
+        shown = self._held.masked({name: known.get(name, flat[name]) for name in flat})
         width = max(map(len, shown), default=0)
-        for name, atom in sorted(shown.items()):
-            print_line(f"{name:<{width}}  {decode_atom(*atom)}")
+        for name, value in sorted(shown.items()):
+            print_line(f"{name:<{width}}  {value}")
 
     def changes(self) -> dict[str, list[dict[str, Any]]]:
-        """Return what was changed after it was recorded, as anybody recorded it, oldest first.
+        """Return the values that were changed after they were recorded, by anybody, oldest first.
 
         Returns:
             By path, each value with the time from which on it stood: ``{"value", "time"}``. The
@@ -308,10 +298,10 @@ class Params(MutableMapping[str, Any]):
 
 
 def _pairs(new: Any) -> dict[Any, Any]:
-    """Return what was given to `Params.update` by key.
+    """Return the argument of `Params.update` by key.
 
     Raises:
-        ValueKindError: If it is nothing that has keys.
+        ValueKindError: If it has no keys.
     """
     if new is None:
         return {}
@@ -339,9 +329,8 @@ def _flat(given: Mapping[Any, Any]) -> dict[str, Atom]:
     return parameters(plain, "") if plain else {}
 
 
-def _is_known(name: str, known: Mapping[str, Atom]) -> bool:
-    """Return whether there is a value at a name, above or below it."""
-    return any(is_inside(one, name) or is_inside(name, one) for one in known)
+def _decoded(atoms: Mapping[str, Atom]) -> dict[str, Any]:
+    return {name: decode_atom(*atom) for name, atom in atoms.items()}
 
 
 def _below(name: str, namespace: str) -> bool:

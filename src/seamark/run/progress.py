@@ -27,10 +27,10 @@ class Progress(Generic[T]):
     """A loop that says how far it is; made by `seamark.Run.progress`.
 
     Attributes:
-        name: What it is called.
-        total: How many rounds there are; None if that is not known.
-        start: How many were done before.
-        done: How many are done, those before included.
+        name: Name of the loop.
+        total: Number of rounds; None if that is not known.
+        start: Number of rounds that were done before.
+        done: Number of rounds that are done, those before included.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class Loops:
     """The loops that a run is in, the outer ones first.
 
     Args:
-        recorder: Of the run.
+        recorder: Recorder of the run.
 
     Attributes:
-        due: When they are to be recorded next, as ``perf_counter()`` counts.
+        due: Time of the next record, as ``perf_counter()`` counts.
     """
 
     def __init__(self, recorder: Recorder) -> None:

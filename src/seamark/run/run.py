@@ -12,14 +12,15 @@ from seamark.opening.machine import open_run
 from seamark.opening.opening import Saved
 from seamark.options.run_options import RunOptions, accept_options, check_names
 from seamark.options.settings import Settings
+from seamark.pictures.drawing import PlotOptions
+from seamark.pictures.plotting import plot_run
 from seamark.process.interrupts import quietly
+from seamark.reading.curves import Look
 from seamark.run.associated import Associations
 from seamark.run.chrono import Chrono, Chronos
 from seamark.run.container import Container
 from seamark.run.distribution import distribution_of
-from seamark.run.drawing import PlotOptions
 from seamark.run.params import Held, Params
-from seamark.run.plotting import plot_run
 from seamark.run.positional import parse_positional_argument
 from seamark.run.progress import Loops, Progress
 from seamark.run.resuming import resume_checkpoint
@@ -375,8 +376,8 @@ class Run(Container):
             ArgumentError: If an argument has a value that cannot be used.
             PathError: If ``x`` breaks the grammar of paths.
         """
-        asked = PlotOptions(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
-        return plot_run(self.session.recorded, paths, asked, refresh)
+        look = Look(points, x, low, high, smooth, half_life, log_x, log_y)
+        return plot_run(self.session.recorded, paths, PlotOptions(look, attempt), refresh)
 
     def chrono(
         self,

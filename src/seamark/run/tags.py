@@ -1,4 +1,4 @@
-"""Keyed tags: what a container has of its own, and what the projects above it say."""
+"""Keyed tags of a container, and those that the projects above it define."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class TagCheck:
     What is written all the same is kept, and readers show it as a conflict.
 
     Args:
-        recorded: What reads the container.
-        remotes: URIs of what it is sent to.
-        token: To show there; None has each look for one.
+        recorded: Reader of the container.
+        remotes: URIs of the remotes that it is sent to.
+        token: Token for them; None has each look for one.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class TagCheck:
         """Tags that projects define, each with its project, and those that only the server has."""
         folder, far = self._recorded.folder, dict[str, Atom]()
         above = projects_above(folder.project, folder.run)
-        found = _defined(above, self._recorded.log_of)
+        found = _tags_of(above, self._recorded.log_of)
         with quietly():
             if (place := self._server()) is not None:
 
                 def ask() -> dict[str, tuple[str, Atom]]:
                     with closing(open_catalog(place, self._token)) as catalog:
-                        return _defined(above, lambda one: catalog.fresh_view(one, PROJECT_LOG))
+                        return _tags_of(above, lambda one: catalog.fresh_view(one, PROJECT_LOG))
 
                 there = call_within(ask, "seamark-tags")
                 # Of one key the uppermost project counts, wherever that was said.
@@ -113,10 +113,10 @@ class TagCheck:
         return place if isinstance(place, str) else None
 
 
-def _defined(
+def _tags_of(
     above: Sequence[str], log_of: Callable[[str], Reader | None]
 ) -> dict[str, tuple[str, Atom]]:
-    """Return what projects say of keyed tags: project and value by path.
+    """Return the keyed tags of projects: project and value by path.
 
     Args:
         above: The projects, the uppermost first.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["TRANSFERS", "transfer_to", "transfers_of"]
 
 TRANSFERS: Final = "sys/transfers"
-"""Below this, with a name of each place that it came to."""
+"""Namespace of the transfers, each below a digest of its two places."""
 
 
 def transfers_of(attributes: Iterable[Attribute]) -> list[dict[str, Any]]:
@@ -29,14 +29,14 @@ def transfers_of(attributes: Iterable[Attribute]) -> list[dict[str, Any]]:
 def transfer_to(
     folder: RunFolder, uri: str, name: str | None, t_ns: int, project: str | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """Return the path at which both places record that a run was moved or sent, and what they do.
+    """Return the path and the value by which both places record that a run was moved or sent.
 
     Args:
-        folder: Of the run.
-        uri: Of the remote, as `seamark.remote.places.canonical` writes it.
-        name: What the run is called there; None if it has no name.
-        t_ns: When, in nanoseconds since the Unix epoch.
-        project: Project in which it is there, if that is not the one that it has here.
+        folder: Folder of the run.
+        uri: URI of the remote, as `seamark.remote.places.canonical` writes it.
+        name: Name of the run there; None if it has none.
+        t_ns: Time of the transfer, nanoseconds since the Unix epoch.
+        project: Project there, if that is not the one that the run has here.
     """
     source = f"file://{socket.gethostname()}{folder.root.as_posix()}"
     told = f"{source}\0{uri}" if project is None else f"{source}\0{uri}\0{project}"

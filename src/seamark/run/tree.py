@@ -22,25 +22,16 @@ def nest(flat: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
     skip = len(namespace) + 1 if namespace else 0
 
     def space(path: str) -> dict[str, Any]:
-        if path in spaces:
-            return spaces[path]
-        head, _, name = path.rpartition("/")
-        above = space(head)
-        inner: dict[str, Any] = {} if name not in above else {"": above[name]}
-        above[name] = inner
-        spaces[path] = inner
-        return inner
+        if path not in spaces:
+            head, _, name = path.rpartition("/")
+            above = space(head)
+            spaces[path] = above[name] = {"": above[name]} if name in above else {}
+        return spaces[path]
 
-    for path in sorted(flat):
-        short = path[skip:]
-        if not short:
-            continue
-        head, _, name = short.rpartition("/")
-        above = space(head)
-        if short in spaces:
-            spaces[short][""] = flat[path]
-        else:
-            above[name] = flat[path]
+    for path in sorted(flat):  # a path comes before those below it
+        head, _, name = path[skip:].rpartition("/")
+        if name:
+            space(head)[name] = flat[path]
     return tree
 
 

@@ -6,12 +6,12 @@ Only what is shown is read: of a run with thousands of attributes, the first few
 from __future__ import annotations
 
 import base64
-import struct
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
-from seamark.paths import home_of, model_key
+from seamark.paths import home_of, kind_of, model_key
 from seamark.reading.artifacts import source_label
 from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
 from seamark.reading.html import block, count_of, line_of, number, table, text
@@ -21,20 +21,20 @@ from seamark.values.keeping import Keep
 from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
+    from seamark.reading.browsing import Recording
     from seamark.reading.reader import Reader
-    from seamark.run.recorded import Recorded
+    from seamark.reading.tables import RunsTable
 
-__all__ = ["image_type", "page_of"]
+__all__ = ["image_type", "page_of", "page_of_path", "page_of_project"]
 
 _FEW: Final = 12
 """Rows of each table."""
 _REASON: Final = 300
-"""Characters of what ended a run."""
+"""Characters of the reason why a run ended."""
 _POINTS: Final = 200
 _MOST_IMAGE_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 1 << 63
 """No file is larger; a record may say anything."""
-_MOST_PIXELS: Final = 1 << 24
 _SUMMARY: Final = (
     "last", "min", "max", "mean", "count", "nan_count", "inf_count", "first_step", "last_step",
 )  # fmt: skip
@@ -52,71 +52,116 @@ _OF_REGISTERED: Final = {
     "created": "sys/creation_time",
 }
 _WORDS: Final = {
-    "run": "Run",
     "model": "Model",
     "model_version": "Version of model",
     "artifact": "Artifact",
 }
 
 
-def page_of(recorded: Recorded, path: str) -> str:
-    """Return a run, a project or a path in one of them as HTML.
+def page_of(recorded: Recording, project: str, run: str) -> str:
+    """Return a run as HTML; or a model, a version of one or an artifact, which have no state.
 
     Args:
-        recorded: What reads.
-        path: Empty for the whole.
+        recorded: Reader of it.
+        project: Project path, or the place in it; see `seamark.paths.kind_of`.
+        run: Run id, or the name of another kind of container.
 
     Raises:
         SeamarkError: If it cannot be read.
         OSError: If it cannot be read.
     """
-    reader = recorded.reader()
-    families = recorded.families()
-    if path:
-        return _handler(recorded, reader, families, path)
-    show = _project if recorded.folder.kind == "project" else _container
-    return show(recorded, reader, families)
+    reader, kind = recorded.reader(), kind_of(project, run)
+    told = _FACTS if kind == "run" else _OF_REGISTERED
+    wanted = ["sys/name", "sys/state", "sys/crash_reason", *told.values()]
+    facts = {one.path: one.value for one in _some(recorded, reader, wanted)}
+    rows = [("project", text(home_of(project)))]
+    if kind != "model":
+        rows.append(("id", text(run)))
+    if kind != "run":
+        title = f"{_WORDS[kind]} {text(model_key(project, run))}"
+    else:
+        state = facts.get("sys/state", "created")
+        shown = "disabled: nothing is recorded" if recorded.disabled else state
+        title = f"Run {text(facts.get('sys/name') or generated_name(run))} · {text(shown)}"
+        reason = facts.get("sys/crash_reason") if state == "crashed" else None
+        if state in ("failed", "interrupted") and reader is not None:
+            reason = reader.reason
+        if reason:
+            rows.append((state, text(reason, _REASON)))
+    rows += [(name, text(facts[path])) for name, path in told.items() if facts.get(path)]
+    return block(title, table((), rows), *_tables(recorded, reader, recorded.families()))
 
 
-def _some(recorded: Recorded, reader: Reader | None, paths: Sequence[str]) -> list[Attribute]:
-    """Return what some paths show, as recorded or as the first record will."""
+def page_of_project(recorded: Recording, project: str, states: RunsTable, newest: RunsTable) -> str:
+    """Return a project as HTML.
+
+    Args:
+        recorded: Reader of its own attributes.
+        project: Project path.
+        states: The states of all its runs.
+        newest: The runs that are named.
+
+    Raises:
+        SeamarkError: If it cannot be read.
+        OSError: If it cannot be read.
+    """
+    counts = sorted(Counter(states["sys/state"]).items())
+    words = ", ".join(f"{count:,} {text(state)}" for state, count in counts)
+    columns = ("sys/id", "sys/name", "sys/state", "sys/creation_time")
+    rows = [[text(row.get(name, "")) for name in columns] for row in newest.rows]
+    hint = "<div><code>project.fetch_runs_table()</code> has all of them</div>" if rows else ""
+    return block(
+        f"Project {text(project)} · {count_of(states.total, 'run')}",
+        f"<div>{words}</div>" if words else "",
+        table(("newest runs", "name", "state", "created"), rows),
+        hint,
+        *_tables(recorded, recorded.reader(), recorded.families()),
+    )
+
+
+def page_of_path(recorded: Recording, path: str) -> str:
+    """Return a path of a run or project, with what lies below it, as HTML.
+
+    Raises:
+        SeamarkError: If it cannot be read.
+        OSError: If it cannot be read.
+    """
+    reader, families = recorded.reader(), recorded.families(path)
+    here = _some(recorded, reader, [path]) if path in families else []
+    families.pop(path, None)
+    of = text(recorded.words)
+    if not here and not families:
+        return block(text(path), f"<div>nothing is recorded here in {of}</div>")
+    parts = [part for one in here for part in _whole(reader, one)]
+    if families:
+        parts += _tables(recorded, reader, families, background=True)
+    kind = here[0].type.replace("_", " ") if here else count_of(len(families), "path") + " below"
+    return block(f"{text(path)} · {text(kind)}", *parts, f"<div>of {of}</div>")
+
+
+def _some(recorded: Recording, reader: Reader | None, paths: Sequence[str]) -> list[Attribute]:
+    """Return the attributes at some paths, as recorded or as the first record will hold them."""
     if reader is not None:
         return reader.some(paths)
     known = {one.path: one for one in recorded.attributes()}
     return [known[path] for path in paths if path in known]
 
 
-# ---------------------------------------------------------------------- wholes
-
-
-def _container(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
-    """Return a run; or a model, a version of one or an artifact, which have no state."""
-    folder = recorded.folder
-    told = _FACTS if folder.kind == "run" else _OF_REGISTERED
-    wanted = ["sys/name", "sys/state", "sys/crash_reason", *told.values()]
-    facts = {one.path: one.value for one in _some(recorded, reader, wanted)}
-    title, ended = f"{_WORDS[folder.kind]} {text(model_key(folder.project, folder.run))}", None
-    if folder.kind == "run":
-        state = facts.get("sys/state", "created")
-        if state == "crashed":
-            ended = facts.get("sys/crash_reason")
-        elif state in ("failed", "interrupted") and reader is not None:
-            ended = reader.reason
-        shown = "disabled: nothing is recorded" if recorded.disabled else state
-        title = f"Run {text(facts.get('sys/name') or generated_name(folder.run))} · {text(shown)}"
-    rows = [("project", text(home_of(folder.project)))]
-    if folder.kind != "model":
-        rows.append(("id", text(folder.run)))
-    if ended:
-        rows.append((state, text(ended, _REASON)))
-    rows += [(name, text(facts[path])) for name, path in told.items() if facts.get(path)]
-    return block(title, table((), rows), *_tables(recorded, reader, families))
-
-
 def _tables(
-    recorded: Recorded, reader: Reader | None, families: Mapping[str, str], below: str = ""
+    recorded: Recording,
+    reader: Reader | None,
+    families: Mapping[str, str],
+    *,
+    background: bool = False,
 ) -> Iterator[str]:
-    """Yield a table of series and one of everything else; facts of a run stand above them."""
+    """Yield a table of series and one of everything else.
+
+    Args:
+        recorded: Reader of a run or project.
+        reader: The same at one moment; None while nothing is recorded.
+        families: Families by path.
+        background: Show facts too that a page of the whole has above its tables.
+    """
     series = [path for path, family in families.items() if family == "float_series"]
     if series:
         series.sort(key=lambda path: (is_background(path), is_counter(path), *metric_order(path)))
@@ -124,7 +169,7 @@ def _tables(
         header = ("series", "last", "min", "max", "points")
         yield table(header, rows, _more(len(series), len(rows), "series"))
     others = [path for path, family in families.items() if family != "float_series"]
-    others = [path for path in others if below or not is_background(path)]
+    others = [path for path in others if background or not is_background(path)]
     if others:
         others.sort(key=is_background)
         cells = [(text(one.path), _shown(one)) for one in _some(recorded, reader, others[:_FEW])]
@@ -135,49 +180,8 @@ def _more(count: int, shown: int, name: str) -> str:
     return f"the first {shown} of {count:,} {name}" if count > shown else ""
 
 
-def _project(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
-    from seamark.store.query.selection import Selection
-
-    folder, index = recorded.folder, recorded.index
-    index.refresh(folder.project)
-    columns = ["sys/name", "sys/state", "sys/creation_time"]
-    everything = index.table(Selection(project=folder.project), ["sys/state"])
-    newest = index.table(Selection(project=folder.project, limit=5), columns)
-    states: dict[str, int] = {}
-    for row in everything.rows:
-        states[row["sys/state"]] = states.get(row["sys/state"], 0) + 1
-    counts = ", ".join(f"{count:,} {text(state)}" for state, count in sorted(states.items()))
-    rows = [[text(row.get(name, "")) for name in ("sys/id", *columns)] for row in newest.rows]
-    hint = "<div><code>project.fetch_runs_table()</code> has all of them</div>" if rows else ""
-    return block(
-        f"Project {text(folder.project)} · {count_of(everything.total, 'run')}",
-        f"<div>{counts}</div>" if counts else "",
-        table(("newest runs", "name", "state", "created"), rows),
-        hint,
-        *_tables(recorded, reader, families),
-    )
-
-
-# ---------------------------------------------------------------------- one path
-
-
-def _handler(
-    recorded: Recorded, reader: Reader | None, families: Mapping[str, str], path: str
-) -> str:
-    below = {one: families[one] for one in families if one.startswith(f"{path}/")}
-    here = _some(recorded, reader, [path]) if path in families else []
-    of = text(recorded.words)
-    if not here and not below:
-        return block(text(path), f"<div>nothing is recorded here in {of}</div>")
-    parts = [part for one in here for part in _whole(reader, one)]
-    if below:
-        parts += _tables(recorded, reader, below, path)
-    kind = here[0].type.replace("_", " ") if here else count_of(len(below), "path") + " below"
-    return block(f"{text(path)} · {text(kind)}", *parts, f"<div>of {of}</div>")
-
-
 def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
-    """Yield what is shown of a path that is looked at alone."""
+    """Yield the parts of the page of one path."""
     if isinstance(one.value, SeriesSummary):
         if reader is not None:
             yield line_of(reader.curve(one.path, _POINTS))
@@ -204,8 +208,6 @@ def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
 
 def _series_row(one: Attribute) -> tuple[str, ...]:
     value = one.value
-    if not isinstance(value, SeriesSummary):
-        return text(one.path), "", "", "", ""
     numbers = (value.last, value.min, value.max, value.count)
     return text(one.path), *(number(each) for each in numbers)
 
@@ -216,8 +218,6 @@ def _shown(one: Attribute) -> str:
     if isinstance(value, SeriesTail):
         last = "" if one.family == "histogram_series" else f", last: {_last(value.last)}"
         return f"{count_of(value.count, 'point')}{last}"
-    if isinstance(value, SeriesSummary):
-        return f"{count_of(value.count, 'point')}, last: {number(value.last)}"
     if isinstance(value, Keep):
         mean = f"mean: {number(value.mean)}, " if isinstance(value, Statistics) else ""
         return f"{count_of(value.count, 'observation')}, {mean}last: {number(value.last)}"
@@ -275,29 +275,6 @@ def _image(reader: Reader | None, file: Any) -> str:
 
 
 def image_type(data: bytes) -> str | None:
-    """Return ``"png"`` or ``"jpeg"`` if that is what the bytes say and it is of some size only."""
-    kind, size = _png_size(data) or _jpeg_size(data) or (None, (0, 0))
-    width, height = size
-    return kind if kind and 0 < width * height <= _MOST_PIXELS else None
-
-
-def _png_size(data: bytes) -> tuple[str, tuple[int, int]] | None:
-    if data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR" or len(data) < 24:  # noqa: PLR2004
-        return None
-    width, height = struct.unpack_from(">II", data, 16)
-    return "png", (width, height)
-
-
-_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of a JPEG after which its size stands."""
-
-
-def _jpeg_size(data: bytes) -> tuple[str, tuple[int, int]] | None:
-    at = 2 if data[:3] == b"\xff\xd8\xff" else len(data)
-    while at + 9 <= len(data) and data[at] == 0xFF:  # noqa: PLR2004 - what a marker begins with
-        (length,) = struct.unpack_from(">H", data, at + 2)
-        if data[at + 1] in _FRAMES:
-            height, width = struct.unpack_from(">HH", data, at + 5)
-            return "jpeg", (width, height)
-        at += 2 + max(length, 2)
-    return None
+    """Return ``"png"`` or ``"jpeg"`` if a file begins like one."""
+    kinds = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg"}
+    return next((kind for magic, kind in kinds.items() if data.startswith(magic)), None)

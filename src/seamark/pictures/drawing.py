@@ -1,0 +1,347 @@
+"""Curves and axes of runs for pictures: `Run.plot`, `Project.plot` and ``seamark plot``.
+
+What is read grows with the picture and not with the series.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from seamark.errors import ArgumentError, MissingFieldError
+from seamark.paths import matches
+from seamark.reading.curves import NAMED_AXES, Look
+from seamark.reading.nearest import nearest_path
+from seamark.reading.points import check_attempt
+from seamark.reading.units import shared_unit, unit_of
+
+if TYPE_CHECKING:
+    from seamark.pictures.plots import Axes, Curve, XKind
+    from seamark.reading.catalog import Catalog
+    from seamark.reading.curves import Drawing
+    from seamark.reading.drawn import GroupCurve
+    from seamark.reading.groups import RunGroup
+    from seamark.reading.points import Attempt
+    from seamark.reading.reader import Reader
+    from seamark.values.arrays import Floats
+
+__all__ = [
+    "MOST_CURVES",
+    "PlotOptions",
+    "Source",
+    "curves_of_groups",
+    "no_series",
+    "picture_of",
+    "picture_of_groups",
+    "title_of",
+]
+
+MOST_CURVES: Final = 20
+"""More lines than this cannot be told apart."""
+_UNITS: Final = {"step": "steps", "order": "points", "time": "seconds", "relative": "seconds"}
+_LISTED: Final = 5
+
+log = logging.getLogger("seamark")
+
+
+@dataclass(frozen=True, slots=True)
+class PlotOptions:
+    """How series are drawn.
+
+    Attributes:
+        look: Query for the points of each curve; its window is the argument ``smooth``.
+        attempt: Which attempts are shown.
+
+    Raises:
+        ArgumentError: If an option cannot be used.
+        PathError: If x is no path.
+    """
+
+    look: Look
+    attempt: Attempt = "latest"
+
+    def __post_init__(self) -> None:
+        """Check everything, before anything is read."""
+        check_attempt(self.attempt)
+        if self.look.log_x and self.look.x == "time":
+            msg = "log_x: clock times have no logarithm; x='relative' counts from the run's start"
+            raise ArgumentError(msg)
+        if self.look.window is not None:
+            self._check_smooth(self.look.window)
+        self.look.check()
+
+    def _check_smooth(self, smooth: object) -> None:
+        x, units = self.look.x, _UNITS.get(self.look.x)
+        number = isinstance(smooth, (int, float)) and not isinstance(smooth, bool)
+        width = float(cast("float", smooth)) if number else math.nan
+        if math.isfinite(width) and (width >= 1 if units else width > 0):
+            return
+        wanted = f"a number of {units}, at least 1" if units else f"a width in units of {x!r}"
+        hint = ""
+        if 0 < width < 1:
+            hint = "; it is the width of a window, such as 500, and not the weight of an average"
+        msg = f"smooth: expected {wanted}, got {smooth!r:.80}{hint}"
+        raise ArgumentError(msg)
+
+    @property
+    def smoothing(self) -> str:
+        """Description of the smoothing for the picture; empty without smoothing."""
+        look, units = self.look, _UNITS.get(self.look.x, f"units of {self.look.x}")
+        if look.half_life is not None:
+            return f"average, half-life of {look.half_life:,.10g} {units}"
+        return "" if look.window is None else f"mean of {look.window:,.10g} {units}"
+
+    def axes(self, title: str, unit: str = "") -> Axes:
+        """Return the axes of a picture.
+
+        Args:
+            title: Text above the picture, to which the unit is added.
+            unit: Common unit of the curves; empty if they have none.
+        """
+        from seamark.pictures.plots import Axes
+
+        look, named = self.look, self.look.x in NAMED_AXES
+        return Axes(
+            x_kind=cast("XKind", look.x) if named else "series",
+            title=", ".join(filter(None, (title, unit))),
+            unit=unit,
+            log_x=look.log_x,
+            log_y=look.log_y,
+            x_name="" if named else look.x,
+            note=self.smoothing,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run that is drawn.
+
+    Attributes:
+        label: Name for people.
+        key: Project and id, which name exactly this run and choose its colour.
+        reader: Reader of the run.
+    """
+
+    label: str
+    key: str
+    reader: Reader
+
+
+def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldError:
+    """Return the error that there is no such series, with the nearest path and some others.
+
+    Args:
+        missing: Path or pattern.
+        known: Paths of series of numbers.
+        where: Description of the place that was searched.
+    """
+    near = nearest_path(missing, known)
+    hint = f"did you mean {near!r}? " if near else ""
+    some = ", ".join(list(known)[:_LISTED]) or "none"
+    more = ", ..." if len(known) > _LISTED else ""
+    msg = f"no series of numbers matches {missing!r} in {where}; {hint}there are: {some}{more}"
+    return MissingFieldError(msg)
+
+
+# ---------------------------------------------------------------------- runs
+
+
+def picture_of(
+    sources: Sequence[Source],
+    patterns: Sequence[str],
+    options: PlotOptions,
+    where: str,
+    warn: Callable[..., None] = log.warning,
+) -> tuple[list[Curve], Axes]:
+    """Read the curves of runs; return them with the axes of their picture.
+
+    Where several runs were given, the labels name the run of each curve.
+
+    Args:
+        sources: The runs, each with its own label.
+        patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
+        options: Options of the plot.
+        where: Description of the runs, for messages.
+        warn: Called with warnings about the picture, as `logging.Logger.warning` is.
+
+    Raises:
+        MissingFieldError: If a pattern matches no series of any run, or x is none of theirs.
+    """
+    from seamark.pictures.plots import COLOURS, slots
+
+    found = _find_series(sources, patterns, options.look.x, where)
+    if len(found) > MOST_CURVES:
+        warn("seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found))
+        found = found[:MOST_CURVES]
+    several = len(sources) > 1
+    runs = dict.fromkeys(source.key for source, _ in found)
+    paths = list(dict.fromkeys(path for _, path in found))
+    colours = slots(runs if several else paths)
+    shared = shared_unit(paths)  # in the title
+    curves = []
+    for source, path in found:
+        words = [source.label] if several else []
+        words += [path] if len(paths) > 1 or not several else []
+        if not shared and (unit := unit_of(path)):
+            words.append(f"({unit})")
+        colour = colours[source.key if several else path]
+        if several:
+            colour += paths.index(path) * len(COLOURS)
+        drawing = source.reader.drawing(path, options.look, options.attempt)
+        if drawing.falls and (drawing.curve.width or drawing.mean is not None):
+            words.append("(steps go back)" if options.look.x == "step" else "(x goes back)")
+        curves.append(_curve(drawing, " ".join(words), colour))
+    return curves, options.axes(title_of(sources, patterns), shared)
+
+
+def title_of(sources: Sequence[Source], patterns: Sequence[str]) -> str:
+    """Return the text above a picture: what the labels of its curves have in common."""
+    if len(sources) == 1:
+        return sources[0].label
+    return patterns[0] if sources and len(patterns) == 1 else ""
+
+
+def _find_series(
+    sources: Sequence[Source], patterns: Sequence[str], x: str, where: str
+) -> list[tuple[Source, str]]:
+    named = x in NAMED_AXES
+    known = [source.reader.series_paths() for source in sources]
+    every = dict.fromkeys(path for paths in known for path in paths)
+    for pattern in patterns:
+        if not any(matches(path, pattern) for path in every):
+            raise no_series(pattern, every, where)
+    if not named and x not in every:
+        msg = f"{no_series(x, every, where)} (besides the x axes {', '.join(NAMED_AXES)})"
+        raise MissingFieldError(msg)
+    found = [
+        (source, path)
+        for source, paths in zip(sources, known, strict=True)
+        if named or x in paths
+        for path in dict.fromkeys(p for one in patterns for p in paths if matches(p, one))
+    ]
+    if not found:
+        msg = f"no run of {where} has both {' or '.join(patterns)!r} and x={x!r}"
+        raise MissingFieldError(msg)
+    return found
+
+
+def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
+    import numpy as np
+
+    from seamark.pictures.plots import Curve
+
+    parts = drawing.curve
+    gaps = parts.first_step[parts.nan_count > 0]
+    odd = [(gaps, np.nan), (drawing.plus_inf, np.inf), (drawing.minus_inf, -np.inf)]
+    smoothed, x, y = drawing.mean is not None, drawing.x, drawing.mean
+    if y is None:
+        x, y = _with_ends(drawing)
+    return Curve(
+        label=label,
+        x=x,
+        y=y,
+        low=parts.min if smoothed else None,
+        high=parts.max if smoothed else None,
+        odd_x=np.concatenate([where for where, _ in odd]),
+        odd_y=np.concatenate([np.full(len(where), value) for where, value in odd]),
+        odd_count=int(parts.nan_count.sum() + parts.inf_count.sum()),
+        left_out=drawing.left_out + drawing.not_positive,
+        colour=colour,
+    )
+
+
+def _with_ends(drawing: Drawing) -> tuple[Floats, Floats]:
+    """Return the representative points of a curve with the first and last of its series."""
+    import numpy as np
+
+    x, y = drawing.curve.step, drawing.curve.value
+    for at, value, side in zip(*drawing.ends, ("left", "right"), strict=False):
+        if not ((x == at) & (y == value)).any():
+            place = int(np.searchsorted(x, at, side=side))  # type: ignore[call-overload]
+            x, y = np.insert(x, place, at), np.insert(y, place, value)
+    return x, y
+
+
+# ---------------------------------------------------------------------- groups of runs
+
+
+def curves_of_groups(
+    index: Catalog,
+    groups: Sequence[RunGroup],
+    patterns: Sequence[str],
+    options: PlotOptions,
+    where: str,
+) -> list[GroupCurve]:
+    """Read the mean curves of groups of runs.
+
+    Args:
+        index: Catalog of the runs.
+        groups: The groups.
+        patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
+        options: Options of the plot.
+        where: Description of the groups, for messages.
+
+    Raises:
+        MissingFieldError: If a pattern matches no series of any run, or none of them has points.
+    """
+    from seamark.reading.drawn import group_curves
+
+    refs = list(dict.fromkeys(ref for group in groups for ref in group.refs))
+
+    def paths_of(chosen: Callable[[str], bool]) -> list[str]:
+        return sorted(set().union(*index.series_of(refs, chosen).values()))
+
+    paths = paths_of(lambda path: matches(path, *patterns))
+    for pattern in patterns:
+        if not any(matches(path, pattern) for path in paths):
+            raise no_series(pattern, paths_of(lambda _: True), where)
+
+    draw = partial(index.curves, attempt=options.attempt)
+    found = group_curves(draw, [(one.by, one.refs) for one in groups], paths, options.look)
+    if not found:
+        msg = f"no run of {where} has points of {' or '.join(patterns)!r} over x={options.look.x!r}"
+        raise MissingFieldError(msg)
+    return found
+
+
+def picture_of_groups(
+    found: Sequence[GroupCurve], options: PlotOptions, words: Callable[[object], str]
+) -> tuple[list[Curve], Axes]:
+    """Return the means of groups, with one standard deviation on either side, and the axes.
+
+    Args:
+        found: The curves; see `curves_of_groups`.
+        options: Options of the plot.
+        words: Formats a value.
+    """
+    from seamark.pictures.plots import COLOURS, Curve, slots
+
+    paths = list(dict.fromkeys(one.path for one in found))
+    shared = shared_unit(paths)
+    names = [
+        ", ".join(f"{column} = {words(value)}" for column, value in one.by.items()) for one in found
+    ]
+    colours = slots(names)
+    curves = []
+    for one, name in zip(found, names, strict=True):
+        label = [one.path] if len(paths) > 1 or not name else []
+        label += [name] if name else []
+        if not shared and (unit := unit_of(one.path)):
+            label.append(f"({unit})")
+        least, most = int(one.n.min()), int(one.n.max())
+        label.append(f"(n = {least})" if least == most else f"(n = {least} to {most})")
+        curves.append(
+            Curve(
+                label=" ".join(label),
+                x=one.x,
+                y=one.mean,
+                low=one.mean - one.std,
+                high=one.mean + one.std,
+                colour=colours[name] + paths.index(one.path) * len(COLOURS),
+            )
+        )
+    return curves, options.axes(paths[0] if len(paths) == 1 else "", shared)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -43,7 +44,7 @@ from seamark.store import schema
 from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
-from seamark.store.query.choosing import choose
+from seamark.store.query.choosing import choose, count_runs
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths
 from seamark.store.query.selection import Selection
@@ -773,6 +774,14 @@ class Index:
 
         return self._ask(answer)
 
+    def count(self, selection: Wanted) -> int:
+        """Return how many runs match, regardless of ``limit`` and ``offset``, as last folded."""
+
+        def answer(connection: sa.Connection) -> int:
+            return count_runs(self.store, connection, _own(selection), self.now_ns())
+
+        return self._ask(answer)
+
     def table(
         self,
         selection: Wanted,
@@ -800,9 +809,12 @@ class Index:
         def answer(connection: sa.Connection) -> RunsTable:
             chosen = _own(selection)
             page = None if snapshot is None else (self._snapshots, snapshot)
-            return query_runs(self.store, connection, chosen, wanted, self.now_ns(), unknown, page)
+            now = self.now_ns()
+            return query_runs(
+                self.store, connection, chosen, wanted, now, unknown, page, counted=False
+            )
 
-        return self._ask(answer)
+        return self._ask(answer).counted_by(partial(self.count, selection))
 
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse

@@ -234,6 +234,14 @@ class Catalog(Protocol):
         """
         ...
 
+    def count(self, selection: Wanted) -> int:
+        """Return how many runs match, regardless of ``limit`` and ``offset``; see `select`.
+
+        Args:
+            selection: Which runs.
+        """
+        ...
+
     def table(
         self,
         selection: Wanted,

@@ -746,6 +746,20 @@ class Index:
 
     # ------------------------------------------------------------------ reading
 
+    @contextlib.contextmanager
+    def moment(self) -> Iterator[None]:
+        """Answer everything that is asked in a block from one state of the index, as last folded.
+
+        Other threads wait for its end; nothing can be refreshed in it.
+        """
+        with self.lock, contextlib.ExitStack() as stack:
+            held = self.store
+            self.healing(lambda: stack.enter_context(self.store.database.holding()))
+            yield
+            if held is not self.store:  # it was damaged, and its connection is closed
+                with quietly(only=(sqlite3.Error, sa.exc.SQLAlchemyError)):
+                    stack.close()
+
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
         """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
         rows = self._ask(lambda asked: self.store.database.rows(asked, _RUNS, kind=kind))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -185,6 +186,14 @@ class Catalog(Protocol):
     @property
     def now_ns(self) -> Callable[[], int]:
         """Clock by which the runs are judged, nanoseconds since the Unix epoch."""
+        ...
+
+    def moment(self) -> AbstractContextManager[None]:
+        """Answer everything that is asked in a block from one state of a root, as last refreshed.
+
+        A server answers each question from the state that it has then. Nothing can be refreshed in
+        the block.
+        """
         ...
 
     def place_meant(self) -> str | None:

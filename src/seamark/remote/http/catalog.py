@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -100,6 +101,10 @@ class RemoteCatalog:
     def behind(self) -> bool:
         """Whether the last answer lacked something that was sent before it was asked for."""
         return self._asking.behind
+
+    def moment(self) -> AbstractContextManager[None]:
+        """Do nothing: each answer is of the state that the server has then."""
+        return nullcontext()
 
     def place_meant(self) -> str | None:
         """Return None: no other place is known."""

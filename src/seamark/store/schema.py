@@ -188,6 +188,10 @@ series = sa.Table(
 )
 """What else can be asked of a series; apart, because most rows of ``attribute`` are atoms."""
 
+for _name in ("low", "high"):
+    _indexed = series.c.path, series.c[_name], series.c.run
+    sa.Index(f"series_by_{_name}", *_indexed).ddl_if(dialect="postgresql")
+
 element = sa.Table(
     "element",
     metadata,

@@ -248,9 +248,9 @@ class _Search:
             by = holder(self._store, self._connection, field.path)
             # SQLite sorts all the runs of a root in less time than it takes to look twice.
             is_large = self._store.database.dialect != "sqlite" and by is run.c.id
-            of_value = field.aggregate in (None, "last")
-            if is_large and of_value and self._selection.limit is not None:
-                yield _in_order_of_numbers(path)
+            is_indexed = field.aggregate in (None, "last", "min", "max")
+            if is_large and is_indexed and self._selection.limit is not None:
+                yield _in_order_of_numbers(path, field)
             yield _with_sort_keys(path, field, by)
 
 
@@ -308,17 +308,20 @@ def _keys_of(value: sa.ColumnElement[Any]) -> _Keys:
     return [value.is_(None)], [value]
 
 
-def _in_order_of_numbers(path: int) -> tuple[sa.FromClause, _Keys]:
+def _in_order_of_numbers(path: int, field: Field) -> tuple[sa.FromClause, _Keys]:
     """Return the runs that have a number at a path, and its keys: those of an index.
 
     A database that walks along it can stop at the end of a page.
     """
-    row = schema.attribute.c
-    here = sa.and_(
-        row.run == schema.run.c.id, row.path == path, row.visible == 1, row["class"].between(-1, 1)
-    )
-    keys = [row["class"], row.number, sa.func.coalesce(row.whole, 0)]
-    return schema.run.join(schema.attribute, here), ([], keys)
+    row, series = schema.attribute.c, schema.series.c
+    here = sa.and_(row.run == schema.run.c.id, row.path == path, row.visible == 1)
+    if field.aggregate in (None, "last"):
+        keys = [row["class"], row.number, sa.func.coalesce(row.whole, 0)]
+        return schema.run.join(schema.attribute, here & row["class"].between(-1, 1)), ([], keys)
+    number = series[AGGREGATE_COLUMNS[str(field.aggregate)]]
+    same = sa.and_(series.run == row.run, series.path == path, series.family == row.family)
+    joined = schema.run.join(schema.attribute, here)
+    return joined.join(schema.series, same & number.is_not(None)), ([], [number])
 
 
 def _with_sort_keys(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import pickle
 from datetime import datetime, timezone
 
 import numpy as np
@@ -222,6 +223,10 @@ def test_windows_of_a_table(caplog):
     table = project.fetch_runs_table(limit=3, offset=2, **ask)
     assert [row["number"] for row in table] == [2, 3, 4]
     assert (table.total, table.offset, len(table)) == (7, 2, 3)
+    assert pickle.loads(pickle.dumps(project.fetch_runs_table(limit=3, **ask))).total == 7
+    assert repr(project.fetch_runs_table(limit=3, **ask)) == "<RunsTable: 3 runs, 2 columns>"
+    assert repr(project.fetch_runs_table(limit=7, **ask)) == "<RunsTable: 7 runs, 2 columns>"
+    assert repr(project.fetch_runs_table(limit=8, **ask)) == "<RunsTable: 7 of 7 runs, 2 columns>"
     assert [row["number"] for row in project.fetch_runs_table(offset=6, **ask)] == [6]
     assert len(project.fetch_runs_table(offset=7, **ask)) == 0
     for wrong in (-1, 1.5, "2", True):

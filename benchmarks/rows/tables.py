@@ -11,11 +11,16 @@ from pathlib import Path
 
 from harness import Bench, Result, Sample, child, environment, middle, spread
 from rows.series import MLFLOW, PEER_ROUNDS, new_folder
+from servers import postgresql
 from timed_loop import cpu_s
 
 RUNS = 10_000
 ASKED = 5
 """Times a second apart in each process."""
+SIZES = (1_000, 10_000, 100_000)
+"""Runs of the projects of a team."""
+TEAM_ASKED = 31
+"""Times that each page of a team's table is asked for."""
 
 
 def many_runs(bench: Bench) -> Iterator[Result]:
@@ -170,4 +175,36 @@ def whole_table(bench: Bench) -> Iterator[Result]:
             "what was resident just before."
         ),
         bench.rounds,
+    )
+
+
+def team_table(bench: Bench) -> Iterator[Result]:
+    """Ask PostgreSQL for pages of projects of 1,000 to 100,000 runs."""
+    rows, within = [], True
+    with postgresql() as database, new_folder() as folder:
+        for size in SIZES:
+            runs = bench.count(size)
+            places = [
+                database(name)[0].replace("postgresql://", "postgresql+psycopg://")
+                for name in ("ours", "theirs")
+            ]
+            taken = child("team_table.py", *places, runs, TEAM_ASKED, folder=folder)
+            for asked, figures in taken.items():
+                (ours, _), (theirs, _), (bare, _) = figures
+                within &= ours <= 2 * bare and ours < theirs
+                shown = [f"{median:.1f} ({late:.1f})" for median, late in figures]
+                rows.append([f"{runs:,}", asked, *shown, f"{ours / bare:.1f} x"])
+    slowest = max(float(row[-1].removesuffix(" x")) for row in rows)
+    yield Result(
+        "team-table",
+        "Pages of 100 runs of a project on PostgreSQL, with 88 parameters and 10 metrics each",
+        "≤ 2 x plain SQL; less than MLflow",
+        f"at most {slowest:.1f} x plain SQL",
+        within,
+        ["runs", "page", "**Seamark**, ms", f"{MLFLOW}, ms", "plain SQL, ms", "of plain SQL"],
+        rows,
+        f"Median (99th percentile) of {TEAM_ASKED} calls, in turn in one process: `query_runs` of "
+        "Seamark's store without a total, `search_runs` of MLflow's client on its SQL store, and "
+        "the shortest statements that find the same runs and read the same cells in Seamark's "
+        "tables.",
     )

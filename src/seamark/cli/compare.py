@@ -119,6 +119,7 @@ def compare(
       seamark compare latest baseline --json | jq .sections.packages
     """
     runs = open_runs(context, project)
+    context.with_resource(runs.index.moment())
     refs = runs.chosen(names, project, query)
     if len(refs) < 2:  # noqa: PLR2004 - nothing to compare it with
         got = f"the query matches only {refs[0]}" if query else f"got only {refs[0]}"

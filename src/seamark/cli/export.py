@@ -123,6 +123,7 @@ def export(
     if out is not None:
         _check_place(out, force=force)
     runs = open_runs(context, project)
+    context.with_resource(runs.index.moment())
     refs = _chosen(runs, names, project, query, everything=everything)
     what = what or (None if kind == "json" else "series")
     _check_paths(runs, refs, patterns, what)

@@ -302,6 +302,7 @@ def ls(
     if as_csv and as_json:
         misuse("expected one of --csv and --json, got both")
     runs = open_runs(context, project, missing_ok=True)
+    context.with_resource(runs.index.moment())
     if kind == "run":
         runs.expect_project(project)
     of_runs = [*tags, *states, *by, offset, trashed, differing]

@@ -149,6 +149,7 @@ def plot(
     if out is not None and not out.parent.is_dir():
         misuse(f"cannot write {out}: the folder {out.parent} does not exist")
     runs = open_runs(context, project)
+    context.with_resource(runs.index.moment())
     if by:
         asked = _along(asked, x, words)
         curves, axes = _of_groups(runs, names_of(by), words, project, query, asked)

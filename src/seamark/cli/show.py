@@ -122,6 +122,7 @@ def show(
       seamark show latest --json | jq '.attributes["val/loss"].value.min'
     """
     runs = open_runs(context, project)
+    context.with_resource(runs.index.moment())
     ref = runs.find(run, project)
     view = runs.view(ref)
     wanted = tuple(path.strip("/") for path in paths)

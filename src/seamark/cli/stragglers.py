@@ -62,6 +62,7 @@ def stragglers(context: click.Context, run: str, project: str | None, *, as_json
     from seamark.reading.stragglers import rank_timings
 
     runs = open_runs(context, project)
+    context.with_resource(runs.index.moment())
     ref = runs.find(run, project)
     view = runs.view(ref)
     timings = rank_timings(view)

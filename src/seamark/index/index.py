@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -43,7 +44,7 @@ from seamark.store import schema
 from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
-from seamark.store.query.choosing import choose
+from seamark.store.query.choosing import choose, count_runs
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths
 from seamark.store.query.selection import Selection
@@ -745,6 +746,20 @@ class Index:
 
     # ------------------------------------------------------------------ reading
 
+    @contextlib.contextmanager
+    def moment(self) -> Iterator[None]:
+        """Answer everything that is asked in a block from one state of the index, as last folded.
+
+        Other threads wait for its end; nothing can be refreshed in it.
+        """
+        with self.lock, contextlib.ExitStack() as stack:
+            held = self.store
+            self.healing(lambda: stack.enter_context(self.store.database.holding()))
+            yield
+            if held is not self.store:  # it was damaged, and its connection is closed
+                with quietly(only=(sqlite3.Error, sa.exc.SQLAlchemyError)):
+                    stack.close()
+
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
         """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
         rows = self._ask(lambda asked: self.store.database.rows(asked, _RUNS, kind=kind))
@@ -770,6 +785,14 @@ class Index:
         def answer(connection: sa.Connection) -> list[Ref]:
             own, now = _own(selection), self.now_ns()
             return choose(self.store, connection, own, now, unknown, counted=False).refs
+
+        return self._ask(answer)
+
+    def count(self, selection: Wanted) -> int:
+        """Return how many runs match, regardless of ``limit`` and ``offset``, as last folded."""
+
+        def answer(connection: sa.Connection) -> int:
+            return count_runs(self.store, connection, _own(selection), self.now_ns())
 
         return self._ask(answer)
 
@@ -800,9 +823,12 @@ class Index:
         def answer(connection: sa.Connection) -> RunsTable:
             chosen = _own(selection)
             page = None if snapshot is None else (self._snapshots, snapshot)
-            return query_runs(self.store, connection, chosen, wanted, self.now_ns(), unknown, page)
+            now = self.now_ns()
+            return query_runs(
+                self.store, connection, chosen, wanted, now, unknown, page, counted=False
+            )
 
-        return self._ask(answer)
+        return self._ask(answer).counted_by(partial(self.count, selection))
 
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -187,6 +188,14 @@ class Catalog(Protocol):
         """Clock by which the runs are judged, nanoseconds since the Unix epoch."""
         ...
 
+    def moment(self) -> AbstractContextManager[None]:
+        """Answer everything that is asked in a block from one state of a root, as last refreshed.
+
+        A server answers each question from the state that it has then. Nothing can be refreshed in
+        the block.
+        """
+        ...
+
     def place_meant(self) -> str | None:
         """Return which place may be meant rather than this one, if this one has no runs."""
         ...
@@ -231,6 +240,14 @@ class Catalog(Protocol):
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query breaks the grammar, or asks for what cannot be there.
+        """
+        ...
+
+    def count(self, selection: Wanted) -> int:
+        """Return how many runs match, regardless of ``limit`` and ``offset``; see `select`.
+
+        Args:
+            selection: Which runs.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from seamark.errors import ArgumentError, MissingFieldError
@@ -54,7 +54,8 @@ class RunsTable:
     Attributes:
         columns: All columns, ``sys/id`` first.
         refs: (project, run id) of the rows.
-        total: How many runs match, regardless of limit and offset.
+        known_total: How many runs match, regardless of limit and offset; None until `total` counts
+            them.
         offset: How many of them come before the first row.
         cursor: Names the runs that match and their order; empty unless it was asked for.
     """
@@ -63,18 +64,39 @@ class RunsTable:
         self,
         cells: Mapping[str, list[Any]],
         refs: list[tuple[str, str]],
-        total: int,
+        total: int | None,
         offset: int = 0,
         cursor: str = "",
+        count: Callable[[], int] | None = None,
     ) -> None:
         """Keep the cells, column by column; None where a run has nothing."""
         self.columns = list(cells)
         self.refs = refs
-        self.total = total
+        self.known_total = total
+        self._count = count
         self.offset = offset
         self.cursor = cursor
         self._cells = cells
         self._rows: list[RunRow] | None = None
+
+    @property
+    def total(self) -> int:
+        """How many runs match, regardless of limit and offset.
+
+        Where a limit cut the table off, they are counted when this is read first.
+        """
+        if self.known_total is None:
+            assert self._count is not None  # noqa: S101 - one of both is given
+            self.known_total = self._count()
+        return self.known_total
+
+    def counted_by(self, count: Callable[[], int]) -> RunsTable:
+        """Return the same table, whose ``total`` is what a function returns if it is not known."""
+        return RunsTable(self._cells, self.refs, self.known_total, self.offset, self.cursor, count)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes a copy, in which all is counted."""
+        return RunsTable, (self._cells, self.refs, self.total, self.offset, self.cursor)
 
     def only(
         self,
@@ -152,7 +174,8 @@ class RunsTable:
             values = (self._cells[column][at] for column in shown)
             return ["" if value is None else text(value) for value in values]
 
-        of = f" of {self.total:,}" if self.total != len(self) else ""
+        total = self.known_total
+        of = "" if total in (None, len(self)) else f" of {total:,}"
         title = f"{count_of(len(self), 'run')}{of}, {count_of(len(self.columns), 'column')}"
         if len(shown) < len(self.columns):
             title += f", of which {len(shown)} are shown"
@@ -160,7 +183,8 @@ class RunsTable:
 
     def __repr__(self) -> str:
         """Return the size."""
-        return f"<RunsTable: {len(self)} of {self.total} runs, {len(self.columns)} columns>"
+        of = "" if self.known_total is None else f" of {self.known_total}"
+        return f"<RunsTable: {len(self)}{of} runs, {len(self.columns)} columns>"
 
     def to_rows(self) -> list[RunRow]:
         """Return the rows."""

@@ -568,7 +568,7 @@ def _table_parts(table: Any) -> dict[str, Any]:
         "columns": table.columns,
         "cells": [table[column] for column in table.columns],
         "refs": [list(ref) for ref in table.refs],
-        "total": table.total,
+        "total": table.known_total,
         "offset": table.offset,
         "cursor": table.cursor,
     }
@@ -578,7 +578,7 @@ def _table(
     columns: list[str],
     cells: list[list[Any]],
     refs: list[tuple[str, str]],
-    total: int,
+    total: int | None,
     offset: int,
     cursor: str,
 ) -> RunsTable:
@@ -731,7 +731,7 @@ _ALL: Final = (
             "columns": _strings,
             "cells": _list_of(_instance(list)),
             "refs": _list_of(_tuple_of(_str, _str)),
-            "total": _int,
+            "total": _or_none(_int),
             "offset": _int,
             "cursor": _str,
         },

@@ -139,7 +139,7 @@ class Group:
     def exists(self) -> bool:
         """Return whether a run is in it, or something is recorded of it."""
         return self._project.exists(self._path()) or bool(
-            self.fetch_runs_table(columns=["sys/id"], trashed=None, limit=1).total
+            len(self.fetch_runs_table(columns=["sys/id"], trashed=None, limit=1))
         )
 
     def fetch_runs_table(self, *, query: str | None = None, **others: Any) -> RunsTable:

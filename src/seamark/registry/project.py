@@ -198,7 +198,7 @@ class Project(Logbook):
             known = References(self.session, index, trashed=trashed)
             selection = replace(selection, id=known.ids(words))
         table = index.table(selection, columns, self.session.warn, snapshot)
-        if self.session.recorded.remote and not table.total:
+        if self.session.recorded.remote and not len(table):
             self.session.check_exists()
         return table
 

@@ -215,9 +215,15 @@ class OneRun(Asked):
         inherits = f".{zlib.crc32(''.join(above).encode()):08x}" if above else ""
         return f"{self.server.changing.name()}.{version}.{int(silent)}{inherits}"
 
+    def answer(self, make: Callable[[], dict[str, Any]], tag: str | None = None) -> Response:
+        """Return the answer to send, all of it read at one moment; see `Asked.answer`."""
+        with self.server.store().database.holding():
+            return super().answer(make, tag)
+
     def told(self, make: Callable[[], dict[str, Any]]) -> Response:
         """Return an answer that stays the same until the run changes."""
-        return self.answer(make, self.tag())
+        with self.server.store().database.holding():
+            return self.answer(make, self.tag())
 
 
 def several(request: Request) -> Several:

@@ -228,7 +228,7 @@ RunsTable: Any = _shape(
     columns=list[str],
     cells=list[list[Any]],
     refs=_list(Ref),
-    total=int,
+    total=int | None,
     offset=int,
     cursor=str,
 )
@@ -309,7 +309,7 @@ MODELS: Final[dict[str, Any]] = {
         told=list[str],
         cursor=str,
     ),
-    "select": _envelope("Selected", "In order.", refs=_list(Ref), total=int, told=list[str]),
+    "select": _envelope("Selected", "In order.", refs=_list(Ref), total=int | None, told=list[str]),
     "fields": _envelope(
         "Fields",
         "What the first of the chosen runs have.",

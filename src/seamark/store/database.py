@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,7 @@ class Database:
         kind: Any = type(engine.dialect)
         self._dialect = kind(paramstyle=style)  # values by position
         self._compiled = _COMPILED.setdefault(self.dialect, {})
+        self._of_thread = threading.local()
 
     def create_tables(self, *tables: sa.MetaData) -> None:
         """Make the tables that are not there; others may do so at the same time."""
@@ -117,6 +119,7 @@ class Database:
         Raises:
             Conflict: If another transaction is in the way, so that nothing was written.
         """
+        assert self.held is None, "written while one state is read"  # noqa: S101 - see `holding`
         options = {_WRITES: True, _LASTING: lasting}
         try:
             with (
@@ -132,11 +135,33 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """Run a block that sees one state of all tables, also if others write meanwhile."""
+        if (held := self.held) is not None:
+            yield held
+            return
         options: dict[str, Any] = {_WRITES: False}
         if self.dialect in _ISOLATION:
             options["isolation_level"] = _ISOLATION[self.dialect]
         with self.engine.connect().execution_options(**options) as connection, connection.begin():
             yield connection
+
+    @property
+    def held(self) -> sa.Connection | None:
+        """The transaction in which this thread reads; None outside of `holding`."""
+        found: sa.Connection | None = getattr(self._of_thread, "connection", None)
+        return found
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Run a block in which everything that this thread reads is of one state of all tables.
+
+        Nothing may be written in it.
+        """
+        with self.reading() as connection:
+            outer, self._of_thread.connection = self.held, connection
+            try:
+                yield
+            finally:
+                self._of_thread.connection = outer
 
     def pattern(self, pattern: str) -> str:
         """Return a regular expression of Python as this database writes it.

@@ -11,6 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 
 __all__ = [
+    "INDEXED_CHARACTERS",
     "SCHEMA_VERSION",
     "TABLES_OF_RUN",
     "attribute",
@@ -27,7 +28,7 @@ __all__ = [
     "series",
 ]
 
-SCHEMA_VERSION: Final = "16"
+SCHEMA_VERSION: Final = "17"
 """Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
 
 metadata = sa.MetaData()
@@ -79,6 +80,9 @@ run = sa.Table(
     sa.Column("registers", _Text, nullable=False),  # JSON: deletes, clears, changes, state
     sa.Column("version", sa.BigInteger, nullable=False),  # one more each time the run is saved
     sa.UniqueConstraint("project", "name"),
+)
+sa.Index(
+    "run_by_creation", run.c.project, run.c.kind, run.c.trashed, run.c.created.desc(), run.c.name
 )
 
 journal = sa.Table(
@@ -150,13 +154,23 @@ attribute = sa.Table(
 )
 """One row for every run, path and family; ``visible`` is 1 for the family that the path shows."""
 
-_by_path = ("path", "run", "visible", "class", "number", "whole")
-sa.Index(
-    "attribute_by_path_text", *(attribute.c[name] for name in (*_by_path, "text", "type"))
-).ddl_if(dialect="sqlite")
-sa.Index("attribute_by_path", *(attribute.c[name] for name in _by_path)).ddl_if(
-    dialect="postgresql"  # which indexes no long texts
+INDEXED_CHARACTERS: Final = 64
+"""Texts are indexed up to here by PostgreSQL, which indexes no long ones."""
+_of_sqlite = ("path", "run", "visible", "class", "number", "whole", "text", "type")
+_of_postgresql = ("path", "class", "number", "visible", "run")
+sa.Index("attribute_by_path_text", *(attribute.c[name] for name in _of_sqlite)).ddl_if(
+    dialect="sqlite"
 )
+sa.Index("attribute_by_value", *(attribute.c[name] for name in _of_postgresql)).ddl_if(
+    dialect="postgresql"
+)
+sa.Index(
+    "attribute_by_text",
+    attribute.c.path,
+    sa.func.substr(attribute.c.text, 1, INDEXED_CHARACTERS),
+    attribute.c.run,
+    postgresql_where=attribute.c.text.is_not(None),
+).ddl_if(dialect="postgresql")
 
 series = sa.Table(
     "series",
@@ -173,6 +187,10 @@ series = sa.Table(
     sqlite_with_rowid=False,
 )
 """What else can be asked of a series; apart, because most rows of ``attribute`` are atoms."""
+
+for _name in ("low", "high"):
+    _indexed = series.c.path, series.c[_name], series.c.run
+    sa.Index(f"series_by_{_name}", *_indexed).ddl_if(dialect="postgresql")
 
 element = sa.Table(
     "element",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import threading
 
 import pytest
 
@@ -306,3 +307,28 @@ def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
     assert same(there.many_points(["loss", "epoch"])["loss"], whole)
     assert len(there.points("nothing")) == 0
     catalog.close()
+
+
+def test_an_answer_is_of_one_moment_while_a_run_changes(here) -> None:
+    """A run that fails again and again never shows a state without its reason."""
+    journal = JournalBuilder("j").op("state", state="running")
+    here.put("r", journal)
+    done = threading.Event()
+
+    def change() -> None:
+        for number in range(150):
+            error = {"error": {"type": "E", "message": str(number)}}
+            facts = {"state": "running"} if number % 2 else {"state": "failed", **error}
+            here.put("r", journal.op("state", **facts))
+        done.set()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    seen = set()
+    with here.client() as asks:
+        while not done.is_set():
+            found = asks.read("runs/team/x/r/overview")
+            assert bool(found["reason"]) == (found["state"] == "failed")
+            seen.add(found["state"])
+    thread.join()
+    assert seen == {"crashed", "failed"}  # nobody writes it

@@ -81,6 +81,18 @@ def test_rows_come_in_windows(here) -> None:
     assert [ref for page in pages for ref in page.refs] == [tuple(ref) for ref in refs["refs"]]
 
 
+def test_the_runs_beyond_a_limit_are_counted_unless_that_is_not_asked_for(here) -> None:
+    """It costs more than the page itself where there are many."""
+    fill(here)
+    with here.client() as asks:
+        for limit, total in ((2, None), (100, 6)):
+            asked = {"project": "team/x", "columns": ["lr"], "limit": limit}
+            assert asks.read("runs", **asked)["table"].known_total == 6
+            assert asks.read("runs", counted=False, **asked)["table"].known_total == total
+            body = {"project": "team/x", "limit": limit, "counted": False}
+            assert asks.read("runs/select", body)["total"] == total
+
+
 def test_only_what_may_be_read_is_in_any_answer(here) -> None:
     """Neither in rows nor in totals, names, paths, hints, series or changes."""
     fill(here)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -101,6 +102,10 @@ class RemoteCatalog:
         """Whether the last answer lacked something that was sent before it was asked for."""
         return self._asking.behind
 
+    def moment(self) -> AbstractContextManager[None]:
+        """Do nothing: each answer is of the state that the server has then."""
+        return nullcontext()
+
     def place_meant(self) -> str | None:
         """Return None: no other place is known."""
         return None
@@ -158,6 +163,11 @@ class RemoteCatalog:
         _tell(answer, unknown)
         return [_ref(one) for one in parts(answer, "refs", list)]
 
+    def count(self, selection: Wanted) -> int:
+        """Return how many runs match, regardless of ``limit`` and ``offset``."""
+        body = _body(selection, _ignore) | {"offset": 0, "limit": 1}
+        return part(self._asking.post("runs/select", body), "total", int)
+
     def table(
         self,
         selection: Wanted,
@@ -207,7 +217,8 @@ class RemoteCatalog:
             try:
                 if found is not None and found.cursor:
                     body = body | {"snapshot": found.cursor}
-                answer = self._asking.post("runs", body | {"offset": begun + done, "limit": left})
+                asked = {"offset": begun + done, "limit": left, "counted": selection.limit is None}
+                answer = self._asking.post("runs", body | asked)
             except TooLong as error:
                 fewer = error.said.get("limit")
                 if not isinstance(fewer, int) or not 0 < fewer < left:
@@ -218,11 +229,12 @@ class RemoteCatalog:
             if found is None:
                 _tell(answer, unknown)
             found = some if found is None else _below(found, some, begun)
-            wanted, done = found.total - begun, done + left
-            if selection.limit is not None:
-                wanted = min(wanted, selection.limit)
-            if done >= wanted or not (some.refs or found.cursor):
-                return found
+            done += left
+            known, wanted = found.known_total, selection.limit
+            if known is not None:
+                wanted = known - begun if wanted is None else min(wanted, known - begun)
+            if (wanted is not None and done >= wanted) or not (some.refs or found.cursor):
+                return found.counted_by(partial(self.count, selection))
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
         """Return which runs changed since a cursor."""
@@ -555,4 +567,8 @@ def _below(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:
         ]
         for name in columns
     }
-    return RunsTable(cells, [*first.refs, *second.refs], second.total, offset, second.cursor)
+    return RunsTable(cells, [*first.refs, *second.refs], second.known_total, offset, second.cursor)
+
+
+def _ignore(_: QueryError) -> None:
+    pass

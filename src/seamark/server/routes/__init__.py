@@ -54,6 +54,7 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
                                                          "last_record_ns"}]}``
 ``GET runs?project&query&id&state&owner&tag&trashed``    ``{"table": RunsTable, "names": [str],
 ``&sort_by&ascending&offset&limit&columns&unknown``      "told": [str], "cursor": str}``
+``&counted``
 ``POST runs`` (the same as JSON)                         the same
 ``POST runs/select`` (without ``columns``)               ``{"refs": [ref], "total": int,
                                                          "told": [str]}``

@@ -126,13 +126,13 @@ def edit(every: All, body: _EditBody) -> Response:
 
 
 def _matching(every: Several, body: _EditBody) -> Sequence[Ref]:
-    which = Which(project=body.project, query=body.query, trashed=None, limit=_MOST_RUNS)
+    which = Which(project=body.project, query=body.query, trashed=None, limit=_MOST_RUNS + 1)
     store = every.server.store()
     selection = which.selection(None if every.sees_all else every.may_read)
     with store.database.reading() as connection:
-        chosen = choose(store, connection, selection, every.now_ns)
-    if chosen.total > _MOST_RUNS:
-        hint = f"{chosen.total:,} runs match, over {_MOST_RUNS} at a time: name fewer"
+        chosen = choose(store, connection, selection, every.now_ns, counted=False)
+    if len(chosen.refs) > _MOST_RUNS:
+        hint = f"more than {_MOST_RUNS} runs match, which is the most at a time: name fewer"
         raise Refusal(413, "too-many-runs", hint, limit=_MOST_RUNS)
     return chosen.refs
 

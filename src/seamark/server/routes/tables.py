@@ -111,6 +111,9 @@ _OF_SELECTION: Final = set(Which.model_fields) - {"unknown"}
 
 
 class _TableBody(Which):
+    """Selection of runs, its columns, and whether matches beyond the limit are counted."""
+
+    counted: bool = True
     columns: Columns | None = None
     snapshot: Annotated[str, Field(max_length=100)] | None = None
 
@@ -200,13 +203,15 @@ def runs(
     offset: Annotated[int, Query(ge=0, le=_INT)] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 200,
     columns: Annotated[list[str] | None, Query(max_length=_MOST_COLUMNS)] = None,
+    counted: bool = True,  # noqa: FBT001, FBT002 - from the address
     snapshot: Annotated[str | None, Query(max_length=100)] = None,
     unknown: Unknown = "refuse",
 ) -> Response:
     """Return the runs that match with the columns asked for; ``columns`` may be repeated.
 
     ``snapshot`` is the ``cursor`` of an earlier table, whose runs come in the same order; empty to
-    begin.
+    begin. With ``counted`` false, ``total`` is null where ``limit`` cut the table off, which is
+    faster.
     """
     body = _TableBody(
         project=project,
@@ -222,6 +227,7 @@ def runs(
         offset=offset,
         limit=limit,
         columns=columns,
+        counted=counted,
         snapshot=snapshot,
         unknown=unknown,
     )
@@ -246,7 +252,9 @@ def _table(every: Several, body: _TableBody) -> dict[str, Any]:
     def answer(store: Store, connection: sa.Connection) -> tuple[RunsTable, list[str]]:
         page = None if body.snapshot is None else (every.server.snapshots, body.snapshot)
         now_ns = every.now_ns
-        table = query_runs(store, connection, selection, body.columns, now_ns, told, page)
+        table = query_runs(
+            store, connection, selection, body.columns, now_ns, told, page, counted=body.counted
+        )
         named = list(table.refs) if len(table) <= _MOST_NAMES else []
         return table, names_of(store, connection, named)
 
@@ -266,7 +274,7 @@ def _table(every: Several, body: _TableBody) -> dict[str, Any]:
 def select(every: All, body: _SelectBody) -> Response:
     """Return project and run id of the runs that match, in order.
 
-    With ``counted`` false, ``total`` may be that of those returned, which takes half as long.
+    With ``counted`` false, ``total`` is null where ``limit`` cut them off, which is faster.
     """
 
     def make() -> dict[str, Any]:

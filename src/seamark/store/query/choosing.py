@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
-__all__ = ["Chosen", "choose", "state_column"]
+__all__ = ["Chosen", "choose", "count_runs", "state_column"]
 
 
 _FEW: Final = 100
@@ -44,9 +44,13 @@ _NUMBER, _TEXT, _NAN, _NOTHING = range(4)
 
 
 class Chosen:
-    """The runs that a selection chose, in order, and how many match regardless of the limit."""
+    """The runs that a selection chose, in order.
 
-    def __init__(self, rows: list[tuple[Any, ...]], total: int) -> None:
+    Attributes:
+        total: How many match, regardless of limit and offset; None if they were not counted.
+    """
+
+    def __init__(self, rows: list[tuple[Any, ...]], total: int | None) -> None:
         self.total = total
         self._rows = rows
 
@@ -127,72 +131,127 @@ def choose(
         selection: Which runs.
         now_ns: Nanoseconds since the Unix epoch.
         unknown: Called with an error for each path asked for that no run has; raises it by itself.
-        counted: Whether ``total`` is asked for; else it may be that of those returned.
+        counted: Whether the runs that match are counted where the limit cuts them off.
 
     Raises:
         ArgumentError: If an argument has a value that cannot be used.
         QueryError: If the query breaks the grammar, or compares or sorts by what cannot be compared
             or sorted so.
     """
-    selection.check()
-    expression = _expression(store, connection, selection)
-    field = parse_field(selection.sort_by, "sort_by")
-    seen = in_projects(store, connection, selection.readable)
-    known = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
-    if selection.query:
-        known.check_query(selection.query)
-    known.check_sort(selection.sort_by, field)
-
-    def number(path: str) -> int | None:
-        return store.numbers.number(connection, path)
-
-    state = state_column(store, connection, now_ns)
-    within = _within(store, connection, selection.project)
-    few = None if within is None else _named(store, connection, selection, within)
-
-    @functools.cache
-    def crash_reason() -> sa.ColumnElement[Any]:
-        return reason_column(store, connection, state, CRASHED, now_ns)
-
-    compiler = Compiler(
-        number,
-        state,
-        crash_reason,
-        store.database.pattern,
-        now_ns,
-        parts=_parts(store, connection, selection, number),
-        holder=functools.cache(lambda path: holder(store, connection, path)),
-        local=selection.local,
-        moments=selection.moments,
-        among=few,
-    )
-    run = schema.run
-    where = [compiler.condition(expression), run.c.kind == selection.kind]
-    where += [one for one in (seen, within) if one is not None]
-    if few is not None:
-        where.append(run.c.id.in_(few))
-    source: sa.FromClause = run
-    derived = derived_column(field.path, state)
-    if derived is not None:
-        keys = _keys_of(derived)
-    elif field.path == CRASH_REASON:
-        keys = _keys_of(crash_reason())
-    else:
-        by = holder(store, connection, field.path)
-        source, keys = _with_sort_keys(number(field.path), field, by)
-    kinds, values = keys
-    order = [*kinds, *(one.asc() if selection.ascending else one.desc() for one in values)]
-    wanted = sa.select(run.c.id, run.c.project, run.c.name, state).select_from(source).where(*where)
-    wanted = wanted.order_by(*order, run.c.created.desc(), run.c.project, run.c.name)
+    search = _Search(store, connection, selection, now_ns, unknown)
     start, limit = selection.offset, selection.limit
+    rows = search.rows()
     if limit is None:
-        rows = _found(store, connection, wanted)
         return Chosen(rows, len(rows)).part(start, None)
-    rows = _found(store, connection, wanted.limit(limit).offset(start))
-    if not counted or (len(rows) < limit and not start):
-        return Chosen(rows, len(rows))
-    ((total,),) = _found(store, connection, sa.select(sa.func.count()).where(*where))
-    return Chosen(rows, int(total))
+    if len(rows) < limit and (rows or not start):
+        return Chosen(rows, start + len(rows))
+    return Chosen(rows, search.count() if counted else None)
+
+
+def count_runs(store: Store, connection: sa.Connection, selection: Selection, now_ns: int) -> int:
+    """Return how many runs match, regardless of limit and offset; see `choose`."""
+    return _Search(store, connection, selection, now_ns, lambda _: None).count()
+
+
+class _Search:
+    """Statements that find the runs of a selection; arguments as for `choose`."""
+
+    def __init__(
+        self,
+        store: Store,
+        connection: sa.Connection,
+        selection: Selection,
+        now_ns: int,
+        unknown: Unknown,
+    ) -> None:
+        selection.check()
+        self._store, self._connection, self._selection = store, connection, selection
+        expression = _expression(store, connection, selection)
+        self._field = parse_field(selection.sort_by, "sort_by")
+        seen = in_projects(store, connection, selection.readable)
+        known = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
+        if selection.query:
+            known.check_query(selection.query)
+        known.check_sort(selection.sort_by, self._field)
+        self._state = state = state_column(store, connection, now_ns)
+        self._crash_reason = functools.cache(
+            lambda: reason_column(store, connection, state, CRASHED, now_ns)
+        )
+        within = _within(store, connection, selection.project)
+        few = None if within is None else _named(store, connection, selection, within)
+        compiler = Compiler(
+            self._number,
+            state,
+            self._crash_reason,
+            store.database.pattern,
+            now_ns,
+            parts=_parts(store, connection, selection, self._number),
+            holder=functools.cache(lambda path: holder(store, connection, path)),
+            local=selection.local,
+            moments=selection.moments,
+            among=few,
+        )
+        run = schema.run.c
+        self._where = [compiler.condition(expression), run.kind == selection.kind]
+        self._where += [one for one in (seen, within) if one is not None]
+        if few is not None:
+            self._where.append(run.id.in_(few))
+
+    def _number(self, path: str) -> int | None:
+        return self._store.numbers.number(self._connection, path)
+
+    def _found(self, statement: sa.Select[Any]) -> list[tuple[Any, ...]]:
+        database = self._store.database
+        try:
+            return database.query(self._connection, statement)
+        except Exception as error:
+            if not database.is_bad_pattern(error):
+                raise
+            wanted = "a regular expression that this database can read"
+            msg = f"query: expected {wanted}, but: {error}"
+            raise QueryError(msg) from None
+
+    def count(self) -> int:
+        """Return how many runs match."""
+        ((total,),) = self._found(sa.select(sa.func.count()).where(*self._where))
+        return int(total)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return number, project, id and state of the runs of a page, or of all without a limit."""
+        selection, run, found = self._selection, schema.run.c, list[tuple[Any, ...]]()
+        start, limit = selection.offset, selection.limit
+        wanted = sa.select(run.id, run.project, run.name, self._state).where(*self._where)
+        for source, (kinds, values) in self._orders():
+            given = [one.asc() if selection.ascending else one.desc() for one in values]
+            last = run.created.desc(), run.project, run.name
+            statement = wanted.select_from(source).order_by(*kinds, *given, *last)
+            if limit is not None:
+                statement = statement.limit(limit).offset(start)
+            found = self._found(statement)
+            if limit is not None and len(found) == limit:
+                break
+        return found
+
+    def _orders(self) -> Iterator[tuple[sa.FromClause, _Keys]]:
+        """Yield ways to sort runs; a quicker one, which sorts only some of them, comes first."""
+        run, field = schema.run, self._field
+        derived = derived_column(field.path, self._state)
+        if field.path == "sys/creation_time" and not self._selection.ascending:
+            yield run, ([], [])  # the order of runs that are alike; an unknown time is 0
+        elif derived is not None:
+            yield run, _keys_of(derived)
+        elif field.path == CRASH_REASON:
+            yield run, _keys_of(self._crash_reason())
+        elif (path := self._number(field.path)) is None:
+            yield run, ([], [])
+        else:
+            by = holder(self._store, self._connection, field.path)
+            # SQLite sorts all the runs of a root in less time than it takes to look twice.
+            is_large = self._store.database.dialect != "sqlite" and by is run.c.id
+            is_indexed = field.aggregate in (None, "last", "min", "max")
+            if is_large and is_indexed and self._selection.limit is not None:
+                yield _in_order_of_numbers(path, field)
+            yield _with_sort_keys(path, field, by)
 
 
 def _parts(
@@ -240,18 +299,6 @@ def _named(
     return [number for number, _ in rows] if {name for _, name in rows} == names else None
 
 
-def _found(
-    store: Store, connection: sa.Connection, wanted: sa.Select[Any]
-) -> list[tuple[Any, ...]]:
-    try:
-        return store.database.query(connection, wanted)
-    except Exception as error:
-        if not store.database.is_bad_pattern(error):
-            raise
-        msg = f"query: expected a regular expression that this database can read, but: {error}"
-        raise QueryError(msg) from None
-
-
 _Keys = tuple[list[sa.ColumnElement[Any]], list[sa.ColumnElement[Any]]]
 """What runs are sorted by: first always from small to large, then as it is asked."""
 
@@ -261,16 +308,30 @@ def _keys_of(value: sa.ColumnElement[Any]) -> _Keys:
     return [value.is_(None)], [value]
 
 
+def _in_order_of_numbers(path: int, field: Field) -> tuple[sa.FromClause, _Keys]:
+    """Return the runs that have a number at a path, and its keys: those of an index.
+
+    A database that walks along it can stop at the end of a page.
+    """
+    row, series = schema.attribute.c, schema.series.c
+    here = sa.and_(row.run == schema.run.c.id, row.path == path, row.visible == 1)
+    if field.aggregate in (None, "last"):
+        keys = [row["class"], row.number, sa.func.coalesce(row.whole, 0)]
+        return schema.run.join(schema.attribute, here & row["class"].between(-1, 1)), ([], keys)
+    number = series[AGGREGATE_COLUMNS[str(field.aggregate)]]
+    same = sa.and_(series.run == row.run, series.path == path, series.family == row.family)
+    joined = schema.run.join(schema.attribute, here)
+    return joined.join(schema.series, same & number.is_not(None)), ([], [number])
+
+
 def _with_sort_keys(
-    path: int | None, field: Field, by: sa.ColumnElement[Any]
+    path: int, field: Field, by: sa.ColumnElement[Any]
 ) -> tuple[sa.FromClause, _Keys]:
     """Return runs joined to what they have at a path, and the keys of that.
 
     Numbers come first, then texts, then NaN, then nothing, whatever the direction. ``by`` is which
-    row says it for each run. Of a path that no run has, there are no keys.
+    row says it for each run.
     """
-    if path is None:
-        return schema.run, ([], [])
     row, series = schema.attribute.c, schema.series.c
     here = sa.and_(row.run == by, row.path == path, row.visible == 1)
     joined = schema.run.outerjoin(schema.attribute, here)

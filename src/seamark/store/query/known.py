@@ -63,7 +63,18 @@ def _any_run(kind: Any) -> sa.Select[tuple[int]]:
 _FIRST_TYPE: Final = _here(sa.bindparam("path"), sa.bindparam("kind")).limit(1)
 _TYPES: Final = _here(sa.bindparam("path"), sa.bindparam("kind")).distinct()
 _ANY_RUN: Final = _any_run(sa.bindparam("kind"))
-_PROJECTS: Final = sa.select(schema.run.c.project).distinct()
+
+
+def _projects() -> sa.Select[tuple[str]]:
+    """Return a question for all projects that looks once for each of them, not at each run."""
+    project, first = schema.run.c.project, sa.func.min(schema.run.c.project)
+    known = sa.select(first.label("project")).cte("known", recursive=True)
+    following = sa.select(first).where(project > known.c.project).scalar_subquery()
+    known = known.union_all(sa.select(following).where(known.c.project.is_not(None)))
+    return sa.select(known.c.project).where(known.c.project.is_not(None))
+
+
+_PROJECTS: Final = _projects()
 _TRIED: Final = 16
 """How many paths that look like one that no run has are looked at; runs may have lost some."""
 

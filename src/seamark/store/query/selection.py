@@ -17,7 +17,6 @@ from seamark.store.query.language import (
     Comparison,
     Expression,
     Field,
-    Not,
     Value,
     parse,
 )
@@ -95,8 +94,8 @@ class Selection:
             if not isinstance(self.trashed, bool):
                 msg = f"trashed: expected True, False or None for both, got {self.trashed!r}"
                 raise ArgumentError(msg)
-            trashed = Comparison(Field("sys/trashed"), "=", Value(True, "true"))  # noqa: FBT003 - a value, not a switch
-            terms.append(trashed if self.trashed else Not(trashed))
+            value = Value(self.trashed, str(self.trashed).lower())
+            terms.append(Comparison(Field("sys/trashed"), "=", value))
         return And(tuple(terms))
 
     def check(self) -> None:

@@ -292,6 +292,9 @@ class Compiler:
         if isinstance(value.value, int | float):
             return _on_number(row, operator, value.value)
         texts = sa.and_(row.c.type.in_(_STRINGS), _signed(row.c.text, operator, value.text))
+        if operator == "=":  # as an index of PostgreSQL has them
+            beginning = sa.func.substr(row.c.text, 1, schema.INDEXED_CHARACTERS)
+            texts = sa.and_(texts, beginning == value.text[: schema.INDEXED_CHARACTERS])
         when = self._moment(value.text)
         if when is None:
             return texts

@@ -124,6 +124,7 @@ class Snapshot:
         run: As loaded.
         now_ns: Time by the clock of the reader, nanoseconds since the Unix epoch.
         line: It, and the runs that it has points from.
+        is_loaded: Whether all of its attributes are.
     """
 
     store: Store
@@ -131,6 +132,7 @@ class Snapshot:
     run: StoredRun
     now_ns: int
     line: Line
+    is_loaded: bool = False
 
     @property
     def state(self) -> RunState:
@@ -172,6 +174,7 @@ class RunReader:
         self._sources, self._others = sources, others
         self._now_ns = now_ns
         self._crash: tuple[tuple[str, int], Crash] | None = None
+        self._held: Snapshot | None = None
 
     @property
     def now_ns(self) -> int:
@@ -186,12 +189,19 @@ class RunReader:
         """
         store = self._find_store()
         with store.database.reading() as connection:
-            run = load_run(store, connection, self.project, self.name)
-            if run is None:
-                msg = f"run {self.name!r} does not exist in project {self.project!r}"
-                raise RunNotFoundError(msg)
-            line = line_of(store, connection, run, self._sources, self._others)
-            return question(Snapshot(store, connection, run, self._now_ns(), line))
+            held, is_held = self._held, store.database.held is connection
+            if not is_held or held is None or held.connection is not connection:
+                held = self._load_run(store, connection)
+            self._held = held if is_held else None
+            return question(held)
+
+    def _load_run(self, store: Store, connection: sa.Connection) -> Snapshot:
+        run = load_run(store, connection, self.project, self.name)
+        if run is None:
+            msg = f"run {self.name!r} does not exist in project {self.project!r}"
+            raise RunNotFoundError(msg)
+        line = line_of(store, connection, run, self._sources, self._others)
+        return Snapshot(store, connection, run, self._now_ns(), line)
 
     # ------------------------------------------------------------------ attributes
 
@@ -204,7 +214,9 @@ class RunReader:
             else:
                 self._load(seen, None)
             found = {
-                path: self._attribute(seen, path, state) for path, state in seen.state.visible()
+                path: self._attribute(seen, path, state)
+                for path, state in seen.state.visible()
+                if is_inside(path, namespace)
             }
             for path, kind, value in self._derived(seen):
                 if is_inside(path, namespace):
@@ -231,7 +243,7 @@ class RunReader:
 
         def answer(seen: Snapshot) -> bool:
             self._load(seen, (), [path])
-            if next(seen.state.visible(), None) is not None:
+            if any(is_inside(shown, path) for shown, _ in seen.state.visible()):
                 return True
             if any(is_inside(one, path) for one in seen.line.families()):
                 return True
@@ -242,7 +254,9 @@ class RunReader:
     def _load(
         self, seen: Snapshot, paths: Collection[str] | None, namespaces: Collection[str] = ()
     ) -> None:
-        state = seen.state
+        if seen.is_loaded:
+            return
+        state, seen.is_loaded = seen.state, paths is None
         found = load_attributes(
             seen.store, seen.connection, seen.number, state.journals.values(), paths, namespaces
         )

@@ -74,6 +74,8 @@ def query_runs(
     now_ns: int,
     unknown: Unknown = refuse,
     page: tuple[Snapshots, str] | None = None,
+    *,
+    counted: bool = True,
 ) -> RunsTable:
     """Return the runs that match with the columns that are asked for.
 
@@ -87,6 +89,7 @@ def query_runs(
         now_ns: Nanoseconds since the Unix epoch.
         unknown: Called with an error for each path asked for that no run has; raises it by itself.
         page: Snapshots and the name of one, perhaps empty, whose runs are shown; see `choose_page`.
+        counted: Whether the runs that match are counted where a limit cuts the table off.
 
     Raises:
         ArgumentError: If an argument has a value that cannot be used.
@@ -94,7 +97,8 @@ def query_runs(
     """
     wanted = [] if callable(columns) else [_Wanted(column) for column in _columns(columns)]
     if page is None:
-        chosen, cursor = choose(store, connection, selection, now_ns, unknown), ""
+        chosen = choose(store, connection, selection, now_ns, unknown, counted=counted)
+        cursor = ""
     else:
         chosen, cursor = choose_page(*page, store, connection, selection, now_ns, unknown)
     if callable(columns):

@@ -24,7 +24,7 @@ from seamark.opening.place import expect_writable
 from seamark.paths import model_key
 from seamark.pictures.progress import progress_bar
 from seamark.process.quiet import is_quiet
-from seamark.run import at_exit
+from seamark.run.lifecycle import note_finished
 from seamark.run.logbook import LogSession
 from seamark.run.objects import OBJECTS, ArtifactObject, Objects, digest_of_objects
 from seamark.run.recorded import Recorded
@@ -143,7 +143,7 @@ class DraftSession(LogSession):
             again = not self._rename(draft, sealed)
         if again:
             _join(draft, sealed, said=said)
-        at_exit.settle(self, self._key)
+        note_finished(self, self._key)
         session = self._place.session((sealed.project, sealed.run))
         session.expect_end()
         session.shipping.begin(recorder.writer)  # which has ended, and is not to be forgotten

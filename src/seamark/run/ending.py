@@ -7,8 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from seamark.journal.writer import CLOSE_TIMEOUT_S, HEARTBEAT_S
-from seamark.run import at_exit
-from seamark.run.lifecycle import RECORDING, RESTING, STOPPED
+from seamark.run.lifecycle import (
+    RECORDING,
+    RESTING,
+    STOPPED,
+    finish_at_exit,
+    note_finished,
+    print_at_exit,
+)
 
 if TYPE_CHECKING:
     from seamark.run.captured import Watch
@@ -63,7 +69,7 @@ class Ending:
 
     def expect(self) -> None:
         """Finish when the process ends, unless that has been done by then."""
-        at_exit.finish_at_exit(self, self._key)
+        finish_at_exit(self, self._key)
 
     def go_on(self) -> None:
         """Record again after a rest, or after having waited."""
@@ -90,9 +96,9 @@ class Ending:
         self._lifecycle.enter(RESTING)
         word = self._state.word
         if self._prints:
-            at_exit.print_at_exit(self, self._key, lambda: self._print(word, 0, []))
+            print_at_exit(self, self._key, lambda: self._print(word, 0, []))
         else:
-            at_exit.settle(self, self._key)
+            note_finished(self, self._key)
         self._recorder.rest()
         self._shipping.rest()
         self._recorded.close()
@@ -140,7 +146,7 @@ class Ending:
         hold = self._claim.end()
         self._lifecycle.call("stop")
         self._lifecycle.enter(STOPPED)
-        at_exit.settle(self, self._key)
+        note_finished(self, self._key)
         timeout_s = CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S)
         recorder.store_files(seconds)
         if state.word == "running":

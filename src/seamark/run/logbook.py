@@ -18,14 +18,19 @@ from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
 from seamark.reading.nearest import hint_for
-from seamark.run import at_exit
 from seamark.run.container import Container
-from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
-from seamark.run.opened import learn
+from seamark.run.lifecycle import (
+    RECORDING,
+    STOPPED,
+    Lifecycle,
+    finish_at_exit,
+    note_finished,
+)
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.shipping import Shipping
+from seamark.run.state import learn
 from seamark.run.tags import TagCheck
 
 if TYPE_CHECKING:
@@ -39,7 +44,6 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.reading.catalog import Catalog
     from seamark.reading.tables import RunsTable
-    from seamark.run.server_view import ServerView
     from seamark.store.query.selection import Selection
     from seamark.utils import ProgressBarCallback
 
@@ -65,7 +69,7 @@ class LogSession:
         place: What is read in the place of the folder's root; None for the root.
         remotes: URIs of what it is sent to.
         token: To show there.
-        server: Where it is read, if this disk may lack a part of it.
+        is_partial: Whether this disk may lack a part of it, which is then read from a server.
         fixed: Path at and below which nothing is changed; None if there is none.
 
     Attributes:
@@ -85,7 +89,7 @@ class LogSession:
         place: Path | str | None = None,
         remotes: tuple[str, ...] = (),
         token: str | None = None,
-        server: ServerView | None = None,
+        is_partial: bool = False,
         fixed: str | None = None,
     ) -> None:
         self.remotes, self.token = remotes, token
@@ -112,8 +116,8 @@ class LogSession:
             disabled=mode == "disabled",
             place=place,
             token=token,
-            server=server,
-            is_partial=server is not None,
+            remotes=remotes if is_partial else (),
+            is_partial=is_partial,
             settle=self.recorder.kept.write,
         )
         tags = TagCheck(self.recorded, remotes, token)
@@ -168,7 +172,7 @@ class LogSession:
             same = next((one for one in others if one.rpartition("/")[2] == name), None)
             hint = f"; did you mean {same!r}?" if same else " (seamark ls lists the runs)"
             hint = hint_for(folder.project, others, hint)
-            where = self.recorded.where
+            where = self.recorded.place
             self.tell(f"there is no project {folder.project!r} below {where}{hint}")
 
     def warn(self, error: QueryError) -> None:
@@ -209,7 +213,7 @@ class LogSession:
 
     def expect_end(self) -> None:
         """Finish when the process ends, unless that has been done by then."""
-        at_exit.finish_at_exit(self, self._key)
+        finish_at_exit(self, self._key)
 
     def finish_at_exit(self, error: BaseException | None) -> None:
         """Finish because the process ends, whatever ended it."""
@@ -230,7 +234,7 @@ class LogSession:
         if self.lifecycle.phase != STOPPED:
             self.lifecycle.call("stop")
             self.lifecycle.enter(STOPPED)
-            at_exit.settle(self, self._key)
+            note_finished(self, self._key)
             self.recorder.store_files(seconds)
             self.recorder.close(reason, CLOSE_TIMEOUT_S)
             self.recorded.close()

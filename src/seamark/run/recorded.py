@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from seamark.errors import FamilyError, MissingFieldError, RunNotFoundError, SeamarkError
+from seamark.errors import (
+    FamilyError,
+    FileMissingError,
+    MissingFieldError,
+    RunNotFoundError,
+    SeamarkError,
+)
 from seamark.journal.families import spoken
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.opening.catalogs import open_catalog
 from seamark.paths import is_inside
+from seamark.process.interrupts import quietly
 from seamark.run.tree import nest
 
 if TYPE_CHECKING:
@@ -20,7 +30,7 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.contents import Contents
     from seamark.reading.reader import Reader
-    from seamark.run.server_view import ServerView
+    from seamark.remote.http.catalog import RemoteCatalog
 
 __all__ = ["Recorded"]
 
@@ -38,14 +48,14 @@ class Recorded:
         place: What is read in the place of the folder's root: another root, or the address of a
             server; None for the root.
         token: To show to a server; None has it looked for.
-        server: The run on its server; None if it is not sent to one.
-        is_partial: Whether the server has, or may have, records that are not on this disk.
-        settle: Has this process write what it has not written yet; called before something is read.
+        remotes: URIs of the remotes that it is sent to; a server among them is read where this disk
+            lacks something.
+        is_partial: Whether that server has, or may have, records that are not on this disk.
+        settle: Writes what this process still holds back; called before each read.
 
     Attributes:
         folder: Where it is recorded, or would be.
         disabled: The same.
-        is_partial: The same.
     """
 
     def __init__(
@@ -57,7 +67,7 @@ class Recorded:
         disabled: bool = False,
         place: Path | str | None = None,
         token: str | None = None,
-        server: ServerView | None = None,
+        remotes: Iterable[str] = (),
         is_partial: bool = False,
         settle: Callable[[], object] | None = None,
     ) -> None:
@@ -67,7 +77,9 @@ class Recorded:
         self._known = known
         self._place, self._token = place, token
         self._index: Catalog | None = None
-        self._server, self.is_partial = server, is_partial
+        server = next((one for one in remotes if one.startswith(("http://", "https://"))), None)
+        self._server = None if server is None else _ServerView(server, token)
+        self._is_partial = is_partial and server is not None
         self._settle = settle
         self._last: Catalog | None = None
 
@@ -96,11 +108,6 @@ class Recorded:
         if isinstance(self._place, Path):
             return RunFolder(self._place, self.folder.project, self.folder.run)
         return self.folder
-
-    @property
-    def where(self) -> str:
-        """The place that is read, in words."""
-        return str(self.place)
 
     @property
     def words(self) -> str:
@@ -134,18 +141,26 @@ class Recorded:
         """
         if self._settle is not None:
             self._settle()
-        if self._server is not None and self.is_partial:
+        self._last = None
+        if self._server is not None and self._is_partial:
             found = self._server.read(self.folder)
             if found is not None:
                 self._last, reader = found
                 return reader
-        self._last = None
         return self.index.fresh_view(self.folder.project, self.folder.run)
+
+    def note_copied(self, *, is_partial: bool) -> None:
+        """Note that journals were copied from the server to this disk.
+
+        Args:
+            is_partial: Whether the server still has others.
+        """
+        self._is_partial = is_partial
 
     def local_reader(self) -> Reader | None:
         """Return what lies on this disk, also where that is a part; None while nothing does."""
         folder = self.folder
-        if not self.is_partial:
+        if not self._is_partial:
             return self.reader()
         return self._if_any(lambda: self.index.fresh_view(folder.project, folder.run))
 
@@ -184,8 +199,7 @@ class Recorded:
         """Whether there is nothing to read, for this process at least."""
         if self._silent():
             return True
-        is_here = self.remote or self._read_folder.journal_dir.is_dir()
-        return not (is_here or (self.is_partial and self._server is not None))
+        return not (self.remote or self._is_partial or self._read_folder.journal_dir.is_dir())
 
     def close(self) -> None:
         """Let go of the index; it is opened again if something is read later."""
@@ -291,10 +305,10 @@ class Recorded:
     def contents(self) -> Contents:
         """Return the files of what is recorded."""
         found = self._last or self.index
-        contents = found.view(self.folder.project, self.folder.run).contents
-        if self._server is None or self._last is not None:
-            return contents
-        return self._server.contents(self.folder, contents)
+        contents: Contents = found.view(self.folder.project, self.folder.run).contents
+        if self._server is not None and self._last is None:
+            contents = self._server.contents(self.folder, contents)
+        return contents
 
     def document(self) -> dict[str, Any]:
         """Return all that is recorded as JSON values; see `seamark.reading.document`."""
@@ -326,3 +340,124 @@ class Recorded:
         except (OSError, SeamarkError) as error:
             log.warning("seamark: a text of %s cannot be read: %s", self.words, error)
             return value
+
+
+T = TypeVar("T")
+
+_SEND_S: Final = 10.0
+"""How long a read waits until what this process recorded was sent and can be read, in seconds."""
+_AGAIN_S: Final = 60.0
+"""After how long a server is asked again that was asked in vain, in seconds."""
+
+
+class _ServerView:
+    """A run on its server: all of it, if this process did not copy it, and its files.
+
+    A training never fails or stands still for that: without an answer the part on this disk is
+    read, and a line says so.
+
+    Args:
+        place: Address of the server.
+        token: To show there; None to look for one.
+    """
+
+    def __init__(self, place: str, token: str | None) -> None:
+        self._place, self._token = place, token
+        self._catalog: RemoteCatalog | None = None
+        self._pid = os.getpid()
+        self._again_at = 0.0
+        self._told = False
+
+    def read(self, folder: RunFolder) -> tuple[Catalog, Reader] | None:
+        """Return the catalog that has the run, and its reader; None without an answer."""
+        return self._ask(folder, lambda: self._read(folder))
+
+    def contents(self, folder: RunFolder, here: Contents) -> Any:
+        """Return the contents of a run folder; what it lacks is read from the server.
+
+        Args:
+            folder: The run.
+            here: Contents of the folder.
+        """
+
+        def opened() -> Contents:
+            contents: Contents = self._opened().view(folder.project, folder.run).contents
+            return contents
+
+        return _ContentsOrThere(here, lambda: self._ask(folder, opened))
+
+    def _ask(self, folder: RunFolder, ask: Callable[[], T]) -> T | None:
+        if time.monotonic() < self._again_at:
+            return None
+
+        def lost(error: Exception) -> None:
+            self._again_at = time.monotonic() + _AGAIN_S
+            if not self._told:
+                self._told = True
+                log.warning(
+                    "seamark: %s, which may have more of run %s, cannot be asked now (%s). What is "
+                    "read is what is on this disk",
+                    *(self._place, folder.run, str(error)[:400]),
+                )
+
+        with quietly(lost):
+            found = ask()
+            self._told = False
+            return found
+        return None
+
+    def _read(self, folder: RunFolder) -> tuple[Catalog, Reader]:
+        from seamark.remote import shipper
+
+        until = time.monotonic() + _SEND_S
+        shippers = shipper.known(self._place)
+        if not all(each.wait(max(0.0, until - time.monotonic()), folder) for each in shippers):
+            msg = f"what was recorded here was not sent within {_SEND_S:g} s"
+            raise TimeoutError(msg)
+        catalog = self._opened()
+        reader = catalog.fresh_view(folder.project, folder.run)
+        if catalog.behind:
+            msg = "what was recorded here cannot be read there yet"
+            raise TimeoutError(msg)
+        return catalog, reader
+
+    def _opened(self) -> RemoteCatalog:
+        if self._catalog is None or self._pid != os.getpid():  # a fork shares no connection
+            from seamark.remote.http.catalog import RemoteCatalog
+
+            self._catalog, self._pid = RemoteCatalog.open(self._place, self._token), os.getpid()
+        return self._catalog
+
+    def close(self) -> None:
+        """Let go of connections; they are made again if something is read later."""
+        catalog, self._catalog = self._catalog, None
+        if catalog is not None and self._pid == os.getpid():
+            catalog.close()
+
+
+class _ContentsOrThere:
+    """Contents of a run folder, and of the server of the run where the folder lacks something.
+
+    Args:
+        here: Contents of the folder.
+        there: Returns those of the server; None if it does not answer.
+    """
+
+    def __init__(self, here: Contents, there: Callable[[], Contents | None]) -> None:
+        self._here = here
+        self._there = there
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._here, name)
+        return partial(self._first, name) if name in {"text", "read", "write"} else found
+
+    def _first(self, verb: str, /, *given: Any, **named: Any) -> Any:
+        try:
+            return getattr(self._here, verb)(*given, **named)
+        except FileMissingError as error:
+            if (there := self._there()) is None:
+                raise
+            try:
+                return getattr(there, verb)(*given, **named)
+            except FileMissingError:
+                raise error from None

@@ -35,7 +35,7 @@ def resume_checkpoint(session: Session, saved: Saved, *, stay: bool, training: b
     Raises:
         RunNotFoundError: If ``resume="must"`` and nobody has the run.
     """
-    if stay or not (session.agreement.connected_at_start and connected()):
+    if stay or not (session.policy.connected_at_start and connected()):
         return _resume(session, saved, stay=stay, training=training)
     if not current_rank().rank:
         try:

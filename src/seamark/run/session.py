@@ -26,21 +26,18 @@ from seamark.process.interrupts import quietly
 from seamark.process.job import job_key
 from seamark.process.liveness import process_facts
 from seamark.process.rank import current_rank
-from seamark.run.agreement import RankAgreement
 from seamark.run.captured import Watch
 from seamark.run.claims import OwnClaim
 from seamark.run.ending import Ending
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import RECORDING, RESTING, WAITING, Lifecycle
-from seamark.run.opened import has_other_owner
 from seamark.run.ranks import RankPolicy, rank_has_recorded
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.resume import Resume
-from seamark.run.server_view import ServerView
 from seamark.run.shipping import Shipping
-from seamark.run.state import OwnState, check_state, expect_owned
+from seamark.run.state import OwnState, check_state, expect_owned, has_other_owner
 from seamark.run.tags import TagCheck
 
 if TYPE_CHECKING:
@@ -92,13 +89,12 @@ class Session:
         opening: Decision how this process takes part in the run.
         options: Arguments of the run.
         lifecycle: Its phase in this process, and the hooks that follow it.
-        policy: The decision whether this process records.
+        policy: The decision whether this process records, and the agreement of all ranks.
         recorder: What writes it.
         recorded: What reads it.
         resume: Its attempts, and what a checkpoint stores of it.
         state: Its state, as far as it is this process's to tell.
         introduction: What it was given, and facts that adapters tell.
-        agreement: The agreement of all ranks on it.
         shipping: What sends it to remotes.
         tags: The check of keyed tags.
         claim: The claim that this process has on it, if it has one.
@@ -112,7 +108,7 @@ class Session:
         self._inherited: JournalWriter | None = None
         self._late: LateRank | None = None
         self.lifecycle = Lifecycle()
-        self.policy = RankPolicy(options, carried.made_in)
+        self.policy = RankPolicy(options, carried.made_in, connected=carried.connected)
         self.recorder = Recorder(
             folder,
             options.mode,
@@ -135,7 +131,6 @@ class Session:
             may_reopen=not carried.helps,
         )
         self.resume = Resume(opening, self.recorder)
-        server = ServerView(options.remotes, options.api_token)
         self.recorded = Recorded(
             folder,
             silent=lambda: self.policy.silent,
@@ -143,14 +138,11 @@ class Session:
             disabled=options.mode == "disabled",
             place=reading_place(options),
             token=options.api_token,
-            server=server if server.exists else None,
+            remotes=options.remotes,
             is_partial=remote is not None or (opening.is_unanswered and not folder.journals()),
             settle=self.recorder.kept.write,
         )
         self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
-        self.agreement = RankAgreement(
-            options, self.recorder, self.policy, self.resume, connected=carried.connected
-        )
         self._watch = Watch(
             options, self.recorder, self.introduction, self.lifecycle, self.state, self.resume
         )
@@ -266,10 +258,10 @@ class Session:
             return
         if self.options.ranks == "all":
             # Whatever the mode: a rank that is disabled must not leave the others waiting.
-            found = self.agree(self.agreement.refusal(self._expect_origin))
+            found = self.agree(self.policy.refusal(self.folder, self._expect_origin))
             assert found is self  # noqa: S101 - nothing was recorded or read yet
-            self.agreement.begin()
-        elif not self.agreement.is_follower:
+            self.policy.begin()
+        elif not self.policy.is_follower:
             self._expect_origin()
         self.open_at_once()
 
@@ -413,7 +405,7 @@ class Session:
         if self.opening.remote is not None and self.recorder.recording:
             self.opening = copy_run(self.opening, trains=True)
             self.resume.adopt(self.opening)
-            self.recorded.is_partial = self.opening.remote is not None
+            self.recorded.note_copied(is_partial=self.opening.remote is not None)
 
     def _own(self) -> None:
         if not self.state.own() or (writer := self.recorder.writer) is None:
@@ -493,19 +485,24 @@ class Session:
             ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
             SeamarkError: What rank 0 was given as ``refusal``.
         """
-        agreed = self.agreement.receive_decision(refusal)
-        if agreed is None:
+        begun = self.resume.origin.begun
+        decision = self.policy.receive_decision(
+            self.folder, None if begun is None else begun.number, refusal
+        )
+        if decision is None:
             return self
-        found = self
-        if (agreed.run, agreed.project) != (self.folder.run, self.folder.project):
+        found, (there, attempt) = self, decision
+        if there != self.folder:
             if self.recorder.writer is None and not self.recorded.has_read:
                 # Whoever holds it holds the right one.
-                there = RunFolder(self.folder.root, agreed.project, agreed.run)
                 self.recorder.folder = self.recorded.folder = there
                 self.opening = replace(self.opening, folder=there)
             else:
-                found = self.at(agreed.run, agreed.project)
-        found.agreement.accept(agreed.attempt)
+                found = self.at(there.run, there.project)
+        found.policy.agree()
+        found.recorder.ask_again()  # this process may now record what another rank recorded
+        if current_rank().rank:  # rank 0 answers for this rank
+            found.resume.follow(attempt)
         return found
 
     def at(self, run: str, project: str | None = None, *, owner: bool = True) -> Session:
@@ -534,7 +531,7 @@ class Session:
         carried = Carried(
             made_in=self.policy.made_in,
             told=told,
-            connected=self.agreement.connected_at_start,
+            connected=self.policy.connected_at_start,
             facts=self.introduction.facts,
             keep=self.recorder.kept.travelling(),
             params=self.recorder.parameters.atoms,

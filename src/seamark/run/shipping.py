@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.process.interrupts import quietly
-from seamark.run import at_exit
+from seamark.run.lifecycle import call_after_runs
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -69,7 +69,7 @@ class Shipping:
             for uri in self._uris:
                 shipper = shipper_of(uri, self._token)
                 shipper.add(self._recorder.folder, writer, by=self, earlier=not self._recorder.rank)
-            at_exit.afterwards(_send_last)
+            call_after_runs(_send_last)
 
     def send_along(self, folder: RunFolder | None) -> None:
         """Send an artifact that the run read or made, if it lies on this disk."""
@@ -80,7 +80,7 @@ class Shipping:
             for shipper in self._shippers():
                 if not shipper.uri.startswith("neptune://"):  # where artifacts are lists of files
                     shipper.add(folder, _NOBODY, by=self, earlier=True)
-            at_exit.afterwards(_send_last)
+            call_after_runs(_send_last)
 
     def rest(self) -> None:
         """Send what is left while the process does something else."""

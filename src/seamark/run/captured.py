@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seamark.capture import Capture, Switches
-from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +35,7 @@ class Captured:
         self.note_state = note_state
         self.drop = recorder.drop
         self.note_masked = recorder.contents.note_masked
+        self._guard = recorder.guard("capture", "what was captured is left out")
 
     @property
     def writer(self) -> str | None:
@@ -64,27 +64,27 @@ class Captured:
 
     def append_text(self, path: str, text: str) -> None:
         """Add one point to a string series, secrets hidden; count what cannot be kept."""
-        with quietly(self._lost):
+        with self._guard:
             if (writer := self._open) is not None:
                 self._recorder.contents.unasked.add(path)
                 self._recorder.points.append_text(writer, path, text)
 
     def append_numbers(self, numbers: Mapping[str, float]) -> None:
         """Add one point to each of several float series; count what cannot be kept."""
-        with quietly(self._lost):
+        with self._guard:
             if (writer := self._open) is not None:
                 # Not by the recorder's row: such points reopen no run.
                 writer.append_row(numbers)
 
     def keep(self, path: str, file: File) -> None:
         """Store a file; count what cannot be kept."""
-        with quietly(self._lost):
+        with self._guard:
             if self._open is not None:
                 self._recorder.values.assign(path, file)
 
     def keep_members(self, path: str, members: Mapping[str, bytes]) -> None:
         """Store members of a file set, by name; count what cannot be kept."""
-        with quietly(self._lost):
+        with self._guard:
             if self._open is not None:
                 self._recorder.values.add_files(path, members)
 
@@ -93,9 +93,6 @@ class Captured:
         """The open journal, or None; late captures begin no journal."""
         writer = self._recorder.writer
         return None if writer is None or writer.closed else writer
-
-    def _lost(self, error: Exception) -> None:
-        self._recorder.drop("capture", warn=f"what was captured is left out: {error!r:.300}")
 
 
 class Watch:

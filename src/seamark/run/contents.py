@@ -77,6 +77,9 @@ class Outlet(Protocol):
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
         """Count what could not be recorded, and warn once about it. Never raises."""
 
+    def guard(self, reason: str, what: str) -> quietly:
+        """Return a context that swallows errors, counts them as losses and warns of the first."""
+
 
 class Contents:
     """Masks and stores what the records of one process hold.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seamark.journal.writer import CLOSE_TIMEOUT_S, HEARTBEAT_S
@@ -13,7 +14,6 @@ from seamark.run.lifecycle import (
     STOPPED,
     finish_at_exit,
     note_finished,
-    print_at_exit,
 )
 
 if TYPE_CHECKING:
@@ -94,11 +94,8 @@ class Ending:
         self._lifecycle.call("rest")
         self._state.note(state, error=error)
         self._lifecycle.enter(RESTING)
-        word = self._state.word
-        if self._prints:
-            print_at_exit(self, self._key, lambda: self._print(word, 0, []))
-        else:
-            note_finished(self, self._key)
+        show = partial(self._print, self._state.word, 0, [])
+        note_finished(self, self._key, show if self._prints else None)
         self._recorder.rest()
         self._shipping.rest()
         self._recorded.close()

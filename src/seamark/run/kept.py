@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import FamilyError
 from seamark.journal.families import spoken
 from seamark.paths import check_path, is_inside
-from seamark.process.interrupts import let_pass, quietly
+from seamark.process.interrupts import let_pass
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
@@ -179,7 +179,7 @@ class Kept:
         """Write what has changed since the last time. Never raises."""
         self.due_ns = perf_counter_ns() + _EVERY_NS
         if self.cells:
-            with quietly(self._lost):
+            with self._outlet.guard("statistics", "what is kept of series could not be written"):
                 self._write()
 
     def _write(self) -> None:
@@ -202,10 +202,6 @@ class Kept:
                 writer.append_ops([_op(path, cell, state) for path, cell, state in changed])
             finally:
                 self._writing = False
-
-    def _lost(self, error: Exception) -> None:
-        warn = f"what is kept of series could not be written: {error!r:.200}"
-        self._outlet.drop("statistics", warn=warn)
 
     # ---------------------------------------------------------------- beginning again
 

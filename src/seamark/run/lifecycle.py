@@ -33,7 +33,6 @@ __all__ = [
     "call_after_runs",
     "finish_at_exit",
     "note_finished",
-    "print_at_exit",
 ]
 
 NEW: Final = "new"
@@ -127,11 +126,11 @@ _last: dict[Callable[[BaseException | None], None], int] = {}
 
 
 def finish_at_exit(run: Finishing, key: str) -> None:
-    """Finish a run when the process ends, unless `settle` is called for it.
+    """Finish a run when the process ends, unless `note_finished` is called for it.
 
     Args:
         run: What is finished.
-        key: Of what is said about the run, whichever object of it ended last.
+        key: Identifies the run whose last line is printed, whichever object of it ends last.
     """
     _register()
     _running[id(run)] = run
@@ -156,16 +155,18 @@ def _register() -> None:
     at_worker_end(_finish_all)
 
 
-def print_at_exit(run: Finishing, key: str, say: Callable[[], None]) -> None:
-    """Print a line at exit about a run that has nothing left to finish, once for each run."""
-    _running.pop(id(run), None)
-    _last_lines[key] = say
+def note_finished(run: Finishing, key: str, say: Callable[[], None] | None = None) -> None:
+    """Forget a run that has nothing left to finish at exit.
 
-
-def note_finished(run: Finishing, key: str) -> None:
-    """Forget a run: it was finished."""
+    Args:
+        run: As for `finish_at_exit`.
+        key: As for `finish_at_exit`.
+        say: Prints a line about it at exit, once for each key; None prints nothing.
+    """
     _running.pop(id(run), None)
     _last_lines.pop(key, None)
+    if say is not None:
+        _last_lines[key] = say
 
 
 def _finish_all(error: BaseException | None = None) -> None:

@@ -98,17 +98,6 @@ class LogSession:
         self._looked = False
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
-        self.recorder = Recorder(
-            folder,
-            mode,
-            self.lifecycle,
-            policy,
-            header=self._header,
-            start=self._start,
-            secrets=hidden_by_environment(),
-            expect_tags=lambda atoms: tags.expect(atoms),  # noqa: PLW0108 - made later
-            fixed=fixed,
-        )
         self.recorded: Recorded = Recorded(
             folder,
             silent=lambda: policy.silent,
@@ -118,9 +107,19 @@ class LogSession:
             token=token,
             remotes=remotes if is_partial else (),
             is_partial=is_partial,
-            settle=self.recorder.kept.write,
+            settle=lambda: self.recorder.kept.write(),  # noqa: PLW0108 - made later
         )
-        tags = TagCheck(self.recorded, remotes, token)
+        self.recorder = Recorder(
+            folder,
+            mode,
+            self.lifecycle,
+            policy,
+            header=self._header,
+            start=self._start,
+            secrets=hidden_by_environment(),
+            expect_tags=TagCheck(self.recorded, remotes, token).expect,
+            fixed=fixed,
+        )
         self.shipping = Shipping(remotes, token, self.recorder)
         fork.register(self.recorder.after_fork)
 

@@ -11,7 +11,7 @@ from seamark.capture.secrets import Secrets
 from seamark.errors import InactiveRunError, PathError, ReadOnlyError
 from seamark.journal.writer import SYNC_S, JournalWriter
 from seamark.paths import is_inside
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.run.contents import Contents
 from seamark.run.kept import Kept
 from seamark.run.lifecycle import RESTING, STOPPED, WAITING, Lifecycle
@@ -347,6 +347,15 @@ class Recorder:
         """
         if (writer := self.writer) is not None:
             writer.drop(reason, count, warn or f"something could not be recorded ({reason})")
+
+    def guard(self, reason: str, what: str) -> quietly:
+        """Return a context that swallows errors, counts them as losses and warns of the first.
+
+        Args:
+            reason: Short name under which the losses are counted.
+            what: Beginning of the warning; the error follows.
+        """
+        return quietly(lambda error: self.drop(reason, warn=f"{what}: {error!r:.300}"))
 
     def positions(self) -> dict[str, int]:
         """Return {writer id: bytes} of this process's journals, as they are now."""

@@ -16,7 +16,6 @@ from seamark.journal.headers import header_of
 from seamark.journal.reader import JournalReader, decode_json
 from seamark.opening.opening import Attempt
 from seamark.opening.restarts import JobRun, attempt_of_peers, newest_attempt
-from seamark.process.interrupts import quietly
 from seamark.process.job import restart_count
 
 if TYPE_CHECKING:
@@ -120,11 +119,7 @@ class Resume:
         if not due or recorder.writer is None or recorder.silent:
             return
         recorder.kept.write()
-
-        def lost(error: Exception) -> None:
-            recorder.drop("mark", warn=f"the mark of a checkpoint could not be recorded: {error}")
-
-        with quietly(lost):
+        with recorder.guard("mark", "the mark of a checkpoint could not be recorded"):
             for number in due:
                 recorder.values.record_op(mark_op(number))
 
@@ -173,18 +168,13 @@ class Resume:
         run they have to agree on attempts, and nothing happens here.
         """
         options, recorder = self._opening.options, self._recorder
-        if options.ranks == "all" or options.resume == "never" or recorder.silent:
+        is_apart = options.ranks == "all" or options.resume == "never"
+        if is_apart or recorder.silent or recorder.writer is None:
             return
-
-        def lost(error: Exception) -> None:
-            warn = f"that a training began again was not recorded: {error}"
-            recorder.drop("state", warn=warn)
-
-        if recorder.writer is not None:
-            with quietly(lost):
-                self.mark_checkpoint()
-                self.origin = replace(self.origin, begun=Attempt(self._newest() + 1, None))
-                recorder.begin_attempt()
+        with recorder.guard("state", "that a training began again was not recorded"):
+            self.mark_checkpoint()
+            self.origin = replace(self.origin, begun=Attempt(self._newest() + 1, None))
+            recorder.begin_attempt()
 
     def follow(self, attempt: int | None) -> None:
         """Continue the run in the attempt that rank 0 has begun; None if it has begun none."""

@@ -22,7 +22,6 @@ from seamark.opening.revisions import take_revision
 from seamark.paths import join_path
 from seamark.process import fork
 from seamark.process.crashes import memory_groups
-from seamark.process.interrupts import quietly
 from seamark.process.job import job_key
 from seamark.process.liveness import process_facts
 from seamark.process.rank import current_rank
@@ -109,6 +108,18 @@ class Session:
         self._late: LateRank | None = None
         self.lifecycle = Lifecycle()
         self.policy = RankPolicy(options, carried.made_in, connected=carried.connected)
+        self.recorded = Recorded(
+            folder,
+            silent=lambda: self.policy.silent,
+            known=lambda: self.introduction.known(),  # noqa: PLW0108 - made later
+            disabled=options.mode == "disabled",
+            place=reading_place(options),
+            token=options.api_token,
+            remotes=options.remotes,
+            is_partial=remote is not None or (opening.is_unanswered and not folder.journals()),
+            settle=lambda: self.recorder.kept.write(),  # noqa: PLW0108 - made later
+        )
+        self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
         self.recorder = Recorder(
             folder,
             options.mode,
@@ -118,7 +129,7 @@ class Session:
             start=self._start,
             secrets=options.hidden(),
             keep={**(options.keep or {}), **carried.keep},
-            expect_tags=self._expect_tags,
+            expect_tags=self.tags.expect,
             after_t=remote.largest_t if remote else 0,
         )
         self.shipping = Shipping(options.remotes, options.api_token, self.recorder)
@@ -131,18 +142,6 @@ class Session:
             may_reopen=not carried.helps,
         )
         self.resume = Resume(opening, self.recorder)
-        self.recorded = Recorded(
-            folder,
-            silent=lambda: self.policy.silent,
-            known=self.introduction.known,
-            disabled=options.mode == "disabled",
-            place=reading_place(options),
-            token=options.api_token,
-            remotes=options.remotes,
-            is_partial=remote is not None or (opening.is_unanswered and not folder.journals()),
-            settle=self.recorder.kept.write,
-        )
-        self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
         self._watch = Watch(
             options, self.recorder, self.introduction, self.lifecycle, self.state, self.resume
         )
@@ -286,9 +285,6 @@ class Session:
             raise self.opening.refusal
         self.tags.expect(self.options.tags.keyed)
 
-    def _expect_tags(self, atoms: Mapping[str, Atom]) -> None:
-        self.tags.expect(atoms)
-
     def _expect_origin(self) -> None:
         self.expect_place()
         self.resume.expect_found()
@@ -410,11 +406,7 @@ class Session:
     def _own(self) -> None:
         if not self.state.own() or (writer := self.recorder.writer) is None:
             return
-
-        def lost(error: Exception) -> None:
-            self.drop("state", warn=f"this process's ownership could not be recorded: {error}")
-
-        with quietly(lost):
+        with self.recorder.guard("state", "this process's ownership could not be recorded"):
             writer.rotate()  # the header of the next journal says whose state it tells
             self.state.set("running")
             self.recorder.values.assign_quietly(self.introduction.of_owner())

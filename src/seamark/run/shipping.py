@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.process.interrupts import quietly
@@ -27,13 +28,7 @@ _hurried: set[int] = set()
 """Pids of processes that a signal ends, or that somebody wants out of."""
 
 
-class _Nobody:
-    """Writes no journals."""
-
-    writers = ()
-
-
-_NOBODY: Final = _Nobody()
+_NO_WRITER: Final = SimpleNamespace(writers=())
 
 
 class Shipping:
@@ -79,7 +74,7 @@ class Shipping:
             self._along.add(folder)
             for shipper in self._shippers():
                 if not shipper.uri.startswith("neptune://"):  # where artifacts are lists of files
-                    shipper.add(folder, _NOBODY, by=self, earlier=True)
+                    shipper.add(folder, _NO_WRITER, by=self, earlier=True)
             call_after_runs(_send_last)
 
     def rest(self) -> None:

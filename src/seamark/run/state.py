@@ -167,14 +167,9 @@ class OwnState:
             signal: Name of the signal that ended it.
         """
         recorder = self._recorder
-
-        def lost(trouble: Exception) -> None:
-            warn = f"the state {state!r} could not be recorded: {trouble!r:.200}"
-            recorder.drop("state", 1, warn)
-
         if state != "running":
             recorder.kept.write()
-        with quietly(lost):
+        with recorder.guard("state", f"the state {state!r} could not be recorded"):
             writer = recorder.writer
             if writer is None or writer.closed or not self.owner or not self.is_recording_process:
                 return

@@ -11,6 +11,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -42,7 +43,6 @@ _LEFT_OUT: Final = "source_code/files_left_out"
 _MAX_FILES: Final = 2_000
 _MAX_BYTES: Final = 100 << 20
 _AT_ONCE: Final = 50
-_BYTES_AT_ONCE: Final = 4 << 20
 _PATIENCE_S: Final = 1.0
 _LISTED: Final = 10
 _ENDED: Final = "the run has ended"
@@ -224,11 +224,7 @@ class SourceFiles:
         while is_recorded and not why:
             kept: dict[str, str] = {}
             try:
-                until = self._size + _BYTES_AT_ONCE
-                for name, path in found:
-                    kept[name] = path
-                    if len(kept) == _AT_ONCE or self._size > until:
-                        break
+                kept.update(islice(found, _AT_ONCE))
             except StoppedError as error:
                 why = str(error)
             if not kept or self._given_up:

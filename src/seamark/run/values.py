@@ -237,12 +237,7 @@ class Values:
 
         Never raises.
         """
-
-        def lost(error: Exception) -> None:
-            warn = f"captured facts could not be recorded: {error!r:.300}"
-            self._outlet.drop("capture", warn=warn)
-
-        with quietly(lost):
+        with self._outlet.guard("capture", "captured facts could not be recorded"):
             if (writer := self._outlet.writer) is None or writer.closed:
                 return
             atoms = {}

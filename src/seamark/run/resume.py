@@ -1,14 +1,17 @@
-"""Attempts of a run in one process, and what a checkpoint stores of it; see `seamark.opening`."""
+"""Attempts of a run in one process, and the state of it in checkpoints; see `seamark.opening`.
+
+A framework may save in the middle of a step, and ranks do not save at the same moment. So each
+process that takes part writes a *mark* behind the last record that belongs to the checkpoint. Marks
+are numbered from 1 on; every rank of a training counts alike.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import RunNotFoundError
 from seamark.journal.format import Kind
@@ -19,11 +22,13 @@ from seamark.opening.restarts import JobRun, attempt_of_peers, newest_attempt
 from seamark.process.job import restart_count
 
 if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
+    from seamark.journal.folder import JournalFile, RunFolder
     from seamark.opening.opening import Opening, Saved
     from seamark.run.recorder import Recorder
 
-__all__ = ["Resume", "mark_op", "marked_positions"]
+__all__ = ["Resume"]
+
+_BEGIN: Final = b'{"op":"checkpoint","mark":'
 
 
 class Resume:
@@ -121,7 +126,7 @@ class Resume:
         recorder.kept.write()
         with recorder.guard("mark", "the mark of a checkpoint could not be recorded"):
             for number in due:
-                recorder.values.record_op(mark_op(number))
+                recorder.values.record_op({"op": "checkpoint", "mark": number})
 
     def begin_attempt(self, saved: Saved) -> Attempt | None:
         """Begin a new attempt, whose journal names the positions of the checkpoint.
@@ -159,7 +164,7 @@ class Resume:
             noted = {**self._sizes(), **noted}
         if saved.mark is None:
             return noted
-        return marked_positions(self._folder, noted, *saved.mark)
+        return _marked_positions(self._folder, noted, *saved.mark)
 
     def begin_again(self) -> None:
         """Begin a new attempt that hides nothing of the earlier ones. Never raises.
@@ -194,27 +199,7 @@ class Resume:
         }
 
 
-log = logging.getLogger("seamark")
-
-
-_BEGIN: Final = b'{"op":"checkpoint","mark":'
-
-
-class _Link(NamedTuple):
-    """Journal of a run: writer id, attempt, writer id of the journal that it continues, file."""
-
-    writer: str
-    attempt: Any
-    continues: Any
-    path: Path
-
-
-def mark_op(number: int) -> dict[str, Any]:
-    """Return the op that marks the end of what belongs to checkpoints."""
-    return {"op": "checkpoint", "mark": number}
-
-
-def marked_positions(
+def _marked_positions(
     folder: RunFolder, noted: Mapping[str, int], saver: str, mark: int
 ) -> dict[str, int]:
     """Return the positions up to which journals belong to what a checkpoint holds.
@@ -230,7 +215,7 @@ def marked_positions(
         mark: Its number.
     """
     found, sizes = dict(noted), folder.sizes()
-    for chain in _chains(_links(folder), saver):
+    for chain in _chains(folder, saver):
         for writer, end in _ends_in(chain, saver, mark).items():
             if end is None:  # more was noted if a power cut cost this disk its last writes
                 found[writer] = max(noted.get(writer, 0), sizes.get(writer, 0))
@@ -241,14 +226,7 @@ def marked_positions(
     return found
 
 
-def _links(folder: RunFolder) -> Iterator[_Link]:
-    for journal in folder.journals():
-        with contextlib.suppress(OSError):
-            told = header_of(journal.path)
-            yield _Link(journal.writer, told.get("attempt"), told.get("continues"), journal.path)
-
-
-def _ends_in(chain: Iterable[_Link], saver: str, mark: int) -> dict[str, int | None]:
+def _ends_in(chain: Iterable[JournalFile], saver: str, mark: int) -> dict[str, int | None]:
     """Return the ends of what belongs to a checkpoint in the journals of a process that marks.
 
     Returns:
@@ -269,19 +247,24 @@ def _ends_in(chain: Iterable[_Link], saver: str, mark: int) -> dict[str, int | N
     return ends if marks else {}
 
 
-def _chains(links: Iterable[_Link], saver: str) -> Iterator[list[_Link]]:
+def _chains(folder: RunFolder, saver: str) -> Iterator[list[JournalFile]]:
     """Yield the journals of each process of the attempt that a writer belongs to, oldest first."""
-    known = {link.writer: link for link in links}
-    if saver not in known:
+    journals, told = {each.writer: each for each in folder.journals()}, {}
+    for writer, journal in journals.items():
+        with contextlib.suppress(OSError):
+            told[writer] = header_of(journal.path)
+    if saver not in told:
         return
-    here = {name: link for name, link in known.items() if link.attempt == known[saver].attempt}
-    next_of = {link.continues: link for link in here.values() if isinstance(link.continues, str)}
-    for link in here.values():
-        if not isinstance(link.continues, str) or link.continues not in here:
-            chain = [link]
-            while (following := next_of.get(chain[-1].writer)) is not None:
+    attempt = told[saver].get("attempt")
+    here = {writer: each for writer, each in told.items() if each.get("attempt") == attempt}
+    continues = {writer: each.get("continues") for writer, each in here.items()}
+    next_of = {earlier: writer for writer, earlier in continues.items() if isinstance(earlier, str)}
+    for writer, earlier in continues.items():
+        if not isinstance(earlier, str) or earlier not in here:
+            chain = [writer]
+            while (following := next_of.get(chain[-1])) is not None:
                 chain.append(following)
-            yield chain
+            yield [journals[each] for each in chain]
 
 
 def _look_for(reader: JournalReader, mark: int) -> tuple[int | None, bool]:

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -290,74 +290,62 @@ class Held:
 
     def merged_with(self, other: Held) -> Held:
         """Return what a run held of which an earlier part lay elsewhere."""
-        return Held(
-            self.series | other.series,
-            self.failed or other.failed,
-            self.resumable,
-            self.running,
-        )
+        return replace(self, series=self.series | other.series, failed=self.failed or other.failed)
 
 
 def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
     """Tell a writer the families and last steps that a run has, as the index knows them.
 
-    Takes as long as folding what the index has not folded of the run yet.
+    Takes as long as folding the records of the run that the index has not folded yet.
 
     Args:
         folder: The run.
         writer: The writer.
-        namespace: Path below which is what captures record; its series are not ``Held.series``.
+        namespace: Path below which captures record; its series are not ``Held.series``.
 
     Raises:
         RunNotFoundError: If there is no such run.
         OSError: If it cannot be read.
     """
     from seamark.index.index import Index
+    from seamark.remote.remote_run import RemoteRun
 
-    series = set()
-    index = Index.open(folder.root)
-    try:
+    with Index.open(folder.root) as index:
         index.refresh(folder.project, folder.run)
         view = index.view(folder.project, folder.run)
+        attributes, training = view.attributes(), view.training()
+        steps = {one.path: getattr(one.value, "last_step", None) for one in attributes}
         writers = view.series_writers()
-        training = view.training()
-        for one in view.attributes():
-            if one.path.startswith("sys/") and one.family == "atom":
-                continue
-            # What is captured unasked says nothing about who trains.
-            trained = not training.isdisjoint(writers.get(one.path, ()))
-            if one.family == "float_series" and trained and not is_inside(one.path, namespace):
-                series.add(one.path)
-            writer.families.setdefault(one.path, one.family)
-            last = getattr(one.value, "last_step", None)
-            if last is not None and one.family.endswith("_series"):
-                writer.remember_step(one.path, float(last))
-        return Held(
-            frozenset(series), view.has_failed(), view.is_resumable(), view.state == "running"
+        known = RemoteRun(
+            families={one.path: one.family for one in attributes},
+            last_steps={path: float(step) for path, step in steps.items() if step is not None},
+            trained=frozenset(path for path in writers if not training.isdisjoint(writers[path])),
+            failed=view.has_failed(),
+            resumable=view.is_resumable(),
         )
-    finally:
-        index.close()
+        return replace(learn_from(known, writer, namespace), running=view.state == "running")
 
 
-def learn_from(remote: RemoteRun, writer: JournalWriter, namespace: str) -> Held:
-    """Tell a writer the families and last steps of a run that exists only elsewhere.
+def learn_from(known: RemoteRun, writer: JournalWriter, namespace: str) -> Held:
+    """Tell a writer the families and last steps of a run.
 
     Args:
-        remote: What is known of it there.
+        known: Facts about the run.
         writer: The writer.
         namespace: As in `learn`.
     """
     series = set()
-    for path, family in remote.families.items():
+    for path, family in known.families.items():
         if path.startswith("sys/") and family == "atom":
             continue
-        trained = remote.trained is None or path in remote.trained
+        # Captured series say nothing about who trains.
+        trained = known.trained is None or path in known.trained
         if family == "float_series" and trained and not is_inside(path, namespace):
             series.add(path)
         writer.families.setdefault(path, family)
-        if path in remote.last_steps and family.endswith("_series"):
-            writer.remember_step(path, remote.last_steps[path])
-    return Held(frozenset(series), remote.failed, remote.resumable)
+        if path in known.last_steps and family.endswith("_series"):
+            writer.remember_step(path, known.last_steps[path])
+    return Held(frozenset(series), known.failed, known.resumable)
 
 
 def has_other_owner(headers: Iterable[Mapping[str, Any]], lineage: str) -> bool:

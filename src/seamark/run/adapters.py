@@ -163,18 +163,14 @@ def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: s
         step: Finite number, kept as given.
         prefix: Namespace of the names; empty for none.
     """
-    try:
+    what = f"histograms below {prefix!r} could not be recorded"
+    with run.session.recorder.guard("histogram", what):
         made, failed = histograms({join_path(prefix, name): each for name, each in tensors.items()})
         points = {path: Histogram(edges, counts) for path, (edges, counts) in made.items()}
         if points:
             _append_each(run, "histogram", points, step)
         for path, trouble in failed.items():
             run.session.drop("histogram", warn=f"no histogram of {path!r}: {trouble}")
-    except Exception as error:  # noqa: BLE001 - stands in training loops
-        let_pass(error)
-        run.session.drop(
-            "histogram", warn=f"histograms below {prefix!r} could not be recorded: {error}"
-        )
 
 
 def _append_each(run: Run, what: str, points: Mapping[str, Any], step: Any) -> None:
@@ -184,11 +180,8 @@ def _append_each(run: Run, what: str, points: Mapping[str, Any], step: Any) -> N
     except Exception as error:  # noqa: BLE001 - nothing was written; the next lines tell which
         let_pass(error)
         for path, point in points.items():
-            try:
+            with run.session.recorder.guard(what, f"a {what} could not be recorded at {path!r}"):
                 run[path].append(point, step=step)
-            except Exception as error:  # noqa: BLE001
-                let_pass(error)
-                run.session.drop(what, warn=f"a {what} could not be recorded at {path!r}: {error}")
 
 
 def batch_size(loader: Any) -> int | None:

@@ -25,7 +25,7 @@ __all__ = ["Shipping"]
 log = logging.getLogger("seamark")
 
 _hurried: set[int] = set()
-"""Pids of processes that a signal ends, or that somebody wants out of."""
+"""Pids of processes that end by a signal, or at whose end somebody pressed Ctrl-C."""
 
 
 _NO_WRITER: Final = SimpleNamespace(writers=())
@@ -50,19 +50,14 @@ class Shipping:
         """Send the journals that this process writes; called whenever one is opened.
 
         Args:
-            writer: Who writes it; None for the recorder's own.
+            writer: Writer of the journals; None for the recorder's own.
         """
-        if not self._uris:
+        writer = writer or self._recorder.writer
+        if not self._uris or writer is None:
             return
         with quietly(_failed):
-            from seamark.remote.shipper import shipper_of
-
-            writer = writer or self._recorder.writer
-            if writer is None:
-                return
             _hurried.discard(os.getpid())
-            for uri in self._uris:
-                shipper = shipper_of(uri, self._token)
+            for shipper in self._shippers():
                 shipper.add(self._recorder.folder, writer, by=self, earlier=not self._recorder.rank)
             call_after_runs(_send_last)
 
@@ -91,30 +86,29 @@ class Shipping:
         quiet: bool = False,
         later: bool = False,
     ) -> list[str]:
-        """Wait for what is left, though not for ever, and say what was not sent.
-
-        Returns the URIs of the remotes that have all of it.
+        """Wait until the rest is sent, for a limited time, and say what was not sent.
 
         Args:
-            seconds: At most how long; None for as long as the end of a run waits.
+            seconds: Time limit; None for the usual limit at the end of a run.
             in_haste: Whether a signal ends the process.
-            quiet: Whether what was begun is taken back, so that nobody needs to wait.
+            quiet: Whether the run is withdrawn, so that nobody needs to wait.
             later: Whether the end of the process waits, once for all its runs: where it has come,
-                or an exception is on its way that nothing may hold up.
+                or while an exception propagates, which nothing may hold up.
+
+        Returns:
+            URIs of the remotes that have all of it.
         """
         if in_haste and later:
             _hurried.add(os.getpid())
-        if not self._uris:  # an import at the end of an interrupted process would hide the signal
-            return []
         with quietly(_failed):
-            from seamark.remote.shipper import EXIT_S, SIGNAL_S
-
             shippers = self._shippers()
             for shipper in shippers:
                 for folder in (self._recorder.folder, *self._along):
                     shipper.finish(folder, self)
             if quiet or later or not shippers:
                 return []
+            from seamark.remote.shipper import EXIT_S, SIGNAL_S
+
             longest = SIGNAL_S if in_haste else EXIT_S
             if seconds is not None:
                 longest = min(longest, seconds)
@@ -123,7 +117,7 @@ class Shipping:
         return []
 
     def _shippers(self) -> list[Any]:
-        if not self._uris:
+        if not self._uris:  # an import at the end of an interrupted process would hide the signal
             return []
         from seamark.remote.shipper import shipper_of
 
@@ -131,24 +125,24 @@ class Shipping:
 
 
 def _send_last(error: BaseException | None) -> None:
-    """Wait at the end of the process for what is left of all its runs."""
+    """Wait at the end of the process until the rest of all its runs is sent."""
     with quietly(_failed):
         from seamark.remote.shipper import EXIT_S, SIGNAL_S, shippers
 
         in_haste = isinstance(error, KeyboardInterrupt) or os.getpid() in _hurried
-        # Who presses Ctrl-C now wants the process to end, which it does.
+        # Ctrl-C now means to end the process, which happens anyway.
         with contextlib.suppress(KeyboardInterrupt):
             _wait(shippers(), SIGNAL_S if in_haste else EXIT_S, None)
 
 
 def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
-    """Wait for all of them together, until somebody presses Ctrl-C.
+    """Wait for all shippers together, until somebody presses Ctrl-C.
 
     Returns:
-        Of each whether everything was sent.
+        For each shipper whether everything was sent.
 
     Raises:
-        KeyboardInterrupt: If so; a line has said then what is left.
+        KeyboardInterrupt: At Ctrl-C, once a line has said what is left.
     """
     from seamark.pictures.progress import progress_bar
     from seamark.process.quiet import is_quiet

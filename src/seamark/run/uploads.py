@@ -106,9 +106,15 @@ def _check_size(found: dict[str, Path], max_bytes: int) -> None:
         raise ArgumentError(msg)
 
 
-def _rules(name: str | None, target: str) -> Takes | None:
-    """Return what tells whether a file or folder below a target is taken; None takes everything."""
-    if name is None:
+def _rules(name: str | None, target: str, *skipped: str) -> Takes | None:
+    """Return the test whether a file or folder below a target is taken; None takes everything.
+
+    Args:
+        name: Name of the files with rules; None for no rules.
+        target: File or folder.
+        *skipped: Names of folders that are never entered.
+    """
+    if name is None and not skipped:
         return None
     from seamark.capture.code.ignored import Ignored, RulesTooSlowError, RuleTime
 
@@ -116,8 +122,11 @@ def _rules(name: str | None, target: str) -> Takes | None:
     rules: list[Ignored] = []
 
     def takes(path: str, *, is_folder: bool) -> bool:
-        if name == _RULES and is_folder and os.path.basename(path) == _OF_GIT:
+        folder = os.path.basename(path) if is_folder else ""
+        if folder in skipped or (name == _RULES and folder == _OF_GIT):
             return False
+        if name is None:
+            return True
         try:
             if not rules:
                 place = os.path.abspath(os.path.expanduser(target))
@@ -144,15 +153,8 @@ def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
         return members_of(str(file))
     found: dict[str, Path] = {}
     for folder in folders:
-        asked = _rules(ignore, folder)
-
-        def takes(path: str, *, is_folder: bool, asked: Takes | None = asked) -> bool:
-            if is_folder and os.path.basename(path) == _COMPILED:
-                return False
-            return asked is None or asked(path, is_folder=is_folder)
-
         above = os.path.dirname(folder)
-        for path in members_of(folder, takes).values():
+        for path in members_of(folder, _rules(ignore, folder, _COMPILED)).values():
             inside = os.path.relpath(path).replace(os.sep, "/")
             outside = inside == ".." or inside.startswith("../")
             found[os.path.relpath(path, above).replace(os.sep, "/") if outside else inside] = path
@@ -201,7 +203,7 @@ class SourceFiles:
         return time.monotonic() < self._ends
 
     def _keep(self) -> None:
-        try:
+        with self._recorder.guard("source_files", "source_files could not be stored"):
             why = self._take()
             told = [why] if why else []
             if links := self._walk.linked:
@@ -210,11 +212,6 @@ class SourceFiles:
                 told.append(f"links that lead out of what was named are left out: {listed}{more}")
             if told and not self._given_up:
                 self._recorder.values.assign_quietly({_LEFT_OUT: "; ".join(told)})
-        except Exception as error:  # noqa: BLE001 - the training goes on without them
-            let_pass(error)
-            if self._given_up:
-                return
-            self._recorder.drop("source_files", 1, f"source_files could not be stored: {error}")
 
     def _take(self) -> str:
         """Take the files as they are found; return why some are left out, empty if none are."""

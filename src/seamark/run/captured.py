@@ -26,7 +26,7 @@ class Captured:
     """The part of a run that captures write to; see `seamark.capture.part.Recorder`.
 
     Args:
-        recorder: What writes the run's records.
+        recorder: Of the run.
         note_state: Writes the run's state, if it is this process's to write; never raises.
     """
 
@@ -122,7 +122,7 @@ class Watch:
         self._capture: Capture | None = None
 
     def begin(self) -> None:
-        """Capture what this process is, up to its end; of an owner, what the run is."""
+        """Capture facts of this process up to its end, and of an owner facts of the run."""
         capture = self._made()
         if self._state.owner and not capture.owner:
             capture.owner = True
@@ -138,14 +138,14 @@ class Watch:
 
         Args:
             error: None if it ended well.
-            asked: Whether a person tells of it; then captures need not have begun.
+            asked: Whether the user reports it; then captures need not have begun.
         """
         capture = self._made() if asked else self._capture
         if error is not None and capture is not None:
             capture.note_exception(error, asked=asked)
 
     def saw_error(self, error: BaseException | None) -> None:
-        """Record an error on its way out, and the state that it leaves, if captures have begun."""
+        """Record a propagating error, and the state that it leads to, if captures have begun."""
         if self._capture is not None:
             self._capture.saw_exception(error)
 
@@ -160,7 +160,7 @@ class Watch:
     def _switches(self) -> Switches:
         options, rank = self._options, self._recorder.rank
         captures = options.captures
-        if rank:  # as on rank 0, which tells it
+        if rank:  # rank 0 records them for all
             captures.update(git=False, script=False, packages=False)
         return Switches(
             **captures,

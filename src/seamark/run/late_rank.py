@@ -40,7 +40,7 @@ _MIXED: Final = (
 
 
 class LateRank:
-    """Look at heartbeats and at the end whether a process that records as rank 0 still is rank 0.
+    """Check at heartbeats and at the end whether a process that records as rank 0 is rank 0.
 
     Args:
         options: Of the run.
@@ -71,7 +71,7 @@ class LateRank:
         self._settled = self._met
 
     def look(self) -> bool:
-        """Ask for the rank; warn and leave the run, and return True, if it is not 0."""
+        """Check the rank; if it is not 0, warn, leave the run and return True."""
         if self._settled or self._pid != os.getpid():
             return False
         rank = current_rank().rank
@@ -91,14 +91,14 @@ class LateRank:
         """Record nothing more: this process turned out to be a rank that does not record."""
         shared = self._options.names_a_run or self._policy.common_id
         if shared or self._resume.origin.continues:
-            self._state.disown()  # rank 0 records it, too, and tells its state
+            self._state.disown()  # rank 0 records it, too, and owns its state
         elif self._state.word == "running":
             self._state.note("interrupted")
         self._policy.withdraw()
         self._recorder.ask_again()
 
     def beat(self) -> None:
-        """Look at a heartbeat, on another thread than the one that the end of a run waits for."""
+        """Check at a heartbeat, on another thread than the one that the end of a run waits for."""
         self._met = self._met or connected()  # a group may be left again
         if not (self._settled or alone()):
             # No daemon: the process is not to end before the run has.
@@ -109,7 +109,7 @@ class LateRank:
             self._stop()
 
     def warn_of_slurm_tasks(self) -> None:
-        """Say, once in a process, if nothing connected the SLURM tasks of which one recorded."""
+        """Warn, once in a process, if nothing connected the SLURM tasks of which one recorded."""
         rank = current_rank()
         if self._options.ranks == "zero" and rank.source == "SLURM_PROCID" and not self._met:
             _warn_of_slurm_tasks(rank.world_size)

@@ -49,8 +49,8 @@ Hook = Callable[[], object]
 class Lifecycle:
     """Phase of a run in one process, and the hooks that follow it.
 
-    A part registers with `on`. What a hook raises is logged and goes no further, unless a signal
-    handler raised it.
+    A part registers with `on`. Exceptions of hooks are logged and not raised, unless a signal
+    handler raised them.
 
     Attributes:
         phase: `NEW`, `WAITING`, `RECORDING`, `RESTING` or `STOPPED`.
@@ -62,7 +62,7 @@ class Lifecycle:
         self._once: list[Hook] = []
 
     def enter(self, phase: str) -> None:
-        """Go over to another phase; calls no hooks."""
+        """Enter another phase; call no hooks."""
         self.phase = phase
 
     def on(
@@ -116,7 +116,7 @@ class Finishing(Protocol):
     """An object that has to be finished at exit."""
 
     def finish_at_exit(self, error: BaseException | None) -> None:
-        """Finish; the error is what ended the process, if anything did."""
+        """Finish because the process ends, by an error unless it is None."""
 
 
 _running: dict[int, Finishing] = {}
@@ -129,7 +129,7 @@ def finish_at_exit(run: Finishing, key: str) -> None:
     """Finish a run when the process ends, unless `note_finished` is called for it.
 
     Args:
-        run: What is finished.
+        run: Object to finish.
         key: Identifies the run whose last line is printed, whichever object of it ends last.
     """
     _register()
@@ -141,7 +141,7 @@ def call_after_runs(call: Callable[[BaseException | None], None]) -> None:
     """Call a function once at the end of this process, after all runs were finished.
 
     Args:
-        call: Takes what ended the process, if anything did; must not raise.
+        call: Called with the error that ended the process, or None; must not raise.
     """
     if _last.get(call) != os.getpid():
         _last[call] = os.getpid()

@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 __all__ = ["LogSession", "Logbook", "Progress"]
 
 Progress = bool | Callable[[int, int], None] | type["ProgressBarCallback"] | None
-"""Whether, or with what, it is shown how far folding is."""
+"""Whether, or with which function or class, to show the progress of folding."""
 
 _MOST_LISTED: Final = 5000
-"""Of more runs not all are looked at to say which project may be meant."""
+"""Largest number of runs to look at for a similar project name."""
 _EXIT_S: Final = 60.0
-"""How long the end of a process waits for files."""
+"""Time limit for storing files at the end of a process, in seconds."""
 
 log = logging.getLogger("seamark")
 
@@ -64,21 +64,21 @@ class LogSession:
     """Part of one process in a log: nothing is captured, and it has no state.
 
     Args:
-        folder: Where it lies.
+        folder: Folder of the log.
         mode: See ``init_run``.
-        place: What is read in the place of the folder's root; None for the root.
-        remotes: URIs of what it is sent to.
-        token: To show there.
+        place: Root or server that is read instead of the folder's root; None for that root.
+        remotes: URIs of its remotes.
+        token: API token of the remotes.
         is_partial: Whether this disk may lack a part of it, which is then read from a server.
-        fixed: Path at and below which nothing is changed; None if there is none.
+        fixed: Path at and below which nothing changes; None if there is none.
 
     Attributes:
         lifecycle: Its state in this process.
-        recorder: What writes it.
-        recorded: What reads it.
-        shipping: What sends it to remotes.
-        remotes: URIs of what it is sent to.
-        token: To show there.
+        recorder: Writes it.
+        recorded: Reads it.
+        shipping: Sends it to remotes.
+        remotes: URIs of its remotes.
+        token: API token of the remotes.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class LogSession:
     # ---------------------------------------------------------------- tables
 
     def up_to_date(self, progress_bar: Progress = False) -> Catalog:  # noqa: FBT002 - as people
-        """Return what answers, up to date for where this lies, a project with all below it."""
+        """Return the catalog, up to date for the project and all below it."""
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
             wanted = "True, False, None, a function of two numbers or a progress bar's class"
             msg = f"progress_bar: expected {wanted}, got {progress_bar!r:.80}"
@@ -139,10 +139,10 @@ class LogSession:
         return index
 
     def select(self, progress_bar: Progress = False, **wanted: Any) -> tuple[Catalog, Selection]:  # noqa: FBT002 - as people
-        """Return what answers, up to date, and what it is asked; mistakes in that come first.
+        """Return the catalog, up to date, and a checked selection.
 
         Args:
-            progress_bar: Whether, or with what, it is shown how far folding is.
+            progress_bar: Whether, or how, to show progress.
             **wanted: Of a `Selection`; its ``project`` is where this lies.
         """
         from seamark.store.query.selection import Selection
@@ -155,12 +155,12 @@ class LogSession:
     def table(
         self, columns: Iterable[str] | None, progress_bar: Progress, **wanted: Any
     ) -> RunsTable:
-        """Return a table of what matches; see `select`."""
+        """Return a table of the matching runs; see `select`."""
         index, selection = self.select(progress_bar, **wanted)
         return index.table(selection, columns, self.warn)
 
     def check_exists(self) -> None:
-        """Say once that there is no such project among those that there are."""
+        """Warn once if the project does not exist but others do."""
         folder = self.recorder.folder
         if self._looked or folder.kind != "project":
             return
@@ -175,11 +175,11 @@ class LogSession:
             self.tell(f"there is no project {folder.project!r} below {where}{hint}")
 
     def warn(self, error: QueryError) -> None:
-        """Say once what a path that no run has may be meant for; a later run may have it."""
+        """Suggest once a path for one that no run has; a later run may have it."""
         self.tell(str(error).split("\n", 1)[0])
 
     def tell(self, message: str) -> None:
-        """Say something once."""
+        """Log a warning once."""
         if message not in self._told:
             self._told.add(message)
             log.warning("seamark: %s", message)
@@ -215,7 +215,7 @@ class LogSession:
         finish_at_exit(self, self._key)
 
     def finish_at_exit(self, error: BaseException | None) -> None:
-        """Finish because the process ends, whatever ended it."""
+        """Finish because the process ends."""
         del error  # of which nothing is recorded here
         if self._pid == os.getpid():
             self.finish("exit", _EXIT_S)
@@ -228,7 +228,7 @@ class LogSession:
 
         Args:
             reason: ``"stop"``, or ``"exit"`` at the end of the process.
-            seconds: How long to wait for files; None waits as long as they are being stored.
+            seconds: Time limit for storing files; None for none.
         """
         if self.lifecycle.phase != STOPPED:
             self.lifecycle.call("stop")
@@ -260,7 +260,7 @@ class Logbook(Container):
         """Finish writing and close the index; may be called twice.
 
         Args:
-            seconds: How long to wait for files; None waits as long as they are being stored.
+            seconds: Time limit for storing files; None for none.
         """
         self.session.finish("stop", seconds)
 
@@ -280,7 +280,7 @@ class Logbook(Container):
 
 @contextmanager
 def _progress(wanted: Progress) -> Iterator[Callable[[int, int], None] | None]:
-    """Give what is to be called while runs are folded; on a terminal a bar shows how far it is."""
+    """Yield the function to call with the progress of folding, by default a bar on a terminal."""
     if isinstance(wanted, type):
         before = 0
         with wanted(description="Reading runs", unit="runs") as bar:

@@ -36,7 +36,7 @@ _SERIES: Final[Mapping[str, Callable[[Any], Series]]] = {
     one.family: one for one in (FloatSeries, StringSeries, FileSeries)
 }
 _AT_ONCE: Final = 1000
-"""How many texts or histograms go into one write; another thread that records waits for it."""
+"""Number of texts or histograms in one write, for which other threads wait."""
 _NUMBERS: Final = frozenset({float, int})
 _EXACT: Final = 2**53
 _KNOWN_LIMIT: Final = 4096
@@ -56,9 +56,9 @@ class Points:
     """Records the points of series of one process.
 
     Args:
-        outlet: Where they go.
-        contents: What masks texts and stores files.
-        kept: What is kept of series in place of their points.
+        outlet: Journal of this process.
+        contents: Masks texts and stores files.
+        kept: Aggregates of series, in place of their points.
     """
 
     def __init__(self, outlet: Outlet, contents: Contents, kept: Kept) -> None:
@@ -124,7 +124,7 @@ class Points:
         return found
 
     def quick_row(self, path: str, value: Any, step: Any) -> Mapping[str, float] | None:
-        """Return what a row takes as it is, if a point is one of plain numbers of known series.
+        """Return a row that needs no check, if a point consists of plain numbers of known series.
 
         Args:
             path: Attribute path.
@@ -132,7 +132,7 @@ class Points:
             step: Of the point.
 
         Returns:
-            Number by path; None if there is something to be checked or said.
+            Number by path; None if the point must be checked.
         """
         if step is not None and not (type(step) in _NUMBERS and math.isfinite(step)):
             return None
@@ -280,7 +280,7 @@ class Points:
                 self._extend(writer, each, details.get(each.path))
 
     def _is_observed(self, series: _Batch) -> bool:
-        """Take in the points of a path that keeps none; return whether it is one."""
+        """Aggregate the points of a path that stores none; return whether it is one."""
         if series.family != "float_series" or not self._kept.takes(series.path):
             return False
         for each in [to_float(point) for point in series.points]:
@@ -350,7 +350,7 @@ class Points:
         writer.forget_steps([path])
 
     def forget(self, writer: JournalWriter, path: str) -> None:
-        """Free a path that is deleted, and everything below it."""
+        """Forget a path that is deleted, and everything below it."""
         writer.forget(path)
         self._kept.forget(path)
         self._known.clear()
@@ -444,10 +444,10 @@ def family_of(value: Any) -> str:
 
 
 def as_file(value: Any, include_plotlyjs: bool | str | None = None) -> File:  # noqa: FBT001
-    """Return what was given as a file: a path, a `File`, or what `File.create_from` takes.
+    """Return a value as a file: a path, a `File`, or what `File.create_from` accepts.
 
     Args:
-        value: What was given.
+        value: Value to convert.
         include_plotlyjs: For a Plotly chart, see `File.as_html`.
 
     Raises:

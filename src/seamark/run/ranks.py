@@ -1,8 +1,8 @@
 """Ranks: the processes of a training that record, and the paths of each.
 
 With ``ranks="zero"`` rank 0 records and the others hold a silent run. With ``ranks="all"`` every
-rank writes a journal of its own: what all ranks say alike (values, tags, files, deletes) is rank
-0's to say; a rank above it adds its series, below ``ranks/<n>/``, facts of its process below
+rank writes a journal of its own: rank 0 records what is common to all (values, tags, files,
+deletes); a rank above it adds its series, below ``ranks/<n>/``, facts of its process below
 ``monitoring/<writer>/``, and how it ended.
 """
 
@@ -47,10 +47,10 @@ class EveryRank:
         self.silent = disabled
 
     def settle(self) -> None:
-        """Do nothing: it is settled."""
+        """Do nothing: every process records."""
 
     def forget(self) -> None:
-        """Do nothing: a forked child is no other one."""
+        """Do nothing: a forked child records, too."""
 
 
 class RankPolicy:
@@ -105,9 +105,8 @@ class RankPolicy:
     def common_id(self) -> bool:
         """Whether the run's id was given, not minted, or came here from another process.
 
-        The same on every rank, whatever became of the run since, so that it can decide whether they
-        talk to each other. A name is not enough: each rank looks it up by itself, and what it means
-        may change from one moment to the next.
+        The same on every rank at any time, so that it can decide whether they communicate. A name
+        is not enough: each rank looks it up by itself, and it may name another run a moment later.
         """
         return self._options.names_an_id or self.made_in != os.getpid()
 
@@ -121,15 +120,15 @@ class RankPolicy:
         self._agreed = True
 
     def settle(self) -> None:
-        """Settle that this process records, whatever becomes of its rank."""
+        """Settle that this process records, whatever its rank turns out to be."""
         self._silent = False
 
     def forget(self) -> None:
-        """Ask for the rank again: a forked child may be another one."""
+        """Look up the rank again: a forked child may be another one."""
         self._silent = self._lasting = None
 
     def withdraw(self) -> None:
-        """Record nothing from now on, whatever is known of the rank later."""
+        """Record nothing from now on, whatever the rank turns out to be."""
         self._withdrawn = True
 
     # ---------------------------------------------------------------- agreement

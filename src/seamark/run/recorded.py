@@ -38,23 +38,23 @@ log = logging.getLogger("seamark")
 
 
 class Recorded:
-    """Answers what is recorded.
+    """Reads of a run or log.
 
     Args:
-        folder: Where it is recorded.
-        silent: Returns whether this process records nothing by design, so that reads are empty.
-        known: Returns what is known of a run before its first record.
+        folder: Folder of the run or log.
+        silent: Returns whether this process records nothing by design; reads are empty then.
+        known: Returns the attributes of a run before its first record.
         disabled: Whether that is so because the mode is ``"disabled"``.
-        place: What is read in the place of the folder's root: another root, or the address of a
-            server; None for the root.
-        token: To show to a server; None has it looked for.
+        place: Root or address of a server that is read instead of the folder's root; None for
+            that root.
+        token: API token for a server; None to look for one.
         remotes: URIs of the remotes that it is sent to; a server among them is read where this disk
             lacks something.
         is_partial: Whether that server has, or may have, records that are not on this disk.
         settle: Writes what this process still holds back; called before each read.
 
     Attributes:
-        folder: Where it is recorded, or would be.
+        folder: Folder of the run or log, which need not exist.
         disabled: The same.
     """
 
@@ -69,7 +69,7 @@ class Recorded:
         token: str | None = None,
         remotes: Iterable[str] = (),
         is_partial: bool = False,
-        settle: Callable[[], object] | None = None,
+        settle: Callable[[], object],
     ) -> None:
         self.folder = folder
         self.disabled = disabled
@@ -99,12 +99,12 @@ class Recorded:
 
     @property
     def remote(self) -> bool:
-        """Whether a server is asked."""
+        """Whether a server is read."""
         return isinstance(self._place, str)
 
     @property
     def _read_folder(self) -> RunFolder:
-        """The folder that is read, where that is one."""
+        """The folder that is read, unless a server is."""
         if isinstance(self._place, Path):
             return RunFolder(self._place, self.folder.project, self.folder.run)
         return self.folder
@@ -115,10 +115,10 @@ class Recorded:
         return self.folder.words + (f" on {self._place}" if self.remote else "")
 
     def other_projects(self, most: int) -> list[str]:
-        """Return the projects of the place if ours is none of them, sorted; else nothing.
+        """Return the projects of the place, sorted; nothing if this project is among them.
 
         Args:
-            most: Of more runs not all are looked at.
+            most: Largest number of runs to look at.
         """
         own, root = self.folder.project, self._read_folder.root
         if self.remote:
@@ -134,19 +134,21 @@ class Recorded:
         return self._index is not None
 
     def view(self) -> Reader:
-        """Return what is recorded up to now, of every process.
+        """Return a reader of the records of every process, up to now.
 
         Raises:
             RunNotFoundError: If nothing was recorded yet.
         """
-        if self._settle is not None:
-            self._settle()
+        self._settle()
         self._last = None
         if self._server is not None and self._is_partial:
             found = self._server.read(self.folder)
             if found is not None:
                 self._last, reader = found
                 return reader
+        return self._local_view()
+
+    def _local_view(self) -> Reader:
         return self.index.fresh_view(self.folder.project, self.folder.run)
 
     def note_copied(self, *, is_partial: bool) -> None:
@@ -158,14 +160,11 @@ class Recorded:
         self._is_partial = is_partial
 
     def local_reader(self) -> Reader | None:
-        """Return what lies on this disk, also where that is a part; None while nothing does."""
-        folder = self.folder
-        if not self._is_partial:
-            return self.reader()
-        return self._if_any(lambda: self.index.fresh_view(folder.project, folder.run))
+        """Return a reader of the part on this disk; None while there is nothing."""
+        return self._if_any(self._local_view)
 
     def reader(self) -> Reader | None:
-        """Return the same; None while nothing is recorded."""
+        """Return a reader like `view`; None while nothing is recorded."""
         return self._if_any(self.view)
 
     def _if_any(self, read: Callable[[], Reader]) -> Reader | None:
@@ -177,10 +176,10 @@ class Recorded:
             return None
 
     def log_of(self, project: str) -> Reader | None:
-        """Return what a project says of itself; None if it says nothing on this disk.
+        """Return a reader of a project's own log; None if there is none on this disk.
 
         Raises:
-            RunNotFoundError: If it says nothing on a server.
+            RunNotFoundError: If there is none on a server.
         """
         if (
             not self.remote
@@ -202,7 +201,7 @@ class Recorded:
         return not (self.remote or self._is_partial or self._read_folder.journal_dir.is_dir())
 
     def close(self) -> None:
-        """Let go of the index; it is opened again if something is read later."""
+        """Close the index; a later read opens it again."""
         self._last = None
         if self._server is not None:
             self._server.close()
@@ -213,11 +212,11 @@ class Recorded:
     # ---------------------------------------------------------------- attributes
 
     def attributes(self, namespace: str = "", reader: Reader | None = None) -> list[Attribute]:
-        """Return what is visible at and below a path, sorted by path.
+        """Return the visible attributes at and below a path, sorted by path.
 
         Args:
             namespace: Path; empty for all.
-            reader: Of the moment at which it is to be; None for now.
+            reader: Reader of an earlier moment; None for now.
         """
         reader = reader or self.reader()
         if reader is not None:
@@ -226,7 +225,7 @@ class Recorded:
         return [one for one in found if is_inside(one.path, namespace)]
 
     def families(self, namespace: str = "") -> dict[str, str]:
-        """Return what each path at and below a path holds, sorted by path, without reading it."""
+        """Return the family of each path at and below a path, sorted by path."""
         reader = self.reader()
         if reader is not None:
             found = reader.families()
@@ -235,12 +234,12 @@ class Recorded:
         return {path: found[path] for path in found if is_inside(path, namespace)}
 
     def find(self, reader: Reader | None, path: str) -> Attribute | None:
-        """Return what a path shows, as a reader has it or as the first record will."""
+        """Return the attribute at a path from a reader, or as the first record will write it."""
         found = None if reader is None else reader.attribute(path)
         return found or next((one for one in self._known() if one.path == path), None)
 
     def attribute(self, path: str) -> Attribute:
-        """Return what a path shows now.
+        """Return the attribute at a path.
 
         Raises:
             MissingFieldError: If nothing is recorded there.
@@ -248,7 +247,7 @@ class Recorded:
         return self.look_up(path)[1]
 
     def look_up(self, path: str) -> tuple[Reader | None, Attribute]:
-        """Return what a path shows, and the reader that knows it; None before the first record.
+        """Return the attribute at a path and its reader, which is None before the first record.
 
         Raises:
             MissingFieldError: If nothing is recorded there.
@@ -260,11 +259,11 @@ class Recorded:
         return reader, found
 
     def missing(self, path: str, reader: Reader | None = None) -> MissingFieldError:
-        """Return the error that says that nothing is recorded at a path, and what may be meant.
+        """Return the error that nothing is recorded at a path, with a suggestion.
 
         Args:
-            path: What was asked for.
-            reader: What it was looked for with; None for what is recorded now.
+            path: Path that was asked for.
+            reader: Reader of the failed lookup; None for a new one.
         """
         from seamark.reading.nearest import nearest_path
 
@@ -275,11 +274,11 @@ class Recorded:
         return MissingFieldError(msg)
 
     def no_namespace(self, path: str, family: str | None) -> MissingFieldError | FamilyError:
-        """Return the error that says that nothing lies below a path.
+        """Return the error that nothing lies below a path.
 
         Args:
-            path: What was asked for.
-            family: Of what is recorded at the path; None if nothing is.
+            path: Path that was asked for.
+            family: Family of the path; None if nothing is recorded there.
         """
         if family is None:
             return self.missing(path)
@@ -321,19 +320,19 @@ class Recorded:
         return document_of(reader, whole=lambda text, _: self.read_long_text(text))
 
     def whole(self, value: Any) -> Any:
-        """Return a value as it was written: what stands for a very long text is not its value.
+        """Return a value as it was written: a very long text instead of its record.
 
         Raises:
-            FileMissingError: If the text is gone, damaged or too large for memory.
+            FileMissingError: If the text is missing, damaged or too large for memory.
         """
         if not isinstance(value, dict) or value.keys() != {"sha256", "size"}:
             return value
         return self.contents().text(value)
 
     def read_long_text(self, value: Any) -> Any:
-        """Return the same; the record of a text that cannot be read stays in its place.
+        """Return a value like `whole`, or the record of a text that cannot be read.
 
-        One text is not to take the others of a namespace with it.
+        One unreadable text must not hide the others of a namespace.
         """
         try:
             return self.whole(value)
@@ -345,16 +344,16 @@ class Recorded:
 T = TypeVar("T")
 
 _SEND_S: Final = 10.0
-"""How long a read waits until what this process recorded was sent and can be read, in seconds."""
+"""Time limit of a read for sending the records of this process first, in seconds."""
 _AGAIN_S: Final = 60.0
-"""After how long a server is asked again that was asked in vain, in seconds."""
+"""Pause after a failed request to a server, in seconds."""
 
 
 class _ServerView:
     """A run on its server: all of it, if this process did not copy it, and its files.
 
-    A training never fails or stands still for that: without an answer the part on this disk is
-    read, and a line says so.
+    A training never fails or waits long for it: without an answer the part on this disk is read,
+    and a warning says so.
 
     Args:
         place: Address of the server.
@@ -373,7 +372,7 @@ class _ServerView:
         return self._ask(folder, lambda: self._read(folder))
 
     def contents(self, folder: RunFolder, here: Contents) -> Any:
-        """Return the contents of a run folder; what it lacks is read from the server.
+        """Return the contents of a run folder, with missing ones read from the server.
 
         Args:
             folder: The run.
@@ -429,18 +428,18 @@ class _ServerView:
         return self._catalog
 
     def close(self) -> None:
-        """Let go of connections; they are made again if something is read later."""
+        """Close the connection; a later read opens it again."""
         catalog, self._catalog = self._catalog, None
         if catalog is not None and self._pid == os.getpid():
             catalog.close()
 
 
 class _ContentsOrThere:
-    """Contents of a run folder, and of the server of the run where the folder lacks something.
+    """Contents of a run folder, and of the run's server for those that the folder lacks.
 
     Args:
         here: Contents of the folder.
-        there: Returns those of the server; None if it does not answer.
+        there: Returns the contents of the server; None if it does not answer.
     """
 
     def __init__(self, here: Contents, there: Callable[[], Contents | None]) -> None:

@@ -32,14 +32,14 @@ _BEGIN: Final = b'{"op":"checkpoint","mark":'
 
 
 class Resume:
-    """The part of a run that continues what an earlier process recorded.
+    """Attempts of a run that continues an earlier one.
 
     Args:
         opening: Of the run.
         recorder: Of the run.
 
     Attributes:
-        origin: Where the run comes from.
+        origin: Origin of the run.
     """
 
     def __init__(self, opening: Opening, recorder: Recorder) -> None:
@@ -58,7 +58,7 @@ class Resume:
         return self._recorder.folder
 
     def _newest(self) -> int:
-        """Return the number of the newest attempt that is known, here or elsewhere."""
+        """Return the number of the newest attempt, on this disk or at a remote."""
         remote = self._opening.remote
         elsewhere = 0 if remote is None else remote.newest_attempt
         return max(newest_attempt(self._folder), elsewhere)
@@ -100,7 +100,7 @@ class Resume:
         return begun.number if begun is not None and untold else None
 
     def checkpoint_state(self, *, marked: bool) -> dict[str, Any]:
-        """Return what a checkpoint stores of this run; see `Run.checkpoint_state`."""
+        """Return the state of this run for a checkpoint; see `Run.checkpoint_state`."""
         recorder = self._recorder
         recorder.kept.write()
         noted = self._sizes() | recorder.positions()
@@ -118,7 +118,7 @@ class Resume:
         return state
 
     def mark_checkpoint(self) -> None:
-        """Note that what is recorded from now on came after the last checkpoint. Never raises."""
+        """Mark the end of the records that belong to the last checkpoint. Never raises."""
         due, self._marks_due = self._marks_due, []
         recorder = self._recorder
         if not due or recorder.writer is None or recorder.silent:
@@ -139,7 +139,7 @@ class Resume:
         self.mark_checkpoint()
         begun, positions = self.origin.begun, self._positions(saved)
         number, own = None, self._recorder.positions().keys() & (positions or {})
-        # What a restart has begun, and no checkpoint of its own goes back behind, goes on with it.
+        # An attempt that a restart has begun continues, unless its own checkpoint is loaded.
         if begun and begun.positions is None and not own:
             number = begun.number
         elif (
@@ -154,7 +154,7 @@ class Resume:
         return found
 
     def _positions(self, saved: Saved) -> dict[str, int] | None:
-        """Return the positions up to which journals belong to what a checkpoint holds."""
+        """Return the positions up to which journals belong to a checkpoint."""
         noted = saved.positions
         if noted is None:
             return None
@@ -169,8 +169,8 @@ class Resume:
     def begin_again(self) -> None:
         """Begin a new attempt that hides nothing of the earlier ones. Never raises.
 
-        For a training that begins from nothing in a run that has one already. Where ranks share the
-        run they have to agree on attempts, and nothing happens here.
+        For a training that starts from scratch in a run that has one already. Does nothing where
+        ranks share the run, as they have to agree on attempts.
         """
         options, recorder = self._opening.options, self._recorder
         is_apart = options.ranks == "all" or options.resume == "never"
@@ -187,7 +187,7 @@ class Resume:
         self.origin = replace(self.origin, begun=begun, continues=True)
 
     def header(self, *, owner: bool, takes_part: bool) -> dict[str, Any]:
-        """Return what the HEADER of a journal that is opened now says of where it comes from."""
+        """Return the HEADER fields about the origin of a journal that is opened now."""
         origin, job_run = self.origin, self.origin.job_run
         number, positions = origin.begun or (self._newest(), None)
         return {
@@ -202,7 +202,7 @@ class Resume:
 def _marked_positions(
     folder: RunFolder, noted: Mapping[str, int], saver: str, mark: int
 ) -> dict[str, int]:
-    """Return the positions up to which journals belong to what a checkpoint holds.
+    """Return the positions up to which journals belong to a checkpoint.
 
     A process of the same attempt that marks, and did not come to this one, had recorded nothing
     yet that came after the checkpoint. One that never marks took no part in it: its journals keep
@@ -227,7 +227,7 @@ def _marked_positions(
 
 
 def _ends_in(chain: Iterable[JournalFile], saver: str, mark: int) -> dict[str, int | None]:
-    """Return the ends of what belongs to a checkpoint in the journals of a process that marks.
+    """Return the ends of the records of a checkpoint in the journals of a process that marks.
 
     Returns:
         Bytes by writer id: None where all of a journal belongs to it, 0 where nothing does; empty

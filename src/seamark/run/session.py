@@ -60,10 +60,10 @@ class Carried:
         made_in: Pid of the process that minted the run's id; None for a copy.
         told: Whether name, tags and parameters have been recorded already.
         owner: Whether its processes decide its state; None if that is as the options say.
-        helps: Whether its process opened it and has not gone on with it.
+        helps: Whether its process opened it and has not continued it.
         connected: Whether the ranks agreed on the run before this one that it continues.
         facts: Encoded values by path for its first record, beside what the options say.
-        keep: What it keeps of fast series, by path or pattern, beside what the options say.
+        keep: Aggregates of series by path or pattern, beside those of the options.
         params: The hyperparameters that its process set, by path.
     """
 
@@ -89,12 +89,12 @@ class Session:
         options: Arguments of the run.
         lifecycle: Its phase in this process, and the hooks that follow it.
         policy: The decision whether this process records, and the agreement of all ranks.
-        recorder: What writes it.
-        recorded: What reads it.
+        recorder: Writes it.
+        recorded: Reads it.
         resume: Its attempts, and what a checkpoint stores of it.
-        state: Its state, as far as it is this process's to tell.
-        introduction: What it was given, and facts that adapters tell.
-        shipping: What sends it to remotes.
+        state: Its state, if this process owns it.
+        introduction: Records the arguments of the run, and facts from adapters.
+        shipping: Sends it to remotes.
         tags: The check of keyed tags.
         claim: The claim that this process has on it, if it has one.
         ending: Its rests and its end.
@@ -208,8 +208,8 @@ class Session:
 
         Args:
             reason: Short name under which the losses are counted.
-            count: How many values or records.
-            warn: What a person should read, once for each reason.
+            count: Number of values or records.
+            warn: Message, shown once for each reason.
         """
         self.recorder.drop(reason, count, warn)
 
@@ -249,7 +249,7 @@ class Session:
             ArgumentError: If ``ranks="all"`` and the ranks cannot agree on one run, or if the run
                 was purged.
             RunNotFoundError: If there is no run with the id that was given, or if
-                ``resume="must"`` and there is nothing to go on with.
+                ``resume="must"`` and there is no run to continue.
             JournalError: If the root cannot be written to.
         """
         if self.recorder.mode == "read-only":
@@ -407,7 +407,7 @@ class Session:
         if not self.state.own() or (writer := self.recorder.writer) is None:
             return
         with self.recorder.guard("state", "this process's ownership could not be recorded"):
-            writer.rotate()  # the header of the next journal says whose state it tells
+            writer.rotate()  # the header of the next journal names the owner
             self.state.set("running")
             self.recorder.values.assign_quietly(self.introduction.of_owner())
             if self.lifecycle.phase in (RESTING, WAITING):
@@ -457,7 +457,7 @@ class Session:
             self._watch.begin()
 
     def claimed(self, hold: Hold) -> None:
-        """Take note that this process has claimed the run; see `seamark.Project.claim`."""
+        """Note that this process has claimed the run; see `seamark.Project.claim`."""
         self.claim.begin(hold, self.state.disown)
         self.lifecycle.on(heartbeat=hold.look)
 
@@ -475,7 +475,7 @@ class Session:
 
         Raises:
             ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
-            SeamarkError: What rank 0 was given as ``refusal``.
+            SeamarkError: The ``refusal`` of rank 0.
         """
         begun = self.resume.origin.begun
         decision = self.policy.receive_decision(
@@ -503,8 +503,8 @@ class Session:
         Args:
             run: Run id.
             project: Project path, this run's if left out.
-            owner: False for a rank that adds something to the run of rank 0, whose state is not its
-                own: such a run is recorded whatever the rank, and at the paths that it is given.
+            owner: False for a rank that adds records to the run of rank 0 without owning its state:
+                it records on any rank, and at unchanged paths.
         """
         here = self.folder
         opening = self.opening.at(RunFolder(here.root, project or here.project, run))
@@ -531,7 +531,7 @@ class Session:
         return Session(opening, carried)
 
     def begin_attempt(self, saved: Saved) -> None:
-        """Begin a new attempt, which goes on from a checkpoint of the run."""
+        """Begin a new attempt, which continues from a checkpoint of the run."""
         self._copy_run()
         if self.resume.begin_attempt(saved) is not None:
             self._own()

@@ -1,4 +1,4 @@
-"""The part of a run that has it sent to remotes while it is recorded."""
+"""Transfer of a run to remotes while it is recorded."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _NO_WRITER: Final = SimpleNamespace(writers=())
 
 
 class Shipping:
-    """Hands what a run writes to the shippers of this process. Nothing here raises.
+    """Passes the journals of a run to the shippers of this process. Never raises.
 
     Args:
-        uris: Of the remotes.
-        token: To show there; None has each look for one.
+        uris: URIs of the remotes.
+        token: API token of the remotes; None to look for one for each.
         recorder: Of the run or project.
     """
 
@@ -73,7 +73,7 @@ class Shipping:
             call_after_runs(_send_last)
 
     def rest(self) -> None:
-        """Send what is left while the process does something else."""
+        """Send the rest while the process does something else."""
         with quietly(_failed):
             for shipper in self._shippers():
                 shipper.rest(self._recorder.folder, self)
@@ -173,7 +173,7 @@ def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
 def _before_sigterm(tell: Callable[[], None]) -> Iterator[None]:
     """Print a line before SIGTERM ends the process.
 
-    A handler of somebody else is left alone.
+    Other handlers of SIGTERM stay in place.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:

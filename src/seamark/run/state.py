@@ -46,13 +46,13 @@ _NOT_SET: Final = {
     "finished": "it is a group of states",
 }
 _LONGEST: Final = 1000
-"""Characters that a person's word beside a state may have."""
+"""Largest number of characters of the detail of a state."""
 _STAGED_S: Final = 2.0
 """Seconds that the end of a run waits for files that earlier processes left to be stored."""
 
 
 def check_state(state: object, detail: object, error: object) -> None:
-    """Refuse what a person cannot say of a run.
+    """Check the arguments of `seamark.Run.set_state`.
 
     Raises:
         ArgumentError: If there is no such state, or it is none to set; if another argument has a
@@ -72,12 +72,12 @@ def check_state(state: object, detail: object, error: object) -> None:
 
 
 def expect_owned(verb: str, words: str, *, owned: bool) -> None:
-    """Refuse to tell the state of a run that is somebody else's to tell.
+    """Refuse to set the state of a run that this process does not own.
 
     Args:
-        verb: What was called.
-        words: What people call the run.
-        owned: Whether it is this process's to tell.
+        verb: Name of the method that was called.
+        words: Description of the run.
+        owned: Whether this process owns the state.
 
     Raises:
         ArgumentError: If it is not.
@@ -92,14 +92,14 @@ def expect_owned(verb: str, words: str, *, owned: bool) -> None:
 
 
 class OwnState:
-    """The part of a run that knows whether its state is this process's to tell, and tells it.
+    """Ownership of the state of a run, and the records of it.
 
     Args:
         opening: Of the run.
         recorder: Of the run.
         revive: Called when the run is noted as running, after a rest or not.
         owner: Whether this process decides the state; None if that is not settled.
-        may_reopen: Whether this process goes on with a run that it finds left.
+        may_reopen: Whether this process continues a run that has no live owner.
 
     Attributes:
         owner: Whether this process decides the state; None if that is not settled.
@@ -148,7 +148,7 @@ class OwnState:
         return True
 
     def disown(self) -> None:
-        """Leave the state to whoever has taken the run over."""
+        """Leave the state to the process that has taken over the run."""
         self.owner = False
         if (writer := self._recorder.writer) is not None:
             with quietly():
@@ -163,7 +163,7 @@ class OwnState:
 
         Args:
             state: See `seamark.Run.set_state`.
-            error: What ended the run; type and message are kept, secrets masked.
+            error: Exception that ended the run; type and message are recorded, secrets masked.
             signal: Name of the signal that ended it.
         """
         recorder = self._recorder
@@ -187,12 +187,12 @@ class OwnState:
         error: BaseException | None = None,
         signal: str | None = None,
     ) -> None:
-        """Write the state, whoever owns it.
+        """Write the state without a check of ownership.
 
         Args:
             state: The state.
-            detail: A person's word beside it.
-            error: What led to it.
+            detail: Text of the user beside it.
+            error: Exception that led to it.
             signal: Name of the signal that led to it.
         """
         op: dict[str, Any] = {"op": "state", "state": state}
@@ -229,7 +229,7 @@ class OwnState:
                 self._held = here.merged_with(learn_from(remote, writer, namespace))
 
     def take_over(self, lifecycle: Lifecycle) -> None:
-        """Note that a run that failed goes on, and store on a thread what dead processes left.
+        """Note that a failed run continues, and store files that dead processes left, on a thread.
 
         Args:
             lifecycle: Of the run, whose end waits for the thread.
@@ -249,7 +249,7 @@ class OwnState:
 
     @property
     def is_reopened(self) -> bool:
-        """Whether this process goes on with a run that had not ended, and has no point yet."""
+        """Whether this process continues a run that had not ended, and has no point yet."""
         undecided = self.owner is None and self._may_reopen and self.is_recording_process
         return undecided and (self._held.resumable or self._opening.is_resumable)
 
@@ -259,7 +259,11 @@ class OwnState:
         return self._held.running
 
     def warn_of_series(self, paths: Iterable[str]) -> bool:
-        """Warn that a process that owns no state adds to the training's series; tell whether so."""
+        """Warn of points in series of the training, which this process does not own.
+
+        Returns:
+            Whether it has warned.
+        """
         path = next((path for path in paths if path in self._held.series), None)
         if path is None:
             return False
@@ -289,7 +293,7 @@ class Held:
     running: bool = False
 
     def merged_with(self, other: Held) -> Held:
-        """Return what a run held of which an earlier part lay elsewhere."""
+        """Return the state of a run whose earlier part is on a remote."""
         return replace(self, series=self.series | other.series, failed=self.failed or other.failed)
 
 
@@ -349,10 +353,10 @@ def learn_from(known: RemoteRun, writer: JournalWriter, namespace: str) -> Held:
 
 
 def has_other_owner(headers: Iterable[Mapping[str, Any]], lineage: str) -> bool:
-    """Return whether somebody owned a run already who is neither this process nor a copy of it.
+    """Return whether the run was owned by a process other than this one and its copies.
 
     Args:
         headers: HEADER of each journal of the run.
-        lineage: What this process's journals name as ``lineage``.
+        lineage: ``lineage`` in the journals of this process.
     """
     return any(one.get("owner") and one.get("lineage") != lineage for one in headers)

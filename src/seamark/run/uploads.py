@@ -1,4 +1,4 @@
-"""Files that a run is to keep: those that ``upload_files`` and ``source_files`` name."""
+"""Selection of files for ``upload_files`` and ``source_files``."""
 
 # ruff: noqa: PTH100, PTH111, PTH113, PTH116, PTH119, PTH120 - names of files are texts here
 
@@ -37,7 +37,7 @@ _RULES: Final = ".gitignore"
 _OF_GIT: Final = ".git"
 _COMPILED: Final = "__pycache__"
 _RULE_TIME_S: Final = 10.0
-"""How long reading and matching of rules may take; whoever wrote them may be a stranger."""
+"""Time limit for reading and matching rules, which may be written by a stranger."""
 _PATH: Final = "source_code/files"
 _LEFT_OUT: Final = "source_code/files_left_out"
 _MAX_FILES: Final = 2_000
@@ -51,12 +51,12 @@ _ENDED: Final = "the run has ended"
 def files_to_upload(
     value: Source | Iterable[Source], ignore: str | None, max_bytes: int | None
 ) -> dict[str, Path]:
-    """Return the files that are meant, with their names in a file set.
+    """Return files by their names in a file set.
 
     Args:
         value: Paths, folders, patterns, modules: one or several.
-        ignore: Name of files with rules like those of a ``.gitignore``; None: nothing is ignored.
-        max_bytes: How much they may be together; None: any amount.
+        ignore: Name of files with rules like those of a ``.gitignore``; None ignores nothing.
+        max_bytes: Largest total size; None for no limit.
 
     Raises:
         ArgumentError: If they are more than that, if rules take too long, or if another argument
@@ -162,13 +162,13 @@ def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
 
 
 class SourceFiles:
-    """Keeps at most 2,000 files and 100 MiB; whoever names a folder may not know what is in it.
+    """Stores at most 2,000 files and 100 MiB: a folder may hold more than its user knows.
 
-    What is looked at, and what is not, is for `Walk` to say.
+    `Walk` chooses the files.
 
     Args:
-        recorder: Where to.
-        targets: A path, folder or pattern, or several; relative to the working directory of now.
+        recorder: Of the run.
+        targets: A path, folder or pattern, or several; relative to the current working directory.
     """
 
     def __init__(self, recorder: Recorder, targets: Any) -> None:
@@ -190,7 +190,7 @@ class SourceFiles:
         self._thread.start()
 
     def finish(self) -> None:
-        """End it; what is not taken within a second is left out."""
+        """Stop; files that are not stored within a second are left out."""
         if self._pid == os.getpid() and self._thread is not threading.current_thread():
             self._ends = time.monotonic() + _PATIENCE_S
             self._hurry.set()
@@ -214,7 +214,7 @@ class SourceFiles:
                 self._recorder.values.assign_quietly({_LEFT_OUT: "; ".join(told)})
 
     def _take(self) -> str:
-        """Take the files as they are found; return why some are left out, empty if none are."""
+        """Store files as they are found; return why some are left out, empty if none are."""
         is_recorded = self._recorder.to_share(_PATH) is not None
         found = self._found()
         why = ""
@@ -236,10 +236,10 @@ class SourceFiles:
         return what
 
     def _found(self) -> Iterator[tuple[str, str]]:
-        """Yield what is kept, each name once.
+        """Yield the files to store, each name once.
 
         Raises:
-            StoppedError: If there is more than that.
+            StoppedError: At a limit, or when the run ends.
         """
         names: set[str] = set()
         for target in self._targets:

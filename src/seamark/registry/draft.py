@@ -27,6 +27,7 @@ from seamark.process.quiet import is_quiet
 from seamark.run.lifecycle import note_finished
 from seamark.run.logbook import LogSession
 from seamark.run.objects import OBJECTS, ArtifactObject, Objects, digest_of_objects
+from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class DraftSession(LogSession):
         silent = self.recorder.silent
         self._blobs = None if silent else DraftBlobs(folder)
         self.recorded = Recorded(
-            folder, silent=lambda: silent, known=list, disabled=silent, settle=self._refuse
+            folder, EveryRank(disabled=silent), known=list, disabled=silent, settle=self._refuse
         )
         if self.recorder.recording:
             expect_writable(folder)

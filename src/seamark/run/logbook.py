@@ -98,17 +98,6 @@ class LogSession:
         self._looked = False
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
-        self.recorded: Recorded = Recorded(
-            folder,
-            silent=lambda: policy.silent,
-            known=list,
-            disabled=mode == "disabled",
-            place=place,
-            token=token,
-            remotes=remotes if is_partial else (),
-            is_partial=is_partial,
-            settle=lambda: self.recorder.kept.write(),  # noqa: PLW0108 - made later
-        )
         self.recorder = Recorder(
             folder,
             mode,
@@ -117,9 +106,21 @@ class LogSession:
             header=self._header,
             start=self._start,
             secrets=hidden_by_environment(),
-            expect_tags=TagCheck(self.recorded, remotes, token).expect,
+            expect_tags=lambda atoms: tags.expect(atoms),  # noqa: PLW0108 - made later
             fixed=fixed,
         )
+        self.recorded: Recorded = Recorded(
+            folder,
+            policy,
+            known=list,
+            disabled=mode == "disabled",
+            place=place,
+            token=token,
+            remotes=remotes if is_partial else (),
+            is_partial=is_partial,
+            settle=self.recorder.kept.write,
+        )
+        tags = TagCheck(self.recorded, remotes, token)
         self.shipping = Shipping(remotes, token, self.recorder)
         fork.register(self.recorder.after_fork)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from seamark.reading.contents import Contents
     from seamark.reading.reader import Reader
     from seamark.remote.http.catalog import RemoteCatalog
+    from seamark.run.ranks import EveryRank, RankPolicy
 
 __all__ = ["Recorded"]
 
@@ -42,7 +43,7 @@ class Recorded:
 
     Args:
         folder: Folder of the run or log.
-        silent: Returns whether this process records nothing by design; reads are empty then.
+        policy: Decides whether this process records; reads are empty if not.
         known: Returns the attributes of a run before its first record.
         disabled: Whether that is so because the mode is ``"disabled"``.
         place: Root or address of a server that is read instead of the folder's root; None for
@@ -61,8 +62,8 @@ class Recorded:
     def __init__(
         self,
         folder: RunFolder,
+        policy: EveryRank | RankPolicy,
         *,
-        silent: Callable[[], bool],
         known: Callable[[], Iterable[Attribute]],
         disabled: bool = False,
         place: Path | str | None = None,
@@ -73,7 +74,7 @@ class Recorded:
     ) -> None:
         self.folder = folder
         self.disabled = disabled
-        self._silent = silent
+        self._policy = policy
         self._known = known
         self._place, self._token = place, token
         self._index: Catalog | None = None
@@ -146,9 +147,6 @@ class Recorded:
             if found is not None:
                 self._last, reader = found
                 return reader
-        return self._local_view()
-
-    def _local_view(self) -> Reader:
         return self.index.fresh_view(self.folder.project, self.folder.run)
 
     def note_copied(self, *, is_partial: bool) -> None:
@@ -161,7 +159,8 @@ class Recorded:
 
     def local_reader(self) -> Reader | None:
         """Return a reader of the part on this disk; None while there is nothing."""
-        return self._if_any(self._local_view)
+        folder = self.folder
+        return self._if_any(lambda: self.index.fresh_view(folder.project, folder.run))
 
     def reader(self) -> Reader | None:
         """Return a reader like `view`; None while nothing is recorded."""
@@ -191,12 +190,12 @@ class Recorded:
     @property
     def silent(self) -> bool:
         """Whether this process records nothing by design, and has nothing to read from."""
-        return self._silent()
+        return self._policy.silent
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to read, for this process at least."""
-        if self._silent():
+        if self._policy.silent:
             return True
         return not (self.remote or self._is_partial or self._read_folder.journal_dir.is_dir())
 

@@ -108,18 +108,6 @@ class Session:
         self._late: LateRank | None = None
         self.lifecycle = Lifecycle()
         self.policy = RankPolicy(options, carried.made_in, connected=carried.connected)
-        self.recorded = Recorded(
-            folder,
-            silent=lambda: self.policy.silent,
-            known=lambda: self.introduction.known(),  # noqa: PLW0108 - made later
-            disabled=options.mode == "disabled",
-            place=reading_place(options),
-            token=options.api_token,
-            remotes=options.remotes,
-            is_partial=remote is not None or (opening.is_unanswered and not folder.journals()),
-            settle=lambda: self.recorder.kept.write(),  # noqa: PLW0108 - made later
-        )
-        self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
         self.recorder = Recorder(
             folder,
             options.mode,
@@ -129,7 +117,7 @@ class Session:
             start=self._start,
             secrets=options.hidden(),
             keep={**(options.keep or {}), **carried.keep},
-            expect_tags=self.tags.expect,
+            expect_tags=lambda atoms: self.tags.expect(atoms),  # noqa: PLW0108 - made later
             after_t=remote.largest_t if remote else 0,
         )
         self.shipping = Shipping(options.remotes, options.api_token, self.recorder)
@@ -142,6 +130,18 @@ class Session:
             may_reopen=not carried.helps,
         )
         self.resume = Resume(opening, self.recorder)
+        self.recorded = Recorded(
+            folder,
+            self.policy,
+            known=self.introduction.known,
+            disabled=options.mode == "disabled",
+            place=reading_place(options),
+            token=options.api_token,
+            remotes=options.remotes,
+            is_partial=remote is not None or (opening.is_unanswered and not folder.journals()),
+            settle=self.recorder.kept.write,
+        )
+        self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
         self._watch = Watch(
             options, self.recorder, self.introduction, self.lifecycle, self.state, self.resume
         )

@@ -144,7 +144,7 @@ class DraftSession(LogSession):
             again = not self._rename(draft, sealed)
         if again:
             _join(draft, sealed, said=said)
-        note_finished(self, self._key)
+        note_finished(self, draft)
         session = self._place.session((sealed.project, sealed.run))
         session.expect_end()
         session.shipping.begin(recorder.writer)  # which has ended, and is not to be forgotten

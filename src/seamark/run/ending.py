@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -59,17 +58,13 @@ class Ending:
         self._print = show
 
     @property
-    def _key(self) -> str:
-        return os.fspath(self._recorder.folder.path)
-
-    @property
     def _prints(self) -> bool:
         """Whether this process is the one that prints how the run ended."""
         return bool(self._state.owner) and not self._recorder.rank
 
     def expect(self) -> None:
         """Finish when the process ends, unless that has been done by then."""
-        finish_at_exit(self, self._key)
+        finish_at_exit(self, self._recorder.folder)
 
     def go_on(self) -> None:
         """Record again after a rest, or after having waited."""
@@ -95,7 +90,7 @@ class Ending:
         self._state.note(state, error=error)
         self._lifecycle.enter(RESTING)
         show = partial(self._print, self._state.word, 0, [])
-        note_finished(self, self._key, show if self._prints else None)
+        note_finished(self, self._recorder.folder, show if self._prints else None)
         self._recorder.rest()
         self._shipping.rest()
         self._recorded.close()
@@ -142,7 +137,7 @@ class Ending:
         hold = self._claim.end()
         self._lifecycle.call("stop")
         self._lifecycle.enter(STOPPED)
-        note_finished(self, self._key)
+        note_finished(self, self._recorder.folder)
         timeout_s = CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S)
         recorder.store_files(seconds)
         if state.word == "running":

@@ -70,22 +70,27 @@ class LateRank:
         self._met = connected()
         self._settled = self._met
 
-    def look(self) -> bool:
-        """Check the rank; if it is not 0, warn, leave the run and return True."""
+    def check(self, *, stops: bool = False) -> None:
+        """Check the rank; if it is not 0, warn, and leave a run that rank 0 records alone.
+
+        Args:
+            stops: Whether to end the run then.
+        """
         if self._settled or self._pid != os.getpid():
-            return False
+            return
         rank = current_rank().rank
         self._met = connected()
         self._settled = self._met or bool(rank)
         if not rank:
             if self._met and self._state.had_owner:
                 self._own()
-            return False
+            return
         leaves = self._options.ranks != "all"
         log.warning(_STOPS if leaves else _MIXED, self._recorder.folder.run, rank, _HOW)
         if leaves:
             self._withdraw()
-        return leaves
+            if stops:
+                self._stop()
 
     def _withdraw(self) -> None:
         """Record nothing more: this process turned out to be a rank that does not record."""
@@ -102,11 +107,8 @@ class LateRank:
         self._met = self._met or connected()  # a group may be left again
         if not (self._settled or alone()):
             # No daemon: the process is not to end before the run has.
-            threading.Thread(target=self._stop_if_late, name="seamark-late", daemon=False).start()
-
-    def _stop_if_late(self) -> None:
-        if self.look():
-            self._stop()
+            check = functools.partial(self.check, stops=True)
+            threading.Thread(target=check, name="seamark-late", daemon=False).start()
 
     def warn_of_slurm_tasks(self) -> None:
         """Warn, once in a process, if nothing connected the SLURM tasks of which one recorded."""

@@ -17,10 +17,13 @@ import atexit
 import logging
 import os
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from seamark.capture.ending.worker_end import at_worker_end
 from seamark.process.interrupts import quietly
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
 
 __all__ = [
     "NEW",
@@ -115,26 +118,26 @@ class Lifecycle:
 class Finishing(Protocol):
     """An object that has to be finished at exit."""
 
-    def finish_at_exit(self, error: BaseException | None) -> None:
+    def finish_at_exit(self, error: BaseException | None, /) -> None:
         """Finish because the process ends, by an error unless it is None."""
 
 
 _running: dict[int, Finishing] = {}
 """By identity: a process may have several objects of one run, and each has records to finish."""
-_last_lines: dict[str, Callable[[], None]] = {}
+_last_lines: dict[RunFolder, Callable[[], None]] = {}
 _last: dict[Callable[[BaseException | None], None], int] = {}
 
 
-def finish_at_exit(run: Finishing, key: str) -> None:
+def finish_at_exit(run: Finishing, folder: RunFolder) -> None:
     """Finish a run when the process ends, unless `note_finished` is called for it.
 
     Args:
         run: Object to finish.
-        key: Identifies the run whose last line is printed, whichever object of it ends last.
+        folder: Its folder; the object of a run that ends last prints the last line about it.
     """
     _register()
     _running[id(run)] = run
-    _last_lines.pop(key, None)
+    _last_lines.pop(folder, None)
 
 
 def call_after_runs(call: Callable[[BaseException | None], None]) -> None:
@@ -155,26 +158,26 @@ def _register() -> None:
     at_worker_end(_finish_all)
 
 
-def note_finished(run: Finishing, key: str, say: Callable[[], None] | None = None) -> None:
+def note_finished(run: Finishing, folder: RunFolder, say: Callable[[], None] | None = None) -> None:
     """Forget a run that has nothing left to finish at exit.
 
     Args:
         run: As for `finish_at_exit`.
-        key: As for `finish_at_exit`.
-        say: Prints a line about it at exit, once for each key; None prints nothing.
+        folder: As for `finish_at_exit`.
+        say: Prints a line about it at exit, once for each folder; None prints nothing.
     """
     _running.pop(id(run), None)
-    _last_lines.pop(key, None)
+    _last_lines.pop(folder, None)
     if say is not None:
-        _last_lines[key] = say
+        _last_lines[folder] = say
 
 
 def _finish_all(error: BaseException | None = None) -> None:
     for number, run in list(_running.items()):
         run.finish_at_exit(error)
         _running.pop(number, None)
-    for key, say in list(_last_lines.items()):
-        _last_lines.pop(key, None)
+    for folder, say in list(_last_lines.items()):
+        _last_lines.pop(folder, None)
         say()
     for call, pid in list(_last.items()):
         if pid == os.getpid():

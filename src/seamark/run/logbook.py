@@ -213,11 +213,10 @@ class LogSession:
 
     def expect_end(self) -> None:
         """Finish when the process ends, unless that has been done by then."""
-        finish_at_exit(self, self._key)
+        finish_at_exit(self, self.recorder.folder)
 
-    def finish_at_exit(self, error: BaseException | None) -> None:
+    def finish_at_exit(self, _: BaseException | None) -> None:
         """Finish because the process ends."""
-        del error  # of which nothing is recorded here
         if self._pid == os.getpid():
             self.finish("exit", _EXIT_S)
         elif (writer := self.recorder.writer) is not None and writer.writer is not None:
@@ -234,15 +233,11 @@ class LogSession:
         if self.lifecycle.phase != STOPPED:
             self.lifecycle.call("stop")
             self.lifecycle.enter(STOPPED)
-            note_finished(self, self._key)
+            note_finished(self, self.recorder.folder)
             self.recorder.store_files(seconds)
             self.recorder.close(reason, CLOSE_TIMEOUT_S)
             self.recorded.close()
             self.shipping.finish(seconds, later=reason == "exit")
-
-    @property
-    def _key(self) -> str:
-        return os.fspath(self.recorder.folder.path)
 
 
 class Logbook(Container):

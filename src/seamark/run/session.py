@@ -311,7 +311,7 @@ class Session:
                 own=self._own,
                 stop=lambda: self.ending.finish("stop"),
             )
-            self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.look)
+            self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.check)
         if self.state.owner and not (waits and (existed or rank)):
             self.state.set("created" if waits else "running")
         if not self.introduction.told and not rank:

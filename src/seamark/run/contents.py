@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.blobs import BlobWriter
@@ -68,11 +68,8 @@ class Outlet(Protocol):
     def series_path(self, path: str) -> str:
         """Return the path of a series on this rank."""
 
-    def begin_points(self) -> None:
-        """Begin a run that waits, before points of series are recorded on purpose."""
-
-    def announce(self, paths: Iterable[str]) -> None:
-        """Announce points of float series at some paths."""
+    def announce(self, paths: Collection[str] = ()) -> None:
+        """Announce points, of float series at some paths; a run that waits begins with them."""
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
         """Count what could not be recorded, and warn once about it. Never raises."""

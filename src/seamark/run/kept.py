@@ -196,7 +196,7 @@ class Kept:
                 if not changed:
                     self.due_ns = 0  # what is seen next is written at once
                     return
-                self._outlet.begin_points()
+                self._outlet.announce()
                 for _, cell, state in changed:
                     cell.tell(state)
                 writer.append_ops([_op(path, cell, state) for path, cell, state in changed])

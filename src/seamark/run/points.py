@@ -189,7 +189,7 @@ class Points:
         writer = self._outlet.to_append() if leaves else None
         if writer is None:
             return
-        self._outlet.begin_points()
+        self._outlet.announce()
         floats = parts.pop("float_series", {})
         seen = {at for at in floats if self._kept.takes(at)}
         # All or nothing: no point is written if another one has no place.
@@ -273,7 +273,7 @@ class Points:
         files = [each for each in series if each.family == "file_series"]
         details = {each.path: list(_of_each(described, len(each.points))) for each in files}
         if series and (writer := self._outlet.to_append()):
-            self._outlet.begin_points()
+            self._outlet.announce()
             series = [each for each in series if not self._is_observed(each)]
             writer.expect({self._outlet.series_path(each.path): each.family for each in series})
             for each in series:

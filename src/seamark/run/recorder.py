@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from seamark.capture.secrets import Secrets
@@ -92,8 +92,7 @@ class Recorder:
         self.row: Callable[..., bool | None] = self._first_row
         self._lifecycle, self._policy, self._fixed = lifecycle, policy, fixed
         self._header, self._start, self._after_t = header, start, after_t
-        self._watch_series: Callable[[Iterable[str]], object] | None = None
-        self._before_point: Callable[[], object] | None = None
+        self._before_points: Callable[[Collection[str]], bool] | None = None
         self._lock = threading.RLock()
         self._ranked: RankPaths | None = None
         self._warned = False
@@ -169,19 +168,16 @@ class Recorder:
         self,
         prepare: Callable[[JournalWriter], object] | None = None,
         *,
-        watch_series: Callable[[Iterable[str]], object] | None = None,
-        before_point: Callable[[], object] | None = None,
+        before_points: Callable[[Collection[str]], bool] | None = None,
     ) -> JournalWriter:
         """Begin to record, as the rank that this process is now.
 
         Args:
             prepare: Called with the writer before any thread can record with it.
-            watch_series: Called with the paths of float series before points are added to them,
-                until `unwatch_series`; None where they are not watched.
-            before_point: Called once before the first point of any series, with which a run begins
-                that was not started; None where it has begun.
+            before_points: Called before points are recorded, with the paths of float series, until
+                it returns True; see `announce`. None where no point needs it.
         """
-        self._watch_series, self._before_point = watch_series, before_point
+        self._before_points = before_points
         self.rank = self._policy.apart
         self._ranked = RankPaths(self.rank, self.shares) if self.rank else None
         writer = JournalWriter(
@@ -240,32 +236,24 @@ class Recorder:
         self.ready, self.row = writer, self._row_of(writer)
 
     def _row_of(self, writer: JournalWriter) -> Callable[..., bool | None]:
-        watched = self.rank or self._watch_series is not None
+        watched = self.rank or self._before_points is not None
         return self._watched_row if watched else writer.append_row
 
     # ---------------------------------------------------------------- first points
 
-    def announce(self, paths: Iterable[str]) -> None:
-        """Announce points of float series; those of other threads wait until that is done."""
-        if self._watch_series is not None:
-            with self._lock:
-                if self._watch_series is not None:
-                    self._watch_series(paths)
+    def announce(self, paths: Collection[str] = ()) -> None:
+        """Announce points that are recorded on purpose; those of other threads wait meanwhile.
 
-    def unwatch_series(self) -> None:
-        """Record rows without watching them again."""
-        self._watch_series = None
-        if self.writer is not None:
-            self.row = self._row_of(self.writer)
-
-    def begin_points(self) -> None:
-        """Begin a run that waits, before points of series are recorded on purpose."""
-        if self._before_point is None:
+        Args:
+            paths: Paths of those that belong to float series.
+        """
+        if self._before_points is None:
             return
-        with self._lock:  # another thread's first point waits until the run has begun
-            call, self._before_point = self._before_point, None
-            if call is not None:
-                call()
+        with self._lock:
+            if self._before_points is not None and self._before_points(paths):
+                self._before_points = None
+                if self.writer is not None:
+                    self.row = self._row_of(self.writer)
 
     # ---------------------------------------------------------------- whose paths
 

@@ -8,7 +8,7 @@ forked, is another part in the same run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any
@@ -333,8 +333,7 @@ class Session:
         )
         writer = self.recorder.open(
             self.state.learn if knows else None,
-            watch_series=self._before_points if waits or self.state.owner is None else None,
-            before_point=self._begin_to_run if waits else None,
+            before_points=self._before_points if waits or self.state.owner is None else None,
         )
         if waits:
             self.recorder.beat_every(SYNC_S)  # its journal is closed at the next heartbeat
@@ -371,18 +370,10 @@ class Session:
         """Start a run that was recorded with ``start=False``; see `seamark.Run.start`."""
         if self.recorder.to_write() is None or not self.state.is_recording_process:
             return
-        self.recorder.begin_points()
+        self.recorder.announce()
         if not self.state.owner and self.recorded.view().state == "created":
             expect_owned("start", self.folder.words, owned=self.state.owner is None)
             self.own()
-
-    def _begin_to_run(self) -> None:
-        """Go on from waiting as a run does that is not made with ``start=False``."""
-        if self.lifecycle.phase == WAITING and self.state.is_recording_process:
-            self.ending.go_on()
-            if self.state.owner:
-                self.state.set("running")
-            self._complete_start()
 
     # ---------------------------------------------------------------- ownership and state
 
@@ -415,13 +406,23 @@ class Session:
             self._watch.begin()
             self.state.take_over(self.lifecycle)
 
-    def _before_points(self, paths: Iterable[str]) -> None:
-        """Own a run that is reopened; else warn of points of the owner's series."""
-        self.recorder.begin_points()
-        if self.state.is_reopened:
+    def _before_points(self, paths: Collection[str]) -> bool:
+        """Begin a run that waits, own one that is reopened, warn of points of the owner's series.
+
+        Args:
+            paths: Paths of the points that belong to float series.
+
+        Returns:
+            Whether later points need no check.
+        """
+        if self.lifecycle.phase == WAITING and self.state.is_recording_process:
+            self.ending.go_on()
+            if self.state.owner:
+                self.state.set("running")
+            self._complete_start()
+        if paths and self.state.is_reopened:
             self._own()
-        if self.state.owner is not None or self.state.warn_of_series(paths):
-            self.recorder.unwatch_series()
+        return self.state.owner is not None or self.state.warn_of_series(paths)
 
     def set_state(
         self, state: str, *, detail: str | None = None, error: BaseException | None = None
@@ -433,7 +434,7 @@ class Session:
         owned = bool(self.state.owner) and self.state.is_recording_process
         expect_owned("set_state", self.folder.words, owned=owned)
         if state == "running":
-            self.recorder.begin_points()
+            self.recorder.announce()
             self._revive()
         if error is not None:
             self._watch.note_error(error, asked=True)
@@ -446,7 +447,7 @@ class Session:
         Does nothing where the state is not this process's to tell.
         """
         if self.lifecycle.phase == WAITING:
-            self.recorder.begin_points()
+            self.recorder.announce()
         else:
             self.state.note("running")
 

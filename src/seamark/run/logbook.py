@@ -95,7 +95,6 @@ class LogSession:
         self.remotes, self.token = remotes, token
         self._pid = os.getpid()
         self._told: set[str] = set()
-        self._looked = False
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
         self.recorder = Recorder(
@@ -163,11 +162,8 @@ class LogSession:
     def check_exists(self) -> None:
         """Warn once if the project does not exist but others do."""
         folder = self.recorder.folder
-        if self._looked or folder.kind != "project":
-            return
-        others = self.recorded.other_projects(_MOST_LISTED)
+        others = self.recorded.other_projects(_MOST_LISTED) if folder.kind == "project" else []
         if others:
-            self._looked = True
             name = folder.project.rpartition("/")[2]
             same = next((one for one in others if one.rpartition("/")[2] == name), None)
             hint = f"; did you mean {same!r}?" if same else " (seamark ls lists the runs)"

@@ -155,7 +155,7 @@ class Recorded:
         Args:
             is_partial: Whether the server still has others.
         """
-        self._is_partial = is_partial
+        self._is_partial = is_partial and self._server is not None
 
     def local_reader(self) -> Reader | None:
         """Return a reader of the part on this disk; None while there is nothing."""

@@ -142,9 +142,8 @@ class Resume:
         # An attempt that a restart has begun continues, unless its own checkpoint is loaded.
         if begun and begun.positions is None and not own:
             number = begun.number
-        elif (
-            self._opening.options.ranks == "all" and not own
-        ):  # one attempt for all, whoever is first
+        elif self._opening.options.ranks == "all" and not own:
+            # One attempt for all ranks, whichever of them is first.
             number = attempt_of_peers(self._folder, self.origin.lineage)
         if number is None or (begun and begun.positions is not None and begun.number == number):
             number = self._newest() + 1

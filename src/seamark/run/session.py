@@ -58,9 +58,9 @@ class Carried:
 
     Attributes:
         made_in: Pid of the process that minted the run's id; None for a copy.
-        told: Whether name, tags and parameters have been recorded already.
+        introduced: Whether name, tags and parameters have been recorded already.
         owner: Whether its processes decide its state; None if that is as the options say.
-        helps: Whether its process opened it and has not continued it.
+        contributes: Whether its process opened it and has not continued it.
         connected: Whether the ranks agreed on the run before this one that it continues.
         facts: Encoded values by path for its first record, beside what the options say.
         keep: Aggregates of series by path or pattern, beside those of the options.
@@ -68,9 +68,9 @@ class Carried:
     """
 
     made_in: int | None = None
-    told: bool = False
+    introduced: bool = False
     owner: bool | None = None
-    helps: bool = False
+    contributes: bool = False
     connected: bool = False
     facts: Mapping[str, Atom] = field(default_factory=dict)
     keep: Mapping[str, Keep] = field(default_factory=dict)
@@ -121,13 +121,13 @@ class Session:
             after_t=remote.largest_t if remote else 0,
         )
         self.shipping = Shipping(options.remotes, options.api_token, self.recorder)
-        self.introduction = Introduction(options, self.recorder, told=carried.told)
+        self.introduction = Introduction(options, self.recorder, told=carried.introduced)
         self.state = OwnState(
             opening,
             self.recorder,
             self._revive,
             owner=options.owner if owner is None else owner,
-            may_reopen=not carried.helps,
+            may_reopen=not carried.contributes,
         )
         self.resume = Resume(opening, self.recorder)
         self.recorded = Recorded(
@@ -159,7 +159,7 @@ class Session:
         fork.register(self.after_fork)
         if carried.facts:
             self.tell(carried.facts)
-        self.recorder.parameters.take(carried.params)
+        self.recorder.parameters.atoms.update(carried.params)
 
     @property
     def folder(self) -> RunFolder:
@@ -216,7 +216,7 @@ class Session:
     def before_end(self, call: Callable[[], None]) -> None:
         """Register a call before this process ends the run or rests it, once.
 
-        For records that are put together late; what it raises is logged and goes no further.
+        For records that are composed late; exceptions are logged and not raised.
         """
         self.lifecycle.before_end(call)
 
@@ -229,10 +229,10 @@ class Session:
         self.introduction.tell(atoms)
 
     def series_base(self, base: str) -> str:
-        """Return where in a namespace the series of this process belong.
+        """Return the namespace of the series of this process below another namespace.
 
-        A rank above 0 that records too has ``ranks/<rank>`` there for its own; in the run as a
-        whole, whose namespace is empty, the recorder itself sees to it.
+        A rank above 0 that records, too, uses ``ranks/<rank>`` there. For the empty namespace, the
+        run as a whole, the recorder itself adds that.
 
         Args:
             base: Path of the namespace.
@@ -243,7 +243,7 @@ class Session:
     # ---------------------------------------------------------------- opening
 
     def begin_at_once(self) -> None:
-        """Record what is known now, as a script expects that holds no logger.
+        """Open the journal and record the arguments now, as scripts without a logger expect.
 
         Raises:
             ArgumentError: If ``ranks="all"`` and the ranks cannot agree on one run, or if the run
@@ -256,7 +256,7 @@ class Session:
             self.expect_place()
             return
         if self.options.ranks == "all":
-            # Whatever the mode: a rank that is disabled must not leave the others waiting.
+            # In any mode: a rank that is disabled must not leave the others waiting.
             found = self.agree(self.policy.refusal(self.folder, self._expect_origin))
             assert found is self  # noqa: S101 - nothing was recorded or read yet
             self.policy.begin()
@@ -270,12 +270,12 @@ class Session:
         Raises:
             JournalError: If the root cannot be written to.
         """
-        if not self.recorder.silent:
-            expect_writable(self.folder)
+        if not self.policy.silent:
+            expect_writable(self.recorder.folder)
         self.recorder.to_write()
 
     def expect_place(self) -> None:
-        """Refuse a run that should be there and is not, or that was purged.
+        """Refuse a run that should exist but does not, or that was purged.
 
         Raises:
             RunNotFoundError: If it does not exist.
@@ -293,10 +293,10 @@ class Session:
         if self._inherited is not None and self._continue_after_fork(self._inherited):
             return
         self.resume.expect_found()
-        remote, origin = self.opening.remote, self.resume.origin
-        existed = remote is not None or bool(self.folder.journals())
+        folder, remote, origin = self.recorder.folder, self.opening.remote, self.resume.origin
+        existed = remote is not None or bool(folder.journals())
         there = () if remote is None else remote.journals.values()
-        has_owner = existed and has_other_owner([*headers(self.folder), *there], origin.lineage)
+        has_owner = existed and has_other_owner([*headers(folder), *there], origin.lineage)
         rank, waits = self.policy.apart, not self.options.start
         self.state.begin(owns=bool(rank or origin.begun or not has_owner))
         writer = self._open_journal(rank, existed=existed, waits=waits)
@@ -318,7 +318,7 @@ class Session:
             revision: dict[str, Any] = {}
             if not existed:
                 version = self.introduction.find_version()
-                revision = take_revision(self.options, self.folder, version)
+                revision = take_revision(self.options, folder, version)
             self.introduction.record(writer, owner=bool(self.state.owner), revision=revision)
         if existed:
             self.state.take_over(self.lifecycle)
@@ -512,18 +512,18 @@ class Session:
         if not owner:
             options = replace(opening.options, owner=False, ranks="zero")
             opening = replace(opening, options=options)
-        return self.continue_with(opening, told=not owner)
+        return self.continue_with(opening, introduced=not owner)
 
-    def continue_with(self, opening: Opening, *, told: bool = False) -> Session:
+    def continue_with(self, opening: Opening, *, introduced: bool = False) -> Session:
         """Return a session that continues this one as another run.
 
         Args:
             opening: Of the other run.
-            told: Whether it has been recorded what this run was given.
+            introduced: Whether its name, tags and parameters have been recorded already.
         """
         carried = Carried(
             made_in=self.policy.made_in,
-            told=told,
+            introduced=introduced,
             connected=self.policy.connected_at_start,
             facts=self.introduction.facts,
             keep=self.recorder.kept.travelling(),
@@ -575,9 +575,9 @@ class Session:
         waits = self.lifecycle.phase == WAITING
         options = self.options if waits else replace(self.options, start=True)
         carried = Carried(
-            told=self.introduction.told or recorder.writer is not None,
+            introduced=self.introduction.told or recorder.writer is not None,
             owner=owner,
-            helps=owner is None and recorder.writer is not None,
+            contributes=owner is None and recorder.writer is not None,
             facts=recorder.secrets.atoms(self.introduction.facts),
             keep=recorder.kept.travelling(),
             params=params,

@@ -94,7 +94,7 @@ class LogSession:
     ) -> None:
         self.remotes, self.token = remotes, token
         self._pid = os.getpid()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
         self.recorder = Recorder(
@@ -177,8 +177,8 @@ class LogSession:
 
     def tell(self, message: str) -> None:
         """Log a warning once."""
-        if message not in self._told:
-            self._told.add(message)
+        if message not in self._warned:
+            self._warned.add(message)
             log.warning("seamark: %s", message)
 
     # ---------------------------------------------------------------- its own log

@@ -150,9 +150,8 @@ class Objects:
 
 def _check_parts(name: str) -> None:
     parts = parts_of(name, "destination")
-    strange = _STRANGE.search(name) is not None
     for part in parts:
-        if part[-1] in ". " or is_device(part) or (strange and _STRANGE.search(part)):
+        if part[-1] in ". " or is_device(part) or _STRANGE.search(part):
             msg = (
                 "destination: expected names that every file system takes (no backslash, no "
                 "control character, no trailing dot or blank, no device such as 'aux'), "

@@ -37,6 +37,13 @@ __all__ = ["Recorded"]
 
 log = logging.getLogger("seamark")
 
+T = TypeVar("T")
+
+_SEND_S: Final = 10.0
+"""Time limit of a read for sending the records of this process first, in seconds."""
+_AGAIN_S: Final = 60.0
+"""Pause after a failed request to a server, in seconds."""
+
 
 class Recorded:
     """Reads of a run or log.
@@ -45,7 +52,7 @@ class Recorded:
         folder: Folder of the run or log.
         policy: Decides whether this process records; reads are empty if not.
         known: Returns the attributes of a run before its first record.
-        disabled: Whether that is so because the mode is ``"disabled"``.
+        disabled: Whether nothing is recorded because the mode is ``"disabled"``.
         place: Root or address of a server that is read instead of the folder's root; None for
             that root.
         token: API token for a server; None to look for one.
@@ -56,7 +63,7 @@ class Recorded:
 
     Attributes:
         folder: Folder of the run or log, which need not exist.
-        disabled: The same.
+        disabled: Whether nothing is recorded because the mode is ``"disabled"``.
     """
 
     def __init__(
@@ -340,14 +347,6 @@ class Recorded:
             return value
 
 
-T = TypeVar("T")
-
-_SEND_S: Final = 10.0
-"""Time limit of a read for sending the records of this process first, in seconds."""
-_AGAIN_S: Final = 60.0
-"""Pause after a failed request to a server, in seconds."""
-
-
 class _ServerView:
     """A run on its server: all of it, if this process did not copy it, and its files.
 
@@ -356,7 +355,7 @@ class _ServerView:
 
     Args:
         place: Address of the server.
-        token: To show there; None to look for one.
+        token: API token; None to look for one.
     """
 
     def __init__(self, place: str, token: str | None) -> None:
@@ -364,7 +363,7 @@ class _ServerView:
         self._catalog: RemoteCatalog | None = None
         self._pid = os.getpid()
         self._again_at = 0.0
-        self._told = False
+        self._has_warned = False
 
     def read(self, folder: RunFolder) -> tuple[Catalog, Reader] | None:
         """Return the catalog that has the run, and its reader; None without an answer."""
@@ -382,7 +381,7 @@ class _ServerView:
             contents: Contents = self._opened().view(folder.project, folder.run).contents
             return contents
 
-        return _ContentsOrThere(here, lambda: self._ask(folder, opened))
+        return _FallbackContents(here, lambda: self._ask(folder, opened))
 
     def _ask(self, folder: RunFolder, ask: Callable[[], T]) -> T | None:
         if time.monotonic() < self._again_at:
@@ -390,8 +389,8 @@ class _ServerView:
 
         def lost(error: Exception) -> None:
             self._again_at = time.monotonic() + _AGAIN_S
-            if not self._told:
-                self._told = True
+            if not self._has_warned:
+                self._has_warned = True
                 log.warning(
                     "seamark: %s, which may have more of run %s, cannot be asked now (%s). What is "
                     "read is what is on this disk",
@@ -400,7 +399,7 @@ class _ServerView:
 
         with quietly(lost):
             found = ask()
-            self._told = False
+            self._has_warned = False
             return found
         return None
 
@@ -433,7 +432,7 @@ class _ServerView:
             catalog.close()
 
 
-class _ContentsOrThere:
+class _FallbackContents:
     """Contents of a run folder, and of the run's server for those that the folder lacks.
 
     Args:

@@ -96,8 +96,9 @@ class Resume:
         0-based.
         """
         begun = self.origin.begun
-        untold = begun is not None and begun.positions is None and self._recorder.writer is None
-        return begun.number if begun is not None and untold else None
+        if begun and begun.positions is None and self._recorder.writer is None:
+            return begun.number
+        return None
 
     def checkpoint_state(self, *, marked: bool) -> dict[str, Any]:
         """Return the state of this run for a checkpoint; see `Run.checkpoint_state`."""
@@ -155,11 +156,9 @@ class Resume:
     def _positions(self, saved: Saved) -> dict[str, int] | None:
         """Return the positions up to which journals belong to a checkpoint."""
         noted = saved.positions
-        if noted is None:
-            return None
+        if noted is None or (saved.partly and self._opening.is_unanswered):
+            return None  # records that cannot be named must not be hidden
         if saved.partly:
-            if self._opening.is_unanswered:
-                return None  # what cannot be named must not be hidden
             noted = {**self._sizes(), **noted}
         if saved.mark is None:
             return noted

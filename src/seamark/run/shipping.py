@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -149,13 +149,8 @@ def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
 
     until, done = time.monotonic() + seconds, []
     waited = iter(shippers)
-
-    def tell() -> None:
-        for shipper in shippers:
-            shipper.tell_left(folder)
-
     try:
-        with _before_sigterm(tell):
+        with _before_sigterm(shippers, folder):
             for shipper in waited:
                 left = max(0.0, until - time.monotonic())
                 name = f"sending to {shipper.name}"
@@ -170,8 +165,8 @@ def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
 
 
 @contextlib.contextmanager
-def _before_sigterm(tell: Callable[[], None]) -> Iterator[None]:
-    """Print a line before SIGTERM ends the process.
+def _before_sigterm(shippers: list[Any], folder: Any) -> Iterator[None]:
+    """Say what is left before SIGTERM ends the process.
 
     Other handlers of SIGTERM stay in place.
     """
@@ -183,7 +178,8 @@ def _before_sigterm(tell: Callable[[], None]) -> Iterator[None]:
     def end(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         with quietly(_failed):
-            tell()
+            for shipper in shippers:
+                shipper.tell_left(folder)
         os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, end)

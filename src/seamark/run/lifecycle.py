@@ -1,4 +1,4 @@
-"""The states of a run in one process, and who is called when they change.
+"""Phases of a run in one process, their hooks, and the objects to finish when the process ends.
 
 ===========  =======================================================================================
 new          nothing was recorded by this object yet; it holds nothing of the system

@@ -1,4 +1,4 @@
-"""Points of series on their way into the journal: of which family they are, one or many of them."""
+"""Recording of points of series: their families, single points, rows and batches."""
 
 from __future__ import annotations
 
@@ -270,8 +270,11 @@ class Points:
             for at, points in _sequences(path, values)
         ]
         series = [each for each in series if each.points]
-        files = [each for each in series if each.family == "file_series"]
-        details = {each.path: list(_of_each(described, len(each.points))) for each in files}
+        details = {
+            each.path: list(_of_each(described, len(each.points)))
+            for each in series
+            if each.family == "file_series"
+        }
         if series and (writer := self._outlet.to_append()):
             self._outlet.announce()
             series = [each for each in series if not self._is_observed(each)]

@@ -1,4 +1,4 @@
-"""Reading: what every process recorded of a run or project, up to the moment of asking."""
+"""Reads of a run or project: the records of every process up to now, on this disk or a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing: the journal of one process, and whether and where it records."""
+"""Recorder of one process: its journal, and whether and where it records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RESERVED: Final = {"tags": "atom"}
 
 
 class Recorder:
-    """Writes what one process records; the one answer to whether it does.
+    """Journal of one process, and the decision whether and where it records.
 
     Args:
         folder: Folder of the run or log.

@@ -1,4 +1,4 @@
-"""Ownership of a run's state, and the records that its owner writes."""
+"""Ownership of a run's state, the records of its owner, and the state that a run was found in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of one process on their way into the journal: assigned, changed, emptied, deleted."""
+"""Recording of values: assignments, changes of sets, clearing and deletion."""
 
 from __future__ import annotations
 

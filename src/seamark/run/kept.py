@@ -23,7 +23,6 @@ __all__ = ["Cell", "Kept"]
 
 _FAMILY: Final = "statistic"
 _EVERY_NS: Final = 1_000_000_000
-_PLAIN_LIMIT: Final = 4096
 
 
 class Cell:
@@ -135,8 +134,6 @@ class Kept:
         if what is not None and writer.families.get(path, _FAMILY) == _FAMILY:
             self.keep(writer, check_path(path), what)
             return True
-        if len(self._plain) >= _PLAIN_LIMIT:
-            self._plain.clear()
         self._plain.add(path)
         return False
 
@@ -199,7 +196,17 @@ class Kept:
                 self._outlet.announce()
                 for _, cell, state in changed:
                     cell.tell(state)
-                writer.append_ops([_op(path, cell, state) for path, cell, state in changed])
+                ops = [
+                    {
+                        "op": "statistic",
+                        "path": path,
+                        "kind": cell.keep.kind,
+                        "part": cell.part,
+                        "state": state,
+                    }
+                    for path, cell, state in changed
+                ]
+                writer.append_ops(ops)
             finally:
                 self._writing = False
 
@@ -229,8 +236,3 @@ class Kept:
             for path in [path for path in self.cells if is_inside(path, namespace)]:
                 del self.cells[path]
             self._plain = {path for path in self._plain if not is_inside(path, namespace)}
-
-
-def _op(path: str, cell: Cell, state: Mapping[str, Any]) -> dict[str, Any]:
-    told = {"kind": cell.keep.kind, "part": cell.part, "state": state}
-    return {"op": "statistic", "path": path, **told}

@@ -107,8 +107,9 @@ class LateRank:
         self._met = self._met or connected()  # a group may be left again
         if not (self._settled or alone()):
             # No daemon: the process is not to end before the run has.
-            check = functools.partial(self.check, stops=True)
-            threading.Thread(target=check, name="seamark-late", daemon=False).start()
+            threading.Thread(
+                target=self.check, kwargs={"stops": True}, name="seamark-late", daemon=False
+            ).start()
 
     def warn_of_slurm_tasks(self) -> None:
         """Warn, once in a process, if nothing connected the SLURM tasks of which one recorded."""

@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture import error_message
@@ -242,8 +241,12 @@ class OwnState:
         if recorder.folder.staging_dir.is_dir():
             from seamark.blobs import finish_staged
 
-            finish = partial(finish_staged, recorder.folder, recorder.contents.record_file)
-            thread = threading.Thread(target=finish, name="seamark-staged", daemon=True)
+            thread = threading.Thread(
+                target=finish_staged,
+                args=(recorder.folder, recorder.contents.record_file),
+                name="seamark-staged",
+                daemon=True,
+            )
             thread.start()
             lifecycle.before_end(lambda: thread.join(_STAGED_S))
 

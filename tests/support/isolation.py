@@ -125,8 +125,8 @@ def children() -> dict[int, str]:
 
 def open_runs() -> dict[int, Any]:
     """Return what Seamark would finish at the end of this process, such as runs, by identity."""
-    at_exit = sys.modules.get("seamark.run.at_exit")
-    return {} if at_exit is None else dict(at_exit._running)
+    lifecycle = sys.modules.get("seamark.run.lifecycle")
+    return {} if lifecycle is None else dict(lifecycle._running)
 
 
 @pytest.hookimpl(wrapper=True)

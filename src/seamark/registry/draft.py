@@ -25,9 +25,10 @@ from seamark.paths import model_key
 from seamark.pictures.progress import progress_bar
 from seamark.process.quiet import is_quiet
 from seamark.registry.place import NUMBER
-from seamark.run import at_exit
+from seamark.run.lifecycle import note_finished
 from seamark.run.logbook import LogSession
 from seamark.run.objects import OBJECTS, ArtifactObject, Objects, digest_of_objects
+from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class DraftSession(LogSession):
         silent = self.recorder.silent
         self._blobs = None if silent else DraftBlobs(folder)
         self.recorded = Recorded(
-            folder, silent=lambda: silent, known=list, disabled=silent, settle=self._refuse
+            folder, EveryRank(disabled=silent), known=list, disabled=silent, settle=self._refuse
         )
         if self.recorder.recording:
             expect_writable(folder)
@@ -143,7 +144,7 @@ class DraftSession(LogSession):
             again = not self._rename(draft, sealed)
         if again:
             _join(draft, sealed, has_records=has_records)
-        at_exit.settle(self, self._key)
+        note_finished(self, draft)
         session = self._place.session((sealed.project, sealed.run))
         session.expect_end()
         session.shipping.begin(recorder.writer)  # although it has ended

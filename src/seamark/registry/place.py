@@ -26,7 +26,6 @@ from seamark.remote.asking import call_within
 from seamark.run.associated import find_among
 from seamark.run.logbook import Logbook, LogSession
 from seamark.run.objects import OBJECTS
-from seamark.run.server_view import ServerView
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
@@ -126,14 +125,14 @@ class Place:
             is_new: Whether it exists nowhere else if it is not on this disk.
         """
         folder = RunFolder(self.root, *ref)
-        partly = not (is_new or self.mode == "read-only" or folder.is_there())
+        is_partial = not (is_new or self.mode == "read-only" or folder.is_there())
         return LogSession(
             folder,
             self.mode,
             place=self.reads,
             remotes=self.remotes,
             token=self.token,
-            server=ServerView(self.remotes, self.token) if partly else None,
+            is_partial=is_partial,
             fixed=OBJECTS if folder.kind == "artifact" else None,
         )
 

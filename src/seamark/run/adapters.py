@@ -1,6 +1,6 @@
 """The part that the loggers of all frameworks share: opening and holding the run.
 
-An adapter translates what its framework says into these calls, and into those of `seamark.Run`.
+An adapter translates the calls of its framework into these, and into those of `seamark.Run`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Self = TypeVar("Self")
 def guarded(
     method: Callable[Concatenate[Self, P], None],
 ) -> Callable[Concatenate[Self, P], None]:
-    """Keep what goes wrong in a method out of the training, but not what a signal handler raises.
+    """Keep errors of a method out of the training, but not those that a signal handler raises.
 
     The error is handed to the object's ``_lost(method name, error)``.
     """
@@ -53,7 +53,7 @@ def guarded(
 
 
 def words_of(logger: object, run: Run | None) -> str:
-    """Return what a logger is printed as: its class, and project, id, name and root of its run."""
+    """Return the repr of a logger: its class, and project, id, name and root of its run."""
     kind = type(logger).__name__
     if run is None:  # it is being made, or unpickled
         return f"<{kind}>"
@@ -65,7 +65,7 @@ def check_run(run: object, others: Mapping[str, Any], what: str = "SeamarkLogger
     """Check ``run=`` and that nothing else is given which only a new run could take.
 
     Args:
-        run: What was given as ``run``.
+        run: Argument ``run``.
         others: The other arguments that describe a run, by name; those that are None were not
             given.
         what: Name of the class that takes them, for messages.
@@ -127,13 +127,13 @@ def new_run(*, api_key: str | None = None, **given: Any) -> Run:
 
 
 def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = "") -> None:
-    """Record what a framework computed at one step; never raises.
+    """Record the values of one step; never raises.
 
     All numbers go into one row, read from each device in one transfer; texts go into string series.
     What is neither is left out, warned about once and counted on the run.
 
     Args:
-        run: Where to record.
+        run: Run to record into.
         values: Numbers, texts, one-dimensional arrays, and containers of these, by name.
         step: Finite number, kept as given.
         prefix: Namespace of the names; empty for none.
@@ -158,41 +158,34 @@ def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: s
     They are counted where the tensors are, and read from each device in one transfer.
 
     Args:
-        run: Where to record.
+        run: Run to record into.
         tensors: By name.
         step: Finite number, kept as given.
         prefix: Namespace of the names; empty for none.
     """
-    try:
+    what = f"histograms below {prefix!r} could not be recorded"
+    with run.session.recorder.guard("histogram", what):
         made, failed = histograms({join_path(prefix, name): each for name, each in tensors.items()})
         points = {path: Histogram(edges, counts) for path, (edges, counts) in made.items()}
         if points:
             _append_each(run, "histogram", points, step)
         for path, trouble in failed.items():
             run.session.drop("histogram", warn=f"no histogram of {path!r}: {trouble}")
-    except Exception as error:  # noqa: BLE001 - stands in training loops
-        let_pass(error)
-        run.session.drop(
-            "histogram", warn=f"histograms below {prefix!r} could not be recorded: {error}"
-        )
 
 
 def _append_each(run: Run, what: str, points: Mapping[str, Any], step: Any) -> None:
-    """Add a point to each series in one write; those that have no place cost only themselves."""
+    """Add a point to each series in one write, or in one write each if one of them is refused."""
     try:
         Handler(run, "").append(points, step=step)
     except Exception as error:  # noqa: BLE001 - nothing was written; the next lines tell which
         let_pass(error)
         for path, point in points.items():
-            try:
+            with run.session.recorder.guard(what, f"a {what} could not be recorded at {path!r}"):
                 run[path].append(point, step=step)
-            except Exception as error:  # noqa: BLE001
-                let_pass(error)
-                run.session.drop(what, warn=f"a {what} could not be recorded at {path!r}: {error}")
 
 
 def batch_size(loader: Any) -> int | None:
-    """Return how many samples a batch of this process has, None if its loader does not say."""
+    """Return the batch size of this process; None if its loader does not define it."""
     for one in (loader, getattr(loader, "batch_sampler", None)):
         size = getattr(one, "batch_size", None)
         if isinstance(size, int):

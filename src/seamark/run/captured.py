@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seamark.capture import Capture, Switches
-from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +26,7 @@ class Captured:
     """The part of a run that captures write to; see `seamark.capture.part.Recorder`.
 
     Args:
-        recorder: What writes the run's records.
+        recorder: Of the run.
         note_state: Writes the run's state, if it is this process's to write; never raises.
     """
 
@@ -36,6 +35,7 @@ class Captured:
         self.note_state = note_state
         self.drop = recorder.drop
         self.note_masked = recorder.contents.note_masked
+        self._guard = recorder.guard("capture", "what was captured is left out")
 
     @property
     def writer(self) -> str | None:
@@ -64,27 +64,27 @@ class Captured:
 
     def append_text(self, path: str, text: str) -> None:
         """Add one point to a string series, secrets hidden; count what cannot be kept."""
-        with quietly(self._lost):
+        with self._guard:
             if (writer := self._open) is not None:
                 self._recorder.contents.unasked.add(path)
                 self._recorder.points.append_text(writer, path, text)
 
     def append_numbers(self, numbers: Mapping[str, float]) -> None:
         """Add one point to each of several float series; count what cannot be kept."""
-        with quietly(self._lost):
+        with self._guard:
             if (writer := self._open) is not None:
                 # Not by the recorder's row: such points reopen no run.
                 writer.append_row(numbers)
 
     def keep(self, path: str, file: File) -> None:
         """Store a file; count what cannot be kept."""
-        with quietly(self._lost):
+        with self._guard:
             if self._open is not None:
                 self._recorder.values.assign(path, file)
 
     def keep_members(self, path: str, members: Mapping[str, bytes]) -> None:
         """Store members of a file set, by name; count what cannot be kept."""
-        with quietly(self._lost):
+        with self._guard:
             if self._open is not None:
                 self._recorder.values.add_files(path, members)
 
@@ -93,9 +93,6 @@ class Captured:
         """The open journal, or None; late captures begin no journal."""
         writer = self._recorder.writer
         return None if writer is None or writer.closed else writer
-
-    def _lost(self, error: Exception) -> None:
-        self._recorder.drop("capture", warn=f"what was captured is left out: {error!r:.300}")
 
 
 class Watch:
@@ -125,7 +122,7 @@ class Watch:
         self._capture: Capture | None = None
 
     def begin(self) -> None:
-        """Capture what this process is, up to its end; of an owner, what the run is."""
+        """Capture facts of this process up to its end, and of an owner facts of the run."""
         capture = self._made()
         if self._state.owner and not capture.owner:
             capture.owner = True
@@ -141,14 +138,14 @@ class Watch:
 
         Args:
             error: None if it ended well.
-            asked: Whether a person tells of it; then captures need not have begun.
+            asked: Whether the user reports it; then captures need not have begun.
         """
         capture = self._made() if asked else self._capture
         if error is not None and capture is not None:
             capture.note_exception(error, asked=asked)
 
     def saw_error(self, error: BaseException | None) -> None:
-        """Record an error on its way out, and the state that it leaves, if captures have begun."""
+        """Record a propagating error, and the state that it leads to, if captures have begun."""
         if self._capture is not None:
             self._capture.saw_exception(error)
 
@@ -163,7 +160,7 @@ class Watch:
     def _switches(self) -> Switches:
         options, rank = self._options, self._recorder.rank
         captures = options.captures
-        if rank:  # as on rank 0, which tells it
+        if rank:  # rank 0 records them for all
             captures.update(git=False, script=False, packages=False)
         return Switches(
             **captures,

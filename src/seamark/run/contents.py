@@ -1,9 +1,9 @@
-"""From texts and files to what records hold of them: secrets are hidden, what is long is a blob."""
+"""Texts and files in records: secrets are masked, very long texts become blobs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.blobs import BlobWriter
@@ -33,7 +33,7 @@ class Outlet(Protocol):
     `seamark.run.recorder.Recorder` is the one there is.
 
     Attributes:
-        folder: Where it is recorded.
+        folder: Folder of the run or log.
         writer: The journal; None before the first record.
         ready: The same, while nothing has to be asked before it is written to; else None.
         rank: 0, or the rank that records its own series beside those of rank 0.
@@ -57,37 +57,37 @@ class Outlet(Protocol):
         """Return the writer for points; None, with one warning, where the run was stopped."""
 
     def to_share(self, path: str) -> JournalWriter | None:
-        """Return the writer for what is said once for all ranks; None where rank 0 says it."""
+        """Return the writer for records that rank 0 writes for all; None on other ranks."""
 
     def expect_free(self, path: str) -> None:
-        """Refuse to change what never changes."""
+        """Refuse to change a fixed path."""
 
     def shares(self, path: str) -> bool:
         """Return whether this process records values and files at a path."""
 
     def series_path(self, path: str) -> str:
-        """Return where this rank keeps its points of a series."""
+        """Return the path of a series on this rank."""
 
-    def begin_points(self) -> None:
-        """Take note that points of series are about to be recorded on purpose."""
-
-    def announce(self, paths: Iterable[str]) -> None:
-        """Take note that points of float series are about to be recorded at some paths."""
+    def announce(self, paths: Collection[str] = ()) -> None:
+        """Announce points, of float series at some paths; a run that waits begins with them."""
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
         """Count what could not be recorded, and warn once about it. Never raises."""
 
+    def guard(self, reason: str, what: str) -> quietly:
+        """Return a context that swallows errors, counts them as losses and warns of the first."""
+
 
 class Contents:
-    """Masks and stores what the records of one process hold.
+    """Masks and stores the contents of the records of one process.
 
     Args:
-        outlet: Where the records go.
-        secrets: What is hidden in values and texts before they are written.
+        outlet: Journal of this process.
+        secrets: Secrets that are masked in values and texts before they are written.
 
     Attributes:
-        secrets: What is hidden in values and texts.
-        unasked: Paths of texts that were captured: nobody is warned of what is hidden in them.
+        secrets: Secrets that are masked in values and texts.
+        unasked: Paths of captured texts, about whose masked secrets no warning is logged.
     """
 
     def __init__(self, outlet: Outlet, secrets: Secrets) -> None:
@@ -100,25 +100,25 @@ class Contents:
     # ---------------------------------------------------------------- secrets
 
     def hide(self, path: str, text: str) -> str:
-        """Return what is recorded of a text that is told at a path."""
+        """Return a text with its secrets masked, and note the path of masked ones."""
         kept = self.secrets.text(text)
         if kept != text:
             self.note_masked([path])
         return kept
 
     def hide_all(self, path: str, texts: Iterable[str]) -> list[str]:
-        """Return what is recorded of the strings of a set at a path."""
+        """Return the strings of a set with secrets masked."""
         return [escape(self.hide(path, each)) for each in texts]
 
     def hide_in_atoms(self, atoms: Mapping[str, Atom]) -> dict[str, Atom]:
-        """Return what is recorded of atoms that were given on purpose."""
+        """Return atoms with secrets masked."""
         kept = self.secrets.atoms(atoms)
         if kept != atoms:
             self.note_masked(path for path, atom in atoms.items() if kept[path] != atom)
         return kept
 
     def hide_in_op(self, op: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what is recorded of an op that says what a value, or a new member of a set, is."""
+        """Return an op with secrets masked in the values or members that it records."""
         if op["op"] == "assign":
             return {**op, "atoms": self.hide_in_atoms(op["atoms"])}
         if op["op"] == "add":
@@ -126,7 +126,7 @@ class Contents:
         return op
 
     def note_masked(self, paths: Iterable[str]) -> None:
-        """Note that something is hidden in what is recorded at these paths. Never raises."""
+        """Note that secrets are masked at these paths. Never raises."""
         with quietly():
             shares, writer = self._outlet.shares, self._outlet.writer
             hidden = [path for path in paths if path not in self._hidden_at and shares(path)]
@@ -147,7 +147,7 @@ class Contents:
     # ---------------------------------------------------------------- records
 
     def text(self, path: str, value: str) -> Any:
-        """Return a text as a point holds it: no secrets, escaped, as a blob if it is very long."""
+        """Return the text of a point: masked, escaped, and as a blob if it is very long."""
         text = escape(self.hide(path, value))
         return self.files.put_text(text) if is_long(text) else text
 
@@ -205,14 +205,14 @@ class Contents:
             self._files.forget(path)
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until every file that was taken is stored; return whether it is so in time."""
+        """Wait until every file is stored; return False on timeout."""
         return self._files is None or self._files.flush(timeout_s)
 
     def close(self, timeout_s: float | None) -> None:
-        """Wait until every file that was taken is stored, and take nothing more.
+        """Wait until every file is stored, and accept no more.
 
         Args:
-            timeout_s: How long; None waits as long as files are being stored.
+            timeout_s: Time limit; None for none.
         """
         if self._files is not None:
             self._files.close(timeout_s)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seamark.journal.writer import CLOSE_TIMEOUT_S, HEARTBEAT_S
-from seamark.run import at_exit
-from seamark.run.lifecycle import RECORDING, RESTING, STOPPED
+from seamark.run.lifecycle import (
+    RECORDING,
+    RESTING,
+    STOPPED,
+    finish_at_exit,
+    note_finished,
+)
 
 if TYPE_CHECKING:
     from seamark.run.captured import Watch
@@ -33,7 +38,7 @@ class Ending:
         shipping: Of the run.
         watch: Captures of the run.
         claim: Claim on the run.
-        show: Prints how it ended: the state, how much was lost, and which remotes have all.
+        show: Prints the end: state, number of losses, and remotes that have all records.
     """
 
     def __init__(
@@ -53,17 +58,13 @@ class Ending:
         self._print = show
 
     @property
-    def _key(self) -> str:
-        return os.fspath(self._recorder.folder.path)
-
-    @property
     def _prints(self) -> bool:
         """Whether this process is the one that prints how the run ended."""
         return bool(self._state.owner) and not self._recorder.rank
 
     def expect(self) -> None:
         """Finish when the process ends, unless that has been done by then."""
-        at_exit.finish_at_exit(self, self._key)
+        finish_at_exit(self, self._recorder.folder)
 
     def go_on(self) -> None:
         """Record again after a rest, or after having waited."""
@@ -72,14 +73,14 @@ class Ending:
         self._recorder.beat_every(HEARTBEAT_S)
 
     def rest(self, state: str, *, error: BaseException | None = None) -> None:
-        """Note how a training has ended, and hold no descriptor and no thread from then on.
+        """Record the state at the end of a training, and free its descriptor and thread.
 
-        What is recorded later is recorded as ever, in another journal. What becomes of the process
-        says nothing about the run any more, until it is ``"running"`` again. Never raises.
+        Later records go into another journal. The fate of the process says nothing about the run
+        any more, until it is ``"running"`` again. Never raises.
 
         Args:
             state: See `seamark.Run.set_state`.
-            error: What ended it, with its traceback.
+            error: Exception that ended it, with its traceback.
         """
         if self._lifecycle.phase != RECORDING or not self._state.is_recording_process:
             self._state.note(state, error=error)
@@ -88,22 +89,19 @@ class Ending:
         self._lifecycle.call("rest")
         self._state.note(state, error=error)
         self._lifecycle.enter(RESTING)
-        word = self._state.word
-        if self._prints:
-            at_exit.print_at_exit(self, self._key, lambda: self._print(word, 0, []))
-        else:
-            at_exit.settle(self, self._key)
+        show = partial(self._print, self._state.word, 0, [])
+        note_finished(self, self._recorder.folder, show if self._prints else None)
         self._recorder.rest()
         self._shipping.rest()
         self._recorded.close()
 
     def exit(self, error: BaseException | None) -> None:
-        """Finish as a block is left; an exception on its way out fails the run."""
+        """Finish at the end of a ``with`` block; an exception fails the run."""
         self._watch.saw_error(error)
         self.finish("stop", failed=error is not None)
 
     def finish_at_exit(self, error: BaseException | None) -> None:
-        """Finish because the process ends; the error is what ended it, if anything did."""
+        """Finish because the process ends, by an error unless it is None."""
         self._watch.saw_error(error)
         self.finish("exit", 60.0)
 
@@ -115,14 +113,13 @@ class Ending:
         quiet: bool = False,
         failed: bool = False,
     ) -> None:
-        """Store taken files, mark the run completed, force everything to disk, and close.
+        """Store pending files, mark the run completed, force everything to disk, and close.
 
         Args:
             reason: ``"stop"``, or ``"exit"`` at the end of the process.
-            seconds: How long to wait for files and the disk; None waits as long as files are being
-                stored.
-            quiet: Whether what was begun is taken back, so that nothing is printed or awaited.
-            failed: Whether an exception is on its way that nothing may hold up.
+            seconds: Time limit for files and the disk; None for none while files are being stored.
+            quiet: Whether the run is withdrawn, so that nothing is printed or awaited.
+            failed: Whether an exception propagates, which nothing may hold up.
         """
         recorder, state, writer = self._recorder, self._state, self._recorder.writer
         if writer is not None and not state.is_recording_process:
@@ -140,7 +137,7 @@ class Ending:
         hold = self._claim.end()
         self._lifecycle.call("stop")
         self._lifecycle.enter(STOPPED)
-        at_exit.settle(self, self._key)
+        note_finished(self, self._recorder.folder)
         timeout_s = CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S)
         recorder.store_files(seconds)
         if state.word == "running":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import FamilyError
 from seamark.journal.families import spoken
 from seamark.paths import check_path, is_inside
-from seamark.process.interrupts import let_pass, quietly
+from seamark.process.interrupts import let_pass
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
@@ -23,17 +23,16 @@ __all__ = ["Cell", "Kept"]
 
 _FAMILY: Final = "statistic"
 _EVERY_NS: Final = 1_000_000_000
-_PLAIN_LIMIT: Final = 4096
 
 
 class Cell:
     """Aggregate of one path in this process.
 
     Attributes:
-        keep: What it has seen.
-        part: Its name among what all processes have seen of it.
-        told: The state that was written last.
-        update: Takes in one observation.
+        keep: Aggregate of the observations.
+        part: Identifier among the aggregates of all processes.
+        told: State that was written last.
+        update: Adds one observation.
     """
 
     __slots__ = ("keep", "part", "told", "update")
@@ -54,19 +53,19 @@ class Cell:
 
 
 class Kept:
-    """Takes observations at paths that keep no points, and writes what they come to.
+    """Aggregates observations at paths that store no points, and writes the aggregates.
 
-    That is at most once a second while they come in, and where somebody says that it is time: with
+    They are written at most once a second while observations arrive, and on request: with
     checkpoints, when the state of the run changes, at the end.
 
     Args:
-        outlet: Where that goes; a run that was not started begins with it.
+        outlet: Journal of this process; a run that was not started begins with the first aggregate.
         patterns: See below.
 
     Attributes:
-        cells: What is kept, by path.
-        patterns: What is to be kept at paths that are not known yet, by path or pattern.
-        due_ns: When it is to be written next, as ``perf_counter_ns()`` counts.
+        cells: Aggregates by path.
+        patterns: Kinds of aggregates by path or pattern, for paths that are not known yet.
+        due_ns: Time of the next write, as ``perf_counter_ns()`` counts.
     """
 
     def __init__(self, outlet: Outlet, patterns: Mapping[str, Keep]) -> None:
@@ -77,7 +76,7 @@ class Kept:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Begin from nothing in a forked child: what its parent has seen is its parent's."""
+        """Start new aggregates in a forked child: its parent writes those until now."""
         self._lock = threading.RLock()
         self._writing = False
         self.due_ns = 0
@@ -85,13 +84,13 @@ class Kept:
             cell.begin(cell.keep.fresh())
 
     def travelling(self) -> dict[str, Keep]:
-        """Return what a copy in another process keeps, by path or pattern."""
+        """Return fresh aggregates for a copy in another process, by path or pattern."""
         return self.patterns | {path: cell.keep.fresh() for path, cell in self.cells.items()}
 
     # ---------------------------------------------------------------- what is kept where
 
     def keep(self, writer: JournalWriter, path: str, what: Keep) -> Cell:
-        """Keep this from now on at a path.
+        """Aggregate a path from now on.
 
         Raises:
             FamilyError: If the path holds something else, or is kept in another way.
@@ -124,7 +123,7 @@ class Kept:
                 writer.families.setdefault(path, _FAMILY)
 
     def takes(self, path: str) -> bool:
-        """Return whether numbers at a path are kept as something else than points."""
+        """Return whether numbers at a path are aggregated."""
         if path in self.cells:
             return True
         writer = self._outlet.writer
@@ -135,15 +134,13 @@ class Kept:
         if what is not None and writer.families.get(path, _FAMILY) == _FAMILY:
             self.keep(writer, check_path(path), what)
             return True
-        if len(self._plain) >= _PLAIN_LIMIT:
-            self._plain.clear()
         self._plain.add(path)
         return False
 
     # ---------------------------------------------------------------- observations
 
     def divert(self, metrics: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take in the observations among metrics; return the others, or all if there are none."""
+        """Aggregate the observations among metrics; return the others."""
         found = [path for path in metrics if path in self.cells or self.takes(path)]
         if not found:
             return metrics
@@ -160,10 +157,10 @@ class Kept:
         return {path: value for path, value in metrics.items() if path not in self.cells}
 
     def observe(self, path: str, value: Any) -> None:
-        """Take in one observation at a path that is kept.
+        """Aggregate one observation.
 
         Args:
-            path: That is in `cells`.
+            path: Path in `cells`.
             value: A number.
 
         Raises:
@@ -179,7 +176,7 @@ class Kept:
         """Write what has changed since the last time. Never raises."""
         self.due_ns = perf_counter_ns() + _EVERY_NS
         if self.cells:
-            with quietly(self._lost):
+            with self._outlet.guard("statistics", "what is kept of series could not be written"):
                 self._write()
 
     def _write(self) -> None:
@@ -196,45 +193,46 @@ class Kept:
                 if not changed:
                     self.due_ns = 0  # what is seen next is written at once
                     return
-                self._outlet.begin_points()
+                self._outlet.announce()
                 for _, cell, state in changed:
                     cell.tell(state)
-                writer.append_ops([_op(path, cell, state) for path, cell, state in changed])
+                ops = [
+                    {
+                        "op": "statistic",
+                        "path": path,
+                        "kind": cell.keep.kind,
+                        "part": cell.part,
+                        "state": state,
+                    }
+                    for path, cell, state in changed
+                ]
+                writer.append_ops(ops)
             finally:
                 self._writing = False
-
-    def _lost(self, error: Exception) -> None:
-        warn = f"what is kept of series could not be written: {error!r:.200}"
-        self._outlet.drop("statistics", warn=warn)
 
     # ---------------------------------------------------------------- beginning again
 
     def renew(self) -> None:
-        """Write all, and count from nothing: a part ends where an attempt does."""
+        """Write all, and start new aggregates: a part ends with its attempt."""
         self.write()
         with self._lock:
             for cell in self.cells.values():
                 cell.begin(cell.keep.resumed())
 
     def clear(self, path: str) -> None:
-        """Count from nothing at a path that was emptied."""
+        """Start a new aggregate at a path that was cleared."""
         with self._lock:
             if (cell := self.cells.get(path)) is not None:
                 cell.begin(cell.keep.fresh())
 
     def end(self) -> None:
-        """Write all, and take nothing any more."""
+        """Write all, and aggregate nothing more."""
         self.write()
         self.cells.clear()
 
     def forget(self, namespace: str) -> None:
-        """Keep nothing at a path and below it any more: it was deleted."""
+        """Forget a path that was deleted, and everything below it."""
         with self._lock:
             for path in [path for path in self.cells if is_inside(path, namespace)]:
                 del self.cells[path]
             self._plain = {path for path in self._plain if not is_inside(path, namespace)}
-
-
-def _op(path: str, cell: Cell, state: Mapping[str, Any]) -> dict[str, Any]:
-    told = {"kind": cell.keep.kind, "part": cell.part, "state": state}
-    return {"op": "statistic", "path": path, **told}

@@ -40,7 +40,7 @@ _MIXED: Final = (
 
 
 class LateRank:
-    """Look at heartbeats and at the end whether a process that records as rank 0 still is rank 0.
+    """Check at heartbeats and at the end whether a process that records as rank 0 is rank 0.
 
     Args:
         options: Of the run.
@@ -70,46 +70,49 @@ class LateRank:
         self._met = connected()
         self._settled = self._met
 
-    def look(self) -> bool:
-        """Ask for the rank; warn and leave the run, and return True, if it is not 0."""
+    def check(self, *, stops: bool = False) -> None:
+        """Check the rank; if it is not 0, warn, and leave a run that rank 0 records alone.
+
+        Args:
+            stops: Whether to end the run then.
+        """
         if self._settled or self._pid != os.getpid():
-            return False
+            return
         rank = current_rank().rank
         self._met = connected()
         self._settled = self._met or bool(rank)
         if not rank:
             if self._met and self._state.had_owner:
                 self._own()
-            return False
+            return
         leaves = self._options.ranks != "all"
         log.warning(_STOPS if leaves else _MIXED, self._recorder.folder.run, rank, _HOW)
         if leaves:
             self._withdraw()
-        return leaves
+            if stops:
+                self._stop()
 
     def _withdraw(self) -> None:
         """Record nothing more: this process turned out to be a rank that does not record."""
         shared = self._options.names_a_run or self._policy.common_id
         if shared or self._resume.origin.continues:
-            self._state.disown()  # rank 0 records it, too, and tells its state
+            self._state.disown()  # rank 0 records it, too, and owns its state
         elif self._state.word == "running":
             self._state.note("interrupted")
         self._policy.withdraw()
         self._recorder.ask_again()
 
     def beat(self) -> None:
-        """Look at a heartbeat, on another thread than the one that the end of a run waits for."""
+        """Check at a heartbeat, on another thread than the one that the end of a run waits for."""
         self._met = self._met or connected()  # a group may be left again
         if not (self._settled or alone()):
             # No daemon: the process is not to end before the run has.
-            threading.Thread(target=self._stop_if_late, name="seamark-late", daemon=False).start()
-
-    def _stop_if_late(self) -> None:
-        if self.look():
-            self._stop()
+            threading.Thread(
+                target=self.check, kwargs={"stops": True}, name="seamark-late", daemon=False
+            ).start()
 
     def warn_of_slurm_tasks(self) -> None:
-        """Say, once in a process, if nothing connected the SLURM tasks of which one recorded."""
+        """Warn, once in a process, if nothing connected the SLURM tasks of which one recorded."""
         rank = current_rank()
         if self._options.ranks == "zero" and rank.source == "SLURM_PROCID" and not self._met:
             _warn_of_slurm_tasks(rank.world_size)

@@ -1,4 +1,4 @@
-"""The states of a run in one process, and who is called when they change.
+"""Phases of a run in one process, their hooks, and the objects to finish when the process ends.
 
 ===========  =======================================================================================
 new          nothing was recorded by this object yet; it holds nothing of the system
@@ -13,13 +13,30 @@ stopped      it records nothing any more
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from seamark.capture.ending.worker_end import at_worker_end
 from seamark.process.interrupts import quietly
 
-__all__ = ["NEW", "RECORDING", "RESTING", "STOPPED", "WAITING", "Lifecycle"]
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+
+__all__ = [
+    "NEW",
+    "RECORDING",
+    "RESTING",
+    "STOPPED",
+    "WAITING",
+    "Finishing",
+    "Lifecycle",
+    "call_after_runs",
+    "finish_at_exit",
+    "note_finished",
+]
 
 NEW: Final = "new"
 WAITING: Final = "waiting"
@@ -35,8 +52,8 @@ Hook = Callable[[], object]
 class Lifecycle:
     """Phase of a run in one process, and the hooks that follow it.
 
-    A part registers with `on`. What a hook raises is logged and goes no further, unless a signal
-    handler raised it.
+    A part registers with `on`. Exceptions of hooks are logged and not raised, unless a signal
+    handler raised them.
 
     Attributes:
         phase: `NEW`, `WAITING`, `RECORDING`, `RESTING` or `STOPPED`.
@@ -48,7 +65,7 @@ class Lifecycle:
         self._once: list[Hook] = []
 
     def enter(self, phase: str) -> None:
-        """Go over to another phase; calls no hooks."""
+        """Enter another phase; call no hooks."""
         self.phase = phase
 
     def on(
@@ -96,3 +113,72 @@ class Lifecycle:
         for hook in hooks:
             with quietly(failed):
                 hook()
+
+
+class Finishing(Protocol):
+    """An object that has to be finished at exit."""
+
+    def finish_at_exit(self, error: BaseException | None, /) -> None:
+        """Finish because the process ends, by an error unless it is None."""
+
+
+_running: dict[int, Finishing] = {}
+"""By identity: a process may have several objects of one run, and each has records to finish."""
+_last_lines: dict[RunFolder, Callable[[], None]] = {}
+_last: dict[Callable[[BaseException | None], None], int] = {}
+
+
+def finish_at_exit(run: Finishing, folder: RunFolder) -> None:
+    """Finish a run when the process ends, unless `note_finished` is called for it.
+
+    Args:
+        run: Object to finish.
+        folder: Its folder; the object of a run that ends last prints the last line about it.
+    """
+    _register()
+    _running[id(run)] = run
+    _last_lines.pop(folder, None)
+
+
+def call_after_runs(call: Callable[[BaseException | None], None]) -> None:
+    """Call a function once at the end of this process, after all runs were finished.
+
+    Args:
+        call: Called with the error that ended the process, or None; must not raise.
+    """
+    if _last.get(call) != os.getpid():
+        _last[call] = os.getpid()
+        _register()
+
+
+def _register() -> None:
+    # Always the newest of the registered, hence the first called: before a debug root is removed.
+    atexit.unregister(_finish_all)
+    atexit.register(_finish_all)
+    at_worker_end(_finish_all)
+
+
+def note_finished(run: Finishing, folder: RunFolder, say: Callable[[], None] | None = None) -> None:
+    """Forget a run that has nothing left to finish at exit.
+
+    Args:
+        run: As for `finish_at_exit`.
+        folder: As for `finish_at_exit`.
+        say: Prints a line about it at exit, once for each folder; None prints nothing.
+    """
+    _running.pop(id(run), None)
+    _last_lines.pop(folder, None)
+    if say is not None:
+        _last_lines[folder] = say
+
+
+def _finish_all(error: BaseException | None = None) -> None:
+    for number, run in list(_running.items()):
+        run.finish_at_exit(error)
+        _running.pop(number, None)
+    for folder, say in list(_last_lines.items()):
+        _last_lines.pop(folder, None)
+        say()
+    for call, pid in list(_last.items()):
+        if pid == os.getpid():
+            call(error)

@@ -18,14 +18,19 @@ from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
 from seamark.reading.nearest import hint_for
-from seamark.run import at_exit
 from seamark.run.container import Container
-from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
-from seamark.run.opened import learn
+from seamark.run.lifecycle import (
+    RECORDING,
+    STOPPED,
+    Lifecycle,
+    finish_at_exit,
+    note_finished,
+)
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.shipping import Shipping
+from seamark.run.state import learn
 from seamark.run.tags import TagCheck
 
 if TYPE_CHECKING:
@@ -39,19 +44,18 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.reading.catalog import Catalog
     from seamark.reading.tables import RunsTable
-    from seamark.run.server_view import ServerView
     from seamark.store.query.selection import Selection
     from seamark.utils import ProgressBarCallback
 
 __all__ = ["LogSession", "Logbook", "Progress"]
 
 Progress = bool | Callable[[int, int], None] | type["ProgressBarCallback"] | None
-"""Whether, or with what, it is shown how far folding is."""
+"""Whether, or with which function or class, to show the progress of folding."""
 
 _MOST_LISTED: Final = 5000
-"""Of more runs not all are looked at to say which project may be meant."""
+"""Largest number of runs to look at for a similar project name."""
 _EXIT_S: Final = 60.0
-"""How long the end of a process waits for files."""
+"""Time limit for storing files at the end of a process, in seconds."""
 
 log = logging.getLogger("seamark")
 
@@ -60,21 +64,21 @@ class LogSession:
     """Part of one process in a log: nothing is captured, and it has no state.
 
     Args:
-        folder: Where it lies.
+        folder: Folder of the log.
         mode: See ``init_run``.
-        place: What is read in the place of the folder's root; None for the root.
-        remotes: URIs of what it is sent to.
-        token: To show there.
-        server: Where it is read, if this disk may lack a part of it.
-        fixed: Path at and below which nothing is changed; None if there is none.
+        place: Root or server that is read instead of the folder's root; None for that root.
+        remotes: URIs of its remotes.
+        token: API token of the remotes.
+        is_partial: Whether this disk may lack a part of it, which is then read from a server.
+        fixed: Path at and below which nothing changes; None if there is none.
 
     Attributes:
         lifecycle: Its state in this process.
-        recorder: What writes it.
-        recorded: What reads it.
-        shipping: What sends it to remotes.
-        remotes: URIs of what it is sent to.
-        token: To show there.
+        recorder: Writes it.
+        recorded: Reads it.
+        shipping: Sends it to remotes.
+        remotes: URIs of its remotes.
+        token: API token of the remotes.
     """
 
     def __init__(
@@ -85,13 +89,12 @@ class LogSession:
         place: Path | str | None = None,
         remotes: tuple[str, ...] = (),
         token: str | None = None,
-        server: ServerView | None = None,
+        is_partial: bool = False,
         fixed: str | None = None,
     ) -> None:
         self.remotes, self.token = remotes, token
         self._pid = os.getpid()
-        self._told: set[str] = set()
-        self._looked = False
+        self._warned: set[str] = set()
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
         self.recorder = Recorder(
@@ -107,13 +110,13 @@ class LogSession:
         )
         self.recorded: Recorded = Recorded(
             folder,
-            silent=lambda: policy.silent,
+            policy,
             known=list,
             disabled=mode == "disabled",
             place=place,
             token=token,
-            server=server,
-            is_partial=server is not None,
+            remotes=remotes if is_partial else (),
+            is_partial=is_partial,
             settle=self.recorder.kept.write,
         )
         tags = TagCheck(self.recorded, remotes, token)
@@ -123,7 +126,7 @@ class LogSession:
     # ---------------------------------------------------------------- tables
 
     def up_to_date(self, progress_bar: Progress = False) -> Catalog:  # noqa: FBT002 - as people
-        """Return what answers, up to date for where this lies, a project with all below it."""
+        """Return the catalog, up to date for the project and all below it."""
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
             wanted = "True, False, None, a function of two numbers or a progress bar's class"
             msg = f"progress_bar: expected {wanted}, got {progress_bar!r:.80}"
@@ -136,10 +139,10 @@ class LogSession:
         return index
 
     def select(self, progress_bar: Progress = False, **wanted: Any) -> tuple[Catalog, Selection]:  # noqa: FBT002 - as people
-        """Return what answers, up to date, and what it is asked; mistakes in that come first.
+        """Return the catalog, up to date, and a checked selection.
 
         Args:
-            progress_bar: Whether, or with what, it is shown how far folding is.
+            progress_bar: Whether, or how, to show progress.
             **wanted: Of a `Selection`; its ``project`` is where this lies.
         """
         from seamark.store.query.selection import Selection
@@ -152,33 +155,30 @@ class LogSession:
     def table(
         self, columns: Iterable[str] | None, progress_bar: Progress, **wanted: Any
     ) -> RunsTable:
-        """Return a table of what matches; see `select`."""
+        """Return a table of the matching runs; see `select`."""
         index, selection = self.select(progress_bar, **wanted)
         return index.table(selection, columns, self.warn)
 
     def check_exists(self) -> None:
-        """Say once that there is no such project among those that there are."""
+        """Warn once if the project does not exist but others do."""
         folder = self.recorder.folder
-        if self._looked or folder.kind != "project":
-            return
-        others = self.recorded.other_projects(_MOST_LISTED)
+        others = self.recorded.other_projects(_MOST_LISTED) if folder.kind == "project" else []
         if others:
-            self._looked = True
             name = folder.project.rpartition("/")[2]
             same = next((one for one in others if one.rpartition("/")[2] == name), None)
             hint = f"; did you mean {same!r}?" if same else " (seamark ls lists the runs)"
             hint = hint_for(folder.project, others, hint)
-            where = self.recorded.where
+            where = self.recorded.place
             self.tell(f"there is no project {folder.project!r} below {where}{hint}")
 
     def warn(self, error: QueryError) -> None:
-        """Say once what a path that no run has may be meant for; a later run may have it."""
+        """Suggest once a path for one that no run has; a later run may have it."""
         self.tell(str(error).split("\n", 1)[0])
 
     def tell(self, message: str) -> None:
-        """Say something once."""
-        if message not in self._told:
-            self._told.add(message)
+        """Log a warning once."""
+        if message not in self._warned:
+            self._warned.add(message)
             log.warning("seamark: %s", message)
 
     # ---------------------------------------------------------------- its own log
@@ -209,11 +209,10 @@ class LogSession:
 
     def expect_end(self) -> None:
         """Finish when the process ends, unless that has been done by then."""
-        at_exit.finish_at_exit(self, self._key)
+        finish_at_exit(self, self.recorder.folder)
 
-    def finish_at_exit(self, error: BaseException | None) -> None:
-        """Finish because the process ends, whatever ended it."""
-        del error  # of which nothing is recorded here
+    def finish_at_exit(self, _: BaseException | None) -> None:
+        """Finish because the process ends."""
         if self._pid == os.getpid():
             self.finish("exit", _EXIT_S)
         elif (writer := self.recorder.writer) is not None and writer.writer is not None:
@@ -225,20 +224,16 @@ class LogSession:
 
         Args:
             reason: ``"stop"``, or ``"exit"`` at the end of the process.
-            seconds: How long to wait for files; None waits as long as they are being stored.
+            seconds: Time limit for storing files; None for none.
         """
         if self.lifecycle.phase != STOPPED:
             self.lifecycle.call("stop")
             self.lifecycle.enter(STOPPED)
-            at_exit.settle(self, self._key)
+            note_finished(self, self.recorder.folder)
             self.recorder.store_files(seconds)
             self.recorder.close(reason, CLOSE_TIMEOUT_S)
             self.recorded.close()
             self.shipping.finish(seconds, later=reason == "exit")
-
-    @property
-    def _key(self) -> str:
-        return os.fspath(self.recorder.folder.path)
 
 
 class Logbook(Container):
@@ -257,7 +252,7 @@ class Logbook(Container):
         """Finish writing and close the index; may be called twice.
 
         Args:
-            seconds: How long to wait for files; None waits as long as they are being stored.
+            seconds: Time limit for storing files; None for none.
         """
         self.session.finish("stop", seconds)
 
@@ -277,7 +272,7 @@ class Logbook(Container):
 
 @contextmanager
 def _progress(wanted: Progress) -> Iterator[Callable[[int, int], None] | None]:
-    """Give what is to be called while runs are folded; on a terminal a bar shows how far it is."""
+    """Yield the function to call with the progress of folding, by default a bar on a terminal."""
     if isinstance(wanted, type):
         before = 0
         with wanted(description="Reading runs", unit="runs") as bar:

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 OBJECTS: Final = "objects"
-"""Where an artifact has its objects: a file set."""
+"""Path of the objects of an artifact: a file set."""
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://.)?.")
 _STRANGE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
@@ -46,7 +46,7 @@ class ArtifactObject:
         path: Its name within the artifact, with ``/``.
         size: Bytes; None for a reference.
         sha256: Digest of its bytes, hex; None for a reference.
-        uri: What a reference refers to; None for a file.
+        uri: Target of a reference; None for a file.
     """
 
     path: str
@@ -76,7 +76,7 @@ def objects_in(members: Mapping[str, Mapping[str, Any]]) -> list[ArtifactObject]
 
 
 def digest_of_objects(objects: Iterable[ArtifactObject]) -> str:
-    """Return the SHA-256 that stands for an artifact: of its names and contents, nothing else."""
+    """Return the SHA-256 that identifies an artifact, of its names and contents alone."""
     listed = sorted(
         [one.path, one.uri] if one.uri is not None else [one.path, one.size, one.sha256]
         for one in objects
@@ -90,7 +90,7 @@ class Objects:
     def __init__(self) -> None:
         self._found: dict[str, ArtifactObject] = {}
         self._folded: dict[str, str] = {}
-        """What is taken, by how a disk sees it that cannot tell case: files, and their folders."""
+        """Files and folders in use, by case-folded path: some disks ignore case."""
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -101,7 +101,7 @@ class Objects:
         return iter(one for _, one in sorted(self._found.items()))
 
     def expect(self, names: Iterable[str]) -> dict[str, str]:
-        """Make sure that objects can have these names, one beside the other.
+        """Check that objects can have these names, one beside the other.
 
         Returns:
             The places that they take.
@@ -150,9 +150,8 @@ class Objects:
 
 def _check_parts(name: str) -> None:
     parts = parts_of(name, "destination")
-    strange = _STRANGE.search(name) is not None
     for part in parts:
-        if part[-1] in ". " or is_device(part) or (strange and _STRANGE.search(part)):
+        if part[-1] in ". " or is_device(part) or _STRANGE.search(part):
             msg = (
                 "destination: expected names that every file system takes (no backslash, no "
                 "control character, no trailing dot or blank, no device such as 'aux'), "
@@ -165,7 +164,7 @@ def destination_of(own: str, destination: str | None) -> str:
     """Return the name of an object, or of a folder of them.
 
     Args:
-        own: What it is called where it comes from.
+        own: Name at its source.
         destination: The name; one that ends with ``/`` is the folder to put it into. None for its
             own.
 
@@ -184,7 +183,7 @@ def destination_of(own: str, destination: str | None) -> str:
 
 
 def uri_of(given: object) -> tuple[str, str]:
-    """Return a URI without user and password, and what it is called by itself.
+    """Return a URI without user and password, and the last part of its path.
 
     Raises:
         ArgumentError: If it is none.

@@ -1,4 +1,4 @@
-"""Points of series on their way into the journal: of which family they are, one or many of them."""
+"""Recording of points of series: their families, single points, rows and batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_writable, join_path
-from seamark.process.interrupts import let_pass, quietly
+from seamark.process.interrupts import let_pass
 from seamark.reading.browsing import Browsable
 from seamark.types import File, FileSeries, FloatSeries, Histogram, Series, Single, StringSeries
 from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns
@@ -26,13 +26,17 @@ __all__ = ["Points", "as_file"]
 
 _OWN: Final = (File, Histogram)
 """Our own types, one point each, though a histogram is a dataclass with fields."""
-_RECORDED: Final = {"string_series": Kind.TEXT, "histogram_series": Kind.HISTOGRAM}
-"""The series whose points are JSON records, and of which kind."""
+_KINDS: Final = {
+    "string_series": Kind.TEXT,
+    "histogram_series": Kind.HISTOGRAM,
+    "file_series": Kind.OP,
+}
+"""Kind of record by family, of series whose points are JSON records."""
 _SERIES: Final[Mapping[str, Callable[[Any], Series]]] = {
     one.family: one for one in (FloatSeries, StringSeries, FileSeries)
 }
 _AT_ONCE: Final = 1000
-"""How many texts or histograms go into one write; another thread that records waits for it."""
+"""Number of texts or histograms in one write, for which other threads wait."""
 _NUMBERS: Final = frozenset({float, int})
 _EXACT: Final = 2**53
 _KNOWN_LIMIT: Final = 4096
@@ -52,9 +56,9 @@ class Points:
     """Records the points of series of one process.
 
     Args:
-        outlet: Where they go.
-        contents: What masks texts and stores files.
-        kept: What is kept of series in place of their points.
+        outlet: Journal of this process.
+        contents: Masks texts and stores files.
+        kept: Aggregates of series, in place of their points.
     """
 
     def __init__(self, outlet: Outlet, contents: Contents, kept: Kept) -> None:
@@ -97,10 +101,8 @@ class Points:
             namespace = join_path(base, own)
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
-            count = 1
-            with quietly():
-                count = max(1, len(metrics))
-            drop("metrics", count, f"log_metrics: phase: {error}")
+            count = len(metrics) if isinstance(metrics, Mapping) else 1
+            drop("metrics", max(1, count), f"log_metrics: phase: {error}")
             return {}
         prefix = f"{namespace}/" if namespace else ""
         try:
@@ -122,7 +124,7 @@ class Points:
         return found
 
     def quick_row(self, path: str, value: Any, step: Any) -> Mapping[str, float] | None:
-        """Return what a row takes as it is, if a point is one of plain numbers of known series.
+        """Return a row that needs no check, if a point consists of plain numbers of known series.
 
         Args:
             path: Attribute path.
@@ -130,7 +132,7 @@ class Points:
             step: Of the point.
 
         Returns:
-            Number by path; None if there is something to be checked or said.
+            Number by path; None if the point must be checked.
         """
         if step is not None and not (type(step) in _NUMBERS and math.isfinite(step)):
             return None
@@ -187,7 +189,7 @@ class Points:
         writer = self._outlet.to_append() if leaves else None
         if writer is None:
             return
-        self._outlet.begin_points()
+        self._outlet.announce()
         floats = parts.pop("float_series", {})
         seen = {at for at in floats if self._kept.takes(at)}
         # All or nothing: no point is written if another one has no place.
@@ -199,15 +201,11 @@ class Points:
         if floats:
             self._outlet.row(floats, step, time_ns)
         for family, values in parts.items():
-            if family == "file_series":
-                for at, file in values.items():
-                    self._append_file(writer, at, (file, step, time_ns), described)
-            else:
-                records = [
-                    self._record(writer, family, at, (each, step, time_ns))
-                    for at, each in values.items()
-                ]
-                self._contents.append_points(writer, records, _RECORDED[family])
+            records = [
+                self._record(writer, family, at, (each, step, time_ns), described)
+                for at, each in values.items()
+            ]
+            self._contents.append_points(writer, records, _KINDS[family])
 
     def _split_value(self, path: str, value: Any) -> dict[str, Any]:
         """Return the points that a value stands for, by path; None is left out and counted.
@@ -239,7 +237,7 @@ class Points:
         Raises:
             FamilyError: If the path holds another family.
         """
-        record = self._record(writer, "string_series", check_path(path), (text, None, None))
+        record = self._record(writer, "string_series", check_path(path), (text, None, None), {})
         self._contents.append_points(writer, [record], Kind.TEXT)
 
     def extend(
@@ -272,17 +270,20 @@ class Points:
             for at, points in _sequences(path, values)
         ]
         series = [each for each in series if each.points]
-        files = [each for each in series if each.family == "file_series"]
-        told = {each.path: list(_of_each(described, len(each.points))) for each in files}
+        details = {
+            each.path: list(_of_each(described, len(each.points)))
+            for each in series
+            if each.family == "file_series"
+        }
         if series and (writer := self._outlet.to_append()):
-            self._outlet.begin_points()
+            self._outlet.announce()
             series = [each for each in series if not self._is_observed(each)]
             writer.expect({self._outlet.series_path(each.path): each.family for each in series})
             for each in series:
-                self._extend(writer, each, told.get(each.path, ()))
+                self._extend(writer, each, details.get(each.path))
 
     def _is_observed(self, series: _Batch) -> bool:
-        """Take in the points of a path that keeps none; return whether it is one."""
+        """Aggregate the points of a path that stores none; return whether it is one."""
         if series.family != "float_series" or not self._kept.takes(series.path):
             return False
         for each in [to_float(point) for point in series.points]:
@@ -290,7 +291,7 @@ class Points:
         return True
 
     def _extend(
-        self, writer: JournalWriter, series: _Batch, told: Sequence[Mapping[str, Any]]
+        self, writer: JournalWriter, series: _Batch, details: Iterable[Mapping[str, Any]] | None
     ) -> None:
         path, steps, times = series.path, series.steps, series.times_ns
         if series.family == "float_series":
@@ -299,18 +300,21 @@ class Points:
             writer.append_column(at, [to_float(point) for point in series.points], steps, times)
             return
         points = zip(series.points, steps or repeat(None), times or repeat(None), strict=False)
-        if series.family in _RECORDED:
-            while part := list(islice(points, _AT_ONCE)):
-                records = [self._record(writer, series.family, path, each) for each in part]
-                self._contents.append_points(writer, records, _RECORDED[series.family])
-            return
-        for (value, step, time_ns), described in zip(points, told, strict=True):
-            self._append_file(writer, path, (as_file(value), step, time_ns), described)
+        detailed = zip(points, details or repeat({}), strict=False)
+        at_once = 1 if series.family == "file_series" else _AT_ONCE
+        while part := list(islice(detailed, at_once)):
+            records = [self._record(writer, series.family, path, *each) for each in part]
+            self._contents.append_points(writer, records, _KINDS[series.family])
 
     def _record(
-        self, writer: JournalWriter, family: str, path: str, point: Point
+        self,
+        writer: JournalWriter,
+        family: str,
+        path: str,
+        point: Point,
+        described: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Return the record of a text or histogram."""
+        """Return the record of a text, histogram or file."""
         value, number, time_ns = point
         at = self._outlet.series_path(path)
         writer.claim(at, family)
@@ -318,29 +322,18 @@ class Points:
             text = self._contents.text(at, value)
             record = {"path": at, "points": [[writer.take_step(at, number), text, time_ns]]}
             return record | {"escaped": True} if isinstance(text, Escaped) else record
+        if family == "file_series":
+            op = {
+                "op": "file_point",
+                "path": at,
+                "step": writer.take_step(at, number),
+                "file": self._contents.files.put(as_file(value)),
+                "time": time_ns,
+            }
+            texts = {key: described.get(key) for key in ("name", "description")}
+            return op | {key: str(text) for key, text in texts.items() if text is not None}
         edges, counts = [float(edge) for edge in value.edges], [float(n) for n in value.counts]
         return {"path": at, "points": [[writer.take_step(at, number), edges, counts, time_ns]]}
-
-    def _append_file(
-        self,
-        writer: JournalWriter,
-        path: str,
-        point: Point,
-        described: Mapping[str, Any],
-    ) -> None:
-        file, number, time_ns = point
-        at = self._outlet.series_path(path)
-        writer.claim(at, "file_series")
-        op = {
-            "op": "file_point",
-            "path": at,
-            "step": writer.take_step(at, number),
-            "file": self._contents.files.put(file),
-            "time": time_ns,
-        }
-        told = {key: described.get(key) for key in ("name", "description")}
-        op |= {key: str(value) for key, value in told.items() if value is not None}
-        self._contents.append_points(writer, [op])
 
     # ---------------------------------------------------------------- series as a whole
 
@@ -360,7 +353,7 @@ class Points:
         writer.forget_steps([path])
 
     def forget(self, writer: JournalWriter, path: str) -> None:
-        """Free a path that is deleted, and everything below it."""
+        """Forget a path that is deleted, and everything below it."""
         writer.forget(path)
         self._kept.forget(path)
         self._known.clear()
@@ -454,10 +447,10 @@ def family_of(value: Any) -> str:
 
 
 def as_file(value: Any, include_plotlyjs: bool | str | None = None) -> File:  # noqa: FBT001
-    """Return what was given as a file: a path, a `File`, or what `File.create_from` takes.
+    """Return a value as a file: a path, a `File`, or what `File.create_from` accepts.
 
     Args:
-        value: What was given.
+        value: Value to convert.
         include_plotlyjs: For a Plotly chart, see `File.as_html`.
 
     Raises:

@@ -1,72 +1,77 @@
 """Ranks: the processes of a training that record, and the paths of each.
 
 With ``ranks="zero"`` rank 0 records and the others hold a silent run. With ``ranks="all"`` every
-rank writes a journal of its own: what all ranks say alike (values, tags, files, deletes) is rank
-0's to say; a rank above it adds its series, below ``ranks/<n>/``, facts of its process below
+rank writes a journal of its own: rank 0 records what is common to all (values, tags, files,
+deletes); a rank above it adds its series, below ``ranks/<n>/``, facts of its process below
 ``monitoring/<writer>/``, and how it ended.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError
+from seamark import errors
+from seamark.errors import ArgumentError, SeamarkError
+from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
+from seamark.opening.place import expect_writable
 from seamark.paths import check_writable
-from seamark.process.rank import broadcast_from_rank_zero, current_rank, lasting
+from seamark.process.rank import broadcast_from_rank_zero, connected, current_rank, lasting
 
 if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
     from seamark.options.settings import Settings
 
 __all__ = ["EveryRank", "RankPaths", "RankPolicy", "rank_has_recorded"]
 
+_REFUSED: Final = "!"
+"""Begins the message of rank 0 where it does not begin."""
+
 
 class EveryRank:
-    """The policy of what has no ranks: every process records, unless nothing is to be recorded.
+    """Policy of a log, which has no ranks: every process records.
 
     Args:
-        disabled: Whether nothing is.
+        disabled: Whether nothing is recorded.
+
+    Attributes:
+        silent: Whether nothing is recorded by design.
+        apart: 0: no process records beside rank 0.
     """
 
+    apart = 0
+
     def __init__(self, *, disabled: bool) -> None:
-        self._disabled = disabled
-
-    @property
-    def silent(self) -> bool:
-        """Whether nothing is recorded by design."""
-        return self._disabled
-
-    @property
-    def apart(self) -> int:
-        """Return this process's rank if it records beside rank 0, else 0."""
-        return 0
+        self.silent = disabled
 
     def settle(self) -> None:
-        """Do nothing: it is settled."""
+        """Do nothing: every process records."""
 
     def forget(self) -> None:
-        """Do nothing: a forked child is no other one."""
+        """Do nothing: a forked child records, too."""
 
 
 class RankPolicy:
-    """Decide which processes of a training record into a run.
+    """Decide which processes of a training record into a run, which rank 0 chooses for all.
 
     Args:
         options: Of the run.
         made_in: Pid of the process that minted the run's id; None for a copy of a run.
+        connected: Whether the ranks agreed on the run before this one that it continues.
 
     Attributes:
         made_in: Pid of the process that minted the run's id; None for a copy of a run.
-        agreed: Whether the ranks agreed on the run.
+        connected_at_start: Whether the ranks agreed on this run when it began, so that each of them
+            takes part in later decisions.
     """
 
-    def __init__(self, options: Settings, made_in: int | None) -> None:
+    def __init__(self, options: Settings, made_in: int | None, *, connected: bool) -> None:
         self._options = options
         self.made_in = made_in
-        self.agreed = False
+        self.connected_at_start = connected
+        self._agreed = False
         self._silent: bool | None = None
         self._withdrawn = False
         self._lasting: Callable[[], bool] | None = None
@@ -86,7 +91,7 @@ class RankPolicy:
             return False
         if self._lasting is not None and self._lasting():
             return True
-        # PlotOptions at every use until something is recorded: some launchers tell the rank late.
+        # Asked at every use until something is recorded: some launchers tell the rank late.
         rank = current_rank()
         self._lasting = lasting(rank) if rank.rank else None
         return rank.rank != 0
@@ -100,46 +105,97 @@ class RankPolicy:
     def common_id(self) -> bool:
         """Whether the run's id was given, not minted, or came here from another process.
 
-        The same on every rank, whatever became of the run since, so that it can decide whether they
-        talk to each other. A name is not enough: each rank looks it up by itself, and what it means
-        may change from one moment to the next.
+        The same on every rank at any time, so that it can decide whether they communicate. A name
+        is not enough: each rank looks it up by itself, and it may name another run a moment later.
         """
         return self._options.names_an_id or self.made_in != os.getpid()
 
     @property
     def shared_id(self) -> bool:
         """Whether other processes know the run's id: by `common_id`, or since the ranks agreed."""
-        return self.agreed or self.common_id
+        return self._agreed or self.common_id
 
     def agree(self) -> None:
         """Note that the ranks agreed on the run."""
-        self.agreed = True
+        self._agreed = True
 
     def settle(self) -> None:
-        """Take it that this process records, whatever becomes of its rank."""
+        """Settle that this process records, whatever its rank turns out to be."""
         self._silent = False
 
     def forget(self) -> None:
-        """Ask for the rank again: a forked child may be another one."""
+        """Look up the rank again: a forked child may be another one."""
         self._silent = self._lasting = None
 
     def withdraw(self) -> None:
-        """Record nothing from now on, whatever is known of the rank later."""
+        """Record nothing from now on, whatever the rank turns out to be."""
         self._withdrawn = True
 
-    def broadcast_from_rank_zero(self, words: str) -> str | None:
-        """Return what rank 0 says; None if there is nobody to talk to. Every rank has to call this.
+    # ---------------------------------------------------------------- agreement
+
+    def begin(self) -> None:
+        """Remember whether the ranks agreed on the run as it begins."""
+        self.connected_at_start = self._agreed
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether rank 0 finds out on its own disk how this rank continues."""
+        if self._options.mode == "read-only" or not current_rank().rank:
+            return False
+        return self._options.ranks == "all" or self.silent
+
+    def refusal(self, folder: RunFolder, expect: Callable[[], object]) -> SeamarkError | None:
+        """Return why a run cannot begin; None if it can, or where rank 0 answers for this rank.
+
+        Args:
+            folder: The run.
+            expect: Raises the errors of the run that was asked for.
+        """
+        if connected() and current_rank().rank:
+            return None
+        try:
+            expect()
+            if connected() and not self.silent:
+                expect_writable(folder)
+        except SeamarkError as error:
+            return error
+        return None
+
+    def receive_decision(
+        self, folder: RunFolder, attempt: int | None, refusal: SeamarkError | None
+    ) -> tuple[RunFolder, int | None] | None:
+        """Return the run and attempt of rank 0; None if no ranks are connected.
+
+        Every rank has to call this.
+
+        Args:
+            folder: The run of this rank.
+            attempt: The attempt that this rank has begun, 0-based; None if it has begun none.
+            refusal: Why rank 0 does not begin, which is raised on all ranks.
 
         Raises:
-            ArgumentError: If ``ranks="all"`` and other ranks cannot learn the run's id.
+            ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
+            SeamarkError: The ``refusal`` of rank 0.
         """
-        said = broadcast_from_rank_zero(words)
-        if said is None and self._options.ranks == "all" and not self.shared_id:
-            refuse_alone()
-        return said
+        words = f"{'' if attempt is None else attempt} {folder.project}/{folder.run}"
+        if refusal is not None:
+            words = f"{_REFUSED} {type(refusal).__name__} {refusal}"
+        received = broadcast_from_rank_zero(words)
+        if received is None and self._options.ranks == "all" and not self.shared_id:
+            _refuse_unknown_id()
+        if refusal is not None:
+            raise refusal
+        if received is None:
+            return None
+        if received.startswith(_REFUSED):
+            _, kind, why = received.split(" ", 2)
+            raise getattr(errors, kind)(why)
+        number, _, place = received.partition(" ")
+        project, _, run = place.rpartition("/")
+        return RunFolder(folder.root, project, run), int(number) if number else None
 
 
-def refuse_alone() -> None:
+def _refuse_unknown_id() -> None:
     """Refuse to mint an id that other ranks cannot know.
 
     Raises:
@@ -190,3 +246,6 @@ class RankPaths(dict[Any, Any]):
             return path
         self[path] = ranked = self._space + path
         return ranked
+
+
+log = logging.getLogger("seamark")

@@ -1,18 +1,28 @@
-"""Reading: what every process recorded of a run or project, up to the moment of asking."""
+"""Reads of a run or project: the records of every process up to now, on this disk or a server."""
 
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from seamark.errors import FamilyError, MissingFieldError, RunNotFoundError, SeamarkError
+from seamark.errors import (
+    FamilyError,
+    FileMissingError,
+    MissingFieldError,
+    RunNotFoundError,
+    SeamarkError,
+)
 from seamark.journal.families import spoken
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.opening.catalogs import open_catalog
 from seamark.paths import is_inside
+from seamark.process.interrupts import quietly
 from seamark.run.tree import nest
 
 if TYPE_CHECKING:
@@ -20,54 +30,64 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.contents import Contents
     from seamark.reading.reader import Reader
-    from seamark.run.server_view import ServerView
+    from seamark.remote.http.catalog import RemoteCatalog
+    from seamark.run.ranks import EveryRank, RankPolicy
 
 __all__ = ["Recorded"]
 
 log = logging.getLogger("seamark")
 
+T = TypeVar("T")
+
+_SEND_S: Final = 10.0
+"""Time limit of a read for sending the records of this process first, in seconds."""
+_AGAIN_S: Final = 60.0
+"""Pause after a failed request to a server, in seconds."""
+
 
 class Recorded:
-    """Answers what is recorded.
+    """Reads of a run or log.
 
     Args:
-        folder: Where it is recorded.
-        silent: Returns whether this process records nothing by design, so that reads are empty.
-        known: Returns what is known of a run before its first record.
-        disabled: Whether that is so because the mode is ``"disabled"``.
-        place: What is read in the place of the folder's root: another root, or the address of a
-            server; None for the root.
-        token: To show to a server; None has it looked for.
-        server: The run on its server; None if it is not sent to one.
-        is_partial: Whether the server has, or may have, records that are not on this disk.
-        settle: Has this process write what it has not written yet; called before something is read.
+        folder: Folder of the run or log.
+        policy: Decides whether this process records; reads are empty if not.
+        known: Returns the attributes of a run before its first record.
+        disabled: Whether nothing is recorded because the mode is ``"disabled"``.
+        place: Root or address of a server that is read instead of the folder's root; None for
+            that root.
+        token: API token for a server; None to look for one.
+        remotes: URIs of the remotes that it is sent to; a server among them is read where this disk
+            lacks something.
+        is_partial: Whether that server has, or may have, records that are not on this disk.
+        settle: Writes what this process still holds back; called before each read.
 
     Attributes:
-        folder: Where it is recorded, or would be.
-        disabled: The same.
-        is_partial: The same.
+        folder: Folder of the run or log, which need not exist.
+        disabled: Whether nothing is recorded because the mode is ``"disabled"``.
     """
 
     def __init__(
         self,
         folder: RunFolder,
+        policy: EveryRank | RankPolicy,
         *,
-        silent: Callable[[], bool],
         known: Callable[[], Iterable[Attribute]],
         disabled: bool = False,
         place: Path | str | None = None,
         token: str | None = None,
-        server: ServerView | None = None,
+        remotes: Iterable[str] = (),
         is_partial: bool = False,
-        settle: Callable[[], object] | None = None,
+        settle: Callable[[], object],
     ) -> None:
         self.folder = folder
         self.disabled = disabled
-        self._silent = silent
+        self._policy = policy
         self._known = known
         self._place, self._token = place, token
         self._index: Catalog | None = None
-        self._server, self.is_partial = server, is_partial
+        server = next((one for one in remotes if one.startswith(("http://", "https://"))), None)
+        self._server = None if server is None else _ServerView(server, token)
+        self._is_partial = is_partial and server is not None
         self._settle = settle
         self._last: Catalog | None = None
 
@@ -87,20 +107,15 @@ class Recorded:
 
     @property
     def remote(self) -> bool:
-        """Whether a server is asked."""
+        """Whether a server is read."""
         return isinstance(self._place, str)
 
     @property
     def _read_folder(self) -> RunFolder:
-        """The folder that is read, where that is one."""
+        """The folder that is read, unless a server is."""
         if isinstance(self._place, Path):
             return RunFolder(self._place, self.folder.project, self.folder.run)
         return self.folder
-
-    @property
-    def where(self) -> str:
-        """The place that is read, in words."""
-        return str(self.place)
 
     @property
     def words(self) -> str:
@@ -108,10 +123,10 @@ class Recorded:
         return self.folder.words + (f" on {self._place}" if self.remote else "")
 
     def other_projects(self, most: int) -> list[str]:
-        """Return the projects of the place if ours is none of them, sorted; else nothing.
+        """Return the projects of the place, sorted; nothing if this project is among them.
 
         Args:
-            most: Of more runs not all are looked at.
+            most: Largest number of runs to look at.
         """
         own, root = self.folder.project, self._read_folder.root
         if self.remote:
@@ -127,30 +142,35 @@ class Recorded:
         return self._index is not None
 
     def view(self) -> Reader:
-        """Return what is recorded up to now, of every process.
+        """Return a reader of the records of every process, up to now.
 
         Raises:
             RunNotFoundError: If nothing was recorded yet.
         """
-        if self._settle is not None:
-            self._settle()
-        if self._server is not None and self.is_partial:
+        self._settle()
+        self._last = None
+        if self._server is not None and self._is_partial:
             found = self._server.read(self.folder)
             if found is not None:
                 self._last, reader = found
                 return reader
-        self._last = None
         return self.index.fresh_view(self.folder.project, self.folder.run)
 
+    def note_copied(self, *, is_partial: bool) -> None:
+        """Note that journals were copied from the server to this disk.
+
+        Args:
+            is_partial: Whether the server still has others.
+        """
+        self._is_partial = is_partial and self._server is not None
+
     def local_reader(self) -> Reader | None:
-        """Return what lies on this disk, also where that is a part; None while nothing does."""
+        """Return a reader of the part on this disk; None while there is nothing."""
         folder = self.folder
-        if not self.is_partial:
-            return self.reader()
         return self._if_any(lambda: self.index.fresh_view(folder.project, folder.run))
 
     def reader(self) -> Reader | None:
-        """Return the same; None while nothing is recorded."""
+        """Return a reader like `view`; None while nothing is recorded."""
         return self._if_any(self.view)
 
     def _if_any(self, read: Callable[[], Reader]) -> Reader | None:
@@ -162,10 +182,10 @@ class Recorded:
             return None
 
     def log_of(self, project: str) -> Reader | None:
-        """Return what a project says of itself; None if it says nothing on this disk.
+        """Return a reader of a project's own log; None if there is none on this disk.
 
         Raises:
-            RunNotFoundError: If it says nothing on a server.
+            RunNotFoundError: If there is none on a server.
         """
         if (
             not self.remote
@@ -177,18 +197,17 @@ class Recorded:
     @property
     def silent(self) -> bool:
         """Whether this process records nothing by design, and has nothing to read from."""
-        return self._silent()
+        return self._policy.silent
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to read, for this process at least."""
-        if self._silent():
+        if self._policy.silent:
             return True
-        is_here = self.remote or self._read_folder.journal_dir.is_dir()
-        return not (is_here or (self.is_partial and self._server is not None))
+        return not (self.remote or self._is_partial or self._read_folder.journal_dir.is_dir())
 
     def close(self) -> None:
-        """Let go of the index; it is opened again if something is read later."""
+        """Close the index; a later read opens it again."""
         self._last = None
         if self._server is not None:
             self._server.close()
@@ -199,11 +218,11 @@ class Recorded:
     # ---------------------------------------------------------------- attributes
 
     def attributes(self, namespace: str = "", reader: Reader | None = None) -> list[Attribute]:
-        """Return what is visible at and below a path, sorted by path.
+        """Return the visible attributes at and below a path, sorted by path.
 
         Args:
             namespace: Path; empty for all.
-            reader: Of the moment at which it is to be; None for now.
+            reader: Reader of an earlier moment; None for now.
         """
         reader = reader or self.reader()
         if reader is not None:
@@ -212,7 +231,7 @@ class Recorded:
         return [one for one in found if is_inside(one.path, namespace)]
 
     def families(self, namespace: str = "") -> dict[str, str]:
-        """Return what each path at and below a path holds, sorted by path, without reading it."""
+        """Return the family of each path at and below a path, sorted by path."""
         reader = self.reader()
         if reader is not None:
             found = reader.families()
@@ -221,12 +240,12 @@ class Recorded:
         return {path: found[path] for path in found if is_inside(path, namespace)}
 
     def find(self, reader: Reader | None, path: str) -> Attribute | None:
-        """Return what a path shows, as a reader has it or as the first record will."""
+        """Return the attribute at a path from a reader, or as the first record will write it."""
         found = None if reader is None else reader.attribute(path)
         return found or next((one for one in self._known() if one.path == path), None)
 
     def attribute(self, path: str) -> Attribute:
-        """Return what a path shows now.
+        """Return the attribute at a path.
 
         Raises:
             MissingFieldError: If nothing is recorded there.
@@ -234,7 +253,7 @@ class Recorded:
         return self.look_up(path)[1]
 
     def look_up(self, path: str) -> tuple[Reader | None, Attribute]:
-        """Return what a path shows, and the reader that knows it; None before the first record.
+        """Return the attribute at a path and its reader, which is None before the first record.
 
         Raises:
             MissingFieldError: If nothing is recorded there.
@@ -246,11 +265,11 @@ class Recorded:
         return reader, found
 
     def missing(self, path: str, reader: Reader | None = None) -> MissingFieldError:
-        """Return the error that says that nothing is recorded at a path, and what may be meant.
+        """Return the error that nothing is recorded at a path, with a suggestion.
 
         Args:
-            path: What was asked for.
-            reader: What it was looked for with; None for what is recorded now.
+            path: Path that was asked for.
+            reader: Reader of the failed lookup; None for a new one.
         """
         from seamark.reading.nearest import nearest_path
 
@@ -261,11 +280,11 @@ class Recorded:
         return MissingFieldError(msg)
 
     def no_namespace(self, path: str, family: str | None) -> MissingFieldError | FamilyError:
-        """Return the error that says that nothing lies below a path.
+        """Return the error that nothing lies below a path.
 
         Args:
-            path: What was asked for.
-            family: Of what is recorded at the path; None if nothing is.
+            path: Path that was asked for.
+            family: Family of the path; None if nothing is recorded there.
         """
         if family is None:
             return self.missing(path)
@@ -291,10 +310,10 @@ class Recorded:
     def contents(self) -> Contents:
         """Return the files of what is recorded."""
         found = self._last or self.index
-        contents = found.view(self.folder.project, self.folder.run).contents
-        if self._server is None or self._last is not None:
-            return contents
-        return self._server.contents(self.folder, contents)
+        contents: Contents = found.view(self.folder.project, self.folder.run).contents
+        if self._server is not None and self._last is None:
+            contents = self._server.contents(self.folder, contents)
+        return contents
 
     def document(self) -> dict[str, Any]:
         """Return all that is recorded as JSON values; see `seamark.reading.document`."""
@@ -307,22 +326,135 @@ class Recorded:
         return document_of(reader, whole=lambda text, _: self.read_long_text(text))
 
     def whole(self, value: Any) -> Any:
-        """Return a value as it was written: what stands for a very long text is not its value.
+        """Return a value as it was written: a very long text instead of its record.
 
         Raises:
-            FileMissingError: If the text is gone, damaged or too large for memory.
+            FileMissingError: If the text is missing, damaged or too large for memory.
         """
         if not isinstance(value, dict) or value.keys() != {"sha256", "size"}:
             return value
         return self.contents().text(value)
 
     def read_long_text(self, value: Any) -> Any:
-        """Return the same; the record of a text that cannot be read stays in its place.
+        """Return a value like `whole`, or the record of a text that cannot be read.
 
-        One text is not to take the others of a namespace with it.
+        One unreadable text must not hide the others of a namespace.
         """
         try:
             return self.whole(value)
         except (OSError, SeamarkError) as error:
             log.warning("seamark: a text of %s cannot be read: %s", self.words, error)
             return value
+
+
+class _ServerView:
+    """A run on its server: all of it, if this process did not copy it, and its files.
+
+    A training never fails or waits long for it: without an answer the part on this disk is read,
+    and a warning says so.
+
+    Args:
+        place: Address of the server.
+        token: API token; None to look for one.
+    """
+
+    def __init__(self, place: str, token: str | None) -> None:
+        self._place, self._token = place, token
+        self._catalog: RemoteCatalog | None = None
+        self._pid = os.getpid()
+        self._again_at = 0.0
+        self._has_warned = False
+
+    def read(self, folder: RunFolder) -> tuple[Catalog, Reader] | None:
+        """Return the catalog that has the run, and its reader; None without an answer."""
+        return self._ask(folder, lambda: self._read(folder))
+
+    def contents(self, folder: RunFolder, here: Contents) -> Any:
+        """Return the contents of a run folder, with missing ones read from the server.
+
+        Args:
+            folder: The run.
+            here: Contents of the folder.
+        """
+
+        def opened() -> Contents:
+            contents: Contents = self._opened().view(folder.project, folder.run).contents
+            return contents
+
+        return _FallbackContents(here, lambda: self._ask(folder, opened))
+
+    def _ask(self, folder: RunFolder, ask: Callable[[], T]) -> T | None:
+        if time.monotonic() < self._again_at:
+            return None
+
+        def lost(error: Exception) -> None:
+            self._again_at = time.monotonic() + _AGAIN_S
+            if not self._has_warned:
+                self._has_warned = True
+                log.warning(
+                    "seamark: %s, which may have more of run %s, cannot be asked now (%s). What is "
+                    "read is what is on this disk",
+                    *(self._place, folder.run, str(error)[:400]),
+                )
+
+        with quietly(lost):
+            found = ask()
+            self._has_warned = False
+            return found
+        return None
+
+    def _read(self, folder: RunFolder) -> tuple[Catalog, Reader]:
+        from seamark.remote import shipper
+
+        until = time.monotonic() + _SEND_S
+        shippers = shipper.known(self._place)
+        if not all(each.wait(max(0.0, until - time.monotonic()), folder) for each in shippers):
+            msg = f"what was recorded here was not sent within {_SEND_S:g} s"
+            raise TimeoutError(msg)
+        catalog = self._opened()
+        reader = catalog.fresh_view(folder.project, folder.run)
+        if catalog.behind:
+            msg = "what was recorded here cannot be read there yet"
+            raise TimeoutError(msg)
+        return catalog, reader
+
+    def _opened(self) -> RemoteCatalog:
+        if self._catalog is None or self._pid != os.getpid():  # a fork shares no connection
+            from seamark.remote.http.catalog import RemoteCatalog
+
+            self._catalog, self._pid = RemoteCatalog.open(self._place, self._token), os.getpid()
+        return self._catalog
+
+    def close(self) -> None:
+        """Close the connection; a later read opens it again."""
+        catalog, self._catalog = self._catalog, None
+        if catalog is not None and self._pid == os.getpid():
+            catalog.close()
+
+
+class _FallbackContents:
+    """Contents of a run folder, and of the run's server for those that the folder lacks.
+
+    Args:
+        here: Contents of the folder.
+        there: Returns the contents of the server; None if it does not answer.
+    """
+
+    def __init__(self, here: Contents, there: Callable[[], Contents | None]) -> None:
+        self._here = here
+        self._there = there
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._here, name)
+        return partial(self._first, name) if name in {"text", "read", "write"} else found
+
+    def _first(self, verb: str, /, *given: Any, **named: Any) -> Any:
+        try:
+            return getattr(self._here, verb)(*given, **named)
+        except FileMissingError as error:
+            if (there := self._there()) is None:
+                raise
+            try:
+                return getattr(there, verb)(*given, **named)
+            except FileMissingError:
+                raise error from None

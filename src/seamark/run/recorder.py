@@ -1,17 +1,17 @@
-"""Writing: the journal of one process, and whether and where it records."""
+"""Recorder of one process: its journal, and whether and where it records."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from seamark.capture.secrets import Secrets
 from seamark.errors import InactiveRunError, PathError, ReadOnlyError
 from seamark.journal.writer import SYNC_S, JournalWriter
 from seamark.paths import is_inside
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.run.contents import Contents
 from seamark.run.kept import Kept
 from seamark.run.lifecycle import RESTING, STOPPED, WAITING, Lifecycle
@@ -32,39 +32,39 @@ log = logging.getLogger("seamark")
 
 _USUAL: Final = Secrets()
 _RESERVED: Final = {"tags": "atom"}
-"""What is kept below a namespace, and nothing else: keyed tags are single values."""
+"""The only family that is allowed below a namespace: keyed tags are single values."""
 
 
 class Recorder:
-    """Writes what one process records; the one answer to whether it does.
+    """Journal of one process, and the decision whether and where it records.
 
     Args:
-        folder: Where it is recorded.
+        folder: Folder of the run or log.
         mode: See ``init_run``.
         lifecycle: Of the run.
         policy: Whether this process records, and where.
         header: Returns what the HEADER of a journal that is opened now says.
-        start: Called, with a lock held, for the first record: opens the journal. What it raises is
-            a person's mistake, and nothing is recorded.
-        secrets: What is hidden in values and texts before they are written.
-        keep: What is kept of series in place of their points, by path or pattern.
+        start: Opens the journal for the first record, with a lock held. It raises mistakes of
+            the user, and nothing is recorded then.
+        secrets: Secrets that are masked in values and texts before they are written.
+        keep: Aggregates of series, in place of their points, by path or pattern.
         expect_tags: Raises what is wrong with keyed tags among values that are assigned.
-        fixed: Path at and below which nobody changes anything any more; None if there is none.
+        fixed: Path at and below which nothing changes any more; None if there is none.
         after_t: Time of the last record of a run that lies elsewhere, ns since the Unix epoch.
 
     Attributes:
-        folder: Where it is recorded.
+        folder: Folder of the run or log.
         mode: See ``init_run``.
         writer: The journal; None before the first record.
         ready: The same, while nothing has to be asked before it is written to; None before the
             first record, in a forked child until it records, and from the end on.
-        secrets: What is hidden in values and texts.
+        secrets: Secrets that are masked in values and texts.
         row: Records one number for each path at one step, ``row(metrics, step)``; returns whether
             it is in the kernel (None in a disabled run). Never raises.
-        kept: What is kept of series in place of their points.
-        contents: What masks texts and stores files.
-        points: What records points of series.
-        values: What records everything else.
+        kept: Aggregates of series, in place of their points.
+        contents: Masks texts and stores files.
+        points: Records points of series.
+        values: Records everything else.
         parameters: The hyperparameters that this process set, as they were given.
         rank: 0, or the rank that records its own series beside those of rank 0.
     """
@@ -92,8 +92,7 @@ class Recorder:
         self.row: Callable[..., bool | None] = self._first_row
         self._lifecycle, self._policy, self._fixed = lifecycle, policy, fixed
         self._header, self._start, self._after_t = header, start, after_t
-        self._watch_series: Callable[[Iterable[str]], object] | None = None
-        self._before_point: Callable[[], object] | None = None
+        self._before_points: Callable[[Collection[str]], bool] | None = None
         self._lock = threading.RLock()
         self._ranked: RankPaths | None = None
         self._warned = False
@@ -118,7 +117,7 @@ class Recorder:
 
     @property
     def speaks_for_all(self) -> bool:
-        """Whether this process records what is said once for all ranks: values, tags and files."""
+        """Whether this process records for all ranks: values, tags and files."""
         return self.recording and not (self.rank or (self.writer is None and self._policy.apart))
 
     def to_write(self) -> JournalWriter | None:
@@ -149,7 +148,7 @@ class Recorder:
     def to_append(self) -> JournalWriter | None:
         """Return the writer for points; None, with one warning, where the run was stopped.
 
-        A loop that logs once too often goes on.
+        A loop that logs once too often is not interrupted.
 
         Raises:
             ReadOnlyError: If it was opened for reading.
@@ -169,19 +168,16 @@ class Recorder:
         self,
         prepare: Callable[[JournalWriter], object] | None = None,
         *,
-        watch_series: Callable[[Iterable[str]], object] | None = None,
-        before_point: Callable[[], object] | None = None,
+        before_points: Callable[[Collection[str]], bool] | None = None,
     ) -> JournalWriter:
         """Begin to record, as the rank that this process is now.
 
         Args:
             prepare: Called with the writer before any thread can record with it.
-            watch_series: Called with the paths of float series before points are added to them,
-                until `unwatch_series`; None where nobody has to know.
-            before_point: Called once before the first point of any series, with which a run begins
-                that was not started; None where it has begun.
+            before_points: Called before points are recorded, with the paths of float series, until
+                it returns True; see `announce`. None where no point needs it.
         """
-        self._watch_series, self._before_point = watch_series, before_point
+        self._before_points = before_points
         self.rank = self._policy.apart
         self._ranked = RankPaths(self.rank, self.shares) if self.rank else None
         writer = JournalWriter(
@@ -197,14 +193,14 @@ class Recorder:
         return writer
 
     def use(self, writer: JournalWriter) -> None:
-        """Continue with a writer; in a forked child, with the one that it inherited."""
+        """Continue with a writer; in a forked child with the inherited one."""
         self._policy.settle()
         self.writer = writer
         self.kept.begin(writer)
         self._settle(writer)
 
     def let_go(self) -> JournalWriter | None:
-        """Take the writer away and return it: a forked child may be another rank."""
+        """Detach and return the writer: a forked child may be another rank."""
         writer, self.writer, self.ready = self.writer, None, None
         return writer
 
@@ -216,14 +212,14 @@ class Recorder:
             self.row = self._first_row
 
     def after_fork(self) -> None:
-        """Make the copy in a forked child whole again."""
+        """Reset the copy in a forked child."""
         self._lock = threading.RLock()
         self.kept.after_fork()
         self._policy.forget()
         self.ready, self.row = None, self._first_row
 
     def begin_attempt(self) -> None:
-        """Go on in a journal of another attempt, with what its header says from now on."""
+        """Continue in a journal of another attempt, with a new header."""
         self.kept.renew()
         if self.writer is not None:
             self.writer.rotate()
@@ -236,36 +232,28 @@ class Recorder:
             self._lifecycle.call("heartbeat")
 
     def _settle(self, writer: JournalWriter) -> None:
-        """Ask nothing more before this writer is written to."""
+        """Write to this writer without further checks."""
         self.ready, self.row = writer, self._row_of(writer)
 
     def _row_of(self, writer: JournalWriter) -> Callable[..., bool | None]:
-        watched = self.rank or self._watch_series is not None
+        watched = self.rank or self._before_points is not None
         return self._watched_row if watched else writer.append_row
 
     # ---------------------------------------------------------------- first points
 
-    def announce(self, paths: Iterable[str]) -> None:
-        """Announce points of float series; those of other threads wait until that is done."""
-        if self._watch_series is not None:
-            with self._lock:
-                if self._watch_series is not None:
-                    self._watch_series(paths)
+    def announce(self, paths: Collection[str] = ()) -> None:
+        """Announce points that are recorded on purpose; those of other threads wait meanwhile.
 
-    def unwatch_series(self) -> None:
-        """Take rows the quick way again."""
-        self._watch_series = None
-        if self.writer is not None:
-            self.row = self._row_of(self.writer)
-
-    def begin_points(self) -> None:
-        """Take note that points of series are about to be recorded on purpose."""
-        if self._before_point is None:
+        Args:
+            paths: Paths of those that belong to float series.
+        """
+        if self._before_points is None:
             return
-        with self._lock:  # another thread's first point waits until the run has begun
-            call, self._before_point = self._before_point, None
-            if call is not None:
-                call()
+        with self._lock:
+            if self._before_points is not None and self._before_points(paths):
+                self._before_points = None
+                if self.writer is not None:
+                    self.row = self._row_of(self.writer)
 
     # ---------------------------------------------------------------- whose paths
 
@@ -277,26 +265,26 @@ class Recorder:
         return any(is_inside(path, f"monitoring/{each}") for each in writer.writers)
 
     def series_path(self, path: str) -> str:
-        """Return where this rank keeps its points of a series."""
+        """Return the path of a series on this rank."""
         return path if self._ranked is None else str(self._ranked[path])
 
     def expect_free(self, path: str) -> None:
-        """Refuse to change what never changes.
+        """Refuse to change a fixed path.
 
         Raises:
-            PathError: If it is at the path.
+            PathError: If the path is fixed.
         """
         if self._fixed is not None and is_inside(path, self._fixed):
             msg = f"path: {path!r} is what {self.folder.words} consists of, and never changes"
             raise PathError(msg)
 
     def to_share(self, path: str) -> JournalWriter | None:
-        """Return the writer for what is said once for all ranks; None on one that leaves it to 0.
+        """Return the writer for records that rank 0 writes for all; None on other ranks.
 
         Raises:
             InactiveRunError: If the run was stopped.
             ReadOnlyError: If it was opened for reading.
-            PathError: If nobody changes what is there.
+            PathError: If the path is fixed.
         """
         writer = self.to_write()
         self.expect_free(path)
@@ -342,21 +330,30 @@ class Recorder:
 
         Args:
             reason: Short name under which the losses are counted.
-            count: How many values or records.
-            warn: What a person should read, once for each reason.
+            count: Number of values or records.
+            warn: Message, shown once for each reason.
         """
         if (writer := self.writer) is not None:
             writer.drop(reason, count, warn or f"something could not be recorded ({reason})")
+
+    def guard(self, reason: str, what: str) -> quietly:
+        """Return a context that swallows errors, counts them as losses and warns of the first.
+
+        Args:
+            reason: Short name under which the losses are counted.
+            what: Beginning of the warning; the error follows.
+        """
+        return quietly(lambda error: self.drop(reason, warn=f"{what}: {error!r:.300}"))
 
     def positions(self) -> dict[str, int]:
         """Return {writer id: bytes} of this process's journals, as they are now."""
         return self.writer.positions() if self.writer else {}
 
     def store_files(self, seconds: float | None) -> None:
-        """Wait until what was taken is stored, and take nothing more.
+        """Wait until all files are stored, and accept no more.
 
         Args:
-            seconds: How long; None waits as long as files are being stored.
+            seconds: Time limit; None for none.
         """
         self.ready = None  # a run that ends is asked
         self.contents.close(seconds)
@@ -383,10 +380,10 @@ class Recorder:
 
         Args:
             reason: ``"stop"``, or ``"exit"`` at the end of the process.
-            timeout_s: How long to wait for the disk, in seconds.
+            timeout_s: Time limit for the disk, in seconds.
 
         Returns:
-            How many values or records were lost.
+            Number of values or records that were lost.
         """
         self.ready, self.row = None, self._first_row
         if (writer := self.writer) is None:
@@ -406,8 +403,8 @@ class Part(Protocol):
 
     Attributes:
         lifecycle: Its state in this process.
-        recorder: What writes it.
-        recorded: What reads it.
+        recorder: Writes it.
+        recorded: Reads it.
     """
 
     lifecycle: Lifecycle

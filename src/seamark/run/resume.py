@@ -1,35 +1,45 @@
-"""Attempts of a run in one process, and what a checkpoint stores of it; see `seamark.opening`."""
+"""Attempts of a run in one process, and the state of it in checkpoints; see `seamark.opening`.
+
+A framework may save in the middle of a step, and ranks do not save at the same moment. So each
+process that takes part writes a *mark* behind the last record that belongs to the checkpoint. Marks
+are numbered from 1 on; every rank of a training counts alike.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import RunNotFoundError
+from seamark.journal.format import Kind
+from seamark.journal.headers import header_of
+from seamark.journal.reader import JournalReader, decode_json
 from seamark.opening.opening import Attempt
 from seamark.opening.restarts import JobRun, attempt_of_peers, newest_attempt
-from seamark.process.interrupts import quietly
 from seamark.process.job import restart_count
-from seamark.run.marks import mark_op, marked_positions
 
 if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
+    from seamark.journal.folder import JournalFile, RunFolder
     from seamark.opening.opening import Opening, Saved
     from seamark.run.recorder import Recorder
 
 __all__ = ["Resume"]
 
+_BEGIN: Final = b'{"op":"checkpoint","mark":'
+
 
 class Resume:
-    """The part of a run that continues what an earlier process recorded.
+    """Attempts of a run that continues an earlier one.
 
     Args:
         opening: Of the run.
         recorder: Of the run.
 
     Attributes:
-        origin: Where the run comes from.
+        origin: Origin of the run.
     """
 
     def __init__(self, opening: Opening, recorder: Recorder) -> None:
@@ -48,7 +58,7 @@ class Resume:
         return self._recorder.folder
 
     def _newest(self) -> int:
-        """Return the number of the newest attempt that is known, here or elsewhere."""
+        """Return the number of the newest attempt, on this disk or at a remote."""
         remote = self._opening.remote
         elsewhere = 0 if remote is None else remote.newest_attempt
         return max(newest_attempt(self._folder), elsewhere)
@@ -86,11 +96,12 @@ class Resume:
         0-based.
         """
         begun = self.origin.begun
-        untold = begun is not None and begun.positions is None and self._recorder.writer is None
-        return begun.number if begun is not None and untold else None
+        if begun and begun.positions is None and self._recorder.writer is None:
+            return begun.number
+        return None
 
     def checkpoint_state(self, *, marked: bool) -> dict[str, Any]:
-        """Return what a checkpoint stores of this run; see `Run.checkpoint_state`."""
+        """Return the state of this run for a checkpoint; see `Run.checkpoint_state`."""
         recorder = self._recorder
         recorder.kept.write()
         noted = self._sizes() | recorder.positions()
@@ -108,19 +119,15 @@ class Resume:
         return state
 
     def mark_checkpoint(self) -> None:
-        """Note that what is recorded from now on came after the last checkpoint. Never raises."""
+        """Mark the end of the records that belong to the last checkpoint. Never raises."""
         due, self._marks_due = self._marks_due, []
         recorder = self._recorder
         if not due or recorder.writer is None or recorder.silent:
             return
         recorder.kept.write()
-
-        def lost(error: Exception) -> None:
-            recorder.drop("mark", warn=f"the mark of a checkpoint could not be recorded: {error}")
-
-        with quietly(lost):
+        with recorder.guard("mark", "the mark of a checkpoint could not be recorded"):
             for number in due:
-                recorder.values.record_op(mark_op(number))
+                recorder.values.record_op({"op": "checkpoint", "mark": number})
 
     def begin_attempt(self, saved: Saved) -> Attempt | None:
         """Begin a new attempt, whose journal names the positions of the checkpoint.
@@ -133,12 +140,11 @@ class Resume:
         self.mark_checkpoint()
         begun, positions = self.origin.begun, self._positions(saved)
         number, own = None, self._recorder.positions().keys() & (positions or {})
-        # What a restart has begun, and no checkpoint of its own goes back behind, goes on with it.
+        # An attempt that a restart has begun continues, unless its own checkpoint is loaded.
         if begun and begun.positions is None and not own:
             number = begun.number
-        elif (
-            self._opening.options.ranks == "all" and not own
-        ):  # one attempt for all, whoever is first
+        elif self._opening.options.ranks == "all" and not own:
+            # One attempt for all ranks, whichever of them is first.
             number = attempt_of_peers(self._folder, self.origin.lineage)
         if number is None or (begun and begun.positions is not None and begun.number == number):
             number = self._newest() + 1
@@ -148,37 +154,30 @@ class Resume:
         return found
 
     def _positions(self, saved: Saved) -> dict[str, int] | None:
-        """Return the positions up to which journals belong to what a checkpoint holds."""
+        """Return the positions up to which journals belong to a checkpoint."""
         noted = saved.positions
-        if noted is None:
-            return None
+        if noted is None or (saved.partly and self._opening.is_unanswered):
+            return None  # records that cannot be named must not be hidden
         if saved.partly:
-            if self._opening.is_unanswered:
-                return None  # what cannot be named must not be hidden
             noted = {**self._sizes(), **noted}
         if saved.mark is None:
             return noted
-        return marked_positions(self._folder, noted, *saved.mark)
+        return _marked_positions(self._folder, noted, *saved.mark)
 
     def begin_again(self) -> None:
         """Begin a new attempt that hides nothing of the earlier ones. Never raises.
 
-        For a training that begins from nothing in a run that has one already. Where ranks share the
-        run they have to agree on attempts, and nothing happens here.
+        For a training that starts from scratch in a run that has one already. Does nothing where
+        ranks share the run, as they have to agree on attempts.
         """
         options, recorder = self._opening.options, self._recorder
-        if options.ranks == "all" or options.resume == "never" or recorder.silent:
+        is_apart = options.ranks == "all" or options.resume == "never"
+        if is_apart or recorder.silent or recorder.writer is None:
             return
-
-        def lost(error: Exception) -> None:
-            warn = f"that a training began again was not recorded: {error}"
-            recorder.drop("state", warn=warn)
-
-        if recorder.writer is not None:
-            with quietly(lost):
-                self.mark_checkpoint()
-                self.origin = replace(self.origin, begun=Attempt(self._newest() + 1, None))
-                recorder.begin_attempt()
+        with recorder.guard("state", "that a training began again was not recorded"):
+            self.mark_checkpoint()
+            self.origin = replace(self.origin, begun=Attempt(self._newest() + 1, None))
+            recorder.begin_attempt()
 
     def follow(self, attempt: int | None) -> None:
         """Continue the run in the attempt that rank 0 has begun; None if it has begun none."""
@@ -186,7 +185,7 @@ class Resume:
         self.origin = replace(self.origin, begun=begun, continues=True)
 
     def header(self, *, owner: bool, takes_part: bool) -> dict[str, Any]:
-        """Return what the HEADER of a journal that is opened now says of where it comes from."""
+        """Return the HEADER fields about the origin of a journal that is opened now."""
         origin, job_run = self.origin, self.origin.job_run
         number, positions = origin.begun or (self._newest(), None)
         return {
@@ -196,3 +195,83 @@ class Resume:
             "restarts": restart_count(),
             **(job_run._asdict() if job_run else dict.fromkeys(JobRun._fields)),
         }
+
+
+def _marked_positions(
+    folder: RunFolder, noted: Mapping[str, int], saver: str, mark: int
+) -> dict[str, int]:
+    """Return the positions up to which journals belong to a checkpoint.
+
+    A process of the same attempt that marks, and did not come to this one, had recorded nothing
+    yet that came after the checkpoint. One that never marks took no part in it: its journals keep
+    the positions that were noted.
+
+    Args:
+        folder: The run.
+        noted: {writer id: bytes} when it was saved.
+        saver: Writer id of the journal of the process that saved it.
+        mark: Its number.
+    """
+    found, sizes = dict(noted), folder.sizes()
+    for chain in _chains(folder, saver):
+        for writer, end in _ends_in(chain, saver, mark).items():
+            if end is None:  # more was noted if a power cut cost this disk its last writes
+                found[writer] = max(noted.get(writer, 0), sizes.get(writer, 0))
+            elif end:
+                found[writer] = end
+            else:
+                found.pop(writer, None)
+    return found
+
+
+def _ends_in(chain: Iterable[JournalFile], saver: str, mark: int) -> dict[str, int | None]:
+    """Return the ends of the records of a checkpoint in the journals of a process that marks.
+
+    Returns:
+        Bytes by writer id: None where all of a journal belongs to it, 0 where nothing does; empty
+        if the process never marks.
+    """
+    ends: dict[str, int | None] = {}
+    marks = behind = False
+    for each in chain:
+        marks = marks or each.writer == saver
+        if behind:
+            ends[each.writer] = 0
+            continue
+        with contextlib.suppress(OSError), JournalReader(each.path) as reader:
+            ends[each.writer], seen = _look_for(reader, mark)
+            marks = marks or seen
+            behind = ends[each.writer] is not None
+    return ends if marks else {}
+
+
+def _chains(folder: RunFolder, saver: str) -> Iterator[list[JournalFile]]:
+    """Yield the journals of each process of the attempt that a writer belongs to, oldest first."""
+    journals, told = {each.writer: each for each in folder.journals()}, {}
+    for writer, journal in journals.items():
+        with contextlib.suppress(OSError):
+            told[writer] = header_of(journal.path)
+    if saver not in told:
+        return
+    attempt = told[saver].get("attempt")
+    here = {writer: each for writer, each in told.items() if each.get("attempt") == attempt}
+    continues = {writer: each.get("continues") for writer, each in here.items()}
+    next_of = {earlier: writer for writer, earlier in continues.items() if isinstance(earlier, str)}
+    for writer, earlier in continues.items():
+        if not isinstance(earlier, str) or earlier not in here:
+            chain = [writer]
+            while (following := next_of.get(chain[-1])) is not None:
+                chain.append(following)
+            yield [journals[each] for each in chain]
+
+
+def _look_for(reader: JournalReader, mark: int) -> tuple[int | None, bool]:
+    """Return where a mark ends, or None, and whether there is any mark up to it."""
+    for frame in reader.frames_that_begin(_BEGIN):
+        if frame.kind != Kind.OP:
+            continue
+        with contextlib.suppress(ValueError):
+            number = decode_json(frame.payload).get("mark")
+            if isinstance(number, int) and number <= mark:
+                return (frame.end if number == mark else None), True
+    return None, False

@@ -20,11 +20,11 @@ __all__ = ["resume_checkpoint"]
 log = logging.getLogger("seamark")
 
 _WITHDRAWN_S: Final = 5.0
-"""Seconds to wait for the disk where a run is left that goes on elsewhere."""
+"""Time limit for the disk when a process switches to another run, in seconds."""
 
 
 def resume_checkpoint(session: Session, saved: Saved, *, stay: bool, training: bool) -> Session:
-    """Return the session that goes on where a checkpoint is loaded; see `seamark.Run.resumed`.
+    """Return the session that continues once a checkpoint is loaded; see `seamark.Run.resumed`.
 
     Args:
         session: The session that the process has begun.
@@ -33,9 +33,9 @@ def resume_checkpoint(session: Session, saved: Saved, *, stay: bool, training: b
         training: False where the checkpoint is only evaluated.
 
     Raises:
-        RunNotFoundError: If ``resume="must"`` and nobody has the run.
+        RunNotFoundError: If ``resume="must"`` and the run is not found.
     """
-    if stay or not (session.agreement.connected_at_start and connected()):
+    if stay or not (session.policy.connected_at_start and connected()):
         return _resume(session, saved, stay=stay, training=training)
     if not current_rank().rank:
         try:
@@ -56,7 +56,7 @@ def resume_checkpoint(session: Session, saved: Saved, *, stay: bool, training: b
 
 
 def _resume(session: Session, saved: Saved, *, stay: bool, training: bool) -> Session:
-    """Return the session that goes on as far as this process knows."""
+    """Return the session that continues, as this process alone decides."""
     writer, silent = session.recorder.writer, session.recorder.silent
     is_new = writer is None or session.introduction.covers(list(writer.families))
     found = open_checkpoint(session.opening, saved, stay=stay, training=training, is_new=is_new)
@@ -85,7 +85,7 @@ def _switch(session: Session, saved: Saved, opening: Opening, *, begins: bool) -
 
 
 def _withdraw(session: Session) -> None:
-    """Take back a run that has begun and holds nothing, and stop. Never raises.
+    """Withdraw a run that holds no records of the user, and stop. Never raises.
 
     A run of this process alone goes into the trash. From one that others record too only the
     journals of this process are removed.

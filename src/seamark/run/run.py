@@ -84,7 +84,7 @@ def make_run(**given: Any) -> Run:
         RunNotFoundError: If ``with_id`` names no run; on a rank above 0 that is rank 0's to say.
     """
     session = _session(given, trains=True)
-    if not session.agreement.is_follower:
+    if not session.policy.is_follower:
         session.expect_place()
     return Run(session)
 

@@ -8,7 +8,7 @@ forked, is another part in the same run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any
@@ -22,25 +22,21 @@ from seamark.opening.revisions import take_revision
 from seamark.paths import join_path
 from seamark.process import fork
 from seamark.process.crashes import memory_groups
-from seamark.process.interrupts import quietly
 from seamark.process.job import job_key
 from seamark.process.liveness import process_facts
 from seamark.process.rank import current_rank
-from seamark.run.agreement import RankAgreement
 from seamark.run.captured import Watch
 from seamark.run.claims import OwnClaim
 from seamark.run.ending import Ending
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import RECORDING, RESTING, WAITING, Lifecycle
-from seamark.run.opened import has_other_owner
 from seamark.run.ranks import RankPolicy, rank_has_recorded
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.resume import Resume
-from seamark.run.server_view import ServerView
 from seamark.run.shipping import Shipping
-from seamark.run.state import OwnState, check_state, expect_owned
+from seamark.run.state import OwnState, check_state, expect_owned, has_other_owner
 from seamark.run.tags import TagCheck
 
 if TYPE_CHECKING:
@@ -62,19 +58,19 @@ class Carried:
 
     Attributes:
         made_in: Pid of the process that minted the run's id; None for a copy.
-        told: Whether name, tags and parameters have been recorded already.
+        introduced: Whether name, tags and parameters have been recorded already.
         owner: Whether its processes decide its state; None if that is as the options say.
-        helps: Whether its process opened it and has not gone on with it.
+        contributes: Whether its process opened it and has not continued it.
         connected: Whether the ranks agreed on the run before this one that it continues.
         facts: Encoded values by path for its first record, beside what the options say.
-        keep: What it keeps of fast series, by path or pattern, beside what the options say.
+        keep: Aggregates of series by path or pattern, beside those of the options.
         params: The hyperparameters that its process set, by path.
     """
 
     made_in: int | None = None
-    told: bool = False
+    introduced: bool = False
     owner: bool | None = None
-    helps: bool = False
+    contributes: bool = False
     connected: bool = False
     facts: Mapping[str, Atom] = field(default_factory=dict)
     keep: Mapping[str, Keep] = field(default_factory=dict)
@@ -92,14 +88,13 @@ class Session:
         opening: Decision how this process takes part in the run.
         options: Arguments of the run.
         lifecycle: Its phase in this process, and the hooks that follow it.
-        policy: The decision whether this process records.
-        recorder: What writes it.
-        recorded: What reads it.
+        policy: The decision whether this process records, and the agreement of all ranks.
+        recorder: Writes it.
+        recorded: Reads it.
         resume: Its attempts, and what a checkpoint stores of it.
-        state: Its state, as far as it is this process's to tell.
-        introduction: What it was given, and facts that adapters tell.
-        agreement: The agreement of all ranks on it.
-        shipping: What sends it to remotes.
+        state: Its state, if this process owns it.
+        introduction: Records the arguments of the run, and facts from adapters.
+        shipping: Sends it to remotes.
         tags: The check of keyed tags.
         claim: The claim that this process has on it, if it has one.
         ending: Its rests and its end.
@@ -112,7 +107,7 @@ class Session:
         self._inherited: JournalWriter | None = None
         self._late: LateRank | None = None
         self.lifecycle = Lifecycle()
-        self.policy = RankPolicy(options, carried.made_in)
+        self.policy = RankPolicy(options, carried.made_in, connected=carried.connected)
         self.recorder = Recorder(
             folder,
             options.mode,
@@ -122,35 +117,31 @@ class Session:
             start=self._start,
             secrets=options.hidden(),
             keep={**(options.keep or {}), **carried.keep},
-            expect_tags=self._expect_tags,
+            expect_tags=lambda atoms: self.tags.expect(atoms),  # noqa: PLW0108 - made later
             after_t=remote.largest_t if remote else 0,
         )
         self.shipping = Shipping(options.remotes, options.api_token, self.recorder)
-        self.introduction = Introduction(options, self.recorder, told=carried.told)
+        self.introduction = Introduction(options, self.recorder, told=carried.introduced)
         self.state = OwnState(
             opening,
             self.recorder,
             self._revive,
             owner=options.owner if owner is None else owner,
-            may_reopen=not carried.helps,
+            may_reopen=not carried.contributes,
         )
         self.resume = Resume(opening, self.recorder)
-        server = ServerView(options.remotes, options.api_token)
         self.recorded = Recorded(
             folder,
-            silent=lambda: self.policy.silent,
+            self.policy,
             known=self.introduction.known,
             disabled=options.mode == "disabled",
             place=reading_place(options),
             token=options.api_token,
-            server=server if server.exists else None,
+            remotes=options.remotes,
             is_partial=remote is not None or (opening.is_unanswered and not folder.journals()),
             settle=self.recorder.kept.write,
         )
         self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
-        self.agreement = RankAgreement(
-            options, self.recorder, self.policy, self.resume, connected=carried.connected
-        )
         self._watch = Watch(
             options, self.recorder, self.introduction, self.lifecycle, self.state, self.resume
         )
@@ -168,7 +159,7 @@ class Session:
         fork.register(self.after_fork)
         if carried.facts:
             self.tell(carried.facts)
-        self.recorder.parameters.take(carried.params)
+        self.recorder.parameters.atoms.update(carried.params)
 
     @property
     def folder(self) -> RunFolder:
@@ -217,15 +208,15 @@ class Session:
 
         Args:
             reason: Short name under which the losses are counted.
-            count: How many values or records.
-            warn: What a person should read, once for each reason.
+            count: Number of values or records.
+            warn: Message, shown once for each reason.
         """
         self.recorder.drop(reason, count, warn)
 
     def before_end(self, call: Callable[[], None]) -> None:
         """Register a call before this process ends the run or rests it, once.
 
-        For records that are put together late; what it raises is logged and goes no further.
+        For records that are composed late; exceptions are logged and not raised.
         """
         self.lifecycle.before_end(call)
 
@@ -238,10 +229,10 @@ class Session:
         self.introduction.tell(atoms)
 
     def series_base(self, base: str) -> str:
-        """Return where in a namespace the series of this process belong.
+        """Return the namespace of the series of this process below another namespace.
 
-        A rank above 0 that records too has ``ranks/<rank>`` there for its own; in the run as a
-        whole, whose namespace is empty, the recorder itself sees to it.
+        A rank above 0 that records, too, uses ``ranks/<rank>`` there. For the empty namespace, the
+        run as a whole, the recorder itself adds that.
 
         Args:
             base: Path of the namespace.
@@ -252,24 +243,24 @@ class Session:
     # ---------------------------------------------------------------- opening
 
     def begin_at_once(self) -> None:
-        """Record what is known now, as a script expects that holds no logger.
+        """Open the journal and record the arguments now, as scripts without a logger expect.
 
         Raises:
             ArgumentError: If ``ranks="all"`` and the ranks cannot agree on one run, or if the run
                 was purged.
             RunNotFoundError: If there is no run with the id that was given, or if
-                ``resume="must"`` and there is nothing to go on with.
+                ``resume="must"`` and there is no run to continue.
             JournalError: If the root cannot be written to.
         """
         if self.recorder.mode == "read-only":
             self.expect_place()
             return
         if self.options.ranks == "all":
-            # Whatever the mode: a rank that is disabled must not leave the others waiting.
-            found = self.agree(self.agreement.refusal(self._expect_origin))
+            # In any mode: a rank that is disabled must not leave the others waiting.
+            found = self.agree(self.policy.refusal(self.folder, self._expect_origin))
             assert found is self  # noqa: S101 - nothing was recorded or read yet
-            self.agreement.begin()
-        elif not self.agreement.is_follower:
+            self.policy.begin()
+        elif not self.policy.is_follower:
             self._expect_origin()
         self.open_at_once()
 
@@ -279,12 +270,12 @@ class Session:
         Raises:
             JournalError: If the root cannot be written to.
         """
-        if not self.recorder.silent:
-            expect_writable(self.folder)
+        if not self.policy.silent:
+            expect_writable(self.recorder.folder)
         self.recorder.to_write()
 
     def expect_place(self) -> None:
-        """Refuse a run that should be there and is not, or that was purged.
+        """Refuse a run that should exist but does not, or that was purged.
 
         Raises:
             RunNotFoundError: If it does not exist.
@@ -294,9 +285,6 @@ class Session:
             raise self.opening.refusal
         self.tags.expect(self.options.tags.keyed)
 
-    def _expect_tags(self, atoms: Mapping[str, Atom]) -> None:
-        self.tags.expect(atoms)
-
     def _expect_origin(self) -> None:
         self.expect_place()
         self.resume.expect_found()
@@ -305,10 +293,10 @@ class Session:
         if self._inherited is not None and self._continue_after_fork(self._inherited):
             return
         self.resume.expect_found()
-        remote, origin = self.opening.remote, self.resume.origin
-        existed = remote is not None or bool(self.folder.journals())
+        folder, remote, origin = self.recorder.folder, self.opening.remote, self.resume.origin
+        existed = remote is not None or bool(folder.journals())
         there = () if remote is None else remote.journals.values()
-        has_owner = existed and has_other_owner([*headers(self.folder), *there], origin.lineage)
+        has_owner = existed and has_other_owner([*headers(folder), *there], origin.lineage)
         rank, waits = self.policy.apart, not self.options.start
         self.state.begin(owns=bool(rank or origin.begun or not has_owner))
         writer = self._open_journal(rank, existed=existed, waits=waits)
@@ -323,14 +311,14 @@ class Session:
                 own=self._own,
                 stop=lambda: self.ending.finish("stop"),
             )
-            self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.look)
+            self.lifecycle.on(heartbeat=self._late.beat, stop=self._late.check)
         if self.state.owner and not (waits and (existed or rank)):
             self.state.set("created" if waits else "running")
         if not self.introduction.told and not rank:
             revision: dict[str, Any] = {}
             if not existed:
                 version = self.introduction.find_version()
-                revision = take_revision(self.options, self.folder, version)
+                revision = take_revision(self.options, folder, version)
             self.introduction.record(writer, owner=bool(self.state.owner), revision=revision)
         if existed:
             self.state.take_over(self.lifecycle)
@@ -345,8 +333,7 @@ class Session:
         )
         writer = self.recorder.open(
             self.state.learn if knows else None,
-            watch_series=self._before_points if waits or self.state.owner is None else None,
-            before_point=self._begin_to_run if waits else None,
+            before_points=self._before_points if waits or self.state.owner is None else None,
         )
         if waits:
             self.recorder.beat_every(SYNC_S)  # its journal is closed at the next heartbeat
@@ -383,18 +370,10 @@ class Session:
         """Start a run that was recorded with ``start=False``; see `seamark.Run.start`."""
         if self.recorder.to_write() is None or not self.state.is_recording_process:
             return
-        self.recorder.begin_points()
+        self.recorder.announce()
         if not self.state.owner and self.recorded.view().state == "created":
             expect_owned("start", self.folder.words, owned=self.state.owner is None)
             self.own()
-
-    def _begin_to_run(self) -> None:
-        """Go on from waiting as a run does that is not made with ``start=False``."""
-        if self.lifecycle.phase == WAITING and self.state.is_recording_process:
-            self.ending.go_on()
-            if self.state.owner:
-                self.state.set("running")
-            self._complete_start()
 
     # ---------------------------------------------------------------- ownership and state
 
@@ -413,17 +392,13 @@ class Session:
         if self.opening.remote is not None and self.recorder.recording:
             self.opening = copy_run(self.opening, trains=True)
             self.resume.adopt(self.opening)
-            self.recorded.is_partial = self.opening.remote is not None
+            self.recorded.note_copied(is_partial=self.opening.remote is not None)
 
     def _own(self) -> None:
         if not self.state.own() or (writer := self.recorder.writer) is None:
             return
-
-        def lost(error: Exception) -> None:
-            self.drop("state", warn=f"this process's ownership could not be recorded: {error}")
-
-        with quietly(lost):
-            writer.rotate()  # the header of the next journal says whose state it tells
+        with self.recorder.guard("state", "this process's ownership could not be recorded"):
+            writer.rotate()  # the header of the next journal names the owner
             self.state.set("running")
             self.recorder.values.assign_quietly(self.introduction.of_owner())
             if self.lifecycle.phase in (RESTING, WAITING):
@@ -431,13 +406,23 @@ class Session:
             self._watch.begin()
             self.state.take_over(self.lifecycle)
 
-    def _before_points(self, paths: Iterable[str]) -> None:
-        """Own a run that is reopened; else warn of points of the owner's series."""
-        self.recorder.begin_points()
-        if self.state.is_reopened:
+    def _before_points(self, paths: Collection[str]) -> bool:
+        """Begin a run that waits, own one that is reopened, warn of points of the owner's series.
+
+        Args:
+            paths: Paths of the points that belong to float series.
+
+        Returns:
+            Whether later points need no check.
+        """
+        if self.lifecycle.phase == WAITING and self.state.is_recording_process:
+            self.ending.go_on()
+            if self.state.owner:
+                self.state.set("running")
+            self._complete_start()
+        if paths and self.state.is_reopened:
             self._own()
-        if self.state.owner is not None or self.state.warn_of_series(paths):
-            self.recorder.unwatch_series()
+        return self.state.owner is not None or self.state.warn_of_series(paths)
 
     def set_state(
         self, state: str, *, detail: str | None = None, error: BaseException | None = None
@@ -449,7 +434,7 @@ class Session:
         owned = bool(self.state.owner) and self.state.is_recording_process
         expect_owned("set_state", self.folder.words, owned=owned)
         if state == "running":
-            self.recorder.begin_points()
+            self.recorder.announce()
             self._revive()
         if error is not None:
             self._watch.note_error(error, asked=True)
@@ -462,7 +447,7 @@ class Session:
         Does nothing where the state is not this process's to tell.
         """
         if self.lifecycle.phase == WAITING:
-            self.recorder.begin_points()
+            self.recorder.announce()
         else:
             self.state.note("running")
 
@@ -473,7 +458,7 @@ class Session:
             self._watch.begin()
 
     def claimed(self, hold: Hold) -> None:
-        """Take note that this process has claimed the run; see `seamark.Project.claim`."""
+        """Note that this process has claimed the run; see `seamark.Project.claim`."""
         self.claim.begin(hold, self.state.disown)
         self.lifecycle.on(heartbeat=hold.look)
 
@@ -491,21 +476,26 @@ class Session:
 
         Raises:
             ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
-            SeamarkError: What rank 0 was given as ``refusal``.
+            SeamarkError: The ``refusal`` of rank 0.
         """
-        agreed = self.agreement.receive_decision(refusal)
-        if agreed is None:
+        begun = self.resume.origin.begun
+        decision = self.policy.receive_decision(
+            self.folder, None if begun is None else begun.number, refusal
+        )
+        if decision is None:
             return self
-        found = self
-        if (agreed.run, agreed.project) != (self.folder.run, self.folder.project):
+        found, (there, attempt) = self, decision
+        if there != self.folder:
             if self.recorder.writer is None and not self.recorded.has_read:
                 # Whoever holds it holds the right one.
-                there = RunFolder(self.folder.root, agreed.project, agreed.run)
                 self.recorder.folder = self.recorded.folder = there
                 self.opening = replace(self.opening, folder=there)
             else:
-                found = self.at(agreed.run, agreed.project)
-        found.agreement.accept(agreed.attempt)
+                found = self.at(there.run, there.project)
+        found.policy.agree()
+        found.recorder.ask_again()  # this process may now record what another rank recorded
+        if current_rank().rank:  # rank 0 answers for this rank
+            found.resume.follow(attempt)
         return found
 
     def at(self, run: str, project: str | None = None, *, owner: bool = True) -> Session:
@@ -514,27 +504,27 @@ class Session:
         Args:
             run: Run id.
             project: Project path, this run's if left out.
-            owner: False for a rank that adds something to the run of rank 0, whose state is not its
-                own: such a run is recorded whatever the rank, and at the paths that it is given.
+            owner: False for a rank that adds records to the run of rank 0 without owning its state:
+                it records on any rank, and at unchanged paths.
         """
         here = self.folder
         opening = self.opening.at(RunFolder(here.root, project or here.project, run))
         if not owner:
             options = replace(opening.options, owner=False, ranks="zero")
             opening = replace(opening, options=options)
-        return self.continue_with(opening, told=not owner)
+        return self.continue_with(opening, introduced=not owner)
 
-    def continue_with(self, opening: Opening, *, told: bool = False) -> Session:
+    def continue_with(self, opening: Opening, *, introduced: bool = False) -> Session:
         """Return a session that continues this one as another run.
 
         Args:
             opening: Of the other run.
-            told: Whether it has been recorded what this run was given.
+            introduced: Whether its name, tags and parameters have been recorded already.
         """
         carried = Carried(
             made_in=self.policy.made_in,
-            told=told,
-            connected=self.agreement.connected_at_start,
+            introduced=introduced,
+            connected=self.policy.connected_at_start,
             facts=self.introduction.facts,
             keep=self.recorder.kept.travelling(),
             params=self.recorder.parameters.atoms,
@@ -542,7 +532,7 @@ class Session:
         return Session(opening, carried)
 
     def begin_attempt(self, saved: Saved) -> None:
-        """Begin a new attempt, which goes on from a checkpoint of the run."""
+        """Begin a new attempt, which continues from a checkpoint of the run."""
         self._copy_run()
         if self.resume.begin_attempt(saved) is not None:
             self._own()
@@ -585,9 +575,9 @@ class Session:
         waits = self.lifecycle.phase == WAITING
         options = self.options if waits else replace(self.options, start=True)
         carried = Carried(
-            told=self.introduction.told or recorder.writer is not None,
+            introduced=self.introduction.told or recorder.writer is not None,
             owner=owner,
-            helps=owner is None and recorder.writer is not None,
+            contributes=owner is None and recorder.writer is not None,
             facts=recorder.secrets.atoms(self.introduction.facts),
             keep=recorder.kept.travelling(),
             params=params,

@@ -1,4 +1,4 @@
-"""The part of a run that has it sent to remotes while it is recorded."""
+"""Transfer of a run to remotes while it is recorded."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.process.interrupts import quietly
-from seamark.run import at_exit
+from seamark.run.lifecycle import call_after_runs
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -24,24 +25,18 @@ __all__ = ["Shipping"]
 log = logging.getLogger("seamark")
 
 _hurried: set[int] = set()
-"""Pids of processes that a signal ends, or that somebody wants out of."""
+"""Pids of processes that end by a signal, or at whose end somebody pressed Ctrl-C."""
 
 
-class _Nobody:
-    """Writes no journals."""
-
-    writers = ()
-
-
-_NOBODY: Final = _Nobody()
+_NO_WRITER: Final = SimpleNamespace(writers=())
 
 
 class Shipping:
-    """Hands what a run writes to the shippers of this process. Nothing here raises.
+    """Passes the journals of a run to the shippers of this process. Never raises.
 
     Args:
-        uris: Of the remotes.
-        token: To show there; None has each look for one.
+        uris: URIs of the remotes.
+        token: API token of the remotes; None to look for one for each.
         recorder: Of the run or project.
     """
 
@@ -55,21 +50,16 @@ class Shipping:
         """Send the journals that this process writes; called whenever one is opened.
 
         Args:
-            writer: Who writes it; None for the recorder's own.
+            writer: Writer of the journals; None for the recorder's own.
         """
-        if not self._uris:
+        writer = writer or self._recorder.writer
+        if not self._uris or writer is None:
             return
         with quietly(_failed):
-            from seamark.remote.shipper import shipper_of
-
-            writer = writer or self._recorder.writer
-            if writer is None:
-                return
             _hurried.discard(os.getpid())
-            for uri in self._uris:
-                shipper = shipper_of(uri, self._token)
+            for shipper in self._shippers():
                 shipper.add(self._recorder.folder, writer, by=self, earlier=not self._recorder.rank)
-            at_exit.afterwards(_send_last)
+            call_after_runs(_send_last)
 
     def send_along(self, folder: RunFolder | None) -> None:
         """Send an artifact that the run read or made, if it lies on this disk."""
@@ -79,11 +69,11 @@ class Shipping:
             self._along.add(folder)
             for shipper in self._shippers():
                 if not shipper.uri.startswith("neptune://"):  # where artifacts are lists of files
-                    shipper.add(folder, _NOBODY, by=self, earlier=True)
-            at_exit.afterwards(_send_last)
+                    shipper.add(folder, _NO_WRITER, by=self, earlier=True)
+            call_after_runs(_send_last)
 
     def rest(self) -> None:
-        """Send what is left while the process does something else."""
+        """Send the rest while the process does something else."""
         with quietly(_failed):
             for shipper in self._shippers():
                 shipper.rest(self._recorder.folder, self)
@@ -96,30 +86,29 @@ class Shipping:
         quiet: bool = False,
         later: bool = False,
     ) -> list[str]:
-        """Wait for what is left, though not for ever, and say what was not sent.
-
-        Returns the URIs of the remotes that have all of it.
+        """Wait until the rest is sent, for a limited time, and say what was not sent.
 
         Args:
-            seconds: At most how long; None for as long as the end of a run waits.
+            seconds: Time limit; None for the usual limit at the end of a run.
             in_haste: Whether a signal ends the process.
-            quiet: Whether what was begun is taken back, so that nobody needs to wait.
+            quiet: Whether the run is withdrawn, so that nobody needs to wait.
             later: Whether the end of the process waits, once for all its runs: where it has come,
-                or an exception is on its way that nothing may hold up.
+                or while an exception propagates, which nothing may hold up.
+
+        Returns:
+            URIs of the remotes that have all of it.
         """
         if in_haste and later:
             _hurried.add(os.getpid())
-        if not self._uris:  # an import at the end of an interrupted process would hide the signal
-            return []
         with quietly(_failed):
-            from seamark.remote.shipper import EXIT_S, SIGNAL_S
-
             shippers = self._shippers()
             for shipper in shippers:
                 for folder in (self._recorder.folder, *self._along):
                     shipper.finish(folder, self)
             if quiet or later or not shippers:
                 return []
+            from seamark.remote.shipper import EXIT_S, SIGNAL_S
+
             longest = SIGNAL_S if in_haste else EXIT_S
             if seconds is not None:
                 longest = min(longest, seconds)
@@ -128,7 +117,7 @@ class Shipping:
         return []
 
     def _shippers(self) -> list[Any]:
-        if not self._uris:
+        if not self._uris:  # an import at the end of an interrupted process would hide the signal
             return []
         from seamark.remote.shipper import shipper_of
 
@@ -136,37 +125,32 @@ class Shipping:
 
 
 def _send_last(error: BaseException | None) -> None:
-    """Wait at the end of the process for what is left of all its runs."""
+    """Wait at the end of the process until the rest of all its runs is sent."""
     with quietly(_failed):
         from seamark.remote.shipper import EXIT_S, SIGNAL_S, shippers
 
         in_haste = isinstance(error, KeyboardInterrupt) or os.getpid() in _hurried
-        # Who presses Ctrl-C now wants the process to end, which it does.
+        # Ctrl-C now means to end the process, which happens anyway.
         with contextlib.suppress(KeyboardInterrupt):
             _wait(shippers(), SIGNAL_S if in_haste else EXIT_S, None)
 
 
 def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
-    """Wait for all of them together, until somebody presses Ctrl-C.
+    """Wait for all shippers together, until somebody presses Ctrl-C.
 
     Returns:
-        Of each whether everything was sent.
+        For each shipper whether everything was sent.
 
     Raises:
-        KeyboardInterrupt: If so; a line has said then what is left.
+        KeyboardInterrupt: At Ctrl-C, once a line has said what is left.
     """
     from seamark.pictures.progress import progress_bar
     from seamark.process.quiet import is_quiet
 
     until, done = time.monotonic() + seconds, []
     waited = iter(shippers)
-
-    def tell() -> None:
-        for shipper in shippers:
-            shipper.tell_left(folder)
-
     try:
-        with _before_sigterm(tell):
+        with _before_sigterm(shippers, folder):
             for shipper in waited:
                 left = max(0.0, until - time.monotonic())
                 name = f"sending to {shipper.name}"
@@ -181,10 +165,10 @@ def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
 
 
 @contextlib.contextmanager
-def _before_sigterm(tell: Callable[[], None]) -> Iterator[None]:
-    """Print a line before SIGTERM ends the process.
+def _before_sigterm(shippers: list[Any], folder: Any) -> Iterator[None]:
+    """Say what is left before SIGTERM ends the process.
 
-    A handler of somebody else is left alone.
+    Other handlers of SIGTERM stay in place.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -194,7 +178,8 @@ def _before_sigterm(tell: Callable[[], None]) -> Iterator[None]:
     def end(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         with quietly(_failed):
-            tell()
+            for shipper in shippers:
+                shipper.tell_left(folder)
         os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, end)

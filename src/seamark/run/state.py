@@ -1,29 +1,39 @@
-"""Ownership of a run's state, and the records that its owner writes."""
+"""Ownership of a run's state, the records of its owner, and the state that a run was found in."""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture import error_message
 from seamark.errors import ArgumentError
+from seamark.paths import is_inside
 from seamark.process.interrupts import quietly
 from seamark.reading.attributes import DETAIL
 from seamark.reading.nearest import hint_for
-from seamark.run.opened import Held, learn, learn_from
 from seamark.values import escape
 
 if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
     from seamark.opening.opening import Opening
+    from seamark.remote.remote_run import RemoteRun
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
 
-__all__ = ["OwnState", "check_state", "expect_owned"]
+__all__ = [
+    "Held",
+    "OwnState",
+    "check_state",
+    "expect_owned",
+    "has_other_owner",
+    "learn",
+    "learn_from",
+]
 
 log = logging.getLogger("seamark")
 
@@ -35,13 +45,13 @@ _NOT_SET: Final = {
     "finished": "it is a group of states",
 }
 _LONGEST: Final = 1000
-"""Characters that a person's word beside a state may have."""
+"""Largest number of characters of the detail of a state."""
 _STAGED_S: Final = 2.0
 """Seconds that the end of a run waits for files that earlier processes left to be stored."""
 
 
 def check_state(state: object, detail: object, error: object) -> None:
-    """Refuse what a person cannot say of a run.
+    """Check the arguments of `seamark.Run.set_state`.
 
     Raises:
         ArgumentError: If there is no such state, or it is none to set; if another argument has a
@@ -61,12 +71,12 @@ def check_state(state: object, detail: object, error: object) -> None:
 
 
 def expect_owned(verb: str, words: str, *, owned: bool) -> None:
-    """Refuse to tell the state of a run that is somebody else's to tell.
+    """Refuse to set the state of a run that this process does not own.
 
     Args:
-        verb: What was called.
-        words: What people call the run.
-        owned: Whether it is this process's to tell.
+        verb: Name of the method that was called.
+        words: Description of the run.
+        owned: Whether this process owns the state.
 
     Raises:
         ArgumentError: If it is not.
@@ -81,14 +91,14 @@ def expect_owned(verb: str, words: str, *, owned: bool) -> None:
 
 
 class OwnState:
-    """The part of a run that knows whether its state is this process's to tell, and tells it.
+    """Ownership of the state of a run, and the records of it.
 
     Args:
         opening: Of the run.
         recorder: Of the run.
         revive: Called when the run is noted as running, after a rest or not.
         owner: Whether this process decides the state; None if that is not settled.
-        may_reopen: Whether this process goes on with a run that it finds left.
+        may_reopen: Whether this process continues a run that has no live owner.
 
     Attributes:
         owner: Whether this process decides the state; None if that is not settled.
@@ -137,7 +147,7 @@ class OwnState:
         return True
 
     def disown(self) -> None:
-        """Leave the state to whoever has taken the run over."""
+        """Leave the state to the process that has taken over the run."""
         self.owner = False
         if (writer := self._recorder.writer) is not None:
             with quietly():
@@ -152,18 +162,13 @@ class OwnState:
 
         Args:
             state: See `seamark.Run.set_state`.
-            error: What ended the run; type and message are kept, secrets masked.
+            error: Exception that ended the run; type and message are recorded, secrets masked.
             signal: Name of the signal that ended it.
         """
         recorder = self._recorder
-
-        def lost(trouble: Exception) -> None:
-            warn = f"the state {state!r} could not be recorded: {trouble!r:.200}"
-            recorder.drop("state", 1, warn)
-
         if state != "running":
             recorder.kept.write()
-        with quietly(lost):
+        with recorder.guard("state", f"the state {state!r} could not be recorded"):
             writer = recorder.writer
             if writer is None or writer.closed or not self.owner or not self.is_recording_process:
                 return
@@ -181,12 +186,12 @@ class OwnState:
         error: BaseException | None = None,
         signal: str | None = None,
     ) -> None:
-        """Write the state, whoever owns it.
+        """Write the state without a check of ownership.
 
         Args:
             state: The state.
-            detail: A person's word beside it.
-            error: What led to it.
+            detail: Text of the user beside it.
+            error: Exception that led to it.
             signal: Name of the signal that led to it.
         """
         op: dict[str, Any] = {"op": "state", "state": state}
@@ -223,7 +228,7 @@ class OwnState:
                 self._held = here.merged_with(learn_from(remote, writer, namespace))
 
     def take_over(self, lifecycle: Lifecycle) -> None:
-        """Note that a run that failed goes on, and store on a thread what dead processes left.
+        """Note that a failed run continues, and store files that dead processes left, on a thread.
 
         Args:
             lifecycle: Of the run, whose end waits for the thread.
@@ -236,14 +241,18 @@ class OwnState:
         if recorder.folder.staging_dir.is_dir():
             from seamark.blobs import finish_staged
 
-            finish = partial(finish_staged, recorder.folder, recorder.contents.record_file)
-            thread = threading.Thread(target=finish, name="seamark-staged", daemon=True)
+            thread = threading.Thread(
+                target=finish_staged,
+                args=(recorder.folder, recorder.contents.record_file),
+                name="seamark-staged",
+                daemon=True,
+            )
             thread.start()
             lifecycle.before_end(lambda: thread.join(_STAGED_S))
 
     @property
     def is_reopened(self) -> bool:
-        """Whether this process goes on with a run that had not ended, and has no point yet."""
+        """Whether this process continues a run that had not ended, and has no point yet."""
         undecided = self.owner is None and self._may_reopen and self.is_recording_process
         return undecided and (self._held.resumable or self._opening.is_resumable)
 
@@ -253,7 +262,11 @@ class OwnState:
         return self._held.running
 
     def warn_of_series(self, paths: Iterable[str]) -> bool:
-        """Warn that a process that owns no state adds to the training's series; tell whether so."""
+        """Warn of points in series of the training, which this process does not own.
+
+        Returns:
+            Whether it has warned.
+        """
         path = next((path for path in paths if path in self._held.series), None)
         if path is None:
             return False
@@ -263,3 +276,90 @@ class OwnState:
             *(path, self._recorder.folder.words),
         )
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """State of a run when it was opened.
+
+    Attributes:
+        series: Paths of the float series of its training: without those that are captured, and
+            those that only processes wrote which did not own it, such as evaluations.
+        failed: Whether it ever failed.
+        resumable: Whether it was begun but not ended for good, and no owner of it lives.
+        running: Whether an owner was recording it.
+    """
+
+    series: frozenset[str] = frozenset()
+    failed: bool = False
+    resumable: bool = False
+    running: bool = False
+
+    def merged_with(self, other: Held) -> Held:
+        """Return the state of a run whose earlier part is on a remote."""
+        return replace(self, series=self.series | other.series, failed=self.failed or other.failed)
+
+
+def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
+    """Tell a writer the families and last steps that a run has, as the index knows them.
+
+    Takes as long as folding the records of the run that the index has not folded yet.
+
+    Args:
+        folder: The run.
+        writer: The writer.
+        namespace: Path below which captures record; its series are not ``Held.series``.
+
+    Raises:
+        RunNotFoundError: If there is no such run.
+        OSError: If it cannot be read.
+    """
+    from seamark.index.index import Index
+    from seamark.remote.remote_run import RemoteRun
+
+    with Index.open(folder.root) as index:
+        index.refresh(folder.project, folder.run)
+        view = index.view(folder.project, folder.run)
+        attributes, training = view.attributes(), view.training()
+        steps = {one.path: getattr(one.value, "last_step", None) for one in attributes}
+        writers = view.series_writers()
+        known = RemoteRun(
+            families={one.path: one.family for one in attributes},
+            last_steps={path: float(step) for path, step in steps.items() if step is not None},
+            trained=frozenset(path for path in writers if not training.isdisjoint(writers[path])),
+            failed=view.has_failed(),
+            resumable=view.is_resumable(),
+        )
+        return replace(learn_from(known, writer, namespace), running=view.state == "running")
+
+
+def learn_from(known: RemoteRun, writer: JournalWriter, namespace: str) -> Held:
+    """Tell a writer the families and last steps of a run.
+
+    Args:
+        known: Facts about the run.
+        writer: The writer.
+        namespace: As in `learn`.
+    """
+    series = set()
+    for path, family in known.families.items():
+        if path.startswith("sys/") and family == "atom":
+            continue
+        # Captured series say nothing about who trains.
+        trained = known.trained is None or path in known.trained
+        if family == "float_series" and trained and not is_inside(path, namespace):
+            series.add(path)
+        writer.families.setdefault(path, family)
+        if path in known.last_steps and family.endswith("_series"):
+            writer.remember_step(path, known.last_steps[path])
+    return Held(frozenset(series), known.failed, known.resumable)
+
+
+def has_other_owner(headers: Iterable[Mapping[str, Any]], lineage: str) -> bool:
+    """Return whether the run was owned by a process other than this one and its copies.
+
+    Args:
+        headers: HEADER of each journal of the run.
+        lineage: ``lineage`` in the journals of this process.
+    """
+    return any(one.get("owner") and one.get("lineage") != lineage for one in headers)

@@ -1,4 +1,4 @@
-"""Files that a run is to keep: those that ``upload_files`` and ``source_files`` name."""
+"""Selection of files for ``upload_files`` and ``source_files``."""
 
 # ruff: noqa: PTH100, PTH111, PTH113, PTH116, PTH119, PTH120 - names of files are texts here
 
@@ -11,6 +11,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -36,13 +37,12 @@ _RULES: Final = ".gitignore"
 _OF_GIT: Final = ".git"
 _COMPILED: Final = "__pycache__"
 _RULE_TIME_S: Final = 10.0
-"""How long reading and matching of rules may take; whoever wrote them may be a stranger."""
+"""Time limit for reading and matching rules, which may be written by a stranger."""
 _PATH: Final = "source_code/files"
 _LEFT_OUT: Final = "source_code/files_left_out"
 _MAX_FILES: Final = 2_000
 _MAX_BYTES: Final = 100 << 20
 _AT_ONCE: Final = 50
-_BYTES_AT_ONCE: Final = 4 << 20
 _PATIENCE_S: Final = 1.0
 _LISTED: Final = 10
 _ENDED: Final = "the run has ended"
@@ -51,12 +51,12 @@ _ENDED: Final = "the run has ended"
 def files_to_upload(
     value: Source | Iterable[Source], ignore: str | None, max_bytes: int | None
 ) -> dict[str, Path]:
-    """Return the files that are meant, with their names in a file set.
+    """Return files by their names in a file set.
 
     Args:
         value: Paths, folders, patterns, modules: one or several.
-        ignore: Name of files with rules like those of a ``.gitignore``; None: nothing is ignored.
-        max_bytes: How much they may be together; None: any amount.
+        ignore: Name of files with rules like those of a ``.gitignore``; None ignores nothing.
+        max_bytes: Largest total size; None for no limit.
 
     Raises:
         ArgumentError: If they are more than that, if rules take too long, or if another argument
@@ -106,9 +106,15 @@ def _check_size(found: dict[str, Path], max_bytes: int) -> None:
         raise ArgumentError(msg)
 
 
-def _rules(name: str | None, target: str) -> Takes | None:
-    """Return what tells whether a file or folder below a target is taken; None takes everything."""
-    if name is None:
+def _rules(name: str | None, target: str, *skipped: str) -> Takes | None:
+    """Return the test whether a file or folder below a target is taken; None takes everything.
+
+    Args:
+        name: Name of the files with rules; None for no rules.
+        target: File or folder.
+        *skipped: Names of folders that are never entered.
+    """
+    if name is None and not skipped:
         return None
     from seamark.capture.code.ignored import Ignored, RulesTooSlowError, RuleTime
 
@@ -116,8 +122,11 @@ def _rules(name: str | None, target: str) -> Takes | None:
     rules: list[Ignored] = []
 
     def takes(path: str, *, is_folder: bool) -> bool:
-        if name == _RULES and is_folder and os.path.basename(path) == _OF_GIT:
+        folder = os.path.basename(path) if is_folder else ""
+        if folder in skipped or (name == _RULES and folder == _OF_GIT):
             return False
+        if name is None:
+            return True
         try:
             if not rules:
                 place = os.path.abspath(os.path.expanduser(target))
@@ -144,15 +153,8 @@ def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
         return members_of(str(file))
     found: dict[str, Path] = {}
     for folder in folders:
-        asked = _rules(ignore, folder)
-
-        def takes(path: str, *, is_folder: bool, asked: Takes | None = asked) -> bool:
-            if is_folder and os.path.basename(path) == _COMPILED:
-                return False
-            return asked is None or asked(path, is_folder=is_folder)
-
         above = os.path.dirname(folder)
-        for path in members_of(folder, takes).values():
+        for path in members_of(folder, _rules(ignore, folder, _COMPILED)).values():
             inside = os.path.relpath(path).replace(os.sep, "/")
             outside = inside == ".." or inside.startswith("../")
             found[os.path.relpath(path, above).replace(os.sep, "/") if outside else inside] = path
@@ -160,13 +162,13 @@ def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
 
 
 class SourceFiles:
-    """Keeps at most 2,000 files and 100 MiB; whoever names a folder may not know what is in it.
+    """Stores at most 2,000 files and 100 MiB: a folder may hold more than its user knows.
 
-    What is looked at, and what is not, is for `Walk` to say.
+    `Walk` chooses the files.
 
     Args:
-        recorder: Where to.
-        targets: A path, folder or pattern, or several; relative to the working directory of now.
+        recorder: Of the run.
+        targets: A path, folder or pattern, or several; relative to the current working directory.
     """
 
     def __init__(self, recorder: Recorder, targets: Any) -> None:
@@ -188,7 +190,7 @@ class SourceFiles:
         self._thread.start()
 
     def finish(self) -> None:
-        """End it; what is not taken within a second is left out."""
+        """Stop; files that are not stored within a second are left out."""
         if self._pid == os.getpid() and self._thread is not threading.current_thread():
             self._ends = time.monotonic() + _PATIENCE_S
             self._hurry.set()
@@ -201,7 +203,7 @@ class SourceFiles:
         return time.monotonic() < self._ends
 
     def _keep(self) -> None:
-        try:
+        with self._recorder.guard("source_files", "source_files could not be stored"):
             why = self._take()
             told = [why] if why else []
             if links := self._walk.linked:
@@ -210,25 +212,16 @@ class SourceFiles:
                 told.append(f"links that lead out of what was named are left out: {listed}{more}")
             if told and not self._given_up:
                 self._recorder.values.assign_quietly({_LEFT_OUT: "; ".join(told)})
-        except Exception as error:  # noqa: BLE001 - the training goes on without them
-            let_pass(error)
-            if self._given_up:
-                return
-            self._recorder.drop("source_files", 1, f"source_files could not be stored: {error}")
 
     def _take(self) -> str:
-        """Take the files as they are found; return why some are left out, empty if none are."""
+        """Store files as they are found; return why some are left out, empty if none are."""
         is_recorded = self._recorder.to_share(_PATH) is not None
         found = self._found()
         why = ""
         while is_recorded and not why:
             kept: dict[str, str] = {}
             try:
-                until = self._size + _BYTES_AT_ONCE
-                for name, path in found:
-                    kept[name] = path
-                    if len(kept) == _AT_ONCE or self._size > until:
-                        break
+                kept.update(islice(found, _AT_ONCE))
             except StoppedError as error:
                 why = str(error)
             if not kept or self._given_up:
@@ -243,10 +236,10 @@ class SourceFiles:
         return what
 
     def _found(self) -> Iterator[tuple[str, str]]:
-        """Yield what is kept, each name once.
+        """Yield the files to store, each name once.
 
         Raises:
-            StoppedError: If there is more than that.
+            StoppedError: At a limit, or when the run ends.
         """
         names: set[str] = set()
         for target in self._targets:

@@ -1,4 +1,4 @@
-"""Values of one process on their way into the journal: assigned, changed, emptied, deleted."""
+"""Recording of values: assignments, changes of sets, clearing and deletion."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _OF_EVERY_RANK: Final = frozenset({"state", "checkpoint", "file_point"})
 _PLAIN: Final = frozenset({float, int, str, bool, type(None)})
 """Types of most values, which need no look inside; a subclass may be more."""
 _SETS: Final = ("sys/tags", "sys/group_tags")
-"""Where strings are a set, however they are given."""
+"""Paths at which strings always form a set."""
 _PARAMETER: Final = re.compile(f"(?:{PARAMETERS}|(?:.+?/)?hyperparams)/(.+)", re.DOTALL)
 """Path of a parameter of a run, or of one that an adapter records, perhaps below a prefix."""
 
 
 class Values:
-    """Records what is kept at paths, each thing once for all ranks.
+    """Records values, sets and files, each once for all ranks.
 
     Args:
-        outlet: Where it goes.
-        contents: What masks texts and stores files.
-        points: What records the series that are assigned.
-        expect_tags: Raises what is wrong with keyed tags among values that are assigned.
+        outlet: Journal of this process.
+        contents: Masks texts and stores files.
+        points: Records the series that are assigned.
+        expect_tags: Refuses illegal keyed tags among values that are assigned.
 
     Attributes:
         parameters: The hyperparameters that this process set, as they were given.
@@ -77,7 +77,7 @@ class Values:
         Raises:
             ValueKindError: If a single value cannot be kept; nothing is written then.
             FamilyError: If a path holds another family; nothing is written then.
-            PathError: If a path is derived or illegal, or nobody changes what is there.
+            PathError: If a path is derived, illegal or fixed.
             InactiveRunError: If the run was stopped.
             ReadOnlyError: If it was opened for reading.
         """
@@ -114,7 +114,7 @@ class Values:
         self._contents.append_atoms(writer, atoms)
 
     def _assign(self, writer: JournalWriter, writes: Mapping[str, _Write], *, wait: bool) -> None:
-        """Check all of an assignment, then record what is this process's to record."""
+        """Check the whole assignment, then record the part that this process records."""
         outlet, contents = self._outlet, self._contents
         for at in writes:
             outlet.expect_free(at)
@@ -138,7 +138,7 @@ class Values:
             )
 
     def _append(self, writer: JournalWriter, at: str, write: _Write, *, wait: bool) -> None:
-        """Record what is no atom and no series."""
+        """Record a set, artifact, file or file set."""
         family, value = write
         if family == "string_set":
             values = sorted(self._contents.hide_all(at, value))
@@ -180,7 +180,7 @@ class Values:
                 self._contents.flush()
 
     def check_values(self, paths: Iterable[str]) -> None:
-        """Make sure that single values can be recorded at some paths.
+        """Check that single values can be recorded at some paths.
 
         Raises:
             FamilyError: If a path holds another family.
@@ -194,9 +194,9 @@ class Values:
     # ---------------------------------------------------------------- records of other parts
 
     def record_op(self, op: Mapping[str, Any]) -> bool:
-        """Append one op (``docs/explanation/journal.md``, table C), if it is this rank's to say.
+        """Append one op (``docs/explanation/journal.md``, table C), if this rank records it.
 
-        What it assigns or adds is recorded without secrets, as everywhere.
+        Secrets in it are masked, as everywhere.
 
         Returns:
             Whether its bytes are in the kernel.
@@ -237,12 +237,7 @@ class Values:
 
         Never raises.
         """
-
-        def lost(error: Exception) -> None:
-            warn = f"captured facts could not be recorded: {error!r:.300}"
-            self._outlet.drop("capture", warn=warn)
-
-        with quietly(lost):
+        with self._outlet.guard("capture", "captured facts could not be recorded"):
             if (writer := self._outlet.writer) is None or writer.closed:
                 return
             atoms = {}
@@ -318,7 +313,7 @@ class Values:
 
 
 def _name_of(path: str) -> str | None:
-    """Return what a parameter is called that lies at a path; None if none lies there."""
+    """Return the name of the parameter at a path; None if it is no path of one."""
     found = _PARAMETER.fullmatch(path)
     return None if found is None else found[1]
 
@@ -336,7 +331,7 @@ class Parameters:
         self.dropped: list[str] = []
 
     def take(self, atoms: Mapping[str, Atom]) -> None:
-        """Take those of some values that are parameters."""
+        """Note those of some values that are parameters."""
         for path, atom in atoms.items():
             if is_parameter(path):
                 self.atoms[path] = atom
@@ -347,7 +342,7 @@ class Parameters:
         self.dropped.append(path)
 
     def add_recorded(self, atoms: Mapping[str, Atom]) -> None:
-        """Take what a run held when it was opened, as far as this process has not changed it."""
+        """Note parameters of an opened run that this process has not changed."""
         held = {
             path: atom
             for path, atom in atoms.items()
@@ -356,12 +351,12 @@ class Parameters:
         self.atoms = {**held, **self.atoms}
 
     def by_name(self) -> dict[str, Atom]:
-        """Return encoded values by name: what a person set stands over what an adapter recorded."""
+        """Return encoded values by name; those of the user override those of an adapter."""
         paths = sorted(self.atoms, key=lambda path: path.startswith(f"{PARAMETERS}/"))
         return {name: self.atoms[path] for path in paths if (name := _name_of(path)) is not None}
 
     def paths_of(self, names: Iterable[str]) -> list[str]:
-        """Return where parameters lie that are called so, wherever they do."""
+        """Return all paths of parameters with these names."""
         wanted = set(names)
         return [path for path in self.atoms if _name_of(path) in wanted]
 
@@ -380,10 +375,10 @@ class _Write(NamedTuple):
 
 
 def gather(path: str, value: Any) -> dict[str, _Write]:
-    """Return what assigning a value at a path writes, by path.
+    """Return the writes of an assignment, by path.
 
-    What stands in a container is taken as hyperparameters are: nobody is to lose a learning rate
-    because there is an activation beside it. A single value that cannot be kept is a mistake.
+    Values in a container are treated like hyperparameters: a learning rate must not be lost because
+    of an activation function beside it. A single value that cannot be recorded is a mistake.
 
     Raises:
         ValueKindError: If a single value cannot be kept, or a container does not end.
@@ -405,7 +400,7 @@ def _atoms_in(writes: Mapping[str, _Write]) -> dict[str, Atom]:
 
 
 def _write_of(at: str, leaf: Any, *, inside: bool) -> _Write | None:
-    """Return what a leaf writes; None for a copy on a rank that has nothing to copy from."""
+    """Return the write of a leaf; None for a copy on a rank that reads nothing."""
     if type(leaf) in _PLAIN and at not in _SETS:
         return _Write("atom", atom_of(leaf))
     if isinstance(leaf, Browsable | ValueCopy):
@@ -417,7 +412,8 @@ def _write_of(at: str, leaf: Any, *, inside: bool) -> _Write | None:
     if isinstance(leaf, File):
         _ = leaf.size  # raises where there is no file
         return _Write("file", leaf)
-    if at in _SETS or (isinstance(leaf, set | frozenset) and not (inside and _is_mixed(leaf))):
+    is_set = isinstance(leaf, set | frozenset)
+    if at in _SETS or (is_set and not (inside and any(not isinstance(one, str) for one in leaf))):
         return _Write("string_set", set(strings(leaf, at)))
     if is_drawing(leaf) and (file := _render(leaf, inside=inside)) is not None:
         return _Write("file", file)
@@ -436,7 +432,7 @@ def _render(drawing: Any, *, inside: bool) -> File | None:
 
 
 def _value(at: str, value: Value) -> _Write:
-    """Take one of Neptune's values that is more than a single one.
+    """Return the write of one of Neptune's values that is more than a single one.
 
     Raises:
         ValueKindError: If it has no place in a run.
@@ -456,7 +452,7 @@ def _value(at: str, value: Value) -> _Write:
 
 
 def _copy(at: str, source: Browsable) -> _Write | None:
-    """Take what another path holds: a value, a set of strings or an artifact.
+    """Return the write that copies another path: a value, a set of strings or an artifact.
 
     Raises:
         MissingFieldError: If it holds nothing.
@@ -478,18 +474,13 @@ def _copy(at: str, source: Browsable) -> _Write | None:
     raise ValueKindError(msg)
 
 
-def _is_mixed(members: set[Any] | frozenset[Any]) -> bool:
-    """Return whether something in a set is no string."""
-    return not all(isinstance(each, str) for each in members)
-
-
 def _atom_at(path: str, value: Any, *, anything: bool = False) -> Atom:
     """Encode a value.
 
     Args:
-        path: Where it is assigned, for messages.
-        value: What to encode.
-        anything: Keep what is no atom as its name or its text, as `parameter` does.
+        path: Path of the assignment, for messages.
+        value: Value to encode.
+        anything: Encode other objects by name or text, as `parameter` does.
 
     Raises:
         ValueKindError: If it cannot be kept, or is a list longer than a record may be.

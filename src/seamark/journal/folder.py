@@ -257,7 +257,8 @@ class RunFolder:
         text are nobody's journals.
         """
         folder = self.journal_dir
-        names = names_in(folder, above=1)
+        if not (names := names_in(folder, above=1)):
+            return []
         return [JournalFile(split_journal_name(name)[0], folder / name) for name in names]
 
     def sizes(self) -> dict[str, int]:
@@ -277,7 +278,7 @@ class RunFolder:
         Args:
             inside: Look at the folders in the run folder as well.
         """
-        path = self.path
+        path = self.root.joinpath(self.project, self.run)
         above = path.parents[: self.project.count("/") + 1]
         within = map(path.joinpath, _INSIDE if inside else ())
         folders = (*reversed(above), path.parent / ".purged", path, *within)

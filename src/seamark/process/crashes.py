@@ -114,11 +114,13 @@ def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
         Path below ``/sys/fs/cgroup``, inode and count of kills so far, of the process's own group
         (or the nearest above it that can be seen) and some above; empty where nothing counts.
     """
-    with quietly(only=OSError):
-        own = _own_groups((root / "proc/self/cgroup").read_text("utf-8", "replace"))
-        counted = [(path, _count(root / _GROUPS / path)) for path in own]
-        return [[path, *count] for path, count in counted if count is not None][:_MOST_GROUPS]
-    return []
+    try:
+        text = (root / "proc/self/cgroup").read_text("utf-8", "replace")
+    except OSError as error:
+        let_pass(error)
+        return []
+    counted = [(path, _count(root / _GROUPS / path)) for path in _own_groups(text)]
+    return [[path, *count] for path, count in counted if count is not None][:_MOST_GROUPS]
 
 
 def _own_groups(text: str) -> list[str]:

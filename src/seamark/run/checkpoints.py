@@ -129,6 +129,19 @@ class _Checkpoint:
     removable: float = 0
     outside: str | None = None
 
+    def note_save(self, *, named: bool, was_named: bool) -> None:
+        """Note whether the callback counts the file as its own at this save and at the last one."""
+        if named:
+            self.removable = 0
+        elif was_named:
+            self.removable = _SAVES_UNTIL_REMOVED
+        elif self.removable:
+            self.removable -= 1
+
+    def try_again(self) -> None:
+        """Look at the file at every save until its record is deleted."""
+        self.removable = math.inf
+
 
 class CheckpointSet:
     """The checkpoints of one callback, recorded as files below one namespace of a run.
@@ -182,12 +195,7 @@ class CheckpointSet:
                 self._add(location, folder)
         before, self._named = self._named, set(named)
         for location, file in self._files.items():
-            if location in self._named:
-                file.removable = 0
-            elif location in before:
-                file.removable = _SAVES_UNTIL_REMOVED
-            elif file.removable:
-                file.removable -= 1
+            file.note_save(named=location in self._named, was_named=location in before)
         for location in sorted(self._files):
             if location in self._named or self._files[location].removable:
                 self._look(location)
@@ -315,7 +323,7 @@ class CheckpointSet:
         if not is_url(location) and not Path(location).parent.is_dir():
             return
         if not self._run.session.record_op({"op": "delete", "paths": [file.path]}):
-            file.removable = math.inf  # the disk was full; the next look tries again
+            file.try_again()  # the disk was full
             return
         file.stamp, file.removable = None, 0
         self._run.session.content.prune(file.path)

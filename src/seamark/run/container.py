@@ -95,6 +95,10 @@ class Container(Recordable, metaclass=_Opening):
         """
         return Handler(self, given_path(path))
 
+    def __setitem__(self, path: str, value: Any) -> None:
+        """Assign; see `Handler.assign`."""
+        self.session.recorder.values.assign(given_path(path), value)  # without a handler: quicker
+
     # ---------------------------------------------------------------- writing
 
     def define(self, path: str, value: Any, *, wait: bool = False) -> Handler:

@@ -37,9 +37,11 @@ def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str,
     if first is None:
         return dict(given)
     named = given.get("with_id") is not None or given.get("custom_run_id") is not None
-    if not named and (given.get("project") is not None or _is_run(first, given)):
+    is_neptunes = isinstance(first, str) and _LIKE_NEPTUNES.fullmatch(first) is not None
+    is_id = is_neptunes or (isinstance(first, str) and is_run_id(first))
+    if not named and (given.get("project") is not None or (is_id and _is_run(first, given))):
         return {**given, "with_id": first}
-    if not named and _is_like_neptunes(first) and not current_rank().rank:
+    if not named and is_neptunes and not current_rank().rank:
         log.warning(
             "seamark: init_run(%r) means the project of that name; write with_id=%r, and project=, "
             "if a run is meant",
@@ -48,14 +50,8 @@ def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str,
     return {**given, "project": first}
 
 
-def _is_like_neptunes(first: Any) -> bool:
-    return isinstance(first, str) and _LIKE_NEPTUNES.fullmatch(first) is not None
-
-
-def _is_run(first: Any, given: Mapping[str, Any]) -> bool:
-    """Return whether a run has this id, and no project this name; asks no more than it has to."""
-    if not (_is_like_neptunes(first) or (isinstance(first, str) and is_run_id(first))):
-        return False
+def _is_run(first: str, given: Mapping[str, Any]) -> bool:
+    """Return whether a run has this id, and no project this name."""
     with quietly(only=SeamarkError):  # it is said where all of them are used
         others = {name: given[name] for name in given.keys() - _READ_ONCE}
         options = Settings.of(**{**others, "with_id": first})

@@ -413,9 +413,11 @@ class _ServerView:
             raise TimeoutError(msg)
         catalog = self._opened()
         reader = catalog.fresh_view(folder.project, folder.run)
-        if catalog.behind:
-            msg = "what was recorded here cannot be read there yet"
-            raise TimeoutError(msg)
+        while catalog.behind:
+            if time.monotonic() > until:
+                msg = f"what was recorded here cannot be read there after {_SEND_S:g} s"
+                raise TimeoutError(msg)
+            reader.expect()  # the server waits a little for what it was sent
         return catalog, reader
 
     def _opened(self) -> RemoteCatalog:

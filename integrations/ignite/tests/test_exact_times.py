@@ -12,7 +12,7 @@ from ignite.engine import Engine, EventEnum, Events
 
 from seamark import init_run
 from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
-from seamark.profiling import Samples
+from seamark.profiling import Durations
 
 
 class Custom(EventEnum):
@@ -139,13 +139,13 @@ def test_handlers_of_the_end_of_the_data_are_no_waiting_for_it(profiler, hand_cl
 @pytest.mark.parametrize("ends", [False, True])
 def test_no_event_pays_for_the_profilers_work(profiler, ends, hand_clock, monkeypatch):
     """Taking in what waits, the summary of a run: however slow that is."""
-    flush = Samples.flush
+    flush = Durations.flush
 
     def slow_flush(samples):
         hand_clock.sleep(1)
         flush(samples)
 
-    monkeypatch.setattr(Samples, "flush", slow_flush)
+    monkeypatch.setattr(Durations, "flush", slow_flush)
     engine = Engine(nothing)
     engine.register_events(*Custom)
     for event in (Events.STARTED, Events.COMPLETED, Events.TERMINATE, Events.EPOCH_COMPLETED):

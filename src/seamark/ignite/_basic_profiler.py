@@ -12,10 +12,11 @@ from ignite.engine import Events
 
 from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of, spent_of
 from seamark.pictures.printing import columns_of, show, without_middle
-from seamark.profiling import Source, position_parts
+from seamark.profiling import position_parts
 
 if TYPE_CHECKING:
     from seamark.ignite._times import EventTimes, RunTimes
+    from seamark.profiling import Durations
 
 __all__ = ["BasicTimeProfiler"]
 
@@ -79,18 +80,18 @@ class BasicTimeProfiler(EngineProfiler):
         }
     ]
 
-    def _sources(self, times: RunTimes) -> list[Source]:
+    def _sources(self, times: RunTimes) -> list[Durations]:
         """Return processing, dataflow, and each event that happened or has handlers."""
         return times.phases() + [
-            one.source
-            for one in times.events
-            if one.event not in self.events_to_ignore or one.names or one.source.samples.count
+            one
+            for one in times.events.values()
+            if one.key not in self.events_to_ignore or one.names or one.moments.count
         ]
 
     def _reported(self) -> list[EventTimes]:
         """Return the times of each event that Ignite reports, and of custom ones."""
-        events = self._times().events
-        return [one for one in events if one.event not in self.events_to_ignore]
+        events = self._times().events.values()
+        return [one for one in events if one.key not in self.events_to_ignore]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
         """Return aggregated times of the latest run of the first engine, in seconds.
@@ -105,8 +106,8 @@ class BasicTimeProfiler(EngineProfiler):
         """
         processing, dataflow, *device = self._times().phases()
         events = {one.name.replace(".", "_"): one for one in self._reported()}
-        stats: dict[str, Any] = {name: _basic(one.source) for name, one in events.items()}
-        stats["total_time"] = _Total(sum(one.source.own_ns for one in events.values()) / 1e9)
+        stats: dict[str, Any] = {name: _basic(one) for name, one in events.items()}
+        stats["total_time"] = _Total(sum(one.own_ns for one in events.values()) / 1e9)
         return OrderedDict(
             processing_stats=_basic(processing),
             dataflow_stats=_basic(dataflow),
@@ -153,23 +154,20 @@ class BasicTimeProfiler(EngineProfiler):
 
     def _columns(self, times: RunTimes) -> dict[str, Any]:
         """Return columns with one number for each iteration that ran; 0 where there is no time."""
-        processing, dataflow = times.phases()[:2]
-        events = {one.name: one.source for one in times.events}
+        events = {one.name: one for one in times.events.values()}
         stepped, waited, started = (
-            set(one.samples.rows()[0].tolist())
-            for one in (processing, dataflow, events["ITERATION_STARTED"])
+            set(one.rows()[1].tolist())
+            for one in (times.processing, times.dataflow, events["ITERATION_STARTED"])
         )
         ran = sorted(stepped | (started & waited))
         found: dict[str, Any] = {
             "epoch": [position_parts(at)[0] for at in ran],
             "iteration": [position_parts(at)[1] for at in ran],
         }
-        sources = {"processing_stats": processing, "dataflow_stats": dataflow}
+        sources = {"processing_stats": times.processing, "dataflow_stats": times.dataflow}
         sources |= {f"Event_{name}": events[name] for name in _IN_FILES}
         for name, source in sources.items():
-            positions = source.samples.rows()[0].tolist()
-            indices = [index_of(source, at) for at in positions]
-            by_index = dict(zip(indices, seconds_of(source), strict=True))
+            by_index = {index_of(source, at): ns / 1e9 for _, at, ns in source.rows().T.tolist()}
             found[name] = [by_index.get(index_of(source, at), 0.0) for at in ran]
         return found
 
@@ -178,22 +176,22 @@ class BasicTimeProfiler(EngineProfiler):
     @property
     def processing_times(self) -> torch.Tensor:
         """Seconds of each step of the latest run, shape ``(N,)``."""
-        return torch.tensor(seconds_of(self._times().phases()[0]) or [0.0])
+        return torch.tensor(seconds_of(self._times().processing) or [0.0])
 
     @property
     def dataflow_times(self) -> torch.Tensor:
         """Seconds of each batch of the latest run, shape ``(N,)``."""
-        return torch.tensor(seconds_of(self._times().phases()[1]) or [0.0])
+        return torch.tensor(seconds_of(self._times().dataflow) or [0.0])
 
     @property
     def event_handlers_times(self) -> dict[Any, torch.Tensor]:
         """Seconds of all handlers together each time an event happened, by event."""
-        return {one.event: torch.tensor(seconds_of(one.source)) for one in self._reported()}
+        return {one.key: torch.tensor(seconds_of(one)) for one in self._reported()}
 
     @property
     def event_handlers_names(self) -> dict[Any, list[str]]:
         """Names of the handlers of each event."""
-        return {one.event: one.names for one in self._reported()}
+        return {one.key: one.names for one in self._reported()}
 
     @property
     def max_epochs(self) -> int | None:
@@ -203,20 +201,20 @@ class BasicTimeProfiler(EngineProfiler):
     @property
     def total_num_iters(self) -> int:
         """The number of iterations of the latest run."""
-        return self._times().processing.samples.count
+        return self._times().processing.moments.count
 
 
-def _basic(source: Source) -> OrderedDict[str, Any]:
-    found = source.samples.running()
+def _basic(source: Durations) -> OrderedDict[str, Any]:
+    found = source.moments
     if not found.count:
         return OrderedDict(total="not yet triggered")
     return OrderedDict(
         [
-            ("total", found.total / 1e9),
-            ("min/index", (found.moments.min / 1e9, index_of(source, found.min_at))),
-            ("max/index", (found.moments.max / 1e9, index_of(source, found.max_at))),
-            ("mean", found.moments.mean / 1e9),
-            ("std", found.moments.std / 1e9),
+            ("total", source.total_ns / 1e9),
+            ("min/index", (found.min / 1e9, index_of(source, source.min_at))),
+            ("max/index", (found.max / 1e9, index_of(source, source.max_at))),
+            ("mean", found.mean / 1e9),
+            ("std", found.std / 1e9),
         ]
     )
 

@@ -13,7 +13,7 @@ from seamark.profiling import aligned
 
 if TYPE_CHECKING:
     from seamark.ignite._times import RunTimes
-    from seamark.profiling import Source
+    from seamark.profiling import Durations
 
 __all__ = ["HandlersTimeProfiler"]
 
@@ -47,7 +47,7 @@ class HandlersTimeProfiler(EngineProfiler):
     EVENT_FILTER_THESHOLD_TIME: ClassVar[float] = 0.0001
     """Seconds; kept because Ignite has it, and without effect: filters are looked at themselves."""
 
-    def _sources(self, times: RunTimes) -> list[Source]:
+    def _sources(self, times: RunTimes) -> list[Durations]:
         """Return processing, dataflow and each handler."""
         return times.phases() + times.handlers()
 
@@ -100,10 +100,9 @@ class HandlersTimeProfiler(EngineProfiler):
         show("\n".join(lines))
 
     def _columns(self, times: RunTimes) -> dict[str, Any]:
-        processing, dataflow = times.phases()[:2]
         found: dict[str, Any] = {
-            "processing_stats": seconds_of(processing),
-            "dataflow_stats": seconds_of(dataflow),
+            "processing_stats": seconds_of(times.processing),
+            "dataflow_stats": seconds_of(times.dataflow),
             **{f"{one.name} ({one.event})": seconds_of(one) for one in times.handlers()},
         }
         return {"#": range(1, 1 + max(map(len, found.values())))} | found
@@ -113,25 +112,25 @@ class HandlersTimeProfiler(EngineProfiler):
     @property
     def processing_times(self) -> list[float]:
         """Seconds of each step of the latest run."""
-        return seconds_of(self._times().phases()[0])
+        return seconds_of(self._times().processing)
 
     @property
     def dataflow_times(self) -> list[float]:
         """Seconds of each batch of the latest run."""
-        return seconds_of(self._times().phases()[1])
+        return seconds_of(self._times().dataflow)
 
     @property
     def event_handlers_times(self) -> dict[Any, dict[str, list[float]]]:
         """Seconds of each call, by event and by name of the handler."""
         return {
-            one.event: {source.name: seconds_of(source) for source in one.handlers.values()}
-            for one in self._times().events
+            one.key: {source.name: seconds_of(source) for source in one.handlers.values()}
+            for one in self._times().events.values()
         }
 
     @property
     def event_handlers_names(self) -> dict[Any, list[str]]:
         """Names of the handlers of each event."""
-        return {one.event: one.names for one in self._times().events}
+        return {one.key: one.names for one in self._times().events.values()}
 
 
 def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
@@ -151,14 +150,14 @@ def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
     return aligned(texts)
 
 
-def _cells(source: Source) -> list[Any]:
-    found = source.samples.running()
+def _cells(source: Durations) -> list[Any]:
+    found = source.moments
     if not found.count:
         return ["not triggered", ("None", "None"), ("None", "None"), "None", "None"]
     return [
-        round(found.total / 1e9, 5),
-        (round(found.moments.min / 1e9, 5), index_of(source, found.min_at)),
-        (round(found.moments.max / 1e9, 5), index_of(source, found.max_at)),
-        round(found.moments.mean / 1e9, 5),
-        round(found.moments.std / 1e9, 5) if found.count > 1 else "None",
+        round(source.total_ns / 1e9, 5),
+        (round(found.min / 1e9, 5), index_of(source, source.min_at)),
+        (round(found.max / 1e9, 5), index_of(source, source.max_at)),
+        round(found.mean / 1e9, 5),
+        round(found.std / 1e9, 5) if found.count > 1 else "None",
     ]

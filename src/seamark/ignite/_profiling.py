@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import csv
 import logging
+import math
 import os
 import weakref
+from abc import ABC, abstractmethod
 from itertools import zip_longest
 from pathlib import Path
 from time import perf_counter_ns
@@ -24,18 +26,17 @@ import torch
 from ignite.engine import Engine
 
 from seamark.errors import ArgumentError
-from seamark.ignite._clock import NEVER, clock_of
+from seamark.ignite._clock import clock_of
 from seamark.ignite._times import RunTimes
 from seamark.paths import join_path
 from seamark.profiling import (
     Breakdown,
-    Source,
+    Durations,
     TimesInRun,
     TimeStat,
     largest_cost,
     position_parts,
     table,
-    time_stats,
     write_long,
 )
 
@@ -57,7 +58,7 @@ def more_of(count: int) -> str:
     return f"and {count - TOP} more: in table(), write_results() and the summary of the run"
 
 
-def index_of(source: Source, at: int) -> int:
+def index_of(source: Durations, at: int) -> int:
     """Return the 0-based position of a duration: of the iteration, or of the epoch."""
     event = source.event or source.name
     epoch, iteration = position_parts(at)
@@ -66,72 +67,69 @@ def index_of(source: Source, at: int) -> int:
     return max(0, (epoch if event in _ONCE_AN_EPOCH else iteration) - 1)
 
 
-class _Attached:
+class AttachedEngine:
     """Engine that a profiler is attached to, with the times of its runs.
 
     Attributes:
+        profiler: The profiler.
         number: Number of the engine, 0 for the first that the profiler was attached to.
+        runs: Times of the latest runs, by the number of the run.
         record: Recording that the times of its runs are written to, or None.
     """
 
     def __init__(self, profiler: EngineProfiler, engine: Engine, number: int) -> None:
-        self._profiler = profiler
+        self.profiler = profiler
         self._ref: weakref.ref[Engine] | None = weakref.ref(engine)
-        self._summed_up_ns = -_SUMMARY_EVERY_NS
-        self._is_summed_up = False
-        self._records: dict[object, TimesInRun] = {}
-        self.record: TimesInRun | None = None
         self.number = number
         self.runs: dict[int, RunTimes] = {}
-        self.wants_gpu = profiler.cuda == "events"
-        self.due_ns = NEVER
+        self.record: TimesInRun | None = None
+        self._records: dict[object, TimesInRun] = {}
+        self._summed_up_ns = -_SUMMARY_EVERY_NS
+        self._is_summed_up = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel as numbers, away from the engine and the run."""
-        return {**self.__dict__, "_ref": None, "_records": {}, "record": None, "due_ns": NEVER}
+        """Leave out the engine and the records."""
+        return {**self.__dict__, "_ref": None, "_records": {}, "record": None}
 
     @property
     def engine(self) -> Engine | None:
         """The engine, if it is still there."""
         return None if self._ref is None else self._ref()
 
+    @property
+    def due_ns(self) -> float:
+        """When to call `end_iteration`, by ``time.perf_counter_ns``."""
+        return math.inf if self.record is None else self.record.due_ns
+
     def listen(self, engine: Engine, record: TimesInRun | None) -> None:
-        """Hear of the engine's runs, and record them."""
+        """Listen to the engine's clock, and record times."""
         if record is not None:
             self.record = self._records.setdefault(record.place, record)
-            self.due_ns = 0
         clock_of(engine).listen(self)
 
     def leave(self) -> None:
-        """Hear of them no longer."""
+        """Stop listening."""
         if (engine := self.engine) is not None:
             clock_of(engine).leave_alone(self)
 
-    def latest(self) -> RunTimes | None:
-        """Return the times of the latest run, as of now."""
-        times = next(reversed(self.runs.values()), None)
-        return None if times is None else times.now()
-
-    # ------------------------------------------------------------ as a listener of the clock
-
-    def opened(self, times: RunTimes) -> None:
+    def begin(self, times: RunTimes) -> None:
         """Keep a run that begins."""
-        self.runs[max(self.runs, default=-1) + 1] = times
-        self.runs.pop(max(self.runs) - _KEPT_RUNS, None)
+        number = max(self.runs, default=-1) + 1
+        self.runs[number] = times
+        self.runs.pop(number - _KEPT_RUNS, None)
         for one in self._records.values():
             one.restart()
         self._is_summed_up = False
         if self.record is not None and self.record.recording:
             self.record.at_end(self._sum_up)  # an exception ends a run without an event
 
-    def iterated(self, now_ns: int, iteration: int) -> None:
+    def end_iteration(self, now_ns: int, iteration: int) -> None:
         """Record a row of means."""
         if self.record is not None:
-            times = next(reversed(self.runs.values()))
-            self.record.row(now_ns, self._profiler._sources(times), iteration)  # noqa: SLF001
-            self.due_ns = self.record.due_ns
+            times = self.runs[max(self.runs)]
+            self.record.row(now_ns, self.profiler._sources(times), iteration)  # noqa: SLF001
 
-    def over(self, times: RunTimes) -> None:
+    def end(self, times: RunTimes) -> None:
         """Record the summary; an evaluator that runs every minute need not do so each time."""
         self.runs[max(self.runs)] = times
         self._is_summed_up = False
@@ -140,23 +138,23 @@ class _Attached:
 
     def _sum_up(self) -> None:
         if self.record is not None and self.record.recording and not self._is_summed_up:
-            times = next(reversed(self.runs.values())).now()
+            times = self.runs[max(self.runs)].now()
             self._is_summed_up = True
             self._summed_up_ns = perf_counter_ns()
-            iteration = position_parts(times.processing.samples.running().last_at)[1]
-            sources = self._profiler._sources(times)  # noqa: SLF001
-            self.record.row(self._summed_up_ns, sources, iteration)
-            self._profiler._summarize(self.record, times)  # noqa: SLF001
+            iteration = position_parts(times.processing.last_at)[1]
+            self.record.row(self._summed_up_ns, self.profiler._sources(times), iteration)  # noqa: SLF001
+            self.profiler._summarize(self.record, times)  # noqa: SLF001
 
-    def tell(self, record: TimesInRun) -> None:
+    def record_latest(self, record: TimesInRun) -> None:
         """Record the latest run now; what was recorded there before is not recorded again."""
-        if (times := self.latest()) is not None:
+        if self.runs:
+            times = self.runs[max(self.runs)].now()
             record = self._records.setdefault(record.place, record)
-            record.points(self._profiler._sources(times))  # noqa: SLF001
-            self._profiler._summarize(record, times)  # noqa: SLF001
+            record.points(self.profiler._sources(times))  # noqa: SLF001
+            self.profiler._summarize(record, times)  # noqa: SLF001
 
 
-class EngineProfiler:
+class EngineProfiler(ABC):
     """Base of both profilers: engines, runs, statistics, files and records."""
 
     _kind: ClassVar[str]
@@ -172,7 +170,7 @@ class EngineProfiler:
                 type(self).__name__,
             )
         self.cuda = cuda
-        self._engines: list[_Attached] = []
+        self._engines: list[AttachedEngine] = []
 
     # ------------------------------------------------------------ engines
 
@@ -193,22 +191,21 @@ class EngineProfiler:
         if not isinstance(engine, Engine):
             msg = f"Argument engine should be ignite.engine.Engine, but given {type(engine)}"
             raise TypeError(msg)
-        if run is not None:
-            TimesInRun(run, namespace)  # refuses what is none before anything is attached
         found = self._attached_to(engine)
         if found is None:
             number = self._engines[-1].number + 1 if self._engines else 0
-            found = _Attached(self, engine, number)
+            found = AttachedEngine(self, engine, number)
+        place = self._namespace(namespace, found.number)
+        record = None if run is None else TimesInRun(run, place)
+        if found not in self._engines:
             self._engines = [
                 *(one for one in self._engines[:-_KEPT_RUNS] if one.engine or not one.number),
                 *self._engines[-_KEPT_RUNS:],
                 found,
             ]
-        place = self._namespace(namespace, found.number)
-        record = None if run is None else TimesInRun(run, place)
         found.listen(engine, record)
 
-    def _attached_to(self, engine: Engine) -> _Attached | None:
+    def _attached_to(self, engine: Engine) -> AttachedEngine | None:
         return next((one for one in self._engines if one.engine is engine), None)
 
     def detach(self, engine: Engine | None = None) -> None:
@@ -226,16 +223,17 @@ class EngineProfiler:
 
     # ------------------------------------------------------------ results
 
-    def _sources(self, times: RunTimes) -> list[Source]:
-        """Return what the statistics are of."""
-        raise NotImplementedError
+    @abstractmethod
+    def _sources(self, times: RunTimes) -> list[Durations]:
+        """Return the sources of the statistics of a run."""
 
     def _breakdown(self, times: RunTimes) -> Breakdown:
         """Return what the time of an epoch is made of."""
         return times.breakdown(by_handler=self._kind == "handlers")
 
     def _summarize(self, record: TimesInRun, times: RunTimes) -> None:
-        record.summary(time_stats(self._sources(times)), self._breakdown(times))
+        stats = [one.stat() for one in self._sources(times)]
+        record.summary(stats, self._breakdown(times))
 
     def _times(self, run: int = -1, engine: Engine | None = None) -> RunTimes:
         """Return the times of a run; if there was none yet, those of nothing.
@@ -249,17 +247,15 @@ class EngineProfiler:
             if found is None:
                 msg = f"engine: expected one that the profiler is attached to, got {engine!r:.80}"
                 raise ArgumentError(msg)
-        if not isinstance(run, int):
-            msg = f"run: expected the number of a run, got {run!r:.80}"
-            raise ArgumentError(msg)
         runs = {} if found is None else found.runs
-        number = run if run >= 0 else max(runs, default=-1) + 1 + run
+        from_end = isinstance(run, int) and run < 0
+        number = max(runs, default=-1) + 1 + run if from_end else run
         if number in runs:
             return runs[number].now()
         if run == -1:
             return RunTimes()
         kept = f"{min(runs)} to {max(runs)}" if runs else "none"
-        msg = f"run: expected the number of a run that is kept ({kept}), got {run}"
+        msg = f"run: expected the number of a run that is kept ({kept}), got {run!r:.80}"
         raise ArgumentError(msg)
 
     def stats(self, run: int = -1, engine: Engine | None = None) -> list[TimeStat]:
@@ -276,7 +272,7 @@ class EngineProfiler:
             ArgumentError: If the engine is not attached, or the run does not exist.
         """
         times = self._times(run, engine)
-        return time_stats(self._sources(times)) if times.began else []
+        return [one.stat() for one in self._sources(times)] if times.began else []
 
     def largest_cost(self, run: int = -1, engine: Engine | None = None) -> str:
         """Return one line that names the largest cost of an epoch in plain words.
@@ -312,7 +308,7 @@ class EngineProfiler:
         """
         TimesInRun(run, namespace)  # refuses what is none, also where there is nothing to record
         for one in self._engines:
-            one.tell(TimesInRun(run, self._namespace(namespace, one.number)))
+            one.record_latest(TimesInRun(run, self._namespace(namespace, one.number)))
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -342,9 +338,9 @@ class EngineProfiler:
             writer.writerow(columns)
             writer.writerows(zip_longest(*columns.values(), fillvalue=0.0))
 
+    @abstractmethod
     def _columns(self, times: RunTimes) -> dict[str, Any]:
         """Return the columns of the wide layout; a column that is short ends in zeros."""
-        raise NotImplementedError
 
 
 def spent_of(total: Any) -> float:
@@ -352,6 +348,6 @@ def spent_of(total: Any) -> float:
     return -1.0 if isinstance(total, str) else float(total)
 
 
-def seconds_of(source: Source) -> list[float]:
+def seconds_of(source: Durations) -> list[float]:
     """Return the kept durations in seconds."""
-    return [ns / 1e9 for ns in source.samples.rows()[1].tolist()]
+    return [ns / 1e9 for ns in source.rows()[2].tolist()]

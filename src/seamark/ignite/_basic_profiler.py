@@ -11,6 +11,7 @@ import torch
 from ignite.engine import Events
 
 from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of, spent_of
+from seamark.ignite._times import IGNORED
 from seamark.pictures.printing import columns_of, show, without_middle
 from seamark.profiling import position_parts
 
@@ -66,27 +67,8 @@ class BasicTimeProfiler(EngineProfiler):
             profiler.write_results("times.csv")
     """
 
-    _kind: ClassVar[str] = "events"
-    events_to_ignore: ClassVar[list[Any]] = [
-        event
-        for event in Events
-        if event.name
-        in {
-            "EXCEPTION_RAISED",
-            "TERMINATE",
-            "TERMINATE_SINGLE_EPOCH",
-            "DATALOADER_STOP_ITERATION",
-            "INTERRUPT",
-        }
-    ]
-
-    def _sources(self, times: RunTimes) -> list[Durations]:
-        """Return processing, dataflow, and each event that happened or has handlers."""
-        return times.phases() + [
-            one
-            for one in times.events.values()
-            if one.key not in self.events_to_ignore or one.names or one.moments.count
-        ]
+    _by_handler: ClassVar[bool] = False
+    events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
 
     def _reported(self) -> list[EventTimes]:
         """Return the times of each event that Ignite reports, and of custom ones."""

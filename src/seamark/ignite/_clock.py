@@ -1,4 +1,4 @@
-"""The clock on one engine: writes down what the engine does, and calls its listeners.
+"""Engines that profilers are attached to: the clock on an engine, and the times of its runs.
 
 As Ignite's own profilers do, it wraps the entries of the engine's table of handlers. Each event
 begins with a probe, which is the first of its handlers. Probes and handlers only write to the tape
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 import weakref
 from collections import defaultdict
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from threading import get_ident
 from time import perf_counter_ns
 from types import CellType, FunctionType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from ignite.engine import Engine, Events
@@ -38,23 +39,17 @@ from seamark.ignite._times import (
     kind_of,
 )
 from seamark.process.interrupts import let_pass, quietly
-from seamark.profiling import POSITION_SHIFT, position
+from seamark.profiling import POSITION_SHIFT, TimesInRun, position, position_parts
 
-if TYPE_CHECKING:
-    from seamark.ignite._profiling import AttachedEngine
-
-__all__ = ["EngineClock", "clock_of"]
+__all__ = ["KEPT_RUNS", "AttachedEngine"]
 
 log = logging.getLogger("seamark")
 
 _FULL: Final = 1 << 16
 """Length of the tape, at most about, at which it is taken in."""
 
-
-def clock_of(engine: Engine) -> EngineClock:
-    """Return the clock on an engine; there is one, however many profilers listen to it."""
-    table = getattr(engine, "_event_handlers", None)
-    return table.clock if isinstance(table, _Table) else EngineClock(engine)
+KEPT_RUNS: Final = 32
+_SUMMARY_EVERY_NS: Final = 10_000_000_000
 
 
 class _Mark(NamedTuple):
@@ -176,7 +171,7 @@ class _Table(defaultdict[Any, Any]):
 
 
 class EngineClock:
-    """Writes down what an engine does, and calls its listeners; see the module.
+    """Writes down what an engine does, for the profilers that are attached to it.
 
     Attributes:
         run: The run that goes on, if any.
@@ -343,7 +338,7 @@ class EngineClock:
             for one in self._listeners:
                 one.end(self.run)
         is_timed = torch.cuda.is_available() and any(
-            one.profiler.cuda == "events" for one in self._listeners
+            one.cuda == "events" for one in self._listeners
         )
         self.gpu = GpuTimes() if is_timed else None
         in_epoch = kind in (FETCH, FETCHED, STEP, STEPPED, EPOCH_END)
@@ -400,3 +395,108 @@ class EngineClock:
         let_pass(error)
         self.run, self.thread, self._may_join = None, 0, False
         log.warning("seamark: the time profiler stops measuring this run: %r", error)
+
+
+def _clock_of(engine: Engine) -> EngineClock:
+    """Return the clock on an engine; there is one, however many profilers are attached to it."""
+    table: Any = engine._event_handlers  # noqa: SLF001
+    return table.clock if isinstance(table, _Table) else EngineClock(engine)
+
+
+class AttachedEngine:
+    """Engine that a profiler is attached to, with the times of its runs.
+
+    Args:
+        engine: The engine.
+        number: Number of the engine, 0 for the first that the profiler was attached to.
+        by_handler: Whether to record the times of handlers, not of events.
+        cuda: ``"events"`` if steps are to be timed on the GPU too.
+
+    Attributes:
+        runs: Times of the latest runs, by the number of the run.
+        record: Recording that the times of its runs are written to, or None.
+    """
+
+    def __init__(self, engine: Engine, number: int, *, by_handler: bool, cuda: str) -> None:
+        self._ref: weakref.ref[Engine] | None = weakref.ref(engine)
+        self.number = number
+        self.cuda = cuda
+        self._by_handler = by_handler
+        self.runs: dict[int, RunTimes] = {}
+        self.record: TimesInRun | None = None
+        self._records: dict[object, TimesInRun] = {}
+        self._summed_up_ns = -_SUMMARY_EVERY_NS
+        self._is_summed_up = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the engine and the records."""
+        return {**self.__dict__, "_ref": None, "_records": {}, "record": None}
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine, if it is still there."""
+        return None if self._ref is None else self._ref()
+
+    @property
+    def due_ns(self) -> float:
+        """When to call `end_iteration`, by ``time.perf_counter_ns``."""
+        return math.inf if self.record is None else self.record.due_ns
+
+    def listen(self, engine: Engine, record: TimesInRun | None) -> None:
+        """Listen to the engine's clock, and record times."""
+        if record is not None:
+            self.record = self._records.setdefault(record.place, record)
+        _clock_of(engine).listen(self)
+
+    def leave(self) -> None:
+        """Stop listening."""
+        if (engine := self.engine) is not None:
+            _clock_of(engine).leave_alone(self)
+
+    def begin(self, times: RunTimes) -> None:
+        """Keep a run that begins."""
+        number = max(self.runs, default=-1) + 1
+        self.runs[number] = times
+        self.runs.pop(number - KEPT_RUNS, None)
+        for one in self._records.values():
+            one.restart()
+        self._is_summed_up = False
+        if self.record is not None and self.record.recording:
+            self.record.at_end(self._sum_up)  # an exception ends a run without an event
+
+    def end_iteration(self, now_ns: int, iteration: int) -> None:
+        """Record a row of means."""
+        if self.record is not None:
+            times = self.runs[max(self.runs)]
+            self.record.row(now_ns, times.sources(by_handler=self._by_handler), iteration)
+
+    def end(self, times: RunTimes) -> None:
+        """Record the summary; an evaluator that runs every minute need not do so each time."""
+        self.runs[max(self.runs)] = times
+        self._is_summed_up = False
+        if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        if self.record is not None and self.record.recording and not self._is_summed_up:
+            times = self.runs[max(self.runs)].now()
+            self._is_summed_up = True
+            self._summed_up_ns = perf_counter_ns()
+            self.record.row(
+                self._summed_up_ns,
+                times.sources(by_handler=self._by_handler),
+                position_parts(times.processing.last_at)[1],
+            )
+            self._record_summary(self.record, times)
+
+    def record_latest(self, record: TimesInRun) -> None:
+        """Record the latest run now; what was recorded there before is not recorded again."""
+        if self.runs:
+            times = self.runs[max(self.runs)].now()
+            record = self._records.setdefault(record.place, record)
+            record.points(times.sources(by_handler=self._by_handler))
+            self._record_summary(record, times)
+
+    def _record_summary(self, record: TimesInRun, times: RunTimes) -> None:
+        stats = [one.stat() for one in times.sources(by_handler=self._by_handler)]
+        record.summary(stats, times.breakdown(by_handler=self._by_handler))

@@ -43,13 +43,9 @@ class HandlersTimeProfiler(EngineProfiler):
         ArgumentError: If ``cuda`` is something else.
     """
 
-    _kind: ClassVar[str] = "handlers"
+    _by_handler: ClassVar[bool] = True
     EVENT_FILTER_THESHOLD_TIME: ClassVar[float] = 0.0001
     """Seconds; kept because Ignite has it, and without effect: filters are looked at themselves."""
-
-    def _sources(self, times: RunTimes) -> list[Durations]:
-        """Return processing, dataflow and each handler."""
-        return times.phases() + times.handlers()
 
     def get_results(self) -> list[list[Any]]:
         """Return aggregated times of the latest run of the first engine, in seconds.

@@ -13,24 +13,20 @@ from __future__ import annotations
 
 import csv
 import logging
-import math
 import os
-import weakref
 from abc import ABC, abstractmethod
 from itertools import zip_longest
 from pathlib import Path
-from time import perf_counter_ns
 from typing import Any, ClassVar, Final, Literal
 
 import torch
 from ignite.engine import Engine
 
 from seamark.errors import ArgumentError
-from seamark.ignite._clock import clock_of
+from seamark.ignite._clock import KEPT_RUNS, AttachedEngine
 from seamark.ignite._times import RunTimes
 from seamark.paths import join_path
 from seamark.profiling import (
-    Breakdown,
     Durations,
     TimesInRun,
     TimeStat,
@@ -47,8 +43,6 @@ __all__ = ["TOP", "EngineProfiler", "index_of", "more_of", "seconds_of", "spent_
 TOP: Final = 15
 """So many rows are printed, those with most time; what is recorded and returned has all."""
 
-_KEPT_RUNS: Final = 32
-_SUMMARY_EVERY_NS: Final = 10_000_000_000
 _ONCE_A_RUN: Final = frozenset({"STARTED", "COMPLETED"})
 _ONCE_AN_EPOCH: Final = frozenset({"EPOCH_STARTED", "EPOCH_COMPLETED"})
 
@@ -67,97 +61,10 @@ def index_of(source: Durations, at: int) -> int:
     return max(0, (epoch if event in _ONCE_AN_EPOCH else iteration) - 1)
 
 
-class AttachedEngine:
-    """Engine that a profiler is attached to, with the times of its runs.
-
-    Attributes:
-        profiler: The profiler.
-        number: Number of the engine, 0 for the first that the profiler was attached to.
-        runs: Times of the latest runs, by the number of the run.
-        record: Recording that the times of its runs are written to, or None.
-    """
-
-    def __init__(self, profiler: EngineProfiler, engine: Engine, number: int) -> None:
-        self.profiler = profiler
-        self._ref: weakref.ref[Engine] | None = weakref.ref(engine)
-        self.number = number
-        self.runs: dict[int, RunTimes] = {}
-        self.record: TimesInRun | None = None
-        self._records: dict[object, TimesInRun] = {}
-        self._summed_up_ns = -_SUMMARY_EVERY_NS
-        self._is_summed_up = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the engine and the records."""
-        return {**self.__dict__, "_ref": None, "_records": {}, "record": None}
-
-    @property
-    def engine(self) -> Engine | None:
-        """The engine, if it is still there."""
-        return None if self._ref is None else self._ref()
-
-    @property
-    def due_ns(self) -> float:
-        """When to call `end_iteration`, by ``time.perf_counter_ns``."""
-        return math.inf if self.record is None else self.record.due_ns
-
-    def listen(self, engine: Engine, record: TimesInRun | None) -> None:
-        """Listen to the engine's clock, and record times."""
-        if record is not None:
-            self.record = self._records.setdefault(record.place, record)
-        clock_of(engine).listen(self)
-
-    def leave(self) -> None:
-        """Stop listening."""
-        if (engine := self.engine) is not None:
-            clock_of(engine).leave_alone(self)
-
-    def begin(self, times: RunTimes) -> None:
-        """Keep a run that begins."""
-        number = max(self.runs, default=-1) + 1
-        self.runs[number] = times
-        self.runs.pop(number - _KEPT_RUNS, None)
-        for one in self._records.values():
-            one.restart()
-        self._is_summed_up = False
-        if self.record is not None and self.record.recording:
-            self.record.at_end(self._sum_up)  # an exception ends a run without an event
-
-    def end_iteration(self, now_ns: int, iteration: int) -> None:
-        """Record a row of means."""
-        if self.record is not None:
-            times = self.runs[max(self.runs)]
-            self.record.row(now_ns, self.profiler._sources(times), iteration)  # noqa: SLF001
-
-    def end(self, times: RunTimes) -> None:
-        """Record the summary; an evaluator that runs every minute need not do so each time."""
-        self.runs[max(self.runs)] = times
-        self._is_summed_up = False
-        if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
-            self._sum_up()
-
-    def _sum_up(self) -> None:
-        if self.record is not None and self.record.recording and not self._is_summed_up:
-            times = self.runs[max(self.runs)].now()
-            self._is_summed_up = True
-            self._summed_up_ns = perf_counter_ns()
-            iteration = position_parts(times.processing.last_at)[1]
-            self.record.row(self._summed_up_ns, self.profiler._sources(times), iteration)  # noqa: SLF001
-            self.profiler._summarize(self.record, times)  # noqa: SLF001
-
-    def record_latest(self, record: TimesInRun) -> None:
-        """Record the latest run now; what was recorded there before is not recorded again."""
-        if self.runs:
-            times = self.runs[max(self.runs)].now()
-            record = self._records.setdefault(record.place, record)
-            record.points(self.profiler._sources(times))  # noqa: SLF001
-            self.profiler._summarize(record, times)  # noqa: SLF001
-
-
 class EngineProfiler(ABC):
     """Base of both profilers: engines, runs, statistics, files and records."""
 
-    _kind: ClassVar[str]
+    _by_handler: ClassVar[bool]
 
     def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
         if cuda not in ("off", "events"):
@@ -194,13 +101,13 @@ class EngineProfiler(ABC):
         found = self._attached_to(engine)
         if found is None:
             number = self._engines[-1].number + 1 if self._engines else 0
-            found = AttachedEngine(self, engine, number)
+            found = AttachedEngine(engine, number, by_handler=self._by_handler, cuda=self.cuda)
         place = self._namespace(namespace, found.number)
         record = None if run is None else TimesInRun(run, place)
         if found not in self._engines:
             self._engines = [
-                *(one for one in self._engines[:-_KEPT_RUNS] if one.engine or not one.number),
-                *self._engines[-_KEPT_RUNS:],
+                *(one for one in self._engines[:-KEPT_RUNS] if one.engine or not one.number),
+                *self._engines[-KEPT_RUNS:],
                 found,
             ]
         found.listen(engine, record)
@@ -219,21 +126,10 @@ class EngineProfiler(ABC):
                 one.leave()
 
     def _namespace(self, namespace: str, number: int) -> str:
-        return join_path(namespace, self._kind, f"engine_{number + 1}" if number else "")
+        kind = "handlers" if self._by_handler else "events"
+        return join_path(namespace, kind, f"engine_{number + 1}" if number else "")
 
     # ------------------------------------------------------------ results
-
-    @abstractmethod
-    def _sources(self, times: RunTimes) -> list[Durations]:
-        """Return the sources of the statistics of a run."""
-
-    def _breakdown(self, times: RunTimes) -> Breakdown:
-        """Return what the time of an epoch is made of."""
-        return times.breakdown(by_handler=self._kind == "handlers")
-
-    def _summarize(self, record: TimesInRun, times: RunTimes) -> None:
-        stats = [one.stat() for one in self._sources(times)]
-        record.summary(stats, self._breakdown(times))
 
     def _times(self, run: int = -1, engine: Engine | None = None) -> RunTimes:
         """Return the times of a run; if there was none yet, those of nothing.
@@ -272,7 +168,8 @@ class EngineProfiler(ABC):
             ArgumentError: If the engine is not attached, or the run does not exist.
         """
         times = self._times(run, engine)
-        return [one.stat() for one in self._sources(times)] if times.began else []
+        sources = times.sources(by_handler=self._by_handler) if times.began else []
+        return [one.stat() for one in sources]
 
     def largest_cost(self, run: int = -1, engine: Engine | None = None) -> str:
         """Return one line that names the largest cost of an epoch in plain words.
@@ -280,7 +177,7 @@ class EngineProfiler(ABC):
         Raises:
             ArgumentError: If the engine is not attached, or the run does not exist.
         """
-        return largest_cost(self._breakdown(self._times(run, engine)))
+        return largest_cost(self._times(run, engine).breakdown(by_handler=self._by_handler))
 
     def table(self, run: int = -1, engine: Engine | None = None) -> str:
         """Return `stats` as a table, with the largest cost below.
@@ -330,7 +227,7 @@ class EngineProfiler(ABC):
             raise ArgumentError(msg)
         times = self._times()
         if layout == "long":
-            write_long(self._sources(times), output_path)
+            write_long(times.sources(by_handler=self._by_handler), output_path)
             return
         columns = self._columns(times)
         with Path(output_path).open("w", encoding="utf-8", newline="") as out:

@@ -20,7 +20,7 @@ from seamark.profiling import LOCK, Breakdown, Durations, position
 if TYPE_CHECKING:
     from seamark.values.arrays import Ints
 
-__all__ = ["AT", "CODES", "INSIDE", "EventTimes", "GpuTimes", "RunTimes", "kind_of"]
+__all__ = ["AT", "CODES", "IGNORED", "INSIDE", "EventTimes", "GpuTimes", "RunTimes", "kind_of"]
 
 OTHER, FETCH, FETCHED, STEP, STEPPED, EPOCH, EPOCH_END, START, END, INTERRUPT = range(10)
 """Kinds of events. Waits for batches and steps begin with the last handler of FETCH and STEP."""
@@ -37,6 +37,17 @@ _KINDS: Final[dict[str, int]] = {
     "COMPLETED": END,
     "INTERRUPT": INTERRUPT,
 }
+
+IGNORED: Final = frozenset(
+    {
+        "EXCEPTION_RAISED",
+        "TERMINATE",
+        "TERMINATE_SINGLE_EPOCH",
+        "DATALOADER_STOP_ITERATION",
+        "INTERRUPT",
+    }
+)
+"""Names of the events that Ignite's profilers ignore."""
 
 # A row of the tape is a code and a number: of an event the moment, of a handler that has ended its
 # time, or one of these.
@@ -275,6 +286,19 @@ class RunTimes:
         """Return processing and dataflow, on the wall clock and, if asked for, on the GPU's."""
         found = [self.processing, self.dataflow]
         return found if self.gpu is None else [*found, self.gpu]
+
+    def sources(self, *, by_handler: bool) -> list[Durations]:
+        """Return processing, dataflow, and each handler or each event.
+
+        Events that Ignite's profilers ignore are left out unless they happened or have handlers.
+        """
+        if by_handler:
+            return self.phases() + self.handlers()
+        return self.phases() + [
+            one
+            for one in self.events.values()
+            if one.name not in IGNORED or one.names or one.moments.count
+        ]
 
     def handlers(self) -> list[Durations]:
         """Return each handler of each event."""

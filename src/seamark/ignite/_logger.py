@@ -151,15 +151,6 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         """Delete a path of the run and everything below it."""
         del self._experiment[key]
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel as the place of the run, without what belongs to this process."""
-        return {**self.__dict__, "_watch": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Become a logger of the same run; nothing is created."""
-        self.__dict__.update(state)
-        self._watch = EngineWatch(self)
-
     def __enter__(self) -> Self:
         """Return itself."""
         return self
@@ -171,18 +162,15 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         trace: TracebackType | None,
     ) -> None:
         """Close; an exception on its way out fails the run. Nothing is swallowed."""
-        self._end(error)
+        if self._is_own:
+            self._run.__exit__(kind, error, trace)
 
     def close(self) -> None:
         """Finish the run, unless it was given as ``run``. May be called twice.
 
         A run that is closed while an exception is being handled has failed, or was interrupted.
         """
-        self._end(sys.exc_info()[1])
-
-    def _end(self, error: BaseException | None) -> None:
-        if self._is_own:
-            self._run.__exit__(type(error) if error else None, error, None)
+        self.__exit__(*sys.exc_info())
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of the run: its id, and how far it has been recorded."""

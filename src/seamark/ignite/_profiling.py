@@ -98,19 +98,19 @@ class EngineProfiler(ABC):
         if not isinstance(engine, Engine):
             msg = f"Argument engine should be ignite.engine.Engine, but given {type(engine)}"
             raise TypeError(msg)
+        if run is not None:
+            TimesInRun(run, namespace)  # refuses what is none before anything is attached
         found = self._attached_to(engine)
         if found is None:
             number = self._engines[-1].number + 1 if self._engines else 0
             found = AttachedEngine(engine, number, by_handler=self._by_handler, cuda=self.cuda)
-        place = self._namespace(namespace, found.number)
-        record = None if run is None else TimesInRun(run, place)
-        if found not in self._engines:
             self._engines = [
                 *(one for one in self._engines[:-KEPT_RUNS] if one.engine or not one.number),
                 *self._engines[-KEPT_RUNS:],
                 found,
             ]
-        found.listen(engine, record)
+        place = self._namespace(namespace, found.number)
+        found.listen(engine, None if run is None else TimesInRun(run, place))
 
     def _attached_to(self, engine: Engine) -> AttachedEngine | None:
         return next((one for one in self._engines if one.engine is engine), None)

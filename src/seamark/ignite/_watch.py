@@ -42,11 +42,14 @@ class EngineWatch:
         self._engine: weakref.ref[Any] | None = None
         self._is_sure = False
         self._is_only = True
-        self._marks: weakref.ref[Any] | None = None
-        self._mark_is_due = False
+        self._marks: list[Any] = []
         self._handles: list[Any] = []
         self._optimizer: Any = None
         self._times: _StepTimes | None = None
+
+    def __reduce__(self) -> Any:
+        """Leave the engine behind."""
+        return EngineWatch, (self._logger,)
 
     def look_at(self, engine: Any, handler: Any, *, times: bool) -> None:
         """Hear of an engine that something is attached to.
@@ -88,20 +91,19 @@ class EngineWatch:
         engine = None if self._engine is None else self._engine()
         if engine is None or not (self._is_sure or self._is_only):
             return False
-        if self._marks is None or self._marks() is not engine:
-            self._marks = weakref.ref(engine)
+        if not self._marks:
             event = _host.engine.Events
-            self._handles += [
+            self._marks = [
                 engine.add_event_handler(each, self._mark)
                 for each in (event.GET_BATCH_STARTED, event.COMPLETED)
             ]
-        self._mark_is_due = True
         return True
 
     def _mark(self, _engine: Any) -> None:
-        if self._mark_is_due:
-            self._mark_is_due = False
-            target_of(self._logger, "SeamarkLogger")[0].mark_checkpoint()
+        for handle in self._marks:
+            handle.remove()
+        self._marks = []
+        target_of(self._logger, "SeamarkLogger")[0].mark_checkpoint()
 
     # ------------------------------------------------------------ facts
 

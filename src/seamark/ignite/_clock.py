@@ -174,52 +174,47 @@ class EngineClock:
     """Writes down what an engine does, for the profilers that are attached to it.
 
     Attributes:
-        run: The run that goes on, if any.
+        run: The run that goes on; one that never began while nothing is written.
         thread: The thread that runs the engine; 0 while nothing is written.
         tape: The tape of the run.
         state: The state of the engine that runs.
-        gpu: Times steps on the GPU, if asked for.
-        due_ns: When a listener next wants to be called after an iteration.
+        due_ns: When something is to be done after an iteration, by ``time.perf_counter_ns``.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Any) -> None:
         self._engine = weakref.ref(engine)
         self._listeners: list[AttachedEngine] = []
-        self.run: RunTimes | None = None
+        self.run = RunTimes()
         self.thread = 0
-        self.due_ns: float = 0
         self.tape: list[int] = []
         self.state: Any = None
-        self.gpu: GpuTimes | None = None
+        self.due_ns: float = 0
         self._codes: dict[Any, int] = dict(CODES)
-        self._may_join = self._warned_of_threads = False
+        self._may_join = engine.last_event_name not in (None, Events.COMPLETED)
+        self._has_warned = False
         self._counting = threading.Lock()
+        engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
 
-    # ------------------------------------------------------------ on and off the engine
+    # ------------------------------------------------------------ listeners
 
     def listen(self, listener: AttachedEngine) -> None:
         """Call a listener from now on; in the middle of a run, for the rest of it."""
-        engine: Any = self._engine()
         self.due_ns = 0
-        if listener in self._listeners:
-            return
-        self._listeners.append(listener)
-        if self.run is not None:
-            listener.begin(self.run)
-        if len(self._listeners) == 1:
-            self._may_join = engine.last_event_name not in (None, Events.COMPLETED)
-            engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+            if self.run.began:
+                listener.begin(self.run)
 
     def leave_alone(self, listener: AttachedEngine) -> None:
         """Call a listener no longer; without listeners, nothing of ours stays on the engine."""
         if listener not in self._listeners:
             return
-        if self.run is not None:
+        if self.run.began:
             listener.end(self.run.now())
         self._listeners.remove(listener)
         engine: Any = self._engine()
         if not self._listeners:
-            self.run, self.thread = None, 0
+            self.run, self.thread = RunTimes(), 0
             engine._event_handlers = engine._event_handlers.plain()  # noqa: SLF001
 
     def _code_of(self, key: Any) -> int:
@@ -241,8 +236,7 @@ class EngineClock:
         name = next(one for one in itertools.chain([own_name], numbered) if one not in taken)
         code = self._code_of((event, name))
         mark = _Mark(code, name, own_name, function)
-        if self.run is not None:
-            self._expect(self.run, event, [mark])
+        self._expect(event, [mark])
         timed = self._timed(code, function)
         filtered = _behind_filter(function, handler, self._timed(code, handler))
         found: Any = timed if filtered is None else filtered
@@ -288,15 +282,15 @@ class EngineClock:
                 if is_stepped:
                     tape.append(code)
                     tape.append(now_ns)
-                    if now_ns >= self.due_ns or len(tape) > _FULL or self.gpu is not None:
+                    if now_ns >= self.due_ns or len(tape) > _FULL:
                         self._end_step(now_ns)
                 elif is_frequent:
                     if is_step:
                         state = self.state
                         tape.append(AT)
                         tape.append((state.epoch << POSITION_SHIFT) + state.iteration)
-                        if self.gpu is not None:
-                            self.gpu.begin()
+                        if self.run.gpu is not None:
+                            self.run.gpu.begin()
                     tape.append(code)
                     tape.append(perf_counter_ns())  # all of this is no part of what begins
                 else:
@@ -304,8 +298,7 @@ class EngineClock:
             except Exception as error:  # noqa: BLE001 - training comes first
                 self._fail(error)
 
-        if self.run is not None:
-            self.run.expect_event(code, event)
+        self._expect(event, ())
         made: Any = probe
         made._seamark = _Mark()  # noqa: SLF001 - a mark of our own
         return made
@@ -313,58 +306,53 @@ class EngineClock:
     def _write_event(self, event: Any, code: int, kind: int, now_ns: int) -> None:
         if kind == START:
             self._open()
-        run, tape, state = self.run, self.tape, self.state
-        assert run is not None  # noqa: S101 - it is written to
-        if kind == INTERRUPT and state.batch is not None and run.latest_kind() == FETCH:
+        tape, state = self.tape, self.state
+        if kind == INTERRUPT and state.batch is not None and self.run.latest_kind() == FETCH:
             # The batch that was waited for came: no step tells so any more.
             tape.extend((CODES[Events.GET_BATCH_COMPLETED], now_ns))
         tape.extend((AT, position(state.epoch, state.iteration), code, now_ns))
         if event == Events.COMPLETED:
             # Before its handlers, which may end the run that times are recorded in.
             for one in self._listeners:
-                one.end(run)
+                one.end(self.run)
 
     # ------------------------------------------------------------ runs
 
-    def _expect(self, run: RunTimes, event: Any, marks: Iterable[_Mark]) -> None:
-        times = run.expect_event(self._code_of(event), event)
+    def _expect(self, event: Any, marks: Iterable[_Mark]) -> None:
+        times = self.run.expect_event(self._code_of(event), event)
         for mark in marks:
-            run.expect_handler(mark.code, mark.name, mark.own_name, times)
+            self.run.expect_handler(mark.code, mark.name, mark.own_name, times)
 
     def _open(self, kind: int = OTHER) -> None:
         """Begin a run; with an event in the middle of it, if one is given."""
         engine: Any = self._engine()
-        if self.run is not None:
+        if self.run.began:
             for one in self._listeners:
                 one.end(self.run)
-        is_timed = torch.cuda.is_available() and any(
-            one.cuda == "events" for one in self._listeners
-        )
-        self.gpu = GpuTimes() if is_timed else None
+        has_gpu = any(one.cuda == "events" for one in self._listeners) and torch.cuda.is_available()
         in_epoch = kind in (FETCH, FETCHED, STEP, STEPPED, EPOCH_END)
-        self.run = run = RunTimes(engine.state, self.gpu, in_epoch=in_epoch)
+        self.run = RunTimes(engine.state, GpuTimes() if has_gpu else None, in_epoch=in_epoch)
         for event, entries in list(engine._event_handlers.items()):  # noqa: SLF001
-            self._expect(run, event, entries.marks())
-        self.tape, self.state = run.tape, engine.state
+            self._expect(event, entries.marks())
+        self.tape, self.state = self.run.tape, engine.state
         self.thread, self._may_join = get_ident(), False
         for one in self._listeners:
-            one.begin(run)
+            one.begin(self.run)
 
     def _admit(self, kind: int) -> bool:
         """Return whether to write down an event of a thread that did not run the engine so far."""
-        run = self.run
         if kind == START:
             return True
-        if run is None:
+        if not self.run.began:
             if self._may_join and kind != OTHER:
                 self._open(kind)
-            return self.run is not None
-        if run.latest_kind() == INTERRUPT:
+            return self.run.began
+        if self.run.latest_kind() == INTERRUPT:
             self.thread = get_ident()
             return True
         with self._counting:
-            run.events_elsewhere += 1
-            is_first, self._warned_of_threads = not self._warned_of_threads, True
+            self.run.events_elsewhere += 1
+            is_first, self._has_warned = not self._has_warned, True
         if is_first:
             log.warning(
                 "seamark: another thread than the engine's fires events: they are counted, and "
@@ -374,17 +362,15 @@ class EngineClock:
 
     def _end_step(self, now_ns: int) -> None:
         """Do what is not done at each step, and call the listeners that are due."""
-        run, state = self.run, self.state
-        assert run is not None  # noqa: S101 - it is written to
-        if self.gpu is not None:
-            self.gpu.end(position(state.epoch, state.iteration))
-        if now_ns < self.due_ns and len(self.tape) <= _FULL:
-            return
-        run.fold()
-        for one in self._listeners:
-            if now_ns >= one.due_ns:
-                one.end_iteration(now_ns, state.iteration)
-        self.due_ns = min(one.due_ns for one in self._listeners)
+        gpu, state = self.run.gpu, self.state
+        if gpu is not None:
+            gpu.end(position(state.epoch, state.iteration))
+        due = [one for one in self._listeners if now_ns >= one.due_ns]
+        if due or len(self.tape) > _FULL:
+            self.run.fold()
+        for one in due:
+            one.end_iteration(now_ns, state.iteration)
+        self.due_ns = min(one.due_ns for one in self._listeners) if gpu is None else 0
 
     def _fail(self, error: Exception) -> None:
         """Measure nothing more in this run, and say so once.
@@ -393,14 +379,13 @@ class EngineClock:
             Exception: The error, if a signal handler raised it.
         """
         let_pass(error)
-        self.run, self.thread, self._may_join = None, 0, False
+        self.run, self.thread, self._may_join = RunTimes(), 0, False
         log.warning("seamark: the time profiler stops measuring this run: %r", error)
 
 
-def _clock_of(engine: Engine) -> EngineClock:
+def _clock_of(engine: Engine) -> EngineClock | None:
     """Return the clock on an engine; there is one, however many profilers are attached to it."""
-    table: Any = engine._event_handlers  # noqa: SLF001
-    return table.clock if isinstance(table, _Table) else EngineClock(engine)
+    return getattr(engine._event_handlers, "clock", None)  # noqa: SLF001
 
 
 class AttachedEngine:
@@ -446,12 +431,12 @@ class AttachedEngine:
         """Listen to the engine's clock, and record times."""
         if record is not None:
             self.record = self._records.setdefault(record.place, record)
-        _clock_of(engine).listen(self)
+        (_clock_of(engine) or EngineClock(engine)).listen(self)
 
     def leave(self) -> None:
         """Stop listening."""
-        if (engine := self.engine) is not None:
-            _clock_of(engine).leave_alone(self)
+        if (engine := self.engine) is not None and (clock := _clock_of(engine)) is not None:
+            clock.leave_alone(self)
 
     def begin(self, times: RunTimes) -> None:
         """Keep a run that begins."""

@@ -120,8 +120,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
 
     def __repr__(self) -> str:
         """Return which run this records into, and where; the run need not have begun."""
-        experiment = self.__dict__.get("_experiment")
-        return words_of(self, None if experiment is None else self._run)
+        return words_of(self, self._run if "_experiment" in self.__dict__ else None)
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the run; names of Python's own and private ones are not asked for.
@@ -129,11 +128,10 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         Raises:
             AttributeError: If the run has no such attribute either.
         """
-        experiment = self.__dict__.get("_experiment")
-        if experiment is None or name.startswith("_"):
+        if name.startswith("_"):
             msg = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(msg)
-        return getattr(experiment, name)
+        return getattr(self.__dict__.get("_experiment"), name)
 
     def __getitem__(self, key: str) -> Handler:
         """Return the handler of a path of the run.

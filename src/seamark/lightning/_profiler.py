@@ -169,9 +169,8 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         self._at = position(max(0, self._epoch), max(0, self._batch))
 
     def _record_row(self, now: int) -> None:
-        sources = self._sources()
         for record in self._records:
-            record.row(now, sources, self._batch)
+            record.row(now, self._sources(), self._batch)
 
     def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
         """Prepare for a stage, and find the runs of the trainer."""

@@ -123,8 +123,10 @@ class BasicTimeProfiler(EngineProfiler):
         ]
         if device := results.get("cuda_processing_stats"):
             lines += ["", "Processing function on the GPU (CUDA events):", _basic_line(device)]
-        lines += ["", "Dataflow:", _basic_line(results["dataflow_stats"])]
-        lines += ["", "Event handlers:", f"{stats['total_time']:.5f}", ""]
+        lines += [
+            *("", "Dataflow:", _basic_line(results["dataflow_stats"])),
+            *("", "Event handlers:", f"{stats['total_time']:.5f}", ""),
+        ]
         for name in events:
             if name in largest:
                 head = f"- Events.{name}: {list(names.get(f'{name}_names', []))}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +74,7 @@ class CheckpointRecorder:
     def _update(self, *, is_end: bool) -> None:
         run, base = target_of(self._logger, "attach_checkpoint")
         with dropping(run, "checkpoints", "checkpoints could not be recorded"):
-            locations = list(self._locations())
+            locations = self._locations()
             is_first = self._files is None
             if not run.session.speaks_for_all or (is_first and not locations):
                 return  # nothing was saved yet: leave no trace on disk
@@ -95,14 +94,12 @@ class CheckpointRecorder:
         """Return (priority, file name) of what a ``Checkpoint`` keeps, the best one last."""
         return list(self._handler.state_dict()["_saved"])
 
-    def _locations(self) -> Iterator[str]:
+    def _locations(self) -> list[str]:
         if hasattr(self._handler, "save_handler"):
-            for _, name in self._saved():
-                yield os.path.join(self._folder, name)  # noqa: PTH118 - text, as the record has it
-            return
-        for path in sorted(Path(self._folder).glob("*.*")):  # a file being written has no extension
-            if path.is_file() and not path.name.startswith("."):
-                yield str(path)
+            # Text, as the record has it.
+            return [os.path.join(self._folder, name) for _, name in self._saved()]  # noqa: PTH118
+        files = sorted(Path(self._folder).glob("*.*"))  # a file being written has no extension
+        return [str(path) for path in files if path.is_file() and not path.name.startswith(".")]
 
     def _note_best(self, files: CheckpointSet) -> None:
         if getattr(self._handler, "score_function", None) is None or not (saved := self._saved()):

@@ -126,15 +126,12 @@ class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of an
     def _values(self, engine: Any) -> dict[Any, Any]:
         values: dict[Any, Any] = {}
         metrics = engine.state.metrics
-        if self.metric_names == "all":
-            values.update(metrics)
-        elif self.metric_names is not None:
-            for name in self.metric_names:
-                if name in metrics:
-                    values[name] = metrics[name]
-                else:
-                    known = f"in engine's state metrics: {list(metrics)}"
-                    warnings.warn(f"Provided metric name '{name}' is missing {known}", stacklevel=2)
+        for name in metrics if self.metric_names == "all" else self.metric_names or ():
+            if name in metrics:
+                values[name] = metrics[name]
+            else:
+                known = f"in engine's state metrics: {list(metrics)}"
+                warnings.warn(f"Provided metric name '{name}' is missing {known}", stacklevel=2)
         if self.output_transform is not None:
             output = self.output_transform(engine.state.output)
             values.update(output if isinstance(output, Mapping) else {"output": output})

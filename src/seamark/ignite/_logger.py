@@ -319,17 +319,18 @@ def setup_seamark_logging(
     events, every = _host.engine.Events, 1 if log_every_iters is None else log_every_iters
     step = global_step_from_engine(trainer)
     # All of them are made before one is attached: each refuses what it cannot use.
-    handler: Any = OutputHandler("training", trainer_metric_names)
-    wanted = [(trainer, handler, events.ITERATION_COMPLETED(every=every))]
-    for name, optimizer in by_name.items():
-        handler = OptimizerParamsHandler(optimizer, "lr", name)
-        wanted.append((trainer, handler, events.ITERATION_STARTED(every=every)))
-    for name, evaluator in engines.items():
-        handler = OutputHandler(name, evaluator_metric_names, global_step_transform=step)
-        wanted.append((evaluator, handler, events.COMPLETED))
+    trained = OutputHandler("training", trainer_metric_names)
+    rates = [OptimizerParamsHandler(one, "lr", name) for name, one in by_name.items()]
+    evaluated = [
+        OutputHandler(name, evaluator_metric_names, global_step_transform=step) for name in engines
+    ]
+    at_start = events.ITERATION_STARTED(every=every)
     logger = SeamarkLogger(**kwargs)
-    for engine, handler, event in wanted:
-        logger.attach(engine, handler, event)
+    logger.attach(trainer, trained, events.ITERATION_COMPLETED(every=every))
+    for rate in rates:
+        logger.attach(trainer, rate, at_start)
+    for engine, handler in zip(engines.values(), evaluated, strict=True):
+        logger.attach(engine, handler, events.COMPLETED)
     return logger
 
 

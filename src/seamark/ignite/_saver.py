@@ -184,13 +184,9 @@ def _record(run: Run, at: str, target: Path, metadata: Mapping[str, Any] | None)
         FamilyError: If the path holds something else.
         OSError: If the file cannot be looked at.
     """
-    check_writable(at)
     if run.checkpoints == "keep":
         run.session.content.keep(at, target)
     else:
         run.session.content.refer(at, target)
-    atoms = {}
-    for name, value in (metadata or {}).items():
-        atoms.update(parameters(value, join_path(at, str(name))))
-    if atoms:
-        run.session.record_atoms(atoms)
+    if metadata:
+        run.session.record_atoms(parameters(metadata, at))

@@ -117,9 +117,12 @@ class EngineWatch:
         run, base = target_of(self._logger, "SeamarkLogger")
         with dropping(run, "facts", "facts of the training could not be recorded"):
             if run.session.speaks_for_all:
-                known = {name: fact for name, fact in _facts(engine).items() if fact is not None}
-                paths = {name: join_path(base, "distributed", name) for name in known}
-                run.session.tell({paths[name]: encode_atom(fact) for name, fact in known.items()})
+                facts = {
+                    join_path(base, "distributed", name): encode_atom(fact)
+                    for name, fact in _facts(engine).items()
+                    if fact is not None
+                }
+                run.session.tell(facts)
 
 
 class _StepTimes:

@@ -25,18 +25,17 @@ from ignite.engine import Engine, Events
 from seamark.ignite._times import (
     AT,
     CODES,
+    END,
     EPOCH_END,
     FETCH,
     FETCHED,
     INSIDE,
     INTERRUPT,
-    OTHER,
     START,
     STEP,
     STEPPED,
     GpuTimes,
     RunTimes,
-    kind_of,
 )
 from seamark.process.interrupts import let_pass, quietly
 from seamark.profiling import POSITION_SHIFT, TimesInRun, position, position_parts
@@ -114,7 +113,7 @@ class _Entries(list[Any]):
         super().__init__()
         self._clock = clock
         self._event = event
-        self._is_last = int(kind_of(event) in (FETCH, STEP))
+        self._is_last = int(event in (Events.GET_BATCH_STARTED, Events.ITERATION_STARTED))
         if event != Events.GET_BATCH_COMPLETED:  # of a batch that came, the next step tells
             super().append((clock.probe(event), (), {}))
         for entry in entries:
@@ -270,13 +269,13 @@ class EngineClock:
 
         It is the first one, and the last one where a wait for a batch or a step begins.
         """
-        code, kind = self._code_of(event), kind_of(event)
-        is_step, is_stepped, is_frequent = kind == STEP, kind == STEPPED, kind in (FETCH, STEP)
+        code = self._code_of(event)
+        is_step, is_stepped, is_frequent = code == STEP, code == STEPPED, code in (FETCH, STEP)
 
         def probe(*_args: Any, **_kwargs: Any) -> None:
             now_ns = perf_counter_ns()
             try:
-                if get_ident() != self.thread and not self._admit(kind):
+                if get_ident() != self.thread and not self._admit(code):
                     return
                 tape = self.tape
                 if is_stepped:
@@ -294,7 +293,7 @@ class EngineClock:
                     tape.append(code)
                     tape.append(perf_counter_ns())  # all of this is no part of what begins
                 else:
-                    self._write_event(event, code, kind, now_ns)
+                    self._write_event(code, now_ns)
             except Exception as error:  # noqa: BLE001 - training comes first
                 self._fail(error)
 
@@ -303,15 +302,15 @@ class EngineClock:
         made._seamark = _Mark()  # noqa: SLF001 - a mark of our own
         return made
 
-    def _write_event(self, event: Any, code: int, kind: int, now_ns: int) -> None:
-        if kind == START:
-            self._open()
+    def _write_event(self, code: int, now_ns: int) -> None:
+        if code == START:
+            self._open(code)
         tape, state = self.tape, self.state
-        if kind == INTERRUPT and state.batch is not None and self.run.latest_kind() == FETCH:
+        if code == INTERRUPT and state.batch is not None and self.run.latest_code() == FETCH:
             # The batch that was waited for came: no step tells so any more.
-            tape.extend((CODES[Events.GET_BATCH_COMPLETED], now_ns))
+            tape.extend((FETCHED, now_ns))
         tape.extend((AT, position(state.epoch, state.iteration), code, now_ns))
-        if event == Events.COMPLETED:
+        if code == END:
             # Before its handlers, which may end the run that times are recorded in.
             for one in self._listeners:
                 one.end(self.run)
@@ -323,14 +322,14 @@ class EngineClock:
         for mark in marks:
             self.run.expect_handler(mark.code, mark.name, mark.own_name, times)
 
-    def _open(self, kind: int = OTHER) -> None:
-        """Begin a run; with an event in the middle of it, if one is given."""
+    def _open(self, code: int) -> None:
+        """Begin a run with an event, which may be in the middle of it."""
         engine: Any = self._engine()
         if self.run.began:
             for one in self._listeners:
                 one.end(self.run)
         has_gpu = any(one.cuda == "events" for one in self._listeners) and torch.cuda.is_available()
-        in_epoch = kind in (FETCH, FETCHED, STEP, STEPPED, EPOCH_END)
+        in_epoch = code in (FETCH, FETCHED, STEP, STEPPED, EPOCH_END)
         self.run = RunTimes(engine.state, GpuTimes() if has_gpu else None, in_epoch=in_epoch)
         for event, entries in list(engine._event_handlers.items()):  # noqa: SLF001
             self._expect(event, entries.marks())
@@ -339,15 +338,15 @@ class EngineClock:
         for one in self._listeners:
             one.begin(self.run)
 
-    def _admit(self, kind: int) -> bool:
+    def _admit(self, code: int) -> bool:
         """Return whether to write down an event of a thread that did not run the engine so far."""
-        if kind == START:
+        if code == START:
             return True
         if not self.run.began:
-            if self._may_join and kind != OTHER:
-                self._open(kind)
+            if self._may_join and code <= INTERRUPT:
+                self._open(code)
             return self.run.began
-        if self.run.latest_kind() == INTERRUPT:
+        if self.run.latest_code() == INTERRUPT:
             self.thread = get_ident()
             return True
         with self._counting:

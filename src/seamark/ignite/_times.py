@@ -20,23 +20,7 @@ from seamark.profiling import LOCK, Breakdown, Durations, position
 if TYPE_CHECKING:
     from seamark.values.arrays import Ints
 
-__all__ = ["AT", "CODES", "IGNORED", "INSIDE", "EventTimes", "GpuTimes", "RunTimes", "kind_of"]
-
-OTHER, FETCH, FETCHED, STEP, STEPPED, EPOCH, EPOCH_END, START, END, INTERRUPT = range(10)
-"""Kinds of events. Waits for batches and steps begin with the last handler of FETCH and STEP."""
-
-_KINDS: Final[dict[str, int]] = {
-    "GET_BATCH_STARTED": FETCH,
-    "GET_BATCH_COMPLETED": FETCHED,
-    "ITERATION_STARTED": STEP,
-    "ITERATION_COMPLETED": STEPPED,
-    "EPOCH_STARTED": EPOCH,
-    "EPOCH_COMPLETED": EPOCH_END,
-    "STARTED": START,
-    "TERMINATE": END,
-    "COMPLETED": END,
-    "INTERRUPT": INTERRUPT,
-}
+__all__ = ["AT", "CODES", "IGNORED", "INSIDE", "EventTimes", "GpuTimes", "RunTimes"]
 
 IGNORED: Final = frozenset(
     {
@@ -55,15 +39,30 @@ AT: Final = 0
 """Code of a row with the position from then on."""
 INSIDE: Final = 1
 """Code of a row behind that of a handler: how many numbers were written while it ran."""
-CODES: Final[dict[Any, int]] = {event: code for code, event in enumerate(Events, start=2)}
-"""Codes of Ignite's events; custom events and handlers have the codes behind."""
+
+_CORE: Final = (
+    Events.GET_BATCH_STARTED,
+    Events.GET_BATCH_COMPLETED,
+    Events.ITERATION_STARTED,
+    Events.ITERATION_COMPLETED,
+    Events.EPOCH_STARTED,
+    Events.EPOCH_COMPLETED,
+    Events.STARTED,
+    Events.TERMINATE,
+    Events.COMPLETED,
+    Events.INTERRUPT,
+)
+CODES: Final[dict[Any, int]] = {
+    event: code for code, event in enumerate(dict.fromkeys([*_CORE, *Events]), start=2)
+}
+"""Codes of Ignite's events, the core ones first; custom events and handlers have codes behind."""
+
+FETCH, FETCHED, STEP, STEPPED, EPOCH, EPOCH_END, START, TERMINATE, END, INTERRUPT = (
+    CODES[event] for event in _CORE
+)
+"""Codes of the core events. Waits and steps begin with the last handler of FETCH and STEP."""
 
 _UNREAD: Final = 1024
-
-
-def kind_of(event: Any) -> int:
-    """Return the kind of an event."""
-    return _KINDS.get(event.name, OTHER) if isinstance(event, Events) else OTHER
 
 
 class EventTimes(Durations):
@@ -71,7 +70,6 @@ class EventTimes(Durations):
 
     Attributes:
         key: The event.
-        phase: Its kind, as `kind_of` returns it.
         handlers: Times of each handler, by its code.
         names: Names of the handlers, as Ignite shows them.
     """
@@ -79,7 +77,6 @@ class EventTimes(Durations):
     def __init__(self, event: Any) -> None:
         super().__init__("event", str(getattr(event, "name", event)))
         self.key = event
-        self.phase = kind_of(event)
         self.handlers: dict[int, Durations] = {}
         self.names: list[str] = []
 
@@ -151,7 +148,7 @@ class RunTimes:
         self.tape: list[int] = []
         self.processing = Durations("processing", "processing")
         self.dataflow = Durations("dataflow", "dataflow")
-        self.events = {code: EventTimes(event) for event, code in CODES.items()}
+        self.events = {CODES[event]: EventTimes(event) for event in Events}
         self.gpu = gpu
         self.began = state is not None
         self.max_epochs: int | None = getattr(state, "max_epochs", None)
@@ -173,10 +170,9 @@ class RunTimes:
 
     # ------------------------------------------------------------ the tape
 
-    def latest_kind(self) -> int:
-        """Return the kind of the latest event of the engine itself."""
-        kinds = (self.events[code].phase for code in self.tape[-2::-2] if code in self.events)
-        return next((kind for kind in kinds if kind != OTHER), OTHER)
+    def latest_code(self) -> int:
+        """Return the code of the latest core event."""
+        return next((code for code in self.tape[-2::-2] if FETCH <= code <= INTERRUPT), AT)
 
     def now(self) -> RunTimes:
         """Return a copy in which everything is taken in that has happened so far."""
@@ -194,7 +190,7 @@ class RunTimes:
         """
         with LOCK:
             taken = self.tape[: len(self.tape) // 2 * 2]
-            rows = [*taken, CODES[Events.COMPLETED], 0] if closes else taken
+            rows = [*taken, END, 0] if closes else taken
             # Twice as fast as to make an array of a list.
             numbers = np.ndarray(len(rows), np.int64, struct.pack(f"{len(rows)}q", *rows))
             self._take(numbers[::2].copy(), numbers[1::2].copy(), closes=closes)
@@ -204,12 +200,9 @@ class RunTimes:
         """Take in rows of the tape, the last of which is an event of the engine itself."""
         handlers = [number for one in self.events.values() for number in one.handlers]
         event_of = np.arange(1 + max([*self.events, *handlers]))
-        kinds = np.full_like(event_of, OTHER)
         for number, one in self.events.items():
             event_of[list(one.handlers)] = number
-            kinds[number] = one.phase
         event = event_of[code]
-        kind = kinds[event]
         is_call, is_event = event != code, (event == code) & (code > INSIDE)
 
         depth, inside = np.zeros_like(code), np.zeros_like(code)
@@ -222,14 +215,14 @@ class RunTimes:
         at = np.concatenate([[self._at], value[marks]])[np.cumsum(marks)]
         self._at = int(at[-1])
         # What comes before a step belongs to it, and the position is still that of the last one.
-        at += (kind >= FETCH) & (kind <= STEP) & ~(is_event & (kind == STEP))
-        is_core = is_event & (kind != OTHER) & (depth == 0)
+        at += (event >= FETCH) & (event <= STEP) & (code != STEP)
+        is_core = is_event & (code <= INTERRUPT) & (depth == 0)
         core = np.flatnonzero(is_core)
         outer = np.cumsum(np.where(is_call & (depth == 0), value, 0))[core]
         spent, handled = np.diff(value[core]), np.diff(outer)
         if closes:
             spent[-1:] = handled[-1:]
-        is_wait, in_epoch = self._take_phases(kind[core], at[core], spent, handled)
+        is_wait, in_epoch = self._take_phases(code[core], at[core], spent, handled)
 
         is_event[core[-1]] = False
         own = value - inside
@@ -237,11 +230,11 @@ class RunTimes:
         for number, one in self.events.items():
             fired = np.flatnonzero(is_event & (code == number))
             calls = np.flatnonzero(is_call & (event == number))
-            if one.phase == FETCHED:
+            if number == FETCHED:
                 fired = core[1:][is_wait]
             took = np.zeros(len(fired) + 1, dtype=np.int64)
             np.add.at(took, np.searchsorted(fired, calls), value[calls])
-            is_before = one.phase in (FETCH, FETCHED, STEP)  # handlers come before the row
+            is_before = number in (FETCH, FETCHED, STEP)  # handlers come before the row
             one.add(at[fired], took[:-1] if is_before else took[1:])
             for each, handler in one.handlers.items():
                 rows = calls[code[calls] == each]
@@ -250,14 +243,14 @@ class RunTimes:
                     durations.nested_ns += int(inside[rows].sum())
                     durations.in_epochs_ns += int(own_in_epochs[rows].sum())
 
-    def _take_phases(self, kind: Ints, at: Ints, spent: Ints, handled: Ints) -> tuple[Any, Any]:
+    def _take_phases(self, code: Ints, at: Ints, spent: Ints, handled: Ints) -> tuple[Any, Any]:
         """Take in waits, steps and the time of epochs, between events of the engine itself.
 
         Handlers of EPOCH_COMPLETED belong to the epoch; what is between them and the next event
         does not, nor does the pause after an interruption.
 
         Args:
-            kind: Kinds of the events.
+            code: Codes of the events.
             at: Their positions.
             spent: Time from each to the next.
             handled: Time of handlers in it.
@@ -265,7 +258,7 @@ class RunTimes:
         Returns:
             Whether each is a wait, and whether it belongs to an epoch.
         """
-        began, ended, at = kind[:-1], kind[1:], at[1:]
+        began, ended, at = code[:-1], code[1:], at[1:]
         is_wait = (began == FETCH) & ((ended == STEP) | (ended == FETCHED))
         self.dataflow.add(at[is_wait], (spent - handled)[is_wait])
         is_step = (began == STEP) & (ended == STEPPED)

@@ -227,7 +227,9 @@ class RunTimes:
         is_event[core[-1]] = False
         own = value - inside
         own_in_epochs = own * np.append(in_epoch, False)[np.cumsum(is_core) - 1]
-        for number, one in self.events.items():
+        happened = np.bincount(np.append(event[is_event | is_call], FETCHED))
+        for number in np.flatnonzero(happened).tolist():
+            one = self.events[number]
             fired = np.flatnonzero(is_event & (code == number))
             calls = np.flatnonzero(is_call & (event == number))
             if number == FETCHED:

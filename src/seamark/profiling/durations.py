@@ -179,7 +179,8 @@ class Durations:
     def _keep(self, block: Ints) -> None:
         import numpy as np
 
-        block = block[:, _is_kept(block[0], self._every)]
+        if self._every > 1:
+            block = block[:, _is_kept(block[0], self._every)]
         self._blocks.append(block)
         self._kept += block.shape[1]
         while self._kept > self._limit:

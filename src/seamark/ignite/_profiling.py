@@ -1,12 +1,12 @@
-"""Time profilers for Ignite: what they report is Ignite's, how they measure is not.
+"""Base of the time profilers for Ignite, which report what Ignite's do and measure otherwise.
 
 Changing the import is all it takes::
 
     from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
 
 They need no length of the data, measure handlers that are added while the engine runs, and keep
-the times of each run of each engine. The engine behaves as it does without them. This module has
-the parts that both share: engines, runs, statistics, files and records.
+the times of each run of each engine. The engine behaves as it does without them. What they report
+and print is in `seamark.ignite._profilers`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 from abc import ABC, abstractmethod
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from ignite.engine import Engine
@@ -27,38 +27,16 @@ from seamark.ignite._clock import KEPT_RUNS, AttachedEngine
 from seamark.ignite._times import RunTimes
 from seamark.paths import join_path
 from seamark.profiling import (
-    Durations,
     TimesInRun,
     TimeStat,
     largest_cost,
-    position_parts,
     table,
     write_long,
 )
 
 log = logging.getLogger("seamark")
 
-__all__ = ["TOP", "EngineProfiler", "index_of", "more_of", "seconds_of", "spent_of"]
-
-TOP: Final = 15
-"""So many rows are printed, those with most time; what is recorded and returned has all."""
-
-_ONCE_A_RUN: Final = frozenset({"STARTED", "COMPLETED"})
-_ONCE_AN_EPOCH: Final = frozenset({"EPOCH_STARTED", "EPOCH_COMPLETED"})
-
-
-def more_of(count: int) -> str:
-    """Return the line that says where the rows are that were not printed."""
-    return f"and {count - TOP} more: in table(), write_results() and the summary of the run"
-
-
-def index_of(source: Durations, at: int) -> int:
-    """Return the 0-based position of a duration: of the iteration, or of the epoch."""
-    event = source.event or source.name
-    epoch, iteration = position_parts(at)
-    if event in _ONCE_A_RUN:
-        return 0
-    return max(0, (epoch if event in _ONCE_AN_EPOCH else iteration) - 1)
+__all__ = ["EngineProfiler"]
 
 
 class EngineProfiler(ABC):
@@ -238,13 +216,3 @@ class EngineProfiler(ABC):
     @abstractmethod
     def _columns(self, times: RunTimes) -> dict[str, Any]:
         """Return the columns of the wide layout; a column that is short ends in zeros."""
-
-
-def spent_of(total: Any) -> float:
-    """Return a total of the results, to sort by; where there is none, it is a text."""
-    return -1.0 if isinstance(total, str) else float(total)
-
-
-def seconds_of(source: Durations) -> list[float]:
-    """Return the kept durations in seconds."""
-    return [ns / 1e9 for ns in source.rows()[2].tolist()]

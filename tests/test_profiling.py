@@ -226,10 +226,10 @@ def test_series_afterwards_are_thinned(run):
 
 
 def test_summary_stands_in_the_run(run, tmp_path):
-    stats = [filled([1]).stat()]
-    TimesInRun(run).summary(stats, Breakdown((("a", 1.0),), 2.0, 1))
+    samples = filled([1])
+    TimesInRun(run).summary([samples], Breakdown((("a", 1.0),), 2.0, 1))
     run["profiling/summary"].download(tmp_path / "s.csv")
-    assert (tmp_path / "s.csv").read_text() == summary_csv(stats)
+    assert (tmp_path / "s.csv").read_text() == summary_csv([samples.stat()])
     assert run["profiling/largest_cost"].fetch().startswith("The largest cost is a: 1 s")
 
 
@@ -241,4 +241,4 @@ def test_a_stopped_run_disturbs_nobody(run):
     samples = filled([1])
     times.row(0, [samples], 0)
     times.points([samples])
-    times.summary([samples.stat()], Breakdown((), math.nan, 0))
+    times.summary([samples], Breakdown((), math.nan, 0))

@@ -196,7 +196,7 @@ class EngineClock:
 
     # ------------------------------------------------------------ listeners
 
-    def listen(self, listener: AttachedEngine) -> None:
+    def add(self, listener: AttachedEngine) -> None:
         """Call a listener from now on; in the middle of a run, for the rest of it."""
         self.due_ns = 0
         if listener not in self._listeners:
@@ -204,7 +204,7 @@ class EngineClock:
             if self.run.began:
                 listener.begin(self.run)
 
-    def leave_alone(self, listener: AttachedEngine) -> None:
+    def remove(self, listener: AttachedEngine) -> None:
         """Call a listener no longer; without listeners, nothing of ours stays on the engine."""
         if listener not in self._listeners:
             return
@@ -430,12 +430,12 @@ class AttachedEngine:
         """Listen to the engine's clock, and record times."""
         if record is not None:
             self.record = self._records.setdefault(record.place, record)
-        (_clock_of(engine) or EngineClock(engine)).listen(self)
+        (_clock_of(engine) or EngineClock(engine)).add(self)
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Stop listening."""
         if (engine := self.engine) is not None and (clock := _clock_of(engine)) is not None:
-            clock.leave_alone(self)
+            clock.remove(self)
 
     def begin(self, times: RunTimes) -> None:
         """Keep a run that begins."""
@@ -466,21 +466,16 @@ class AttachedEngine:
             times = self.runs[max(self.runs)].now()
             self._is_summed_up = True
             self._summed_up_ns = perf_counter_ns()
-            self.record.row(
-                self._summed_up_ns,
-                times.sources(by_handler=self._by_handler),
-                position_parts(times.processing.last_at)[1],
-            )
-            self._record_summary(self.record, times)
+            sources = times.sources(by_handler=self._by_handler)
+            iteration = position_parts(times.processing.last_at)[1]
+            self.record.row(self._summed_up_ns, sources, iteration)
+            self.record.summary(sources, times.breakdown(by_handler=self._by_handler))
 
     def record_latest(self, record: TimesInRun) -> None:
         """Record the latest run now; what was recorded there before is not recorded again."""
         if self.runs:
             times = self.runs[max(self.runs)].now()
             record = self._records.setdefault(record.place, record)
-            record.points(times.sources(by_handler=self._by_handler))
-            self._record_summary(record, times)
-
-    def _record_summary(self, record: TimesInRun, times: RunTimes) -> None:
-        stats = [one.stat() for one in times.sources(by_handler=self._by_handler)]
-        record.summary(stats, times.breakdown(by_handler=self._by_handler))
+            sources = times.sources(by_handler=self._by_handler)
+            record.points(sources)
+            record.summary(sources, times.breakdown(by_handler=self._by_handler))

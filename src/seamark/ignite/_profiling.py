@@ -101,7 +101,7 @@ class EngineProfiler(ABC):
         """
         for one in self._engines:
             if engine is None or one.engine is engine:
-                one.leave()
+                one.detach()
 
     def _namespace(self, namespace: str, number: int) -> str:
         kind = "handlers" if self._by_handler else "events"

@@ -195,7 +195,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
             self._rank_zero_info(self.digest())
         self._record_row(perf_counter_ns())
         for record in self._records:
-            record.summary(self.stats(), self._breakdown())
+            record.summary(self._sources(), self._breakdown())
 
     # ------------------------------------------------------------ results
 

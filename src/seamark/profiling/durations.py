@@ -180,13 +180,13 @@ class Durations:
         import numpy as np
 
         if self._every > 1:
-            block = block[:, _is_kept(block[0], self._every)]
+            block = block[:, _is_in_sample(block[0], self._every)]
         self._blocks.append(block)
         self._kept += block.shape[1]
         while self._kept > self._limit:
             self._every *= 2
             whole = np.concatenate(self._blocks, axis=1)
-            self._blocks = [whole[:, _is_kept(whole[0], self._every)]]
+            self._blocks = [whole[:, _is_in_sample(whole[0], self._every)]]
             self._kept = self._blocks[0].shape[1]
 
     def rows(self) -> Ints:
@@ -254,8 +254,8 @@ class Durations:
         )
 
 
-def _is_kept(numbers: Ints, every: int) -> Bools:
-    """Return which of these numbers are in the even sample of one of ``every``, a power of two."""
+def _is_in_sample(numbers: Ints, every: int) -> Bools:
+    """Return for each number whether an even sample of one of ``every`` contains it."""
     import numpy as np
 
     return numbers.astype(np.uint64) * np.uint64(_GOLDEN) <= np.uint64(2**64 // every - 1)

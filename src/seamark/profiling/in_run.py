@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
 from seamark.process.interrupts import quietly
 from seamark.profiling.breakdown import Breakdown, largest_cost, picture
-from seamark.profiling.durations import Durations, TimeStat, position_parts
+from seamark.profiling.durations import Durations, position_parts
 from seamark.profiling.tables import summary_csv
 from seamark.values._sums import SCALE
 from seamark.values.statistics import Moments
@@ -128,7 +128,7 @@ class TimesInRun:
                         (durations[::every] / 1e9).tolist(), steps=iterations.tolist()
                     )
 
-    def summary(self, stats: Sequence[TimeStat], breakdown: Breakdown) -> None:
+    def summary(self, sources: Iterable[Durations], breakdown: Breakdown) -> None:
         """Record the table as a file, the largest cost as a line, and the picture if possible.
 
         Rank 0 alone does: a run keeps values and files of no other, and to draw takes time.
@@ -139,7 +139,8 @@ class TimesInRun:
             return
         with quietly(self._lost), quietly(only=MissingExtraError):  # that is for the picture
             at = self._run[self._namespace]
-            at["summary"].upload(File.from_content(summary_csv(stats), extension="csv"))
+            table = summary_csv(one.stat() for one in sources)
+            at["summary"].upload(File.from_content(table, extension="csv"))
             at["largest_cost"].assign(largest_cost(breakdown))
             if breakdown.whole_s > 0:
                 at["picture"].upload(File.from_content(picture(breakdown), extension="png"))

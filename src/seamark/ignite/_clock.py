@@ -445,7 +445,7 @@ class AttachedEngine:
         for one in self._records.values():
             one.restart()
         self._is_summed_up = False
-        if self.record is not None and self.record.recording:
+        if self.record is not None:
             self.record.at_end(self._sum_up)  # an exception ends a run without an event
 
     def end_iteration(self, now_ns: int, iteration: int) -> None:
@@ -462,7 +462,7 @@ class AttachedEngine:
             self._sum_up()
 
     def _sum_up(self) -> None:
-        if self.record is not None and self.record.recording and not self._is_summed_up:
+        if self.record is not None and not self._is_summed_up:
             times = self.runs[max(self.runs)].now()
             self._is_summed_up = True
             self._summed_up_ns = perf_counter_ns()

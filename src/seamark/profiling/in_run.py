@@ -66,11 +66,6 @@ class TimesInRun:
         return self._run.get_root_object().session
 
     @property
-    def recording(self) -> bool:
-        """True if the run takes records; a run that was stopped does not, which is no loss."""
-        return bool(self._session.recording)
-
-    @property
     def place(self) -> tuple[object, str]:
         """The place of the records, to be compared with other places of this process."""
         return id(self._session), join_path(getattr(self._run, "path", ""), self._namespace)
@@ -105,7 +100,7 @@ class TimesInRun:
             step: The step.
         """
         self.due_ns = now_ns + _INTERVAL_NS
-        if not self.recording:
+        if not self._session.recording:  # a run that was stopped; that is no loss
             return
         with quietly(self._lost):  # stands in the training loop
             means: dict[str, float] = {}
@@ -135,7 +130,7 @@ class TimesInRun:
         """
         from seamark.types import File
 
-        if not self._session.speaks_for_all:
+        if not (self._session.recording and self._session.speaks_for_all):
             return
         with quietly(self._lost), quietly(only=MissingExtraError):  # that is for the picture
             at = self._run[self._namespace]

@@ -235,7 +235,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
             TypeError: If the engine is none.
             RuntimeError: If an event is unknown; nothing is attached then.
         """
-        _check_engine(engine, "engine")
+        _host.check_engine(engine, "engine")
         several = isinstance(event_name, _host.engine.EventsList)
         events = list(event_name) if several else [event_name]
         for event in events:
@@ -269,7 +269,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
             TypeError: If the engine is none, or the handler does not save with a ``DiskSaver``.
             PathError: If the tag breaks the grammar of paths.
         """
-        _check_engine(engine, "engine")
+        _host.check_engine(engine, "engine")
         return CheckpointRecorder(self, handler, tag).attach(engine, event_name)
 
     def _create_output_handler(self, *args: Any, **kwargs: Any) -> OutputHandler:
@@ -311,7 +311,7 @@ def setup_seamark_logging(
         TypeError: If the trainer, optimizers or evaluators are something else; nothing is attached
             then.
     """
-    _check_engine(trainer, "trainer")
+    _host.check_engine(trainer, "trainer")
     by_name = _by_name(optimizers, None, lambda one: hasattr(one, "param_groups"), "optimizers")
     engines = _by_name(
         evaluators, "validation", lambda one: isinstance(one, _host.engine.Engine), "evaluators"
@@ -332,17 +332,6 @@ def setup_seamark_logging(
     for engine, handler in zip(engines.values(), evaluated, strict=True):
         logger.attach(engine, handler, events.COMPLETED)
     return logger
-
-
-def _check_engine(engine: Any, what: str) -> None:
-    """Check that something is an engine.
-
-    Raises:
-        TypeError: If it is none.
-    """
-    if not isinstance(engine, _host.engine.Engine):
-        msg = f"Argument {what} should be ignite.engine.Engine, but given {type(engine)}"
-        raise TypeError(msg)
 
 
 def _by_name(

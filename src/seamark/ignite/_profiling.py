@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
-from ignite.engine import Engine
+from ignite.engine import Engine  # noqa: TC002 - the documentation evaluates annotations
 
 from seamark.errors import ArgumentError
+from seamark.ignite import _host
 from seamark.ignite._clock import KEPT_RUNS, AttachedEngine
 from seamark.ignite._times import RunTimes
 from seamark.paths import join_path
@@ -73,9 +74,7 @@ class EngineProfiler(ABC):
             ArgumentError: If ``run`` cannot be recorded into.
             PathError: If the namespace breaks the grammar of paths.
         """
-        if not isinstance(engine, Engine):
-            msg = f"Argument engine should be ignite.engine.Engine, but given {type(engine)}"
-            raise TypeError(msg)
+        _host.check_engine(engine, "engine")
         if run is not None:
             TimesInRun(run, namespace)  # refuses what is none before anything is attached
         found = self._attached_to(engine)

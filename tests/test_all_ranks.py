@@ -92,7 +92,7 @@ def series_paths(run: Run) -> list[str]:
 
 
 EVERY_VERB = """
-    from seamark.profiling import Breakdown, Samples, Source, TimesInRun
+    from seamark.profiling import Breakdown, Durations, TimesInRun
     from seamark.types import File, Histogram
     root, given = sys.argv[1], {"custom_run_id": "one", "ranks": "all", **quiet}
     with init_run("p", root=root, name="n", tags=["t"], params={"lr": 0.1}, **given) as run:
@@ -108,10 +108,10 @@ EVERY_VERB = """
         run["hist"].append(Histogram([0, 1], [rank]))
         run["pictures"].append(File.from_content(f"{rank}", extension="txt"))
         run[f"{run.session.series_base('training')}/own"].append(1.5)
-        times = Samples()
+        times = Durations("action", "act")
         times.waiting.extend((0, 5))
         record = TimesInRun(run["fold"])
-        record.row(0, [Source("action", "act", times)], 0)
+        record.row(0, [times], 0)
         record.summary([], Breakdown((("act", 1.0),), 1.0, 1))
         assert rank == 0 or "matplotlib" not in sys.modules  # nobody would see the picture
         run["value"] = rank

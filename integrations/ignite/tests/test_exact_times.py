@@ -12,7 +12,7 @@ from ignite.engine import Engine, EventEnum, Events
 
 from seamark import init_run
 from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
-from seamark.profiling import Samples
+from seamark.profiling import Durations
 
 
 class Custom(EventEnum):
@@ -97,7 +97,7 @@ def test_an_interrupted_run_has_the_times_of_one_that_was_not(profiler, event, h
     assert seconds(profiler) == (0.25 * steps, steps)
     assert seconds(profiler, "dataflow") == (0.5 * batches, batches)
     assert of_event(profiler, "INTERRUPT") == (3, 1)
-    whole = profiler._breakdown(profiler._times()).whole_s
+    whole = profiler._times().breakdown(by_handler=profiler._by_handler).whole_s
     in_epoch = event not in (Events.STARTED, Events.EPOCH_COMPLETED)
     assert whole == pytest.approx(0.25 * steps + 0.5 * batches + 3 * in_epoch)
 
@@ -139,13 +139,13 @@ def test_handlers_of_the_end_of_the_data_are_no_waiting_for_it(profiler, hand_cl
 @pytest.mark.parametrize("ends", [False, True])
 def test_no_event_pays_for_the_profilers_work(profiler, ends, hand_clock, monkeypatch):
     """Taking in what waits, the summary of a run: however slow that is."""
-    flush = Samples.flush
+    flush = Durations.flush
 
     def slow_flush(samples):
         hand_clock.sleep(1)
         flush(samples)
 
-    monkeypatch.setattr(Samples, "flush", slow_flush)
+    monkeypatch.setattr(Durations, "flush", slow_flush)
     engine = Engine(nothing)
     engine.register_events(*Custom)
     for event in (Events.STARTED, Events.COMPLETED, Events.TERMINATE, Events.EPOCH_COMPLETED):

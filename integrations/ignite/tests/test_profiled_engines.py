@@ -356,7 +356,7 @@ def test_a_long_run_is_exact_and_bounded(hand_clock):
     every = next(one for one in profiler.stats() if one.count == len(calls) == 150)
     assert every.max_iteration % 1000 == 0
     source = profiler._times().phases()[0]
-    positions, _ = source.samples.rows()
+    _, positions, _ = source.rows()
     assert 32_768 <= len(positions) <= 65_536
     iterations = positions & ((1 << 36) - 1)
     stretches = np.bincount((iterations - 1) // 1000)  # 250 of every thousand, wherever one looks
@@ -365,8 +365,8 @@ def test_a_long_run_is_exact_and_bounded(hand_clock):
     assert stretches.max() <= 255
     assert (positions >> 36).tolist() == (1 + (iterations - 1) // size).tolist()
     times = profiler._engines[0].runs[0]
-    sources = [*times.phases(), *(one.source for one in times.events)]
-    held = sum(block.nbytes for one in sources for block in one.samples._blocks)
+    sources = [*times.phases(), *times.events.values()]
+    held = sum(block.nbytes for one in sources for block in one._blocks)
     assert held < 8 * 2**20
     assert len(times.tape) < 2**18
 
@@ -434,9 +434,9 @@ def test_means_are_those_of_the_run_that_goes_on(profiler, tmp_path):
         one = profiler._engines[0]
         for _ in range(80):
             engine.state.max_epochs = None
-            one.due_ns = 0
+            one.record.due_ns = 0
             engine.run(range(3))
-        assert len(one.record._told) < 40
+        assert len(one.record._recorded) < 40
 
 
 def test_no_gpu_is_said_once(caplog):

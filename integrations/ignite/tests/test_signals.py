@@ -16,7 +16,7 @@ from seamark.ignite import (
     OutputHandler,
     WeightsHistHandler,
 )
-from seamark.profiling import Samples, Source, TimesInRun
+from seamark.profiling import Durations, TimesInRun
 from seamark.run.adapters import guarded, record_histograms
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="needs SIGUSR1")
@@ -123,9 +123,9 @@ def test_while_times_are_recorded():
     with init_run(capture={"git": False, "packages": False}) as run:
         times = TimesInRun(run)
 
-        class RingingSamples(Samples):
-            def running(self, column=0):
+        class Rings(Durations):
+            def flush(self):
                 ring()
 
         with pytest.raises(TimeIsUpError):
-            times.row(0, [Source("action", "one", RingingSamples())], 1)
+            times.row(0, [Rings("action", "one")], 1)

@@ -277,7 +277,7 @@ def test_memory_is_bounded_also_without_training_batches():
         with profiler.profile("a"):
             pass
     (action,) = profiler._actions.values()
-    assert len(action.samples.waiting) <= 20_000
+    assert len(action.waiting) <= 20_000
     assert by_name(profiler)["a"].count == 100_000
     assert len(profiler.recorded_durations["a"]) <= 65_536
     assert len(profiler.recorded_durations["a"]) <= 16_384

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from seamark.ignite._basic_profiler import BasicTimeProfiler
 from seamark.ignite._handlers import (
     GradsHistHandler,
     GradsScalarHandler,
@@ -12,8 +11,8 @@ from seamark.ignite._handlers import (
     WeightsScalarHandler,
     global_step_from_engine,
 )
-from seamark.ignite._handlers_profiler import HandlersTimeProfiler
 from seamark.ignite._logger import NeptuneLogger, SeamarkLogger, setup_seamark_logging
+from seamark.ignite._profilers import BasicTimeProfiler, HandlersTimeProfiler
 from seamark.ignite._saver import NeptuneSaver, SeamarkSaver
 
 __all__ = [

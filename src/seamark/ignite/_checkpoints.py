@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,55 +65,41 @@ class CheckpointRecorder:
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> None:
         """Record what the handler keeps now. Never raises."""
-        self._guarded(self._look)
+        self._update(is_end=False)
 
     def settle(self) -> None:
         """Make the record equal the disk, at the end. Never raises."""
-        self._guarded(self._settle)
+        self._update(is_end=True)
 
-    def _guarded(self, step: Any) -> None:
+    def _update(self, *, is_end: bool) -> None:
         run, base = target_of(self._logger, "attach_checkpoint")
         with dropping(run, "checkpoints", "checkpoints could not be recorded"):
-            if run.session.speaks_for_all:
-                step(run, join_path(base, self._tag, "model"))
-
-    def _look(self, run: Run, namespace: str) -> None:
-        locations = list(self._locations())
-        if not locations and self._files is None:
-            return  # nothing was saved yet: leave no trace on disk
-        first = self._files is None
-        files = self._set_for(run, namespace)
-        files.update(locations, self._folder)
-        self._note_best(files)
-        if first:  # not before: the run, which is recorded to by now, closes after it
-            settle_at_exit(self)
-
-    def _settle(self, run: Run, namespace: str) -> None:
-        self._look(run, namespace)
-        if self._files is not None:
-            self._files.adopt(self._folder)
-            self._files.settle()
-
-    def _set_for(self, run: Run, namespace: str) -> CheckpointSet:
-        """Return the record of this process; a run that was resumed or forked begins another."""
-        if self._files is None or self._recorded_by != (run, os.getpid()):
-            path = join_path(namespace, "checkpoints")
-            self._files = CheckpointSet(run, path, keep=run.checkpoints == "keep")
-            self._recorded_by = (run, os.getpid())
-        return self._files
+            locations = self._locations()
+            is_first = self._files is None
+            if not run.session.speaks_for_all or (is_first and not locations):
+                return  # nothing was saved yet: leave no trace on disk
+            if self._files is None or self._recorded_by != (run, os.getpid()):  # resumed or forked
+                path = join_path(base, self._tag, "model/checkpoints")
+                self._files = CheckpointSet(run, path, keep=run.checkpoints == "keep")
+                self._recorded_by = (run, os.getpid())
+            self._files.update(locations, self._folder)
+            self._note_best(self._files)
+            if is_first:  # not before: the run, which is recorded to by now, closes after it
+                settle_at_exit(self)
+            if is_end:
+                self._files.adopt(self._folder)
+                self._files.settle()
 
     def _saved(self) -> list[tuple[float, str]]:
         """Return (priority, file name) of what a ``Checkpoint`` keeps, the best one last."""
         return list(self._handler.state_dict()["_saved"])
 
-    def _locations(self) -> Iterator[str]:
+    def _locations(self) -> list[str]:
         if hasattr(self._handler, "save_handler"):
-            for _, name in self._saved():
-                yield os.path.join(self._folder, name)  # noqa: PTH118 - text, as the record has it
-            return
-        for path in sorted(Path(self._folder).glob("*.*")):  # a file being written has no extension
-            if path.is_file() and not path.name.startswith("."):
-                yield str(path)
+            # Text, as the record has it.
+            return [os.path.join(self._folder, name) for _, name in self._saved()]  # noqa: PTH118
+        files = sorted(Path(self._folder).glob("*.*"))  # a file being written has no extension
+        return [str(path) for path in files if path.is_file() and not path.name.startswith(".")]
 
     def _note_best(self, files: CheckpointSet) -> None:
         if getattr(self._handler, "score_function", None) is None or not (saved := self._saved()):

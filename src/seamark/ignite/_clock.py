@@ -1,4 +1,4 @@
-"""The clock on one engine: writes down what the engine does, and tells its listeners.
+"""Engines that profilers are attached to: the clock on an engine, and the times of its runs.
 
 As Ignite's own profilers do, it wraps the entries of the engine's table of handlers. Each event
 begins with a probe, which is the first of its handlers. Probes and handlers only write to the tape
@@ -7,7 +7,9 @@ of the run; `seamark.ignite._times` makes durations of it.
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
 import threading
 import weakref
 from collections import defaultdict
@@ -15,78 +17,57 @@ from collections.abc import Iterable
 from threading import get_ident
 from time import perf_counter_ns
 from types import CellType, FunctionType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import torch
 from ignite.engine import Engine, Events
 
-from seamark.ignite._gpu import GpuTimes
 from seamark.ignite._times import (
     AT,
+    CODES,
+    END,
     EPOCH_END,
     FETCH,
     FETCHED,
     INSIDE,
     INTERRUPT,
-    OTHER,
+    START,
     STEP,
     STEPPED,
+    GpuTimes,
     RunTimes,
-    code_of,
-    kind_of,
 )
 from seamark.process.interrupts import let_pass, quietly
-from seamark.profiling import POSITION_SHIFT, position
+from seamark.profiling import POSITION_SHIFT, TimesInRun, position, position_parts
 
-__all__ = ["NEVER", "EngineClock", "Listener", "clock_of"]
+__all__ = ["KEPT_RUNS", "AttachedEngine"]
 
 log = logging.getLogger("seamark")
 
-NEVER: Final = 1 << 62
 _FULL: Final = 1 << 16
-"""So many numbers are on the tape, at most about, until they are taken in."""
+"""Length of the tape, at most about, at which it is taken in."""
+
+KEPT_RUNS: Final = 32
+_SUMMARY_EVERY_NS: Final = 10_000_000_000
 
 
-class Listener(Protocol):
-    """The part of a profiler that the clock of an engine talks to.
-
-    Attributes:
-        wants_gpu: Whether steps are to be timed on the GPU too.
-        due_ns: When it next wants to be told of an iteration, by ``time.perf_counter_ns``.
-    """
-
-    wants_gpu: bool
-    due_ns: int
-
-    def opened(self, times: RunTimes) -> None:
-        """Hear of a run that begins."""
-
-    def iterated(self, now_ns: int, iteration: int) -> None:
-        """Hear, not before ``due_ns``, that an iteration is over."""
-
-    def over(self, times: RunTimes) -> None:
-        """Hear that a run is over; these are its numbers from now on."""
-
-
-def clock_of(engine: Engine) -> EngineClock:
-    """Return the clock on an engine; there is one, however many profilers listen to it."""
-    table = getattr(engine, "_event_handlers", None)
-    return table.clock if isinstance(table, _Table) else EngineClock(engine)
-
-
-class _Ours(NamedTuple):
-    """The mark of a function of ours in the table: of a probe, without a handler, or a handler's.
+class _Mark(NamedTuple):
+    """The mark of a function of ours in the table; a probe has no code.
 
     Attributes:
-        number: Number of the handler; 0 for a probe.
+        code: Code of the handler.
+        name: Its name, different from those of other handlers of the event.
+        own_name: Its name as Ignite shows it.
         handler: The function of the entry that stood there.
     """
 
-    number: int = 0
+    code: int = 0
+    name: str = ""
+    own_name: str = ""
     handler: Any = None
 
 
-def _mark_of(function: Any) -> _Ours | None:
+def _mark_of(function: Any) -> _Mark | None:
     return vars(function).get("_seamark") if type(function) is FunctionType else None
 
 
@@ -132,12 +113,9 @@ class _Entries(list[Any]):
         super().__init__()
         self._clock = clock
         self._event = event
-        self._probe: Any = (clock.probe(event), (), {})
-        self._is_last = int(kind_of(event) in (FETCH, STEP))
-        # An empty list for EXCEPTION_RAISED would keep exceptions from the caller. Of a batch that
-        # came, the next step tells.
-        if event not in (Events.EXCEPTION_RAISED, Events.GET_BATCH_COMPLETED):
-            super().append(self._probe)
+        self._is_last = int(event in (Events.GET_BATCH_STARTED, Events.ITERATION_STARTED))
+        if event != Events.GET_BATCH_COMPLETED:  # of a batch that came, the next step tells
+            super().append((clock.probe(event), (), {}))
         for entry in entries:
             self.append(entry)
 
@@ -146,14 +124,16 @@ class _Entries(list[Any]):
         function, *given = entry
         mark = _mark_of(function)
         if mark is None:
-            used = {found.number for one, *_ in self if (found := _mark_of(one))}
             with quietly():  # then it is called as it is
-                function = self._clock.timed(self._event, function, used)
-        elif not mark.number:
+                function = self._clock.timed(self._event, function, self.marks())
+        elif not mark.code:
             return  # each list has its own
-        if not self and self._event == Events.EXCEPTION_RAISED:
-            super().append(self._probe)
         self.insert(len(self) - self._is_last, (function, *given))
+
+    def marks(self) -> list[_Mark]:
+        """Return the marks of the handlers that are timed."""
+        found = (_mark_of(function) for function, *_ in self)
+        return [mark for mark in found if mark is not None and mark.code]
 
 
 class _Table(defaultdict[Any, Any]):
@@ -162,6 +142,7 @@ class _Table(defaultdict[Any, Any]):
     def __init__(self, clock: EngineClock, plain: Any) -> None:
         super().__init__(list)
         self.clock = clock
+        # An empty list for EXCEPTION_RAISED would keep exceptions from the caller.
         events = [event for event in Events if event != Events.EXCEPTION_RAISED]
         for event in dict.fromkeys([*events, *plain]):
             self[event] = plain.get(event, ())
@@ -179,7 +160,7 @@ class _Table(defaultdict[Any, Any]):
         for event, entries in self.items():
             for function, *given in entries:
                 mark = _mark_of(function)
-                if mark is None or mark.number:
+                if mark is None or mark.code:
                     found[event].append((mark.handler if mark else function, *given))
         return found
 
@@ -189,101 +170,81 @@ class _Table(defaultdict[Any, Any]):
 
 
 class EngineClock:
-    """Writes down what an engine does, and tells its listeners; see the module.
+    """Writes down what an engine does, for the profilers that are attached to it.
 
     Attributes:
-        run: The run that goes on, if any.
+        run: The run that goes on; one that never began while nothing is written.
         thread: The thread that runs the engine; 0 while nothing is written.
         tape: The tape of the run.
         state: The state of the engine that runs.
-        gpu: Times steps on the GPU, if asked for.
-        due_ns: When a listener next wants to be told of an iteration.
+        due_ns: When something is to be done after an iteration, by ``time.perf_counter_ns``.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Any) -> None:
         self._engine = weakref.ref(engine)
-        self._listeners: list[Listener] = []
-        self.run: RunTimes | None = None
-        self.thread = self.due_ns = 0
+        self._listeners: list[AttachedEngine] = []
+        self.run = RunTimes()
+        self.thread = 0
         self.tape: list[int] = []
         self.state: Any = None
-        self.gpu: GpuTimes | None = None
-        self._events: list[Any] = list(Events)
-        self._handlers: list[tuple[int, str]] = []
-        self._joins = self._warned_of_threads = False
+        self.due_ns: float = 0
+        self._codes: dict[Any, int] = dict(CODES)
+        self._may_join = engine.last_event_name not in (None, Events.COMPLETED)
+        self._has_warned = False
         self._counting = threading.Lock()
+        engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
 
-    # ------------------------------------------------------------ on and off the engine
+    # ------------------------------------------------------------ listeners
 
-    def listen(self, listener: Listener) -> None:
-        """Tell somebody from now on; in the middle of a run, of the rest of it."""
-        engine: Any = self._engine()
-        if engine is None or listener in self._listeners:
-            return
-        if not hasattr(engine, "_event_handlers"):
-            log.warning("seamark: this release of Ignite keeps handlers in a way that is not known")
-            return
-        self._listeners.append(listener)
+    def add(self, listener: AttachedEngine) -> None:
+        """Call a listener from now on; in the middle of a run, for the rest of it."""
         self.due_ns = 0
-        if self.run is not None:
-            listener.opened(self.run)
-        if len(self._listeners) == 1:
-            self._joins = engine.last_event_name not in (None, Events.COMPLETED)
-            engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+            if self.run.began:
+                listener.begin(self.run)
 
-    def leave_alone(self, listener: Listener) -> None:
-        """Tell somebody no longer; without listeners, nothing of ours stays on the engine."""
+    def remove(self, listener: AttachedEngine) -> None:
+        """Call a listener no longer; without listeners, nothing of ours stays on the engine."""
         if listener not in self._listeners:
             return
-        if len(self._listeners) == 1:
-            self._finish()
-        elif self.run is not None:
-            listener.over(self.run.now())
+        if self.run.began:
+            listener.end(self.run.now())
         self._listeners.remove(listener)
         engine: Any = self._engine()
-        if not self._listeners and engine is not None:
+        if not self._listeners:
+            self.run, self.thread = RunTimes(), 0
             engine._event_handlers = engine._event_handlers.plain()  # noqa: SLF001
 
-    def _index_of(self, event: Any) -> int:
-        if event not in self._events:
-            self._events.append(event)
-            if self.run is not None:
-                self.run.add_event(event)
-        return self._events.index(event)
+    def _code_of(self, key: Any) -> int:
+        return self._codes.setdefault(key, len(self._codes) + min(CODES.values()))
 
     # ------------------------------------------------------------ functions for the table
 
-    def timed(self, event: Any, function: Any, used: set[int]) -> Any:
+    def timed(self, event: Any, function: Any, others: Iterable[_Mark]) -> Any:
         """Return a handler that writes down when it begins and ends.
 
         Args:
             event: The event.
             function: The handler, with Ignite's filter around it if there is one.
-            used: Numbers of the handlers that the event has; one that is free is taken again for
-                a handler with the same name.
+            others: The marks of the other handlers of the event.
         """
         handler = _attached_handler(function)
-        index, name = self._index_of(event), _name_of(handler)
-        free = (
-            number
-            for number, known in enumerate(self._handlers, start=1)
-            if known == (index, name) and number not in used
-        )
-        number = next(free, 0)
-        if not number:
-            self._handlers.append((index, name))
-            number = len(self._handlers)
-        if self.run is not None:
-            self.run.add_handler(number, index, name)
-        timed = self._timed(number, function)
-        filtered = _behind_filter(function, handler, self._timed(number, handler))
+        own_name, taken = _name_of(handler), {mark.name for mark in others}
+        numbered = (f"{own_name} #{number}" for number in itertools.count(2))
+        name = next(one for one in itertools.chain([own_name], numbered) if one not in taken)
+        code = self._code_of((event, name))
+        mark = _Mark(code, name, own_name, function)
+        self._expect(event, [mark])
+        timed = self._timed(code, function)
+        filtered = _behind_filter(function, handler, self._timed(code, handler))
         found: Any = timed if filtered is None else filtered
         found._parent = lambda: handler  # noqa: SLF001 - so Ignite finds and removes it
-        found._seamark = _Ours(number, function)  # noqa: SLF001 - a mark of our own
-        found.__qualname__ = name
+        found._seamark = mark  # noqa: SLF001 - a mark of our own
+        found.__qualname__ = own_name
         return found
 
-    def _timed(self, number: int, handler: Any) -> Any:
+    def _timed(self, code: int, handler: Any) -> Any:
         def timed(*args: Any, **kwargs: Any) -> Any:
             if get_ident() != self.thread:
                 return handler(*args, **kwargs)
@@ -296,7 +257,7 @@ class EngineClock:
                 took_ns = perf_counter_ns() - start_ns
                 inside = len(tape) - size
                 # Faster than to extend by a pair, and no signal is handled between the two.
-                tape.append(number)
+                tape.append(code)
                 tape.append(took_ns)
                 if inside:
                     tape.extend((INSIDE, inside))
@@ -308,93 +269,89 @@ class EngineClock:
 
         It is the first one, and the last one where a wait for a batch or a step begins.
         """
-        code, kind = code_of(self._index_of(event)), kind_of(event)
-        make = self._frequent_probe if kind in (FETCH, STEP, STEPPED) else self._seldom_probe
-        found = make(code, kind, event)
-        found._seamark = _Ours()  # noqa: SLF001 - a mark of our own
-        return found
-
-    def _frequent_probe(self, code: int, kind: int, _event: Any) -> Any:
-        is_step, is_stepped = kind == STEP, kind == STEPPED
+        code = self._code_of(event)
+        is_step, is_stepped, is_frequent = code == STEP, code == STEPPED, code in (FETCH, STEP)
 
         def probe(*_args: Any, **_kwargs: Any) -> None:
             now_ns = perf_counter_ns()
             try:
-                if get_ident() == self.thread or self._admit(kind):
-                    tape = self.tape
-                    if is_stepped:
-                        tape.append(code)
-                        tape.append(now_ns)
-                        if now_ns >= self.due_ns or len(tape) > _FULL or self.gpu is not None:
-                            self._end_step(now_ns)
-                        return
+                if get_ident() != self.thread and not self._admit(code):
+                    return
+                tape = self.tape
+                if is_stepped:
+                    tape.append(code)
+                    tape.append(now_ns)
+                    if now_ns >= self.due_ns or len(tape) > _FULL:
+                        self._end_step(now_ns)
+                elif is_frequent:
                     if is_step:
                         state = self.state
                         tape.append(AT)
                         tape.append((state.epoch << POSITION_SHIFT) + state.iteration)
-                        if self.gpu is not None:
-                            self.gpu.begin()
+                        if self.run.gpu is not None:
+                            self.run.gpu.begin()
                     tape.append(code)
                     tape.append(perf_counter_ns())  # all of this is no part of what begins
+                else:
+                    self._write_event(code, now_ns)
             except Exception as error:  # noqa: BLE001 - training comes first
                 self._fail(error)
 
-        return probe
+        self._expect(event, ())
+        made: Any = probe
+        made._seamark = _Mark()  # noqa: SLF001 - a mark of our own
+        return made
 
-    def _seldom_probe(self, code: int, kind: int, event: Any) -> Any:
-        def probe(*_args: Any, **_kwargs: Any) -> None:
-            now_ns = perf_counter_ns()
-            try:
-                if event == Events.STARTED:
-                    self._open(self._engine())
-                elif get_ident() != self.thread and not self._admit(kind):
-                    return
-                run, tape, state = self.run, self.tape, self.state
-                assert run is not None  # noqa: S101 - it is written to
-                if kind == INTERRUPT and state.batch is not None and run.latest_kind() == FETCH:
-                    # The batch that was waited for came: no step tells so any more.
-                    tape.extend((code_of(self._index_of(Events.GET_BATCH_COMPLETED)), now_ns))
-                tape.extend((AT, position(state.epoch, state.iteration), code, now_ns))
-                if event == Events.COMPLETED:
-                    # Before its handlers, which may end the run that times are recorded in.
-                    for one in self._listeners:
-                        one.over(run)
-            except Exception as error:  # noqa: BLE001 - training comes first
-                self._fail(error)
-
-        return probe
+    def _write_event(self, code: int, now_ns: int) -> None:
+        if code == START:
+            self._open(code)
+        tape, state = self.tape, self.state
+        if code == INTERRUPT and state.batch is not None and self.run.latest_code() == FETCH:
+            # The batch that was waited for came: no step tells so any more.
+            tape.extend((FETCHED, now_ns))
+        tape.extend((AT, position(state.epoch, state.iteration), code, now_ns))
+        if code == END:
+            # Before its handlers, which may end the run that times are recorded in.
+            for one in self._listeners:
+                one.end(self.run)
 
     # ------------------------------------------------------------ runs
 
-    def _open(self, engine: Any, kind: int = OTHER) -> None:
-        """Begin a run; with an event in the middle of it, if one is given."""
-        self._finish()
-        is_timed = any(one.wants_gpu for one in self._listeners) and torch.cuda.is_available()
-        self.gpu = GpuTimes() if is_timed else None
-        in_epoch = kind in (FETCH, FETCHED, STEP, STEPPED, EPOCH_END)
-        run = RunTimes(self._events, engine.state, self.gpu, in_epoch=in_epoch)
-        for entries in list(engine._event_handlers.values()):  # noqa: SLF001
-            for function, *_ in entries:
-                if (mark := _mark_of(function)) is not None and mark.number:
-                    run.add_handler(mark.number, *self._handlers[mark.number - 1])
-        self.run, self.tape, self.state = run, run.tape, engine.state
-        self.thread, self._joins = get_ident(), False
-        for one in self._listeners:
-            one.opened(run)
+    def _expect(self, event: Any, marks: Iterable[_Mark]) -> None:
+        times = self.run.expect_event(self._code_of(event), event)
+        for mark in marks:
+            self.run.expect_handler(mark.code, mark.name, mark.own_name, times)
 
-    def _admit(self, kind: int) -> bool:
-        """Tell whether to write down an event of a thread that did not run the engine so far."""
-        run = self.run
-        if run is None:
-            if self._joins and kind != OTHER:
-                self._open(self._engine(), kind)
-            return self.run is not None
-        if run.latest_kind() == INTERRUPT:
+    def _open(self, code: int) -> None:
+        """Begin a run with an event, which may be in the middle of it."""
+        engine: Any = self._engine()
+        if self.run.began:
+            for one in self._listeners:
+                one.end(self.run)
+        has_gpu = any(one.cuda == "events" for one in self._listeners) and torch.cuda.is_available()
+        in_epoch = code in (FETCH, FETCHED, STEP, STEPPED, EPOCH_END)
+        self.run = RunTimes(engine.state, GpuTimes() if has_gpu else None, in_epoch=in_epoch)
+        for event, entries in list(engine._event_handlers.items()):  # noqa: SLF001
+            self._expect(event, entries.marks())
+        self.tape, self.state = self.run.tape, engine.state
+        self.thread, self._may_join = get_ident(), False
+        for one in self._listeners:
+            one.begin(self.run)
+
+    def _admit(self, code: int) -> bool:
+        """Return whether to write down an event of a thread that did not run the engine so far."""
+        if code == START:
+            return True
+        if not self.run.began:
+            if self._may_join and code <= INTERRUPT:
+                self._open(code)
+            return self.run.began
+        if self.run.latest_code() == INTERRUPT:
             self.thread = get_ident()
             return True
         with self._counting:
-            run.events_elsewhere += 1
-            is_first, self._warned_of_threads = not self._warned_of_threads, True
+            self.run.events_elsewhere += 1
+            is_first, self._has_warned = not self._has_warned, True
         if is_first:
             log.warning(
                 "seamark: another thread than the engine's fires events: they are counted, and "
@@ -403,25 +360,16 @@ class EngineClock:
         return False
 
     def _end_step(self, now_ns: int) -> None:
-        """Do what is not done at each step, and tell whoever wants to know that one is over."""
-        run, state = self.run, self.state
-        assert run is not None  # noqa: S101 - it is written to
-        if self.gpu is not None:
-            self.gpu.end(position(state.epoch, state.iteration))
-        if now_ns < self.due_ns and len(self.tape) <= _FULL:
-            return
-        run.fold()
-        for one in self._listeners:
-            if now_ns >= one.due_ns:
-                one.iterated(now_ns, state.iteration)
-        self.due_ns = min(one.due_ns for one in self._listeners)
-
-    def _finish(self) -> None:
-        """Close the books of the run, if one is open."""
-        run, self.run, self.thread = self.run, None, 0
-        if run is not None:
-            for one in self._listeners:
-                one.over(run)
+        """Do what is not done at each step, and call the listeners that are due."""
+        gpu, state = self.run.gpu, self.state
+        if gpu is not None:
+            gpu.end(position(state.epoch, state.iteration))
+        due = [one for one in self._listeners if now_ns >= one.due_ns]
+        if due or len(self.tape) > _FULL:
+            self.run.fold()
+        for one in due:
+            one.end_iteration(now_ns, state.iteration)
+        self.due_ns = min(one.due_ns for one in self._listeners) if gpu is None else 0
 
     def _fail(self, error: Exception) -> None:
         """Measure nothing more in this run, and say so once.
@@ -430,5 +378,104 @@ class EngineClock:
             Exception: The error, if a signal handler raised it.
         """
         let_pass(error)
-        self.run, self.thread, self._joins = None, 0, False
+        self.run, self.thread, self._may_join = RunTimes(), 0, False
         log.warning("seamark: the time profiler stops measuring this run: %r", error)
+
+
+def _clock_of(engine: Engine) -> EngineClock | None:
+    """Return the clock on an engine; there is one, however many profilers are attached to it."""
+    return getattr(engine._event_handlers, "clock", None)  # noqa: SLF001
+
+
+class AttachedEngine:
+    """Engine that a profiler is attached to, with the times of its runs.
+
+    Args:
+        engine: The engine.
+        number: Number of the engine, 0 for the first that the profiler was attached to.
+        by_handler: Whether to record the times of handlers, not of events.
+        cuda: ``"events"`` if steps are to be timed on the GPU too.
+
+    Attributes:
+        runs: Times of the latest runs, by the number of the run.
+        record: Recording that the times of its runs are written to, or None.
+    """
+
+    def __init__(self, engine: Engine, number: int, *, by_handler: bool, cuda: str) -> None:
+        self._ref: weakref.ref[Engine] | None = weakref.ref(engine)
+        self.number = number
+        self.cuda = cuda
+        self._by_handler = by_handler
+        self.runs: dict[int, RunTimes] = {}
+        self.record: TimesInRun | None = None
+        self._records: dict[object, TimesInRun] = {}
+        self._summed_up_ns = -_SUMMARY_EVERY_NS
+        self._is_summed_up = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the engine and the records."""
+        return {**self.__dict__, "_ref": None, "_records": {}, "record": None}
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine, if it is still there."""
+        return None if self._ref is None else self._ref()
+
+    @property
+    def due_ns(self) -> float:
+        """When to call `end_iteration`, by ``time.perf_counter_ns``."""
+        return math.inf if self.record is None else self.record.due_ns
+
+    def listen(self, engine: Engine, record: TimesInRun | None) -> None:
+        """Listen to the engine's clock, and record times."""
+        if record is not None:
+            self.record = self._records.setdefault(record.place, record)
+        (_clock_of(engine) or EngineClock(engine)).add(self)
+
+    def detach(self) -> None:
+        """Stop listening."""
+        if (engine := self.engine) is not None and (clock := _clock_of(engine)) is not None:
+            clock.remove(self)
+
+    def begin(self, times: RunTimes) -> None:
+        """Keep a run that begins."""
+        number = max(self.runs, default=-1) + 1
+        self.runs[number] = times
+        self.runs.pop(number - KEPT_RUNS, None)
+        for one in self._records.values():
+            one.restart()
+        self._is_summed_up = False
+        if self.record is not None:
+            self.record.at_end(self._sum_up)  # an exception ends a run without an event
+
+    def end_iteration(self, now_ns: int, iteration: int) -> None:
+        """Record a row of means."""
+        if self.record is not None:
+            times = self.runs[max(self.runs)]
+            self.record.row(now_ns, times.sources(by_handler=self._by_handler), iteration)
+
+    def end(self, times: RunTimes) -> None:
+        """Record the summary; an evaluator that runs every minute need not do so each time."""
+        self.runs[max(self.runs)] = times
+        self._is_summed_up = False
+        if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        if self.record is not None and not self._is_summed_up:
+            times = self.runs[max(self.runs)].now()
+            self._is_summed_up = True
+            self._summed_up_ns = perf_counter_ns()
+            sources = times.sources(by_handler=self._by_handler)
+            iteration = position_parts(times.processing.last_at)[1]
+            self.record.row(self._summed_up_ns, sources, iteration)
+            self.record.summary(sources, times.breakdown(by_handler=self._by_handler))
+
+    def record_latest(self, record: TimesInRun) -> None:
+        """Record the latest run now; what was recorded there before is not recorded again."""
+        if self.runs:
+            times = self.runs[max(self.runs)].now()
+            record = self._records.setdefault(record.place, record)
+            sources = times.sources(by_handler=self._by_handler)
+            record.points(sources)
+            record.summary(sources, times.breakdown(by_handler=self._by_handler))

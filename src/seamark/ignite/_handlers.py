@@ -126,15 +126,12 @@ class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of an
     def _values(self, engine: Any) -> dict[Any, Any]:
         values: dict[Any, Any] = {}
         metrics = engine.state.metrics
-        if self.metric_names == "all":
-            values.update(metrics)
-        elif self.metric_names is not None:
-            for name in self.metric_names:
-                if name in metrics:
-                    values[name] = metrics[name]
-                else:
-                    known = f"in engine's state metrics: {list(metrics)}"
-                    warnings.warn(f"Provided metric name '{name}' is missing {known}", stacklevel=2)
+        for name in metrics if self.metric_names == "all" else self.metric_names or ():
+            if name in metrics:
+                values[name] = metrics[name]
+            else:
+                known = f"in engine's state metrics: {list(metrics)}"
+                warnings.warn(f"Provided metric name '{name}' is missing {known}", stacklevel=2)
         if self.output_transform is not None:
             output = self.output_transform(engine.state.output)
             values.update(output if isinstance(output, Mapping) else {"output": output})
@@ -181,7 +178,9 @@ class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any
     _of: ClassVar[Literal["weights", "grads"]]
     weights: Any
 
-    def _check(self, tag: Any, whitelist: Any) -> None:
+    def __init__(
+        self, model: torch.nn.Module, tag: str | None = None, whitelist: Whitelist = None
+    ) -> None:
         checked_tag(tag, type(self).__name__)
         if not (whitelist is None or callable(whitelist) or _is_several(whitelist)):
             msg = (
@@ -189,6 +188,8 @@ class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any
                 f"parameter, got {whitelist!r:.80}"
             )
             raise TypeError(msg)
+        super().__init__(model, tag, whitelist)
+        self.weights = tuple(self.weights)  # a view that cannot be pickled, in 0.4.13
 
     def _found(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (path, tensor) of every chosen parameter that has values, or a gradient, yet."""
@@ -203,14 +204,11 @@ def _as_numbers(tensor: Tensor) -> Tensor:
     if tensor.is_quantized:
         return tensor.dequantize()
     kind = tensor.dtype
-    return (
-        tensor
-        if kind.is_complex or (kind.is_floating_point and kind.itemsize > 1)
-        else tensor.float()
-    )
+    has_norm = kind.is_complex or (kind.is_floating_point and kind.itemsize > 1)
+    return tensor if has_norm else tensor.float()
 
 
-class _ScalarHandler(_Parameters, _host.base.BaseWeightsScalarHandler):  # type: ignore[misc] # of any release
+class _ScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  # type: ignore[misc] # of any release
     """Base of the handlers that record one number for each parameter."""
 
     def __init__(
@@ -220,9 +218,7 @@ class _ScalarHandler(_Parameters, _host.base.BaseWeightsScalarHandler):  # type:
         tag: str | None = None,
         whitelist: Whitelist = None,
     ) -> None:
-        self._check(tag, whitelist)
-        super().__init__(model, reduction, tag, whitelist)
-        self.weights = tuple(self.weights)  # a view that cannot be pickled, in 0.4.13
+        _host.base.BaseWeightsScalarHandler.__init__(self, model, reduction, tag, whitelist)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
         """Record what there is now.
@@ -268,13 +264,6 @@ class GradsScalarHandler(_ScalarHandler):
 
 class _HistHandler(_Parameters):
     """Base of the handlers that record a histogram of each parameter."""
-
-    def __init__(
-        self, model: torch.nn.Module, tag: str | None = None, whitelist: Whitelist = None
-    ) -> None:
-        self._check(tag, whitelist)
-        super().__init__(model, tag, whitelist)
-        self.weights = tuple(self.weights)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
         """Record what there is now.

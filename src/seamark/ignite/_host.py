@@ -8,7 +8,7 @@ from typing import Any, Final
 from seamark.errors import MissingExtraError
 from seamark.process.rank import current_rank
 
-__all__ = ["base", "checkpoint", "engine", "idist", "idist_knows", "version"]
+__all__ = ["base", "check_engine", "checkpoint", "engine", "idist", "idist_knows", "version"]
 
 
 def _import(*names: str) -> Any:
@@ -31,6 +31,17 @@ idist: Final = _import("ignite.distributed")
 base: Final = _import("ignite.handlers.base_logger", "ignite.contrib.handlers.base_logger")
 
 checkpoint: Final = _import("ignite.handlers.checkpoint")
+
+
+def check_engine(given: Any, what: str) -> None:
+    """Check that an argument is an engine.
+
+    Raises:
+        TypeError: If it is none.
+    """
+    if not isinstance(given, engine.Engine):
+        msg = f"Argument {what} should be ignite.engine.Engine, but given {type(given)}"
+        raise TypeError(msg)
 
 
 def version() -> str:

@@ -120,8 +120,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
 
     def __repr__(self) -> str:
         """Return which run this records into, and where; the run need not have begun."""
-        experiment = self.__dict__.get("_experiment")
-        return words_of(self, None if experiment is None else self._run)
+        return words_of(self, self._run if "_experiment" in self.__dict__ else None)
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the run; names of Python's own and private ones are not asked for.
@@ -129,11 +128,10 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         Raises:
             AttributeError: If the run has no such attribute either.
         """
-        experiment = self.__dict__.get("_experiment")
-        if experiment is None or name.startswith("_"):
+        if name.startswith("_"):
             msg = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(msg)
-        return getattr(experiment, name)
+        return getattr(self.__dict__.get("_experiment"), name)
 
     def __getitem__(self, key: str) -> Handler:
         """Return the handler of a path of the run.
@@ -151,15 +149,6 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         """Delete a path of the run and everything below it."""
         del self._experiment[key]
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel as the place of the run, without what belongs to this process."""
-        return {**self.__dict__, "_watch": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Become a logger of the same run; nothing is created."""
-        self.__dict__.update(state)
-        self._watch = EngineWatch(self)
-
     def __enter__(self) -> Self:
         """Return itself."""
         return self
@@ -171,18 +160,15 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         trace: TracebackType | None,
     ) -> None:
         """Close; an exception on its way out fails the run. Nothing is swallowed."""
-        self._end(error)
+        if self._is_own:
+            self._run.__exit__(kind, error, trace)
 
     def close(self) -> None:
         """Finish the run, unless it was given as ``run``. May be called twice.
 
         A run that is closed while an exception is being handled has failed, or was interrupted.
         """
-        self._end(sys.exc_info()[1])
-
-    def _end(self, error: BaseException | None) -> None:
-        if self._is_own:
-            self._run.__exit__(type(error) if error else None, error, None)
+        self.__exit__(*sys.exc_info())
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of the run: its id, and how far it has been recorded."""
@@ -249,7 +235,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
             TypeError: If the engine is none.
             RuntimeError: If an event is unknown; nothing is attached then.
         """
-        _check_engine(engine, "engine")
+        _host.check_engine(engine, "engine")
         several = isinstance(event_name, _host.engine.EventsList)
         events = list(event_name) if several else [event_name]
         for event in events:
@@ -283,7 +269,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
             TypeError: If the engine is none, or the handler does not save with a ``DiskSaver``.
             PathError: If the tag breaks the grammar of paths.
         """
-        _check_engine(engine, "engine")
+        _host.check_engine(engine, "engine")
         return CheckpointRecorder(self, handler, tag).attach(engine, event_name)
 
     def _create_output_handler(self, *args: Any, **kwargs: Any) -> OutputHandler:
@@ -325,7 +311,7 @@ def setup_seamark_logging(
         TypeError: If the trainer, optimizers or evaluators are something else; nothing is attached
             then.
     """
-    _check_engine(trainer, "trainer")
+    _host.check_engine(trainer, "trainer")
     by_name = _by_name(optimizers, None, lambda one: hasattr(one, "param_groups"), "optimizers")
     engines = _by_name(
         evaluators, "validation", lambda one: isinstance(one, _host.engine.Engine), "evaluators"
@@ -333,29 +319,19 @@ def setup_seamark_logging(
     events, every = _host.engine.Events, 1 if log_every_iters is None else log_every_iters
     step = global_step_from_engine(trainer)
     # All of them are made before one is attached: each refuses what it cannot use.
-    handler: Any = OutputHandler("training", trainer_metric_names)
-    wanted = [(trainer, handler, events.ITERATION_COMPLETED(every=every))]
-    for name, optimizer in by_name.items():
-        handler = OptimizerParamsHandler(optimizer, "lr", name)
-        wanted.append((trainer, handler, events.ITERATION_STARTED(every=every)))
-    for name, evaluator in engines.items():
-        handler = OutputHandler(name, evaluator_metric_names, global_step_transform=step)
-        wanted.append((evaluator, handler, events.COMPLETED))
+    trained = OutputHandler("training", trainer_metric_names)
+    rates = [OptimizerParamsHandler(one, "lr", name) for name, one in by_name.items()]
+    evaluated = [
+        OutputHandler(name, evaluator_metric_names, global_step_transform=step) for name in engines
+    ]
+    at_start = events.ITERATION_STARTED(every=every)
     logger = SeamarkLogger(**kwargs)
-    for engine, handler, event in wanted:
-        logger.attach(engine, handler, event)
+    logger.attach(trainer, trained, events.ITERATION_COMPLETED(every=every))
+    for rate in rates:
+        logger.attach(trainer, rate, at_start)
+    for engine, handler in zip(engines.values(), evaluated, strict=True):
+        logger.attach(engine, handler, events.COMPLETED)
     return logger
-
-
-def _check_engine(engine: Any, what: str) -> None:
-    """Check that something is an engine.
-
-    Raises:
-        TypeError: If it is none.
-    """
-    if not isinstance(engine, _host.engine.Engine):
-        msg = f"Argument {what} should be ignite.engine.Engine, but given {type(engine)}"
-        raise TypeError(msg)
 
 
 def _by_name(

@@ -1,12 +1,12 @@
-"""Time profilers for Ignite: what they report is Ignite's, how they measure is not.
+"""Base of the time profilers for Ignite, which report what Ignite's do and measure otherwise.
 
 Changing the import is all it takes::
 
     from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
 
 They need no length of the data, measure handlers that are added while the engine runs, and keep
-the times of each run of each engine. The engine behaves as it does without them. This module has
-the parts that both share: engines, runs, statistics, files and records.
+the times of each run of each engine. The engine behaves as it does without them. What they report
+and print is in `seamark.ignite._profilers`.
 """
 
 from __future__ import annotations
@@ -14,152 +14,36 @@ from __future__ import annotations
 import csv
 import logging
 import os
-import weakref
+from abc import ABC, abstractmethod
 from itertools import zip_longest
 from pathlib import Path
-from time import perf_counter_ns
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from ignite.engine import Engine
+from ignite.engine import Engine  # noqa: TC002 - the documentation evaluates annotations
 
 from seamark.errors import ArgumentError
-from seamark.ignite._clock import NEVER, clock_of
+from seamark.ignite import _host
+from seamark.ignite._clock import KEPT_RUNS, AttachedEngine
 from seamark.ignite._times import RunTimes
 from seamark.paths import join_path
 from seamark.profiling import (
-    Breakdown,
-    Source,
     TimesInRun,
     TimeStat,
     largest_cost,
-    position_parts,
     table,
-    time_stats,
     write_long,
 )
 
 log = logging.getLogger("seamark")
 
-__all__ = ["TOP", "EngineProfiler", "index_of", "more_of", "seconds_of", "spent_of"]
-
-TOP: Final = 15
-"""So many rows are printed, those with most time; what is recorded and returned has all."""
-
-_KEPT_RUNS: Final = 32
-_SUMMARY_EVERY_NS: Final = 10_000_000_000
-_ONCE_A_RUN: Final = frozenset({"STARTED", "COMPLETED"})
-_ONCE_AN_EPOCH: Final = frozenset({"EPOCH_STARTED", "EPOCH_COMPLETED"})
+__all__ = ["EngineProfiler"]
 
 
-def more_of(count: int) -> str:
-    """Return the line that says where the rows are that were not printed."""
-    return f"and {count - TOP} more: in table(), write_results() and the summary of the run"
-
-
-def index_of(source: Source, at: int) -> int:
-    """Return the 0-based position of a duration: of the iteration, or of the epoch."""
-    event = source.event or source.name
-    epoch, iteration = position_parts(at)
-    if event in _ONCE_A_RUN:
-        return 0
-    return max(0, (epoch if event in _ONCE_AN_EPOCH else iteration) - 1)
-
-
-class _Attached:
-    """Engine that a profiler is attached to, with the times of its runs.
-
-    Attributes:
-        number: Number of the engine, 0 for the first that the profiler was attached to.
-        record: Recording that the times of its runs are written to, or None.
-    """
-
-    def __init__(self, profiler: EngineProfiler, engine: Engine, number: int) -> None:
-        self._profiler = profiler
-        self._ref: weakref.ref[Engine] | None = weakref.ref(engine)
-        self._summed_up_ns = -_SUMMARY_EVERY_NS
-        self._is_summed_up = False
-        self._records: dict[object, TimesInRun] = {}
-        self.record: TimesInRun | None = None
-        self.number = number
-        self.runs: dict[int, RunTimes] = {}
-        self.wants_gpu = profiler.cuda == "events"
-        self.due_ns = NEVER
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel as numbers, away from the engine and the run."""
-        return {**self.__dict__, "_ref": None, "_records": {}, "record": None, "due_ns": NEVER}
-
-    @property
-    def engine(self) -> Engine | None:
-        """The engine, if it is still there."""
-        return None if self._ref is None else self._ref()
-
-    def listen(self, engine: Engine, record: TimesInRun | None) -> None:
-        """Hear of the engine's runs, and record them."""
-        if record is not None:
-            self.record = self._records.setdefault(record.place, record)
-            self.due_ns = 0
-        clock_of(engine).listen(self)
-
-    def leave(self) -> None:
-        """Hear of them no longer."""
-        if (engine := self.engine) is not None:
-            clock_of(engine).leave_alone(self)
-
-    def latest(self) -> RunTimes | None:
-        """Return the times of the latest run, as of now."""
-        times = next(reversed(self.runs.values()), None)
-        return None if times is None else times.now()
-
-    # ------------------------------------------------------------ as a listener of the clock
-
-    def opened(self, times: RunTimes) -> None:
-        """Keep a run that begins."""
-        self.runs[max(self.runs, default=-1) + 1] = times
-        self.runs.pop(max(self.runs) - _KEPT_RUNS, None)
-        for one in self._records.values():
-            one.restart()
-        self._is_summed_up = False
-        if self.record is not None and self.record.recording:
-            self.record.at_end(self._sum_up)  # an exception ends a run without an event
-
-    def iterated(self, now_ns: int, iteration: int) -> None:
-        """Record a row of means."""
-        if self.record is not None:
-            times = next(reversed(self.runs.values()))
-            self.record.row(now_ns, self._profiler._sources(times), iteration)  # noqa: SLF001
-            self.due_ns = self.record.due_ns
-
-    def over(self, times: RunTimes) -> None:
-        """Record the summary; an evaluator that runs every minute need not do so each time."""
-        self.runs[max(self.runs)] = times
-        self._is_summed_up = False
-        if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
-            self._sum_up()
-
-    def _sum_up(self) -> None:
-        if self.record is not None and self.record.recording and not self._is_summed_up:
-            times = next(reversed(self.runs.values())).now()
-            self._is_summed_up = True
-            self._summed_up_ns = perf_counter_ns()
-            iteration = position_parts(times.processing.samples.running().last_at)[1]
-            sources = self._profiler._sources(times)  # noqa: SLF001
-            self.record.row(self._summed_up_ns, sources, iteration)
-            self._profiler._summarize(self.record, times)  # noqa: SLF001
-
-    def tell(self, record: TimesInRun) -> None:
-        """Record the latest run now; what was recorded there before is not recorded again."""
-        if (times := self.latest()) is not None:
-            record = self._records.setdefault(record.place, record)
-            record.points(self._profiler._sources(times))  # noqa: SLF001
-            self._profiler._summarize(record, times)  # noqa: SLF001
-
-
-class EngineProfiler:
+class EngineProfiler(ABC):
     """Base of both profilers: engines, runs, statistics, files and records."""
 
-    _kind: ClassVar[str]
+    _by_handler: ClassVar[bool]
 
     def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
         if cuda not in ("off", "events"):
@@ -172,7 +56,7 @@ class EngineProfiler:
                 type(self).__name__,
             )
         self.cuda = cuda
-        self._engines: list[_Attached] = []
+        self._engines: list[AttachedEngine] = []
 
     # ------------------------------------------------------------ engines
 
@@ -190,25 +74,22 @@ class EngineProfiler:
             ArgumentError: If ``run`` cannot be recorded into.
             PathError: If the namespace breaks the grammar of paths.
         """
-        if not isinstance(engine, Engine):
-            msg = f"Argument engine should be ignite.engine.Engine, but given {type(engine)}"
-            raise TypeError(msg)
+        _host.check_engine(engine, "engine")
         if run is not None:
             TimesInRun(run, namespace)  # refuses what is none before anything is attached
         found = self._attached_to(engine)
         if found is None:
             number = self._engines[-1].number + 1 if self._engines else 0
-            found = _Attached(self, engine, number)
+            found = AttachedEngine(engine, number, by_handler=self._by_handler, cuda=self.cuda)
             self._engines = [
-                *(one for one in self._engines[:-_KEPT_RUNS] if one.engine or not one.number),
-                *self._engines[-_KEPT_RUNS:],
+                *(one for one in self._engines[:-KEPT_RUNS] if one.engine or not one.number),
+                *self._engines[-KEPT_RUNS:],
                 found,
             ]
         place = self._namespace(namespace, found.number)
-        record = None if run is None else TimesInRun(run, place)
-        found.listen(engine, record)
+        found.listen(engine, None if run is None else TimesInRun(run, place))
 
-    def _attached_to(self, engine: Engine) -> _Attached | None:
+    def _attached_to(self, engine: Engine) -> AttachedEngine | None:
         return next((one for one in self._engines if one.engine is engine), None)
 
     def detach(self, engine: Engine | None = None) -> None:
@@ -219,23 +100,13 @@ class EngineProfiler:
         """
         for one in self._engines:
             if engine is None or one.engine is engine:
-                one.leave()
+                one.detach()
 
     def _namespace(self, namespace: str, number: int) -> str:
-        return join_path(namespace, self._kind, f"engine_{number + 1}" if number else "")
+        kind = "handlers" if self._by_handler else "events"
+        return join_path(namespace, kind, f"engine_{number + 1}" if number else "")
 
     # ------------------------------------------------------------ results
-
-    def _sources(self, times: RunTimes) -> list[Source]:
-        """Return what the statistics are of."""
-        raise NotImplementedError
-
-    def _breakdown(self, times: RunTimes) -> Breakdown:
-        """Return what the time of an epoch is made of."""
-        return times.breakdown(by_handler=self._kind == "handlers")
-
-    def _summarize(self, record: TimesInRun, times: RunTimes) -> None:
-        record.summary(time_stats(self._sources(times)), self._breakdown(times))
 
     def _times(self, run: int = -1, engine: Engine | None = None) -> RunTimes:
         """Return the times of a run; if there was none yet, those of nothing.
@@ -249,17 +120,15 @@ class EngineProfiler:
             if found is None:
                 msg = f"engine: expected one that the profiler is attached to, got {engine!r:.80}"
                 raise ArgumentError(msg)
-        if not isinstance(run, int):
-            msg = f"run: expected the number of a run, got {run!r:.80}"
-            raise ArgumentError(msg)
         runs = {} if found is None else found.runs
-        number = run if run >= 0 else max(runs, default=-1) + 1 + run
+        from_end = isinstance(run, int) and run < 0
+        number = max(runs, default=-1) + 1 + run if from_end else run
         if number in runs:
             return runs[number].now()
         if run == -1:
             return RunTimes()
         kept = f"{min(runs)} to {max(runs)}" if runs else "none"
-        msg = f"run: expected the number of a run that is kept ({kept}), got {run}"
+        msg = f"run: expected the number of a run that is kept ({kept}), got {run!r:.80}"
         raise ArgumentError(msg)
 
     def stats(self, run: int = -1, engine: Engine | None = None) -> list[TimeStat]:
@@ -276,7 +145,8 @@ class EngineProfiler:
             ArgumentError: If the engine is not attached, or the run does not exist.
         """
         times = self._times(run, engine)
-        return time_stats(self._sources(times)) if times.began else []
+        sources = times.sources(by_handler=self._by_handler) if times.began else []
+        return [one.stat() for one in sources]
 
     def largest_cost(self, run: int = -1, engine: Engine | None = None) -> str:
         """Return one line that names the largest cost of an epoch in plain words.
@@ -284,7 +154,7 @@ class EngineProfiler:
         Raises:
             ArgumentError: If the engine is not attached, or the run does not exist.
         """
-        return largest_cost(self._breakdown(self._times(run, engine)))
+        return largest_cost(self._times(run, engine).breakdown(by_handler=self._by_handler))
 
     def table(self, run: int = -1, engine: Engine | None = None) -> str:
         """Return `stats` as a table, with the largest cost below.
@@ -312,7 +182,7 @@ class EngineProfiler:
         """
         TimesInRun(run, namespace)  # refuses what is none, also where there is nothing to record
         for one in self._engines:
-            one.tell(TimesInRun(run, self._namespace(namespace, one.number)))
+            one.record_latest(TimesInRun(run, self._namespace(namespace, one.number)))
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -334,7 +204,7 @@ class EngineProfiler:
             raise ArgumentError(msg)
         times = self._times()
         if layout == "long":
-            write_long(self._sources(times), output_path)
+            write_long(times.sources(by_handler=self._by_handler), output_path)
             return
         columns = self._columns(times)
         with Path(output_path).open("w", encoding="utf-8", newline="") as out:
@@ -342,16 +212,6 @@ class EngineProfiler:
             writer.writerow(columns)
             writer.writerows(zip_longest(*columns.values(), fillvalue=0.0))
 
+    @abstractmethod
     def _columns(self, times: RunTimes) -> dict[str, Any]:
         """Return the columns of the wide layout; a column that is short ends in zeros."""
-        raise NotImplementedError
-
-
-def spent_of(total: Any) -> float:
-    """Return a total of the results, to sort by; where there is none, it is a text."""
-    return -1.0 if isinstance(total, str) else float(total)
-
-
-def seconds_of(source: Source) -> list[float]:
-    """Return the kept durations in seconds."""
-    return [ns / 1e9 for ns in source.samples.rows()[1].tolist()]

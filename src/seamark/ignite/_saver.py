@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import secrets
 from collections.abc import Mapping
@@ -59,18 +60,12 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
     def __init__(self, logger: Any, save_on_rank: int = 0) -> None:
         self._logger = logger
         self.save_on_rank = save_on_rank
-        self._guest: Run | None = None
-        self._guest_in: int | None = None
         target_of(logger, "SeamarkSaver")
         if not isinstance(save_on_rank, int) or save_on_rank < 0:
             msg = f"SeamarkSaver: save_on_rank: expected an int from 0 on, got {save_on_rank!r}"
             raise ArgumentError(msg)
         if save_on_rank != 0 and (agree := getattr(logger, "agree_on_run", None)) is not None:
             agree()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to this process."""
-        return {**self.__dict__, "_guest": None, "_guest_in": None}
 
     def path(self, filename: str) -> Path:
         """Return where a checkpoint of this name is, or would be.
@@ -136,23 +131,22 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
             return None
         run, base = target_of(self._logger, "SeamarkSaver")
         if self.save_on_rank != 0 and not run.session.speaks_for_all:
-            run = self._guest_of(run)
+            run = _guest_of(run, os.getpid())
         if run.get_state() == "stopped":
             run.session.drop("checkpoints", warn="a checkpoint came after the run was stopped")
         return (run, base) if run.session.recording else None
 
-    def _guest_of(self, run: Run) -> Run:
-        """Return the run of rank 0, to add to it from this rank."""
-        guest = self._guest
-        if guest is None or guest.id != run.id or self._guest_in != os.getpid():
-            guest = self._guest = Run(run.session.at(run.id, owner=False))
-            self._guest_in = os.getpid()
-            atexit.register(guest.stop, seconds=60.0)
-        return guest
-
 
 NeptuneSaver = SeamarkSaver
 """The same class, under the name that Ignite's has."""
+
+
+@functools.cache
+def _guest_of(run: Run, _process: int) -> Run:
+    """Return the run of rank 0, to add to it from this rank."""
+    guest = Run(run.session.at(run.id, owner=False))
+    atexit.register(guest.stop, seconds=60.0)
+    return guest
 
 
 def _write(checkpoint: Mapping[str, Any], target: Path) -> None:
@@ -190,13 +184,9 @@ def _record(run: Run, at: str, target: Path, metadata: Mapping[str, Any] | None)
         FamilyError: If the path holds something else.
         OSError: If the file cannot be looked at.
     """
-    check_writable(at)
     if run.checkpoints == "keep":
         run.session.content.keep(at, target)
     else:
         run.session.content.refer(at, target)
-    atoms = {}
-    for name, value in (metadata or {}).items():
-        atoms.update(parameters(value, join_path(at, str(name))))
-    if atoms:
-        run.session.record_atoms(atoms)
+    if metadata:
+        run.session.record_atoms(parameters(metadata, at))

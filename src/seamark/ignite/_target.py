@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seamark.errors import PathError
+from seamark.options.checks import naming
 from seamark.paths import check_path
 from seamark.process.interrupts import quietly
 from seamark.run.handler import Handler
@@ -23,11 +24,8 @@ def checked_tag(tag: Any, caller: str) -> str | None:
     if tag is not None and not isinstance(tag, str):
         msg = f"{caller}: tag: expected a string or None, got {type(tag).__name__}: {tag!r:.80}"
         raise TypeError(msg)
-    try:
+    with naming(f"{caller}: tag", PathError):
         return check_path(tag) if tag else tag
-    except PathError as error:
-        msg = f"{caller}: tag: {str(error).removeprefix('path: ')}"
-        raise PathError(msg) from None
 
 
 def target_of(logger: Any, caller: str) -> tuple[Run, str]:

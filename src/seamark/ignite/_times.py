@@ -1,102 +1,141 @@
 """Times of the runs of an engine, by phase, by event and by handler: numbers only.
 
 While an engine runs, a tape is written: two integers for everything that happens. `RunTimes.fold`
-turns it into durations, thousands of rows at a time.
+converts it into durations, thousands of rows at a time.
 """
 
 from __future__ import annotations
 
 import copy
 import struct
-import threading
-from collections.abc import Iterable
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import torch
 from ignite.engine import Events
 
-from seamark.profiling import Breakdown, Samples, Source, position
+from seamark.profiling import LOCK, Breakdown, Durations, position
 
 if TYPE_CHECKING:
-    from seamark.ignite._gpu import GpuTimes
     from seamark.values.arrays import Ints
 
-__all__ = ["AT", "INSIDE", "EventTimes", "RunTimes", "code_of", "kind_of"]
+__all__ = ["AT", "CODES", "IGNORED", "INSIDE", "EventTimes", "GpuTimes", "RunTimes"]
 
-OTHER, FETCH, FETCHED, STEP, STEPPED, EPOCH, EPOCH_END, END, INTERRUPT = range(9)
-"""Kinds of events. Waits for batches and steps begin with the last handler of FETCH and STEP."""
+IGNORED: Final = frozenset(
+    {
+        "EXCEPTION_RAISED",
+        "TERMINATE",
+        "TERMINATE_SINGLE_EPOCH",
+        "DATALOADER_STOP_ITERATION",
+        "INTERRUPT",
+    }
+)
+"""Names of the events that Ignite's profilers ignore."""
 
-_KINDS: Final[dict[str, int]] = {
-    "GET_BATCH_STARTED": FETCH,
-    "GET_BATCH_COMPLETED": FETCHED,
-    "ITERATION_STARTED": STEP,
-    "ITERATION_COMPLETED": STEPPED,
-    "EPOCH_STARTED": EPOCH,
-    "EPOCH_COMPLETED": EPOCH_END,
-    "STARTED": END,
-    "TERMINATE": END,
-    "COMPLETED": END,
-    "INTERRUPT": INTERRUPT,
-}
-
-# A row of the tape is a code and a number. A positive code is that of a handler that has ended,
-# with its time; a code below AT is that of an event, with the moment.
-INSIDE: Final = 0
-"""Code of a row behind that of a handler: how many numbers were written while it ran."""
-AT: Final = -1
+# A row of the tape is a code and a number: of an event the moment, of a handler that has ended its
+# time, or one of these.
+AT: Final = 0
 """Code of a row with the position from then on."""
+INSIDE: Final = 1
+"""Code of a row behind that of a handler: how many numbers were written while it ran."""
 
-_LOCK: Final = threading.RLock()
-"""Held while results are copied and while the tape of a run is taken in."""
+_CORE: Final = (
+    Events.GET_BATCH_STARTED,
+    Events.GET_BATCH_COMPLETED,
+    Events.ITERATION_STARTED,
+    Events.ITERATION_COMPLETED,
+    Events.EPOCH_STARTED,
+    Events.EPOCH_COMPLETED,
+    Events.STARTED,
+    Events.TERMINATE,
+    Events.COMPLETED,
+    Events.INTERRUPT,
+)
+CODES: Final[dict[Any, int]] = {
+    event: code for code, event in enumerate(dict.fromkeys([*_CORE, *Events]), start=2)
+}
+"""Codes of Ignite's events, the core ones first; custom events and handlers have codes behind."""
+
+FETCH, FETCHED, STEP, STEPPED, EPOCH, EPOCH_END, START, TERMINATE, END, INTERRUPT = (
+    CODES[event] for event in _CORE
+)
+"""Codes of the core events. Waits and steps begin with the last handler of FETCH and STEP."""
+
+_UNREAD: Final = 1024
 
 
-def kind_of(event: Any) -> int:
-    """Return the kind of an event."""
-    return _KINDS.get(event.name, OTHER) if isinstance(event, Events) else OTHER
-
-
-def code_of(index: Any) -> Any:
-    """Return the code of the event with an index, and the index of the event with a code."""
-    return AT - 1 - index
-
-
-_BATCH: Final = list(Events).index(Events.GET_BATCH_COMPLETED)
-_CLOSE: Final = code_of(list(Events).index(Events.COMPLETED))
-
-
-class EventTimes:
-    """Times of the handlers of one event.
+class EventTimes(Durations):
+    """Times of the handlers of one event, all together.
 
     Attributes:
-        source: All handlers together.
-        handlers: Each handler, by its number.
+        key: The event.
+        handlers: Times of each handler, by its code.
         names: Names of the handlers, as Ignite shows them.
     """
 
     def __init__(self, event: Any) -> None:
-        self.event = event
-        self.name = str(getattr(event, "name", event))
-        self.kind = kind_of(event)
-        self.source = Source("event", self.name, Samples())
-        self.handlers: dict[int, Source] = {}
+        super().__init__("event", str(getattr(event, "name", event)))
+        self.key = event
+        self.handlers: dict[int, Durations] = {}
         self.names: list[str] = []
+
+
+class GpuTimes(Durations):
+    """The time that a device spends on each step, between two CUDA events on the current stream.
+
+    Each step reads the pairs that the device has passed. Nothing waits for the device while
+    training runs; a copy, of which results are made, has all of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("processing", "processing", clock="cuda")
+        self._unread: deque[tuple[Any, Any, int]] = deque()
+        self._start: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to the device, after waiting for it."""
+        self._read(0)
+        return {**self.__dict__, "_unread": deque(), "_start": None}
+
+    def begin(self) -> None:
+        """Mark the beginning of a step on the device."""
+        self._start = _device_event()
+
+    def end(self, at: int) -> None:
+        """Mark the end of the step at a position."""
+        if self._start is not None:
+            self._unread.append((self._start, _device_event(), at))
+            self._start = None
+            self._read(_UNREAD)
+
+    def _read(self, limit: int) -> None:
+        """Read what the device has passed; wait for it if more than ``limit`` pairs are unread."""
+        while self._unread and (len(self._unread) > limit or self._unread[0][1].query()):
+            start, end, at = self._unread.popleft()
+            end.synchronize()
+            self.waiting.extend((at, round(start.elapsed_time(end) * 1e6)))
+
+
+def _device_event() -> Any:
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
 
 
 class RunTimes:
     """Times of one run of one engine, so far.
 
     Args:
-        events: The events of the engine, in the order of their codes.
-        state: The state of the engine that begins to run; None for a run that never was.
+        state: The state of the engine at the start; None for a run that never was.
         gpu: Times between CUDA events, if asked for.
         in_epoch: Whether it begins in the middle of an epoch.
 
     Attributes:
-        tape: Pairs of a code and a time in nanoseconds; with `AT` a position. Its first event is
-            the last one that was taken in.
+        tape: Pairs of a code and a number. Its first event is the last one that was taken in.
         dataflow: The waits for batches.
         processing: The steps.
-        events: Times of the handlers of each event.
+        events: Times of the handlers of each event, by its code.
         gpu: Times between CUDA events, if asked for.
         began: Whether there was a run at all.
         max_epochs: As the engine had it at the start.
@@ -104,17 +143,12 @@ class RunTimes:
     """
 
     def __init__(
-        self,
-        events: Iterable[Any] = Events,
-        state: Any = None,
-        gpu: GpuTimes | None = None,
-        *,
-        in_epoch: bool = False,
+        self, state: Any = None, gpu: GpuTimes | None = None, *, in_epoch: bool = False
     ) -> None:
         self.tape: list[int] = []
-        self.processing = Source("processing", "processing", Samples())
-        self.dataflow = Source("dataflow", "dataflow", Samples())
-        self.events = [EventTimes(event) for event in events]
+        self.processing = Durations("processing", "processing")
+        self.dataflow = Durations("dataflow", "dataflow")
+        self.events = {CODES[event]: EventTimes(event) for event in Events}
         self.gpu = gpu
         self.began = state is not None
         self.max_epochs: int | None = getattr(state, "max_epochs", None)
@@ -122,108 +156,103 @@ class RunTimes:
         self._epochs = int(in_epoch)
         self._at = position(state.epoch, state.iteration) if self.began else 0
 
-    def add_event(self, event: Any) -> None:
-        """Expect an event; its code follows the codes of those that are known."""
-        with _LOCK:
-            self.events.append(EventTimes(event))
+    def expect_event(self, code: int, event: Any) -> EventTimes:
+        """Expect a code on the tape that is that of an event."""
+        with LOCK:
+            return self.events.setdefault(code, EventTimes(event))
 
-    def add_handler(self, number: int, index: int, own_name: str) -> None:
-        """Expect calls of a handler of the event with this index."""
-        event = self.events[index]
-        if number in event.handlers:
-            return
-        before = event.names.count(own_name)
-        name = f"{own_name} #{before + 1}" if before else own_name
-        with _LOCK:
-            event.handlers[number] = Source("handler", name, Samples(), event=event.name)
-            event.names.append(own_name)
+    def expect_handler(self, code: int, name: str, own_name: str, event: EventTimes) -> None:
+        """Expect a code on the tape that is that of a handler of an event."""
+        with LOCK:
+            if code not in event.handlers:
+                event.handlers[code] = Durations("handler", name, event.name)
+                event.names.append(own_name)
 
     # ------------------------------------------------------------ the tape
 
-    def latest_kind(self) -> int:
-        """Return the kind of the latest event of the engine itself."""
-        events = (self.events[code_of(code)] for code in self.tape[-2::-2] if code < AT)
-        return next((one.kind for one in events if one.kind != OTHER), OTHER)
+    def latest_code(self) -> int:
+        """Return the code of the latest core event."""
+        return next((code for code in self.tape[-2::-2] if FETCH <= code <= INTERRUPT), AT)
 
     def now(self) -> RunTimes:
         """Return a copy in which everything is taken in that has happened so far."""
-        with _LOCK:
-            found = copy.deepcopy(
-                self, {id(self.tape): self.tape[:]}
-            )  # faster than number by number
+        with LOCK:
+            # A copied tape is given, since copying number by number is slow.
+            found = copy.deepcopy(self, {id(self.tape): self.tape[:]})
         found.fold(closes=True)
         return found
 
     def fold(self, *, closes: bool = False) -> None:
-        """Take in what is on the tape, and leave the last event there, with which more begins.
+        """Take in what is on the tape but its last event, with which more begins.
 
         Args:
-            closes: Whether to take in the last event too, and what its handlers took so far.
+            closes: Take in the last event too, and what its handlers took so far.
         """
-        with _LOCK:
+        with LOCK:
             taken = self.tape[: len(self.tape) // 2 * 2]
-            rows = [*taken, _CLOSE, 0] if closes else taken
+            rows = [*taken, END, 0] if closes else taken
             # Twice as fast as to make an array of a list.
             numbers = np.ndarray(len(rows), np.int64, struct.pack(f"{len(rows)}q", *rows))
             self._take(numbers[::2].copy(), numbers[1::2].copy(), closes=closes)
-            del self.tape[: len(taken) - 2]
+            del self.tape[: len(taken) - (0 if closes else 2)]
 
     def _take(self, code: Ints, value: Ints, *, closes: bool) -> None:
+        """Take in rows of the tape, the last of which is an event of the engine itself."""
+        handlers = [number for one in self.events.values() for number in one.handlers]
+        event_of = np.arange(1 + max([*self.events, *handlers]))
+        for number, one in self.events.items():
+            event_of[list(one.handlers)] = number
+        event = event_of[code]
+        is_call, is_event = event != code, (event == code) & (code > INSIDE)
+
         depth, inside = np.zeros_like(code), np.zeros_like(code)
         for end in np.flatnonzero(code == INSIDE).tolist():  # the innermost come first
             within = slice(max(0, end - 1 - value[end] // 2), end - 1)
-            inside[end - 1] = value[within][(code[within] > 0) & (depth[within] == 0)].sum()
+            inside[end - 1] = value[within][is_call[within] & (depth[within] == 0)].sum()
             depth[within] += 1
-        is_call, is_event = code > 0, code < AT
-        event = np.full_like(code, -1)
-        event[is_event] = code_of(code[is_event])
-        index_of = {n: at for at, one in enumerate(self.events) for n in one.handlers}
-        known = np.zeros(1 + max(index_of, default=0), dtype=np.int64)
-        known[list(index_of)] = list(index_of.values())
-        event[is_call] = known[code[is_call]]
-        kind = np.array([*(one.kind for one in self.events), OTHER])[event]
 
         marks = code == AT
         at = np.concatenate([[self._at], value[marks]])[np.cumsum(marks)]
         self._at = int(at[-1])
         # What comes before a step belongs to it, and the position is still that of the last one.
-        at += (kind >= FETCH) & (kind <= STEP) & ~(is_event & (kind == STEP))
-        is_core = is_event & (kind != OTHER) & (depth == 0)
+        at += (event >= FETCH) & (event <= STEP) & (code != STEP)
+        is_core = is_event & (code <= INTERRUPT) & (depth == 0)
         core = np.flatnonzero(is_core)
         outer = np.cumsum(np.where(is_call & (depth == 0), value, 0))[core]
         spent, handled = np.diff(value[core]), np.diff(outer)
         if closes:
             spent[-1:] = handled[-1:]
-        there, in_epoch = self._take_phases(kind[core], at[core], spent, handled)
+        is_wait, in_epoch = self._take_phases(code[core], at[core], spent, handled)
 
         is_event[core[-1]] = False
-        held = np.append(in_epoch, False)[np.cumsum(is_core) - 1]
-        for number in np.flatnonzero(np.bincount(code[is_call])).tolist():
-            rows = np.flatnonzero(code == number)
-            samples = self.events[event[rows[0]]].handlers[number].samples
-            samples.add(at[rows], value[rows])
-            _tally(samples, value[rows], inside[rows], held[rows])
-        happened = np.bincount(np.append(event[is_event | is_call], _BATCH))
-        for index in np.flatnonzero(happened).tolist():
-            one = self.events[index]
-            calls = np.flatnonzero(is_call & (event == index))
-            fired = np.flatnonzero(is_event & (event == index))
-            if one.kind == FETCHED:
-                fired = core[1:][there]
-            spent = np.zeros(len(fired) + 1, dtype=np.int64)
-            np.add.at(spent, np.searchsorted(fired, calls), value[calls])
-            is_before = one.kind in (FETCH, FETCHED, STEP)  # handlers come before the row
-            one.source.samples.add(at[fired], spent[:-1] if is_before else spent[1:])
-            _tally(one.source.samples, value[calls], inside[calls], held[calls])
+        own = value - inside
+        own_in_epochs = own * np.append(in_epoch, False)[np.cumsum(is_core) - 1]
+        happened = np.bincount(np.append(event[is_event | is_call], FETCHED))
+        for number in np.flatnonzero(happened).tolist():
+            one = self.events[number]
+            fired = np.flatnonzero(is_event & (code == number))
+            calls = np.flatnonzero(is_call & (event == number))
+            if number == FETCHED:
+                fired = core[1:][is_wait]
+            took = np.zeros(len(fired) + 1, dtype=np.int64)
+            np.add.at(took, np.searchsorted(fired, calls), value[calls])
+            is_before = number in (FETCH, FETCHED, STEP)  # handlers come before the row
+            one.add(at[fired], took[:-1] if is_before else took[1:])
+            for each, handler in one.handlers.items():
+                rows = calls[code[calls] == each]
+                handler.add(at[rows], value[rows])
+                for durations in (one, handler):
+                    durations.nested_ns += int(inside[rows].sum())
+                    durations.in_epochs_ns += int(own_in_epochs[rows].sum())
 
-    def _take_phases(self, kind: Ints, at: Ints, spent: Ints, handled: Ints) -> tuple[Any, Any]:
+    def _take_phases(self, code: Ints, at: Ints, spent: Ints, handled: Ints) -> tuple[Any, Any]:
         """Take in waits, steps and the time of epochs, between events of the engine itself.
 
         Handlers of EPOCH_COMPLETED belong to the epoch; what is between them and the next event
         does not, nor does the pause after an interruption.
 
         Args:
-            kind: Kinds of the events.
+            code: Codes of the events.
             at: Their positions.
             spent: Time from each to the next.
             handled: Time of handlers in it.
@@ -231,12 +260,12 @@ class RunTimes:
         Returns:
             Whether each is a wait, and whether it belongs to an epoch.
         """
-        began, ended, at = kind[:-1], kind[1:], at[1:]
+        began, ended, at = code[:-1], code[1:], at[1:]
         is_wait = (began == FETCH) & ((ended == STEP) | (ended == FETCHED))
-        self.dataflow.samples.add(at[is_wait], (spent - handled)[is_wait])
+        self.dataflow.add(at[is_wait], (spent - handled)[is_wait])
         is_step = (began == STEP) & (ended == STEPPED)
-        self.processing.samples.add(at[is_step], spent[is_step])
-        self.processing.samples.nested_ns += int(handled[is_step].sum())
+        self.processing.add(at[is_step], spent[is_step])
+        self.processing.nested_ns += int(handled[is_step].sum())
 
         goes_on = began < EPOCH_END
         pauses = (began == INTERRUPT) & np.concatenate([[False], goes_on])[:-1]
@@ -247,34 +276,42 @@ class RunTimes:
 
     # ------------------------------------------------------------ results
 
-    def phases(self) -> list[Source]:
+    def phases(self) -> list[Durations]:
         """Return processing and dataflow, on the wall clock and, if asked for, on the GPU's."""
         found = [self.processing, self.dataflow]
-        if self.gpu is not None:
-            found.append(Source("processing", "processing", self.gpu.collected(), clock="cuda"))
-        return found
+        return found if self.gpu is None else [*found, self.gpu]
 
-    def handlers(self) -> list[Source]:
+    def sources(self, *, by_handler: bool) -> list[Durations]:
+        """Return processing, dataflow, and each handler or each event.
+
+        Events that Ignite's profilers ignore are left out unless they happened or have handlers.
+        """
+        if by_handler:
+            return self.phases() + self.handlers()
+        return self.phases() + [
+            one
+            for one in self.events.values()
+            if one.name not in IGNORED or one.names or one.moments.count
+        ]
+
+    def handlers(self) -> list[Durations]:
         """Return each handler of each event."""
-        return [one for event in self.events for one in event.handlers.values()]
+        return [one for event in self.events.values() for one in event.handlers.values()]
 
     def breakdown(self, *, by_handler: bool) -> Breakdown:
         """Return the parts of the time of a mean epoch."""
-        epochs = max(1, self._epochs)
         parts = [
             ("processing (the step itself)", self.processing.own_ns),
             ("dataflow (waiting for data)", self.dataflow.own_ns),
         ]
         if by_handler:
-            shown = [(f"the handler {one.name} on {one.event}", one) for one in self.handlers()]
+            parts += [
+                (f"the handler {one.name} on {one.event}", one.in_epochs_ns)
+                for one in self.handlers()
+            ]
         else:
-            shown = [(f"the handlers of {one.name}", one.source) for one in self.events]
-        parts += [(name, one.samples.in_epochs_ns) for name, one in shown]
+            events = self.events.values()
+            parts += [(f"the handlers of {one.name}", one.in_epochs_ns) for one in events]
+        epochs = max(1, self._epochs)
         in_seconds = tuple((name, ns / 1e9 / epochs) for name, ns in parts if ns > 0)
         return Breakdown(in_seconds, self._epochs_ns / 1e9 / epochs, epochs)
-
-
-def _tally(samples: Samples, took: Ints, inside: Ints, in_epoch: Any) -> None:
-    """Note how much of what was taken in belongs to handlers inside, and how much to epochs."""
-    samples.nested_ns += int(inside.sum())
-    samples.in_epochs_ns += int(((took - inside) * in_epoch).sum())

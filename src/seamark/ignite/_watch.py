@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Callable
 from inspect import getclosurevars
 from time import perf_counter
 from typing import Any, Final
@@ -39,17 +40,20 @@ class EngineWatch:
 
     def __init__(self, logger: Any) -> None:
         self._logger = logger
-        self._engine: weakref.ref[Any] | None = None
+        self._engine: Callable[[], Any] = lambda: None
         self._is_sure = False
         self._is_only = True
-        self._marks: weakref.ref[Any] | None = None
-        self._mark_is_due = False
+        self._marks: list[Any] = []
         self._handles: list[Any] = []
         self._optimizer: Any = None
         self._times: _StepTimes | None = None
 
+    def __reduce__(self) -> Any:
+        """Leave the engine behind."""
+        return EngineWatch, (self._logger,)
+
     def look_at(self, engine: Any, handler: Any, *, times: bool) -> None:
-        """Hear of an engine that something is attached to.
+        """Watch an engine that something is attached to, if it is the one that trains.
 
         Args:
             engine: The engine.
@@ -59,19 +63,19 @@ class EngineWatch:
         is_trainer = isinstance(handler, _TRAINS)
         if self._optimizer is None:
             self._optimizer = getattr(handler, "optimizer", None)
-        if self._engine is not None and self._engine() is not engine:
-            self._is_only = False
-        if self._engine is not None and (self._is_sure or not is_trainer):
+        watched = self._engine()
+        self._is_only = self._is_only and watched in (None, engine)
+        if watched is not None and (self._is_sure or not is_trainer):
             return
-        if self._engine is None or self._engine() is not engine:
+        if watched is not engine:
             for handle in self._handles:
                 handle.remove()
             self._engine = weakref.ref(engine)
-            event = _host.engine.Events
-            self._handles = [engine.add_event_handler(event.STARTED, self._started)]
+            started = _host.engine.Events.STARTED
+            self._handles = [engine.add_event_handler(started, self._started)]
             if times:
-                self._times = _StepTimes(self._logger)
-                self._handles += self._times.attach(engine)
+                self._times = _StepTimes(self._logger, engine)
+                self._handles += self._times.handles
         self._is_sure = is_trainer
 
     # ------------------------------------------------------------ checkpoints
@@ -85,23 +89,22 @@ class EngineWatch:
         Returns:
             False if it is not known which engine trains; then nobody marks.
         """
-        engine = None if self._engine is None else self._engine()
+        engine = self._engine()
         if engine is None or not (self._is_sure or self._is_only):
             return False
-        if self._marks is None or self._marks() is not engine:
-            self._marks = weakref.ref(engine)
+        if not self._marks:
             event = _host.engine.Events
-            self._handles += [
+            self._marks = [
                 engine.add_event_handler(each, self._mark)
                 for each in (event.GET_BATCH_STARTED, event.COMPLETED)
             ]
-        self._mark_is_due = True
         return True
 
     def _mark(self, _engine: Any) -> None:
-        if self._mark_is_due:
-            self._mark_is_due = False
-            target_of(self._logger, "SeamarkLogger")[0].mark_checkpoint()
+        for handle in self._marks:
+            handle.remove()
+        self._marks = []
+        target_of(self._logger, "SeamarkLogger")[0].mark_checkpoint()
 
     # ------------------------------------------------------------ facts
 
@@ -114,9 +117,12 @@ class EngineWatch:
         run, base = target_of(self._logger, "SeamarkLogger")
         with dropping(run, "facts", "facts of the training could not be recorded"):
             if run.session.speaks_for_all:
-                known = {name: fact for name, fact in _facts(engine).items() if fact is not None}
-                paths = {name: join_path(base, "distributed", name) for name in known}
-                run.session.tell({paths[name]: encode_atom(fact) for name, fact in known.items()})
+                facts = {
+                    join_path(base, "distributed", name): encode_atom(fact)
+                    for name, fact in _facts(engine).items()
+                    if fact is not None
+                }
+                run.session.tell(facts)
 
 
 class _StepTimes:
@@ -125,18 +131,18 @@ class _StepTimes:
     A step lasts from asking for its batch to the end of the engine's function; handlers that are
     called after it are left out. Its own part lasts until the first parameter of the optimizer has
     its gradient, the last one to get it: after that, ranks wait for each other.
+
+    Attributes:
+        handles: Ignite's handles of what is attached to the engine.
     """
 
-    def __init__(self, logger: Any) -> None:
+    def __init__(self, logger: Any, engine: Any) -> None:
         self._logger = logger
         self._hook: Any = None
         self._began = self._computed = self._spent = self._own = self._due = 0.0
         self._steps = 0
-
-    def attach(self, engine: Any) -> list[Any]:
-        """Hear of the engine's steps."""
         event = _host.engine.Events
-        return [
+        self.handles = [
             engine.add_event_handler(event.GET_BATCH_STARTED, self._step_began),
             engine.add_event_handler(event.ITERATION_COMPLETED, self._step_ended),
             engine.add_event_handler(event.EPOCH_COMPLETED, self._epoch_ended),
@@ -144,7 +150,7 @@ class _StepTimes:
         ]
 
     def begin(self, optimizer: Any) -> None:
-        """Hear of gradients of what an optimizer optimizes, which may be None. Never raises."""
+        """Time the gradients of the parameters of an optimizer, or None. Never raises."""
         self._unhook()
 
         def has_gradient(_: Any) -> None:

@@ -16,15 +16,12 @@ from seamark.options.checks import check_place
 from seamark.pictures.printing import columns_of, without_middle
 from seamark.process.interrupts import let_pass, quietly
 from seamark.profiling import (
-    FLUSH_AT,
     Breakdown,
-    Samples,
-    Source,
+    Durations,
     TimesInRun,
     TimeStat,
     largest_cost,
     position,
-    time_stats,
     write_long,
 )
 
@@ -34,18 +31,16 @@ log = logging.getLogger("seamark")
 
 _EPOCH: Final = "run_training_epoch"
 _BATCH: Final = "run_training_batch"
-_FULL: Final = 2 * FLUSH_AT  # numbers; two are a row
+_KEPT: Final = 4096  # durations of an action; Lightning has a hundred actions or so
 _TOP: Final = 15
 
 
-class _Action:
+class _Action(Durations):
     """Times of one action; as a context manager, one call of it."""
 
     def __init__(self, name: str, profiler: TimeProfiler) -> None:
-        self.name = name
+        super().__init__("action", name, limit=_KEPT)
         self.profiler = profiler
-        self.samples = Samples()
-        self.in_epochs_ns = 0
 
     def __enter__(self) -> str:
         self.profiler.start(self.name)
@@ -148,12 +143,10 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         start, inside = found
         took = now - start
         action = self._actions.get(action_name) or self.profile(action_name)
-        samples = action.samples
-        waiting = samples.waiting
-        waiting.extend((self._at, took))
-        if len(waiting) >= _FULL:
-            samples.thin(FLUSH_AT)  # as Lightning has a hundred actions or so
-        samples.nested_ns += inside
+        action.waiting.extend((self._at, took))
+        if len(action.waiting) >= 2 * _KEPT:
+            action.flush()
+        action.nested_ns += inside
         stack = self._stack
         if action_name in stack:  # not if an exception left it open in an earlier stage
             stack.remove(action_name)
@@ -176,9 +169,8 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         self._at = position(max(0, self._epoch), max(0, self._batch))
 
     def _record_row(self, now: int) -> None:
-        sources = self._sources()
         for record in self._records:
-            record.row(now, sources, self._batch)
+            record.row(now, self._sources(), self._batch)
 
     def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
         """Prepare for a stage, and find the runs of the trainer."""
@@ -203,21 +195,21 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
             self._rank_zero_info(self.digest())
         self._record_row(perf_counter_ns())
         for record in self._records:
-            record.summary(self.stats(), self._breakdown())
+            record.summary(self._sources(), self._breakdown())
 
     # ------------------------------------------------------------ results
 
     @property
     def recorded_durations(self) -> dict[str, list[float]]:
         """Seconds of each call, by action; of many thousands an evenly thinned sample."""
-        return {one.name: (one.samples.rows()[1] / 1e9).tolist() for one in self._sources()}
+        return {one.name: (one.rows()[2] / 1e9).tolist() for one in self._sources()}
 
-    def _sources(self) -> list[Source]:
-        return [Source("action", one.name, one.samples) for one in list(self._actions.values())]
+    def _sources(self) -> list[_Action]:
+        return list(self._actions.values())
 
     def stats(self) -> list[TimeStat]:
         """Return numbers of every action, at any moment; epochs and batches are 0-based."""
-        return time_stats(self._sources())
+        return [one.stat() for one in self._sources()]
 
     def write_results(self, output_path: str | os.PathLike[str]) -> None:
         """Write a CSV file with a row for each call.
@@ -236,14 +228,13 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
 
     def _breakdown(self) -> Breakdown:
         epoch = self._actions.get(_EPOCH)
-        epochs = None if epoch is None else epoch.samples.running()
-        if epochs is not None and epochs.count:
+        if epoch is not None and (count := epoch.moments.count):
             spent = {
-                one.name: one.in_epochs_ns / 1e9 / epochs.count
-                for one in list(self._actions.values())
-                if one.name != _EPOCH
+                one.name: one.in_epochs_ns / 1e9 / count
+                for one in self._sources()
+                if one is not epoch
             }
-            whole_s, count, named = epochs.total / 1e9 / epochs.count, epochs.count, "an epoch"
+            whole_s, named = epoch.total_ns / 1e9 / count, "an epoch"
         else:
             spent = {one.name: one.own_ns / 1e9 for one in self._sources()}
             whole_s, count, named = sum(spent.values()), 1, "the time of all actions"

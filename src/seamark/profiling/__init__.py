@@ -1,44 +1,35 @@
 """Statistics of durations, and the table, line and picture made of them.
 
-Knows no framework. An adapter appends durations to `Samples` (that is all it does while training
-runs) and describes them with `Source`; statistics, files and series come from there. Durations are
-nanoseconds while they are collected and seconds in everything that people read.
+Independent of any framework. An adapter adds durations to `Durations`, which is all it does while
+training runs; statistics, files and series are made of them. Durations are nanoseconds while they
+are collected and seconds in everything that people read.
 
-A position says when a duration was taken: epoch and iteration as the host counts them.
+A position is the epoch and the iteration of a duration, as the host counts them.
 """
 
 from __future__ import annotations
 
 from seamark.profiling.breakdown import Breakdown, largest_cost, picture
-from seamark.profiling.in_run import TimesInRun
-from seamark.profiling.samples import (
-    FLUSH_AT,
+from seamark.profiling.durations import (
+    LOCK,
     POSITION_SHIFT,
     SAMPLE_LIMIT,
-    Samples,
-    Source,
+    Durations,
+    TimeStat,
     path_part,
     position,
     position_parts,
 )
-from seamark.profiling.statistics import (
-    LONG_COLUMNS,
-    TimeStat,
-    aligned,
-    summary_csv,
-    table,
-    time_stats,
-    write_long,
-)
+from seamark.profiling.in_run import TimesInRun
+from seamark.profiling.tables import LONG_COLUMNS, aligned, summary_csv, table, write_long
 
 __all__ = [
-    "FLUSH_AT",
+    "LOCK",
     "LONG_COLUMNS",
     "POSITION_SHIFT",
     "SAMPLE_LIMIT",
     "Breakdown",
-    "Samples",
-    "Source",
+    "Durations",
     "TimeStat",
     "TimesInRun",
     "aligned",
@@ -49,6 +40,5 @@ __all__ = [
     "position_parts",
     "summary_csv",
     "table",
-    "time_stats",
     "write_long",
 ]

@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
 from seamark.process.interrupts import quietly
 from seamark.profiling.breakdown import Breakdown, largest_cost, picture
-from seamark.profiling.samples import ITERATION_MASK, Source
-from seamark.profiling.statistics import TimeStat, summary_csv
+from seamark.profiling.durations import Durations, position_parts
+from seamark.profiling.tables import summary_csv
+from seamark.values._sums import SCALE
+from seamark.values.statistics import Moments
 
 __all__ = ["TimesInRun"]
 
 _SERIES_POINTS: Final = 1_000
-
-
-class _Told(NamedTuple):
-    """The part of a source that has been recorded."""
-
-    how_many: int = 0
-    total: int = 0
-    last_at: int = -1
+_INTERVAL_NS: Final = 10**9
 
 
 class TimesInRun:
     """Records times below a namespace of a run: series while training runs, then a summary.
 
     While training runs, one row of means (over the durations since the last row) is recorded every
-    ``interval_s`` seconds at most. Nothing here raises, after construction.
+    second at most. Nothing here raises, after construction.
 
     Args:
         run: A ``Run``, a namespace of one such as ``run["folds/1"]``, or a logger with one of these
-            as its ``experiment``, which is asked each time: a checkpoint that is loaded may have it
-            go over to another run.
-        namespace: Where to write below it.
-        interval_s: Shortest time between two rows.
+            as its ``experiment``, which is asked each time: loading a checkpoint may replace it.
+        namespace: Namespace below it.
 
     Raises:
         ArgumentError: If ``run`` is none of these.
         PathError: If the namespace breaks the grammar of paths.
+
+    Attributes:
+        due_ns: When the next row is due, by ``time.perf_counter_ns``.
     """
 
-    def __init__(self, run: Any, namespace: str = "profiling", *, interval_s: float = 1.0) -> None:
+    def __init__(self, run: Any, namespace: str = "profiling") -> None:
         self._given = run
         if not hasattr(type(self._run), "get_root_object"):
             msg = (
@@ -52,9 +48,8 @@ class TimesInRun:
             )
             raise ArgumentError(msg)
         self._namespace = check_path(namespace) if namespace != "" else ""
-        self._interval_ns = round(interval_s * 1e9)
         self.due_ns = 0
-        self._told: dict[str, _Told] = {}
+        self._recorded: dict[str, Moments] = {}
         self._ends_with: Any = None
 
     @property
@@ -71,87 +66,76 @@ class TimesInRun:
         return self._run.get_root_object().session
 
     @property
-    def recording(self) -> bool:
-        """True if the run takes records; a run that was stopped does not, which is no loss."""
-        return bool(self._session.recording)
-
-    @property
     def place(self) -> tuple[object, str]:
         """The place of the records, to be compared with other places of this process."""
         return id(self._session), join_path(getattr(self._run, "path", ""), self._namespace)
 
     def at_end(self, call: Callable[[], None]) -> None:
-        """Call something when the run is about to end, once for each run."""
+        """Call a function when the run is about to end, once for each run."""
         if self._ends_with is not self._session:
             self._ends_with = self._session
             self._session.before_end(call)
 
-    def skip(self, sources: Iterable[Source]) -> None:
-        """Leave what was timed so far out of what is recorded."""
-        for _ in self._news(sources):
-            pass
+    def skip(self, sources: Iterable[Durations]) -> None:
+        """Leave out the durations up to now."""
+        self._recorded.update((one.series, one.moments) for one in sources)
 
     def restart(self) -> None:
-        """Expect other durations of the same things, of which nothing has been recorded."""
-        self._told = {}
+        """Expect other durations of the same things."""
+        self._recorded.clear()
 
-    def _news(self, sources: Iterable[Source]) -> Iterator[tuple[Source, _Told, _Told]]:
-        """Yield each source with how far it had been recorded, and how far it is there now."""
+    def _news(self, sources: Iterable[Durations]) -> Iterator[tuple[Durations, Moments, Moments]]:
+        """Yield each source with its statistics when last recorded, and now."""
         for one in sources:
-            found = one.samples.running()
-            before = self._told.get(one.series, _Told())
-            now = self._told[one.series] = _Told(found.count, found.total, found.last_at)
+            before = self._recorded.get(one.series, Moments())
+            now = self._recorded[one.series] = one.moments
             yield one, before, now
 
-    def row(self, now_ns: int, sources: Iterable[Source], step: float) -> None:
+    def row(self, now_ns: int, sources: Iterable[Durations], step: float) -> None:
         """Record the means since the last row, in seconds, at one step.
 
         Args:
-            now_ns: ``time.perf_counter_ns()``; the next row is due at ``due_ns``.
-            sources: What to record.
-            step: At which step.
+            now_ns: ``time.perf_counter_ns()``.
+            sources: Sources of the means.
+            step: The step.
         """
-        self.due_ns = now_ns + self._interval_ns
-        if not self.recording:
+        self.due_ns = now_ns + _INTERVAL_NS
+        if not self._session.recording:  # a run that was stopped; that is no loss
             return
         with quietly(self._lost):  # stands in the training loop
             means: dict[str, float] = {}
             for one, before, now in self._news(sources):
-                count, spent_ns = now.how_many - before.how_many, now.total - before.total
+                count, spent_ns = now.count - before.count, (now.total - before.total) >> SCALE
                 if count and now.total:  # without handlers it takes no time
                     means[join_path(self._namespace, one.series)] = spent_ns / count / 1e9
             if means:
                 self._run.log_metrics(means, step)
 
-    def points(self, sources: Iterable[Source]) -> None:
-        """Record kept durations that are new as series, at most 1,000 each, evenly thinned.
-
-        Args:
-            sources: What to record.
-        """
+    def points(self, sources: Iterable[Durations]) -> None:
+        """Record kept durations that are new as series, at most 1,000 each, evenly thinned."""
         for one, before, now in self._news(sources):
             with quietly(self._lost):
-                positions, durations = one.samples.rows()
-                new = (positions > before.last_at) & bool(now.total)
-                positions, durations = positions[new], durations[new]
+                rows = one.rows()
+                _, positions, durations = rows[:, (rows[0] >= before.count) & bool(now.total)]
                 if every := -(-len(positions) // _SERIES_POINTS):
-                    iterations = positions[::every] & ITERATION_MASK
+                    iterations: Any = position_parts(positions[::every])[1]
                     self._run[join_path(self._namespace, one.series)].extend(
                         (durations[::every] / 1e9).tolist(), steps=iterations.tolist()
                     )
 
-    def summary(self, stats: Sequence[TimeStat], breakdown: Breakdown) -> None:
+    def summary(self, sources: Iterable[Durations], breakdown: Breakdown) -> None:
         """Record the table as a file, the largest cost as a line, and the picture if possible.
 
         Rank 0 alone does: a run keeps values and files of no other, and to draw takes time.
         """
         from seamark.types import File
 
-        if not self._session.speaks_for_all:
+        if not (self._session.recording and self._session.speaks_for_all):
             return
         with quietly(self._lost), quietly(only=MissingExtraError):  # that is for the picture
             at = self._run[self._namespace]
-            at["summary"].upload(File.from_content(summary_csv(stats), extension="csv"))
+            table = summary_csv(one.stat() for one in sources)
+            at["summary"].upload(File.from_content(table, extension="csv"))
             at["largest_cost"].assign(largest_cost(breakdown))
             if breakdown.whole_s > 0:
                 at["picture"].upload(File.from_content(picture(breakdown), extension="png"))

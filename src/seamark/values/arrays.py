@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Floats", "Ints"]
+__all__ = ["Bools", "Floats", "Ints"]
 
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]

@@ -1,0 +1,270 @@
+"""Durations collected while training runs, with exact statistics in bounded memory."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from seamark.values._sums import SCALE
+from seamark.values.statistics import Moments
+
+if TYPE_CHECKING:
+    from seamark.values.arrays import Bools, Ints
+
+__all__ = [
+    "LOCK",
+    "POSITION_SHIFT",
+    "SAMPLE_LIMIT",
+    "Durations",
+    "TimeStat",
+    "path_part",
+    "position",
+    "position_parts",
+]
+
+SAMPLE_LIMIT: Final = 65_536
+"""Number of durations that are kept; of more, an even sample."""
+
+POSITION_SHIFT: Final = 36
+"""Bits of the iteration in a `position`; the epoch is above them."""
+
+LOCK: Final = threading.RLock()
+"""Held while durations are added; of the module, so that durations can be copied and pickled."""
+
+_NOT_IN_A_PATH: Final = re.compile(r"[/%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_GOLDEN: Final = 0x9E3779B97F4A7C15  # 2 ** 64 divided by the golden ratio
+
+
+def position(epoch: int, iteration: int) -> int:
+    """Return epoch and iteration as one integer, which sorts as they do.
+
+    Args:
+        epoch: 0 or more.
+        iteration: 0 or more, below 2**36.
+    """
+    return (epoch << POSITION_SHIFT) + iteration
+
+
+def position_parts(at: int) -> tuple[int, int]:
+    """Return the epoch and the iteration of a `position`."""
+    return at >> POSITION_SHIFT, at & ((1 << POSITION_SHIFT) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeStat:
+    """Times of one thing: numbers only, in seconds.
+
+    Without a single duration, ``count`` is 0 and every other number is 0 as well.
+
+    Attributes:
+        kind: ``"processing"``, ``"dataflow"``, ``"event"``, ``"handler"`` or ``"action"``.
+        name: Name of the handler, event or action.
+        event: Name of the event that a handler belongs to, else empty.
+        clock: ``"wall"``, or ``"cuda"`` for times between CUDA events.
+        count: How often.
+        total_s: Sum, what happened inside included.
+        self_s: Sum without what is timed elsewhere, such as the handlers of an event that this
+            handler fires.
+        min_s: Shortest.
+        max_s: Longest.
+        mean_s: Mean.
+        std_s: Standard deviation of a sample (divided by count - 1); 0 for a single duration.
+        p50_s: Median; like the other percentiles of the kept rows, that is exact up to
+            `SAMPLE_LIMIT` durations.
+        p95_s: 95th percentile.
+        p99_s: 99th percentile.
+        min_epoch: Epoch of the shortest, as the host counts; of several, the first.
+        min_iteration: Iteration of the shortest, as the host counts.
+        max_epoch: Epoch of the longest.
+        max_iteration: Iteration of the longest.
+    """
+
+    kind: str
+    name: str
+    event: str
+    clock: str
+    count: int
+    total_s: float
+    self_s: float
+    min_s: float
+    max_s: float
+    mean_s: float
+    std_s: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    min_epoch: int
+    min_iteration: int
+    max_epoch: int
+    max_iteration: int
+
+
+class Durations:
+    """Durations of one thing in nanoseconds, each with its position; statistics are exact.
+
+    While training runs, ``waiting.extend((at, duration))`` is enough; `moments` and `rows` add
+    them. All durations up to a limit are kept; after that one of two, four, and so on, at irregular
+    distances, so that what happens at every n-th iteration is kept as often as anything else.
+
+    Args:
+        kind: ``"processing"``, ``"dataflow"``, ``"event"``, ``"handler"`` or ``"action"``.
+        name: Name of the handler, event or action.
+        event: Name of the event that a handler belongs to, else empty.
+        clock: ``"wall"``, or ``"cuda"`` for times between CUDA events.
+        limit: Number of durations to keep.
+
+    Attributes:
+        waiting: Positions and durations that wait, one after the other.
+        nested_ns: Part of the total that is timed elsewhere too.
+        in_epochs_ns: Part of the rest that belongs to epochs.
+        min_at: Position of the shortest; of several, the first.
+        max_at: Position of the longest.
+        last_at: Position of the last.
+    """
+
+    def __init__(
+        self, kind: str, name: str, event: str = "", clock: str = "wall", limit: int = SAMPLE_LIMIT
+    ) -> None:
+        self.kind, self.name, self.event, self.clock = kind, name, event, clock
+        self.waiting: list[int] = []  # extending an array takes four times as long
+        self.nested_ns = self.in_epochs_ns = 0
+        self.min_at = self.max_at = self.last_at = 0
+        self._limit = limit
+        self._moments = Moments()
+        self._blocks: list[Ints] = []
+        self._kept = 0
+        self._every = 1
+
+    def flush(self) -> None:
+        """Add the durations that wait; may be called from any thread."""
+        if not self.waiting:
+            return
+        import numpy as np
+
+        with LOCK:
+            # A pair is appended by one call in C, so that no thread sees half of it.
+            taken = self.waiting[:]
+            del self.waiting[: len(taken)]
+            self.add(*np.array(taken, dtype=np.int64).reshape(-1, 2).T)
+
+    def add(self, at: Ints, durations: Ints) -> None:
+        """Add durations.
+
+        Args:
+            at: Their positions, shape ``(N,)``.
+            durations: In nanoseconds, shape ``(N,)``.
+        """
+        import numpy as np
+
+        if not (size := len(durations)):
+            return
+        with LOCK:
+            before = self._moments
+            low, high = int(durations.argmin()), int(durations.argmax())
+            if not before.count or durations[low] < before.min:
+                self.min_at = int(at[low])
+            if not before.count or durations[high] > before.max:
+                self.max_at = int(at[high])
+            self.last_at = int(at[-1])
+            total = int(durations.sum())
+            apart = durations - total / size
+            ends = map(float, (durations[low], durations[high], durations[0], durations[-1]))
+            added = Moments(size, total << SCALE, float(apart @ apart), 0.0, *ends)
+            self._moments = before.with_(added)
+            numbers = np.arange(before.count, before.count + size)
+            self._keep(np.stack([numbers, at, durations]))
+
+    def _keep(self, block: Ints) -> None:
+        import numpy as np
+
+        if self._every > 1:
+            block = block[:, _is_in_sample(block[0], self._every)]
+        self._blocks.append(block)
+        self._kept += block.shape[1]
+        while self._kept > self._limit:
+            self._every *= 2
+            whole = np.concatenate(self._blocks, axis=1)
+            self._blocks = [whole[:, _is_in_sample(whole[0], self._every)]]
+            self._kept = self._blocks[0].shape[1]
+
+    def rows(self) -> Ints:
+        """Return 0-based numbers, positions and kept durations, oldest first, shape ``(3, N)``."""
+        import numpy as np
+
+        with LOCK:
+            self.flush()
+            if len(self._blocks) != 1:
+                empty = np.empty((3, 0), dtype=np.int64)
+                self._blocks = [np.concatenate([empty, *self._blocks], axis=1)]
+            return self._blocks[0]
+
+    @property
+    def moments(self) -> Moments:
+        """Statistics of all durations, in nanoseconds."""
+        self.flush()
+        return self._moments
+
+    @property
+    def total_ns(self) -> int:
+        """The sum of all durations."""
+        return self.moments.total >> SCALE
+
+    @property
+    def own_ns(self) -> int:
+        """The sum without what is timed elsewhere too."""
+        return max(0, self.total_ns - self.nested_ns)
+
+    @property
+    def series(self) -> str:
+        """Path of its series below a namespace."""
+        parts = [self.event, self.name] if self.event else [self.name]
+        unit = "_s" if self.clock == "wall" else f"_{self.clock}_s"
+        return "/".join(path_part(part) for part in parts) + unit
+
+    def stat(self) -> TimeStat:
+        """Return the statistics in seconds."""
+        import numpy as np
+
+        found = self.moments
+        kept = self.rows()[2] if found.count else [0]
+        p50_s, p95_s, p99_s = (np.percentile(kept, (50, 95, 99)) / 1e9).tolist()
+        min_epoch, min_iteration = position_parts(self.min_at)
+        max_epoch, max_iteration = position_parts(self.max_at)
+        return TimeStat(
+            kind=self.kind,
+            name=self.name,
+            event=self.event,
+            clock=self.clock,
+            count=found.count,
+            total_s=self.total_ns / 1e9,
+            self_s=self.own_ns / 1e9,
+            min_s=found.min / 1e9 if found.count else 0.0,
+            max_s=found.max / 1e9 if found.count else 0.0,
+            mean_s=found.mean / 1e9 if found.count else 0.0,
+            std_s=found.std / 1e9,
+            p50_s=p50_s,
+            p95_s=p95_s,
+            p99_s=p99_s,
+            min_epoch=min_epoch,
+            min_iteration=min_iteration,
+            max_epoch=max_epoch,
+            max_iteration=max_iteration,
+        )
+
+
+def _is_in_sample(numbers: Ints, every: int) -> Bools:
+    """Return for each number whether an even sample of one of ``every`` contains it."""
+    import numpy as np
+
+    return numbers.astype(np.uint64) * np.uint64(_GOLDEN) <= np.uint64(2**64 // every - 1)
+
+
+def path_part(name: str) -> str:
+    """Return a name as one part of a path: ``/``, ``%`` and control characters percent-encoded."""
+    return _NOT_IN_A_PATH.sub(_percent, name) or "%00"
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found.group().encode("utf-8", "surrogatepass"))

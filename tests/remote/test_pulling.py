@@ -403,7 +403,7 @@ import seamark
 from recording import QUIET
 sys.stdin.readline()
 given = dict(QUIET, root={root!r}, remote={url!r}, custom_run_id="x", owner=True)
-run = seamark.init_run("at-once", **given)
+run = seamark.init_run({project!r}, **given)
 run["mine"] = 1
 run.stop()
 """
@@ -419,7 +419,8 @@ def test_several_processes_copy_one_run_at_the_same_time(server: Running, tmp_pa
     assert shippers.flush(server.url, 60)
     env = {**os.environ, "SEAMARK_API_TOKEN": server.token}
     support = str(Path(__file__).parents[1] / "support")
-    text = RESUMING.format(support=support, root=str(tmp_path / "b"), url=server.url)
+    asked = {"project": "at-once", "url": server.url}
+    text = RESUMING.format(support=support, root=str(tmp_path / "b"), **asked)
     several = [
         subprocess.Popen([sys.executable, "-c", text], env=env, stdin=subprocess.PIPE)
         for _ in range(4)
@@ -440,7 +441,7 @@ import seamark
 from recording import QUIET
 from seamark.remote import shipper
 given = dict(QUIET, root={root!r}, remote={url!r}, custom_run_id="x")
-run = seamark.init_run("at-once", **given)
+run = seamark.init_run({project!r}, **given)
 for step in range(20_000): run.log_metrics({{"loss": 1.0, "acc": 0.5}}, step=step)
 run.stop()
 assert shipper.flush({url!r}, 60)
@@ -453,9 +454,10 @@ def test_a_copy_leaves_alone_what_another_process_is_copying(
     """Half a frame is removed only while no other process appends the other half."""
     env = {**os.environ, "SEAMARK_API_TOKEN": server.token}
     given = {"support": str(Path(__file__).parents[1] / "support"), "url": server.url}
+    given["project"] = "half-copied"
     text = RECORDING.format(root=str(tmp_path / "a"), **given)
     subprocess.run([sys.executable, "-c", text], env=env, check=True)
-    (source,) = tmp_path.glob("a/at-once/*/journal/*")
+    (source,) = tmp_path.glob("a/half-copied/*/journal/*")
     data, target = source.read_bytes(), tmp_path / "b" / source.relative_to(tmp_path / "a")
     target.parent.mkdir(parents=True)
     target.write_bytes(data[: len(data) // 2])

@@ -31,7 +31,7 @@ log = logging.getLogger("seamark")
 
 _EPOCH: Final = "run_training_epoch"
 _BATCH: Final = "run_training_batch"
-_KEPT: Final = 4096  # durations of an action; Lightning has a hundred actions or so
+_KEPT: Final = 8192  # durations of an action; Lightning has a hundred actions or so
 _TOP: Final = 15
 
 
@@ -144,7 +144,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         took = now - start
         action = self._actions.get(action_name) or self.profile(action_name)
         action.waiting.extend((self._at, took))
-        if len(action.waiting) >= 2 * _KEPT:
+        if len(action.waiting) >= _KEPT:
             action.flush()
         action.nested_ns += inside
         stack = self._stack

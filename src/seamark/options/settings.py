@@ -47,7 +47,7 @@ from seamark.options.config import Config, read_config
 from seamark.options.environment import PREFIXES, variable_of, warn_of_unknown_variables
 from seamark.options.named import placed
 from seamark.options.run_options import RunOptions
-from seamark.paths import check_project, is_inside
+from seamark.paths import check_project
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
 from seamark.reading.arriving import CONFLICTS
@@ -337,12 +337,13 @@ def _over(file: Any, argument: Any) -> Any:
         return Tags(tuple(words), _over(file.keyed, argument.keyed))
     if isinstance(file, tuple):
         return tuple(dict.fromkeys((*argument, *file)))
-    apart = {
-        path: value
-        for path, value in argument.items()
-        if not any(is_inside(path, one) or is_inside(one, path) for one in file)
-    }
-    return apart | file
+    above = set().union(*map(_path_and_parents, file))
+    below = {path for path in argument if _path_and_parents(path) & file.keys()}
+    return {path: argument[path] for path in argument if path not in above | below} | file
+
+
+def _path_and_parents(path: str) -> set[str]:
+    return {path, *(path[:at] for at, sign in enumerate(path) if sign == "/")}
 
 
 def check_argument(name: str, given: Any) -> Any:

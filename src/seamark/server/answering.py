@@ -6,7 +6,7 @@ import gzip
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -215,15 +215,16 @@ class OneRun(Asked):
         inherits = f".{zlib.crc32(''.join(above).encode()):08x}" if above else ""
         return f"{self.server.changing.name()}.{version}.{int(silent)}{inherits}"
 
-    def answer(self, make: Callable[[], dict[str, Any]], tag: str | None = None) -> Response:
-        """Return the answer to send, all of it read at one moment; see `Asked.answer`."""
-        with self.server.store().database.holding():
-            return super().answer(make, tag)
+    def moment(self) -> AbstractContextManager[None]:
+        """Read everything in a block from one state of the store.
+
+        It keeps a connection to the database, of which there are few: no waiting in it.
+        """
+        return self.server.store().database.holding()
 
     def told(self, make: Callable[[], dict[str, Any]]) -> Response:
         """Return an answer that stays the same until the run changes."""
-        with self.server.store().database.holding():
-            return self.answer(make, self.tag())
+        return self.answer(make, self.tag())
 
 
 def several(request: Request) -> Several:

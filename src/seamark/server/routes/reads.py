@@ -80,20 +80,23 @@ class _BeginBody(BaseModel):
 def overview(one: One) -> Response:
     """Return how a run is doing, and what went wrong with it."""
     read = one.read
-    return one.told(
-        lambda: {
-            "project": one.project,
-            "run": one.run,
-            "name": _name(read, one.run),
-            "state": read.state,
-            "reason": read.reason,
-            "signal": read.signal,
-            "traceback": read.traceback,
-            "failed": read.has_failed(),
-            "crash": read.crash(),
-            "troubles": read.troubles(),
-        }
-    )
+
+    def make() -> dict[str, Any]:
+        with one.moment():
+            return {
+                "project": one.project,
+                "run": one.run,
+                "name": _name(read, one.run),
+                "state": read.state,
+                "reason": read.reason,
+                "signal": read.signal,
+                "traceback": read.traceback,
+                "failed": read.has_failed(),
+                "crash": read.crash(),
+                "troubles": read.troubles(),
+            }
+
+    return one.told(make)
 
 
 def _name(read: RunReader, run: str) -> str:
@@ -112,7 +115,12 @@ def ranks(one: One) -> Response:
 @router.get("/stragglers", operation_id="getStragglers", responses=answers("stragglers"))
 def stragglers(one: One) -> Response:
     """Return how long the steps of each rank take, the slowest first."""
-    return one.answer(lambda: {"ranks": rank_timings(one.read)})
+
+    def make() -> dict[str, Any]:
+        with one.moment():
+            return {"ranks": rank_timings(one.read)}
+
+    return one.answer(make)
 
 
 @router.get("/writers", operation_id="getWriters", responses=answers("writers", tagged=True))
@@ -204,7 +212,7 @@ def _points(
     found: dict[str, Points] = {}
     totals: dict[str, int] = {}
     room = MOST_POINTS
-    with heavy():
+    with heavy(), one.moment():
         for path in wanted:
             if room <= 0:
                 break
@@ -376,7 +384,12 @@ def log(
 
     ``path`` names series of texts; by default those of standard output and standard error.
     """
-    return one.told(lambda: {"texts": _last_texts(one, path, tail)})
+
+    def make() -> dict[str, Any]:
+        with one.moment():
+            return {"texts": _last_texts(one, path, tail)}
+
+    return one.told(make)
 
 
 def _last_texts(one: OneRun, paths: list[str] | None, tail: int) -> list[list[Any]]:

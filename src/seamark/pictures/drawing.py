@@ -50,7 +50,7 @@ log = logging.getLogger("seamark")
 
 @dataclass(frozen=True, slots=True)
 class PlotOptions:
-    """How series are drawn.
+    """Options of a plot: its look, and which attempts it shows.
 
     Attributes:
         look: Query for the points of each curve; its window is the argument ``smooth``.

@@ -81,7 +81,7 @@ class RunsTable:
 
     @property
     def total(self) -> int:
-        """How many runs match, regardless of limit and offset.
+        """Number of runs that match, regardless of limit and offset.
 
         Where a limit cut the table off, they are counted when this is read first.
         """

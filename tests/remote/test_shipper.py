@@ -424,7 +424,8 @@ def test_a_purged_run_stops_with_one_line(
         record(run)
         run.stop()
     assert kept_like(other, keeper)
-    assert [gone.id in line for line in lines(caplog)] == [True]
+    told = [line for line in lines(caplog) if keeper.url in line]  # others may have left shippers
+    assert [gone.id in line for line in told] == [True]
 
 
 def test_a_journal_of_a_cloned_machine_is_set_aside(

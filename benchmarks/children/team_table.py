@@ -22,12 +22,9 @@ import sqlalchemy as sa
 from mlflow import MlflowClient
 from mlflow.utils.search_utils import SearchUtils
 
-from seamark.store import schema
-from seamark.store.database import Database
-from seamark.store.path_numbers import PathNumbers
+from seamark.server.databases import open_databases
 from seamark.store.query.selection import Selection
 from seamark.store.read.tables import query_runs
-from seamark.store.runs import Store
 
 PROJECT, EXPERIMENT, LIMIT = "team/big", "1", 100
 OURS, THEIRS, RUNS, TIMES = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -111,15 +108,14 @@ def fill(engine: sa.Engine, statements: str) -> None:
 
 def main() -> None:
     """Fill both stores, ask, and print median and 99th percentile of each, in milliseconds."""
-    database = Database(sa.create_engine(OURS))
-    database.create_tables(schema.metadata)
+    store = open_databases(OURS, statement_s=0).store()
+    database, now = store.database, time.time_ns()
     fill(database.engine, SEAMARK)
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     client = MlflowClient(THEIRS)
     assert client.create_experiment("bench") == EXPERIMENT
     fill(sa.create_engine(THEIRS), MLFLOW)
-    store, now = Store(database, PathNumbers(database), here=False), time.time_ns()
 
     def seamark(given: dict[str, Any]) -> int:
         selection = Selection(project=PROJECT, limit=LIMIT, **given)

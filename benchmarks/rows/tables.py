@@ -201,7 +201,7 @@ def team_table(bench: Bench) -> Iterator[Result]:
         "≤ 2 x plain SQL; less than MLflow",
         f"at most {slowest:.1f} x plain SQL",
         within,
-        ["runs", "page", "**Seamark**, ms", f"{MLFLOW}, ms", "plain SQL, ms", "of plain SQL"],
+        ["runs", "page", "**Seamark**, ms", "MLflow, ms", "plain SQL, ms", "of plain SQL"],
         rows,
         f"Median (99th percentile) of {TEAM_ASKED} calls, in turn in one process: `query_runs` of "
         "Seamark's store without a total, `search_runs` of MLflow's client on its SQL store, and "

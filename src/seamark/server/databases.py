@@ -48,6 +48,8 @@ STATEMENT_S: Final = 10.0
 _WRITE_S: Final = 60.0
 _CONNECT_S: Final = 5
 _POOL_WAIT_S: Final = 10.0
+_NO_JIT: Final = "SELECT set_config(name, 'off', false) FROM pg_settings WHERE name = 'jit'"
+"""Compiling a statement takes PostgreSQL longer than running it for a page."""
 _LOOK_S: Final = 1.0
 """How often it is asked which store is live, seconds."""
 _TICKS: Final = 100_000
@@ -661,6 +663,7 @@ class _Schemas(_Places):
                 cursor.execute(f'SET search_path TO "{name}"')
                 cursor.execute(f"SET statement_timeout TO {milliseconds}")
                 cursor.execute("SET idle_in_transaction_session_timeout TO 120000")
+                cursor.execute(_NO_JIT)
             connection.autocommit = False
 
         return engine

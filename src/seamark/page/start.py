@@ -29,7 +29,7 @@ __all__ = ["DEFAULT_PORT", "Given", "StartError", "Started", "check_extra", "ser
 DEFAULT_PORT: Final = 8765
 PORTS: Final = 20
 """How many ports are tried where nobody named one."""
-_NEEDED: Final = ("fastapi", "orjson", "re2", "uvicorn")
+_NEEDED: Final = ("fastapi", "re2", "uvicorn")
 _BACKLOG: Final = 128
 _KEEP_ALIVE_S: Final = 75
 _STOP_S: Final = 3

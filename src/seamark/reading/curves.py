@@ -7,19 +7,21 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
 
 from seamark.errors import ArgumentError
 from seamark.paths import check_path
 from seamark.reading.html import count_of, harmless, line_of, number, rows_of
+from seamark.values.arrays import Floats, Ints, check_lengths
 
-if TYPE_CHECKING:
-    from seamark.values.arrays import Floats, Ints
-
-__all__ = ["NAMED_AXES", "Curve", "Drawing", "Look", "RunCurve", "check_points"]
+__all__ = ["MOST_PARTS", "NAMED_AXES", "Curve", "Drawing", "Look", "RunCurve", "check_points"]
 
 NAMED_AXES: Final = ("step", "order", "time", "relative")
 """What may be x without being a series."""
+MOST_PARTS: Final = 1 << 18
+"""Representative points of a curve that a server is asked for."""
 _CURSOR: Final = re.compile(r"[0-9]{1,15}(\.[0-9a-f]{16}){1,64}")
 _DIGEST_BYTES: Final = 8
 
@@ -46,7 +48,7 @@ class Look:
         width: Parts are at least this wide, a power of two, also of few points; 0.0 for none.
     """
 
-    points: int = 1000
+    points: Annotated[int, Meta(le=MOST_PARTS)] = 1000
     x: str = "step"
     low: float | None = None
     high: float | None = None
@@ -142,6 +144,14 @@ class Curve:
     nan_count: Ints
     inf_count: Ints
 
+    def __post_init__(self) -> None:
+        """Check that all columns have one length.
+
+        Raises:
+            ValueError: If they have not.
+        """
+        check_lengths(*(getattr(self, name) for name in _COLUMNS))
+
     def __len__(self) -> int:
         """Return the number of parts."""
         return len(self.count)
@@ -174,15 +184,14 @@ class Curve:
 
     def part(self, some: slice) -> Curve:
         """Return some of the parts."""
-        return Curve(self.width, *(getattr(self, one.name)[some] for one in fields(Curve)[1:]))
+        return Curve(self.width, *(getattr(self, name)[some] for name in _COLUMNS))
 
     def followed_by(self, other: Curve) -> Curve:
         """Return the parts of this curve and those of another one, of the same width."""
         import numpy as np
 
         columns: Any = (
-            np.concatenate([getattr(one, name.name) for one in (self, other)])
-            for name in fields(Curve)[1:]
+            np.concatenate([getattr(one, name) for one in (self, other)]) for name in _COLUMNS
         )
         return Curve(self.width, *columns)
 
@@ -212,6 +221,9 @@ class Curve:
         shown = np.ones(value.shape, bool)
         shown[:, 1] = self.min < self.max
         return step[shown], value[shown]
+
+
+_COLUMNS: Final = tuple(one.name for one in fields(Curve)[1:])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -246,6 +258,15 @@ class Drawing:
     ends: tuple[Floats, Floats]
     kept: int = 0
 
+    def __post_init__(self) -> None:
+        """Check that there is one place, and one mean, for each part.
+
+        Raises:
+            ValueError: If there is not.
+        """
+        check_lengths(self.curve, self.x, self.x if self.mean is None else self.mean)
+        check_lengths(*self.ends)
+
     @property
     def cursor(self) -> str:
         """Cursor that identifies this whole drawing in a request for later changes; see `since`."""
@@ -258,7 +279,7 @@ class Drawing:
         """Yield what the first so many parts come to; lengths are sorted."""
         import numpy as np
 
-        columns = [getattr(self.curve, one.name) for one in fields(Curve)[1:]]
+        columns = [getattr(self.curve, name) for name in _COLUMNS]
         columns += [self.x, *([] if self.mean is None else [self.mean])]
         rows = np.stack([column.view(np.int64) for column in columns], axis=1)
         found = hashlib.blake2b(

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.errors import RunNotFoundError
 from seamark.reading.curves import Drawing, Look, RunCurve
+from seamark.values.arrays import Floats, Ints, check_lengths
 
 if TYPE_CHECKING:
     from seamark.reading.points import Attempt
-    from seamark.values.arrays import Floats, Ints
 
 __all__ = ["GroupCurve", "Key", "curves_of_runs", "group_curves"]
 
@@ -113,6 +113,14 @@ class GroupCurve:
     std: Floats
     min: Floats
     max: Floats
+
+    def __post_init__(self) -> None:
+        """Check that all columns have one length.
+
+        Raises:
+            ValueError: If they have not.
+        """
+        check_lengths(self.x, self.n, self.mean, self.std, self.min, self.max)
 
     def __len__(self) -> int:
         """Return the number of parts."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.frames import pandas
 from seamark.reading.html import count_of, harmless, rows_of, text
+from seamark.values.arrays import Floats, Ints, check_lengths
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,10 +56,18 @@ class Points:
             to none.
     """
 
-    step: np.ndarray[Any, np.dtype[np.float64]]
-    value: np.ndarray[Any, np.dtype[np.float64]]
-    time_ns: np.ndarray[Any, np.dtype[np.int64]]
-    attempt: np.ndarray[Any, np.dtype[np.int64]]
+    step: Floats
+    value: Floats
+    time_ns: Ints
+    attempt: Ints
+
+    def __post_init__(self) -> None:
+        """Check that all columns have one length.
+
+        Raises:
+            ValueError: If they have not.
+        """
+        check_lengths(self.step, self.value, self.time_ns, self.attempt)
 
     def __len__(self) -> int:
         """Return the number of points."""

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Annotated, Any, Protocol
 
-if TYPE_CHECKING:
-    from seamark.process.crashes import Crash
-    from seamark.reading.attributes import Attribute, JournalInfo
-    from seamark.reading.contents import Contents
-    from seamark.reading.curves import Curve, Drawing, Look
-    from seamark.reading.points import (
-        Attempt,
-        FilePoint,
-        HistogramPoint,
-        Points,
-        TextPage,
-        TextPoint,
-    )
-    from seamark.reading.ranks import RankStatus
+from msgspec import Meta
+
+from seamark.process.crashes import Crash
+from seamark.reading.attributes import Attribute, JournalInfo
+from seamark.reading.contents import Contents
+from seamark.reading.curves import MOST_PARTS, Curve, Drawing, Look
+from seamark.reading.points import (
+    Attempt,
+    FilePoint,
+    HistogramPoint,
+    Points,
+    TextPage,
+    TextPoint,
+)
+from seamark.reading.ranks import RankStatus
+from seamark.reading.verbs import Count, Path, Paths, verb
 
 __all__ = ["Reader"]
+
+Cursor = Annotated[str, Meta(max_length=2048)]
+Nanoseconds = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Parts = Annotated[int, Meta(ge=2, le=MOST_PARTS)]
 
 
 class Reader(Protocol):
     """Reader of one run; each call sees a consistent snapshot.
 
     `seamark.store.read.run.RunReader` reads from a database, and documents each method;
-    `seamark.remote.http.run.RemoteRun` asks a server.
+    `seamark.remote.http.run.RemoteRun` asks a server. A method that is marked as a verb is a
+    question that a server answers at ``read/<method>``: route, client and description are made of
+    its signature.
     """
 
     @property
@@ -50,15 +58,18 @@ class Reader(Protocol):
         """The files of the run, and where it is."""
         ...
 
-    def attributes(self, namespace: str = "") -> list[Attribute]:
+    @verb(heavy=True)
+    def attributes(self, namespace: Path = "") -> list[Attribute]:
         """Return what is visible at and below a path, sorted by path."""
         ...
 
-    def attribute(self, path: str) -> Attribute | None:
+    @verb()
+    def attribute(self, path: Path) -> Attribute | None:
         """Return what a path shows, or None."""
         ...
 
-    def has(self, path: str) -> bool:
+    @verb()
+    def has(self, path: Path) -> bool:
         """Return whether a path, or anything below it, shows something."""
         ...
 
@@ -66,11 +77,13 @@ class Reader(Protocol):
         """Return the paths that show a float series, sorted."""
         ...
 
+    @verb()
     def families(self) -> dict[str, str]:
         """Return what each path holds, sorted by path, without reading it."""
         ...
 
-    def some(self, paths: Collection[str]) -> list[Attribute]:
+    @verb(heavy=True)
+    def some(self, paths: Paths) -> list[Attribute]:
         """Return what some paths show, in their order."""
         ...
 
@@ -102,10 +115,12 @@ class Reader(Protocol):
         """Return whether a process that spoke for the run noted that it failed."""
         ...
 
+    @verb(timely=True)
     def ranks(self) -> list[RankStatus]:
         """Return how each rank that takes part in the run is doing, by rank."""
         ...
 
+    @verb()
     def journals(self) -> list[JournalInfo]:
         """Return what is known of every journal, sorted by writer."""
         ...
@@ -114,7 +129,9 @@ class Reader(Protocol):
         """Return what went wrong with the run, by name."""
         ...
 
-    def points(self, path: str, attempt: Attempt = "latest", *, limit: int | None = None) -> Points:
+    def points(
+        self, path: Path, attempt: Attempt = "latest", *, limit: int | None = None
+    ) -> Points:
         """Return the points of a float series, or the last ``limit`` of them."""
         ...
 
@@ -124,44 +141,52 @@ class Reader(Protocol):
         """Return the points of several float series."""
         ...
 
-    def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
+    @verb(heavy=True)
+    def curve(self, path: Path, points: Parts, attempt: Attempt = "latest") -> Curve:
         """Return a float series in parts, for drawing."""
         ...
 
+    @verb(heavy=True)
     def drawing(
-        self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
+        self, path: Path, look: Look | None = None, attempt: Attempt = "latest", since: Cursor = ""
     ) -> Drawing:
         """Return a float series along an axis of choice, for drawing."""
         ...
 
-    def texts(self, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
+    @verb(heavy=True)
+    def texts(self, path: Path, attempt: Attempt = "latest") -> list[TextPoint]:
         """Return the points of a string series."""
         ...
 
-    def text_page(self, file: str, paths: Collection[str], begin: int = 0) -> TextPage:
+    @verb()
+    def text_page(self, file: Path, paths: Paths, begin: Count = 0) -> TextPage:
         """Return texts that one journal holds, in the order of writing, a page of them."""
         ...
 
+    @verb()
     def text_begin(
         self,
-        file: str,
-        paths: Collection[str],
+        file: Path,
+        paths: Paths,
         *,
-        since_ns: int | None = None,
-        lines: int | None = None,
-        points: int | None = None,
+        since_ns: Nanoseconds | None = None,
+        lines: Count | None = None,
+        points: Count | None = None,
     ) -> int:
         """Return where in a journal to begin to read for the last texts, in bytes."""
         ...
 
-    def files(self, path: str, attempt: Attempt = "latest") -> list[FilePoint]:
+    @verb(heavy=True)
+    def files(self, path: Path, attempt: Attempt = "latest") -> list[FilePoint]:
         """Return the points of a file series."""
         ...
 
-    def histograms(self, path: str, attempt: Attempt = "latest") -> list[HistogramPoint]:
+    @verb(heavy=True)
+    def histograms(self, path: Path, attempt: Attempt = "latest") -> list[HistogramPoint]:
         """Return the points of a histogram series."""
         ...
 
-    def last(self, path: str) -> Any:
+    @verb()
+    def last(self, path: Path) -> Any:
         """Return the last point of a series; None if there is none."""
         ...

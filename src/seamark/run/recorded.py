@@ -417,7 +417,7 @@ class _ServerView:
             if time.monotonic() > until:
                 msg = f"what was recorded here cannot be read there after {_SEND_S:g} s"
                 raise TimeoutError(msg)
-            reader.expect()  # the server waits a little for what it was sent
+            reader.has("sys")  # the server waits a little for what it was sent
         return catalog, reader
 
     def _opened(self) -> RemoteCatalog:

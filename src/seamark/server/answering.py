@@ -16,11 +16,12 @@ from fastapi import Request, Response
 
 from seamark.errors import RunNotFoundError
 from seamark.paths import PROJECT_LOG, projects_above
-from seamark.reading.points import check_attempt
-from seamark.reading.wire import dumps
+from seamark.reading.codec import pack
+from seamark.reading.verbs import Answer, Question
 from seamark.server.access import NOBODY, Readable, Role
 from seamark.server.failures import Refusal, later
 from seamark.server.guard import expect, open_to_all, serving_of
+from seamark.server.json_answers import to_json
 from seamark.server.positions import BEHIND, POSITION, from_header
 from seamark.store import schema
 from seamark.store.cells import OPEN
@@ -38,12 +39,10 @@ __all__ = [
     "Asked",
     "OneRun",
     "Several",
-    "attempt_of",
+    "compressed",
     "fitting",
     "heavy",
     "may_read",
-    "one_run",
-    "packed",
     "several",
 ]
 
@@ -70,6 +69,8 @@ _ROW: Final = sa.select(
     schema.run.c.forked_from,
     schema.run.c.forked_at,
 ).where(schema.run.c.project == sa.bindparam("project"), schema.run.c.name == sa.bindparam("name"))
+_MSGPACK: Final = "application/msgpack"
+_VARY: Final = "Accept, Accept-Encoding"
 _heavy: Final = threading.BoundedSemaphore(_AT_ONCE)
 
 
@@ -100,32 +101,56 @@ class Asked:
             }
             self._behind = self.server.behind(wanted)
 
-    def answer(self, make: Callable[[], dict[str, Any]], tag: str | None = None) -> Response:
-        """Return the answer to send.
+    def answer(
+        self, make: Callable[[], Any], tag: str = "", question: Question | None = None
+    ) -> Response:
+        """Return the answer to send; of a list, as much as fits.
 
         Args:
             make: Returns what is answered; not called where the client has it already.
-            tag: Changes whenever the answer may; None if that is not known.
+            tag: Changes whenever the answer may; empty if that is not known.
+            question: What was asked; None for nothing.
         """
+        seen, offset = getattr(question, "seen", ""), getattr(question, "offset", 0)
+        if tag and seen == tag:
+            return self._sent(Answer(unchanged=True))
+        found, left = make(), None
+        if isinstance(found, list):
+            some = fitting(found, offset)
+            left = offset + len(some) if offset + len(some) < len(found) else None
+            found = list(some)
+        return self._sent(Answer(found, tag, left))
+
+    def _sent(self, answer: Answer[Any]) -> Response:
+        if _MSGPACK in self.request.headers.get("accept", ""):
+            return self._response(pack(answer), _MSGPACK)
+        plain = self.request.query_params.get("arrays") == "json"
+        return self._response(to_json(answer, plain_arrays=plain), "application/json")
+
+    def told(self, found: dict[str, Any]) -> Response:
+        """Return what became of something that was to be done, as JSON."""
+        return self._response(to_json(found), "application/json")
+
+    def _response(self, body: bytes, media_type: str) -> Response:
         looked = self.server.changing.looked(self.now_ns)
-        headers = {NOW: str(self.now_ns), LOOKED: str(looked.looked_ns), "Vary": "Accept-Encoding"}
+        headers = {NOW: str(self.now_ns), LOOKED: str(looked.looked_ns), "Vary": _VARY}
         if looked.left:
             headers[LEFT] = str(looked.left)
         if looked.unread:
             headers[UNREAD] = str(looked.unread)
         if self._behind:
             headers[BEHIND] = str(self._behind)
-        if tag is not None:
-            # Weak: what is compressed differs in bytes, not in what it says.
-            headers["ETag"] = f'W/"{tag}"'
-            known = self.request.headers.get("if-none-match", "")
-            if headers["ETag"] in [one.strip() for one in known.split(",")]:
-                return Response(status_code=304, headers=headers)
-        body = dumps(make(), plain_arrays=self.request.query_params.get("arrays") == "json")
-        body, encoding = packed(body, self.request.headers.get("accept-encoding", ""))
+        body, encoding = compressed(body, self.request.headers.get("accept-encoding", ""))
         if encoding:
             headers["Content-Encoding"] = encoding
-        return Response(body, headers=headers, media_type="application/json")
+        return Response(body, headers=headers, media_type=media_type)
+
+    def moment(self) -> AbstractContextManager[object]:
+        """Read everything in a block from one state of the store.
+
+        It keeps a connection to the database, of which there are few: no waiting in it.
+        """
+        return self.server.store().database.holding()
 
     def sources(self, project: str, run: str) -> Sources:
         """Return what opens the journals of a run."""
@@ -215,17 +240,6 @@ class OneRun(Asked):
         inherits = f".{zlib.crc32(''.join(above).encode()):08x}" if above else ""
         return f"{self.server.changing.name()}.{version}.{int(silent)}{inherits}"
 
-    def moment(self) -> AbstractContextManager[None]:
-        """Read everything in a block from one state of the store.
-
-        It keeps a connection to the database, of which there are few: no waiting in it.
-        """
-        return self.server.store().database.holding()
-
-    def told(self, make: Callable[[], dict[str, Any]]) -> Response:
-        """Return an answer that stays the same until the run changes."""
-        return self.answer(make, self.tag())
-
 
 def several(request: Request) -> Several:
     """Return a request about all that somebody may read; a dependency of routes.
@@ -234,15 +248,6 @@ def several(request: Request) -> Several:
         Refusal: 401 if nothing is, without a token.
     """
     return Several(request)
-
-
-def one_run(request: Request, project: str, run: str) -> OneRun:
-    """Return a request about one run; a dependency of routes.
-
-    Raises:
-        Refusal: See `seamark.server.guard.expect`.
-    """
-    return OneRun(request, project, run)
 
 
 def may_read(readable: Readable, project: str) -> bool:
@@ -273,31 +278,20 @@ def heavy() -> Iterator[None]:
         _heavy.release()
 
 
-def fitting(items: Sequence[T], offset: int, limit: int) -> Sequence[T]:
+def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
     """Return so many items from an offset on as go into one answer, but one at least.
 
     The rest is asked for by another offset.
     """
-    size, end, last = 0, offset, min(len(items), offset + limit)
-    while end < last and size < MOST_BYTES:
-        some = items[end : min(end + _TOGETHER, last)]
-        size += len(dumps(list(some)))
+    size, end = 0, offset
+    while end < len(items) and size < MOST_BYTES:
+        some = items[end : end + _TOGETHER]
+        size += len(pack(list(some)))
         end += len(some)
     return items[offset:end]
 
 
-def attempt_of(text: str) -> int | str:
-    """Return which attempts an address asks for.
-
-    Raises:
-        ArgumentError: If it is none.
-    """
-    if text.isascii() and text.isdigit() and len(text) < 10:  # noqa: PLR2004 - no run has as many
-        return int(text)
-    return check_attempt(text[:80])
-
-
-def packed(body: bytes, accepted: str) -> tuple[bytes, str]:
+def compressed(body: bytes, accepted: str) -> tuple[bytes, str]:
     """Compress an answer where that pays.
 
     Args:

@@ -14,7 +14,8 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from seamark import __version__
-from seamark.server import failures, routes
+from seamark.server import failures, reads, routes
+from seamark.server.failures import FAILURE
 from seamark.server.gate import Gate
 from seamark.server.guard import asker, open_to_all
 
@@ -65,9 +66,10 @@ def make_app(server: Server) -> FastAPI:
 
 
 def routers() -> Iterator[APIRouter]:
-    """Yield the router of every module of `seamark.server.routes`, by name."""
-    for found in sorted(pkgutil.iter_modules(routes.__path__), key=lambda each: each.name):
-        module = import_module(f"{routes.__name__}.{found.name}")
+    """Yield the routers of all modules of `seamark.server.routes`, by name."""
+    names = sorted(found.name for found in pkgutil.iter_modules(routes.__path__))
+    # All modules first: some of them add routes to a router that they share.
+    for module in [import_module(f"{routes.__name__}.{name}") for name in names]:
         if isinstance(router := getattr(module, "router", None), APIRouter):
             yield router
 
@@ -81,7 +83,9 @@ def description() -> APIRouter:
         open_to_all(request)
         state = request.app.state
         if getattr(state, "description", None) is None:  # two threads would make the same
-            state.description = json.dumps(request.app.openapi(), separators=(",", ":")).encode()
+            described = request.app.openapi()
+            described["components"]["schemas"] |= reads.schemas() | {"Failure": FAILURE}
+            state.description = json.dumps(described, separators=(",", ":")).encode()
         return Response(state.description, media_type="application/json")
 
     return router

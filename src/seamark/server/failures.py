@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["Refusal", "answer_of", "install", "refusal_of"]
+__all__ = ["FAILURES", "Refusal", "answer_of", "install", "refusal_of"]
 
 _log: Final = logging.getLogger("seamark.server")
 _RETRY_S: Final = 2
@@ -47,6 +47,32 @@ _SLUGS: Final = {
     429: "too-many",
     503: "busy",
 }
+FAILURES: Final[dict[int | str, dict[str, Any]]] = {
+    status: {
+        "description": words,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}},
+    }
+    for status, words in {
+        401: "a token is needed",
+        403: "the role is too small",
+        404: "there is no such run, or it may not be seen",
+        413: "that is too much at a time",
+        422: "an argument has a value that cannot be used",
+        429: "too many requests",
+        503: "try again later",
+    }.items()
+}
+"""Refusals, as an API description has them."""
+FAILURE: Final = {
+    "description": "Reason why a request failed.",
+    "type": "object",
+    "properties": {
+        "error": {"type": "string", "description": "A short code for programs."},
+        "hint": {"type": "string", "description": "A sentence that says what to do."},
+    },
+    "required": ["error", "hint"],
+}
+"""The schema of a refusal."""
 _OVERLOADED: Final = {429, 503}
 _CANCELLED: Final = "57014"
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
+
+from msgspec import UNSET
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
-from seamark.reading.wire import WireError, loads
+from seamark.reading.codec import WireError, unpack
+from seamark.reading.verbs import Answer as Told
 from seamark.remote import shipper
 from seamark.remote.http.connection import OTHER_VERSION, Connection, run_path
 from seamark.remote.protocol import Busy, Missing, RemoteError, RunKey, TooLong
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 
     from seamark.remote.http.connection import Answer
 
-__all__ = ["Asking", "part", "parts"]
+__all__ = ["Asking", "part"]
 
 T = TypeVar("T")
 
@@ -54,7 +59,7 @@ class Asking:
         self._lock = threading.Lock()
         self._ahead_ns = 0
         self.behind = False
-        self._kept: OrderedDict[str, tuple[str, dict[str, Any]]] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[str, Any]] = OrderedDict()
 
     @property
     def where(self) -> str:
@@ -87,12 +92,13 @@ class Asking:
 
     # ---------------------------------------------------------------- asking
 
-    def get(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return what is at a path, decoded.
+    def read(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Any:
+        """Return the answer to a question; a list may come in several answers.
 
         Args:
-            path: Below the API, quoted.
-            query: What follows the ``?``; None is left out.
+            verb: See `seamark.server.reads`.
+            kind: Type of the answer.
+            question: Its arguments.
 
         Raises:
             QueryError: If the server says so.
@@ -100,38 +106,56 @@ class Asking:
             RunNotFoundError: If there is no such run for who asks.
             RemoteError: If the server cannot be asked, or does not answer as agreed.
         """
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        given = {
-            name: ("true" if value else "false") if isinstance(value, bool) else value
-            for name, value in given.items()
-        }
-        key = f"{path}?{urlencode(given, doseq=True)}"
+        found: list[Any] = []
+        own: Any
+        while True:
+            asked = {**question, "offset": len(found)} if found else question
+            answer = self._answer(verb, kind, asked)
+            own = answer.answer
+            if answer.next is None and not found:
+                return list(own) if isinstance(own, list) else own  # one of them is kept
+            found += own
+            if answer.next is None:
+                return found
+            if answer.next != len(found) or not own:
+                msg = f"the answer is not as agreed: {len(found)} items, and next is {answer.next}"
+                raise WireError(msg)
+
+    def _answer(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Told[Any]:
+        key = f"{verb} ".encode() + json.dumps(question, default=_plain).encode()
         with self._lock:
             if known := self._kept.get(key):
                 self._kept.move_to_end(key)
-        headers = {"If-None-Match": known[0]} if known else {}
-        answer = self._patient(
-            lambda: self.connection.ask("GET", path, query=given, headers=self._with(headers)), path
-        )
-        self._learn_time(answer)
-        if answer.status == 304 and known:  # noqa: PLR2004 - not modified
-            return known[1]
-        found = self._decoded(answer)
-        tag = answer.headers.get("ETag")
-        if tag and len(answer.body) < _KEPT_BYTES:
+        asked = {**question, "seen": known[0]} if known else question
+        answer = self._send("POST", f"read/{verb}", asked, {"Accept": "application/msgpack"})
+        found: Told[Any] = self._decoded(answer, Told[kind])
+        if found.unchanged and known:
+            before: Told[Any] = known[1]
+            return before
+        if found.answer is UNSET:
+            msg = "the answer is not as agreed: there is none"
+            raise WireError(msg)
+        if found.seen and len(answer.body) < _KEPT_BYTES:
             with self._lock:
-                self._kept[key] = tag, found
+                self._kept[key] = found.seen, found
                 while len(self._kept) > _KEPT:
                     self._kept.popitem(last=False)
         return found
 
-    def post(self, path: str, body: Mapping[str, Any], method: str = "POST") -> dict[str, Any]:
-        """Return the answer to a question that may be long; see `get`."""
+    def send(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for something to be done, and return what is said of it; see `read`."""
+        return self._send(method, path, body, {}).record()
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> Answer:
+        data = json.dumps(body, default=_plain).encode()
+        headers = {"Content-Type": "application/json", **headers}
         answer = self._patient(
-            lambda: self.connection.send_json(method, path, body, headers=self._with({})), path
+            lambda: self.connection.ask(method, path, body=data, headers=self._with(headers)), path
         )
         self._learn_time(answer)
-        return self._decoded(answer)
+        return answer
 
     def of_run(self, run: RunKey, what: str) -> str:
         """Return the path of something of a run."""
@@ -160,7 +184,7 @@ class Asking:
             except RemoteError as error:
                 _raise(error, path)
 
-    def _decoded(self, answer: Answer) -> dict[str, Any]:
+    def _decoded(self, answer: Answer, kind: Any) -> Any:
         """Return what is in an answer.
 
         Raises:
@@ -169,17 +193,13 @@ class Asking:
         from seamark import __version__
 
         try:
-            found = loads(answer.body)
-            msg = f"the answer is not as agreed: it is {type(found).__name__}"
+            return unpack(answer.body, kind)
         except WireError as error:
-            found, msg = None, str(error)
-        if isinstance(found, dict):
-            return found
-        if _NOW in answer.headers:
-            msg = f"{self.where}: {msg}; is that server newer than Seamark {__version__}?"
-        else:
-            msg = f"no Seamark server answers at {self.where}: is it the right address?"
-        raise WireError(msg)
+            if _NOW in answer.headers:
+                msg = f"{self.where}: {error}; is that server newer than Seamark {__version__}?"
+            else:
+                msg = f"no Seamark server answers at {self.where}: is it the right address?"
+            raise WireError(msg) from error
 
     def _learn_time(self, answer: Answer) -> None:
         self.behind = bool(answer.headers.get(_BEHIND))
@@ -197,7 +217,7 @@ def _raise(error: RemoteError, path: str) -> NoReturn:
     if error.status == 422 and words and not isinstance(error, TooLong):  # noqa: PLR2004
         raise ArgumentError(words) from None
     known = slug and slug not in OTHER_VERSION
-    if isinstance(error, Missing) and known and path.startswith("runs/"):
+    if isinstance(error, Missing) and known and path.startswith(("runs/", "read/")):
         raise RunNotFoundError(words or str(error)) from None
     raise error
 
@@ -222,14 +242,6 @@ def part(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
     return value
 
 
-def parts(found: Mapping[str, Any], name: str, kind: type[T]) -> list[T]:
-    """Return a member of an answer that is a list of one kind.
-
-    Raises:
-        WireError: If it is none.
-    """
-    values = part(found, name, list)
-    if wrong := next((one for one in values if not isinstance(one, kind)), None):
-        msg = f"the answer is not as agreed: expected {name} of {kind.__name__}, got {wrong!r:.80}"
-        raise WireError(msg)
-    return values
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold in place of an argument."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else list(value)

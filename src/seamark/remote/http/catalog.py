@@ -8,37 +8,42 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from seamark.errors import QueryError, RunNotFoundError
 from seamark.paths import PROJECT_LOG, is_inside
-from seamark.reading.catalog import (
-    Columns,
-    Progress,
-    Ref,
-    RunField,
-    SharedPath,
-    Unknown,
-    Wanted,
-    refuse,
+from seamark.reading.answers import (
+    ChangesPage,
+    Curves,
+    Fields,
+    Groups,
+    Selected,
+    SeriesPart,
+    SharedPaths,
+    Table,
 )
+from seamark.reading.catalog import Columns, Progress, Ref, RunField, Unknown, Wanted, refuse
 from seamark.reading.changes import ChangedRun, Changes
+from seamark.reading.codec import WireError
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import Key, curves_of_runs
-from seamark.reading.groups import RunGroup, RunGroups
+from seamark.reading.groups import RunGroups
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
-from seamark.reading.wire import WireError
-from seamark.remote.http.asking import Asking, part, parts
+from seamark.remote.http.asking import Asking, part
 from seamark.remote.http.connection import Connection
-from seamark.remote.http.run import RemoteRun
+from seamark.remote.http.run import RemoteRun, reader
 from seamark.remote.protocol import RemoteError, RunKey, TooLong
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from seamark.reading.reader import Reader
+
 __all__ = ["RemoteCatalog"]
+
+T = TypeVar("T")
 
 _ROWS: Final = 10_000
 """Rows of one answer."""
@@ -143,8 +148,7 @@ class RemoteCatalog:
         """Return every run, model or version and what it is called, the newest first."""
         found = self._names.get(kind)
         if found is None:
-            asked = {} if kind == "run" else {"kind": kind}
-            found = parts(self._asking.get("runs/names", asked), "names", RunName)
+            found = self._asking.read("names", list[RunName], {"kind": kind})
             self._names[kind] = found
             self._there.update(one.ref for one in found)
         return list(found)
@@ -154,19 +158,24 @@ class RemoteCatalog:
         found = (one.ref for one in self.names(kind))
         return sorted(ref for ref in found if project is None or is_inside(ref[0], project))
 
+    def _ask(self, verb: str, kind: type[T], question: Mapping[str, Any], unknown: Unknown) -> T:
+        """Return an answer, once what it says of paths that no run has was told."""
+        found = self._asking.read(verb, kind, question)
+        for message in found.told:
+            unknown(QueryError(message))
+        answer: T = found
+        return answer
+
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
         """Return (project, run id) of the runs that match, in order."""
-        body = _body(selection, unknown) | {"limit": selection.limit}
-        if selection.limit is not None:
-            body["counted"] = False
-        answer = self._asking.post("runs/select", body)
-        _tell(answer, unknown)
-        return [_ref(one) for one in parts(answer, "refs", list)]
+        more = {"limit": selection.limit, "counted": False}
+        return self._ask("select", Selected, _question(selection, unknown) | more, unknown).refs
 
     def count(self, selection: Wanted) -> int:
         """Return how many runs match, regardless of ``limit`` and ``offset``."""
-        body = _body(selection, _ignore) | {"offset": 0, "limit": 1}
-        return part(self._asking.post("runs/select", body), "total", int)
+        question = _question(selection, _ignore) | {"offset": 0, "limit": 1}
+        found = self._ask("select", Selected, question, _ignore)
+        return len(found.refs) if found.total is None else found.total
 
     def table(
         self,
@@ -176,24 +185,21 @@ class RemoteCatalog:
         snapshot: str | None = None,
     ) -> RunsTable:
         """Return the runs that match with the columns that are asked for."""
-        body = _body(selection, unknown)
+        question = _question(selection, unknown)
         if callable(columns):
-            asked = body | {"limit": selection.limit, "sample": _SAMPLE}
-            answer = self._asking.post("runs/fields", asked)
-            columns = columns([_shared(one) for one in parts(answer, "fields", dict)])
+            more = {"limit": selection.limit, "sample": _SAMPLE}
+            columns = columns(self._ask("shared", SharedPaths, question | more, _ignore).fields)
         if columns is not None:
             columns = [columns] if isinstance(columns, str) else list(columns)
-        more = {"columns": columns, "snapshot": snapshot}
-        return self._tables(body | more, selection, unknown)
+        shown = {"columns": columns, "snapshot": snapshot}
+        return self._tables(question | shown, selection, unknown)
 
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
         """Return which paths the runs that match show, sorted."""
         more = {"limit": selection.limit, "contains": contains}
-        answer = self._asking.post("runs/paths", _body(selection, unknown) | more)
-        _tell(answer, unknown)
-        return parts(answer, "fields", RunField)
+        return self._ask("fields", Fields, _question(selection, unknown) | more, unknown).fields
 
     def groups(
         self,
@@ -204,11 +210,10 @@ class RemoteCatalog:
     ) -> RunGroups:
         """Return the runs that match in groups that show the same."""
         more = {"limit": selection.limit, "by": list(by), "columns": list(columns)}
-        answer = self._asking.post("runs/groups", _body(selection, unknown) | more)
-        _tell(answer, unknown)
-        return RunGroups(parts(answer, "groups", RunGroup), part(answer, "total", int))
+        found = self._ask("groups", Groups, _question(selection, unknown) | more, unknown)
+        return RunGroups(found.groups, found.total)
 
-    def _tables(self, body: dict[str, Any], selection: Wanted, unknown: Unknown) -> RunsTable:
+    def _tables(self, question: dict[str, Any], selection: Wanted, unknown: Unknown) -> RunsTable:
         """Return a table that may come in several answers, one below the other."""
         found: RunsTable | None = None
         most, begun, done = _ROWS, selection.offset, 0
@@ -216,18 +221,16 @@ class RemoteCatalog:
             left = most if selection.limit is None else min(most, selection.limit - done)
             try:
                 if found is not None and found.cursor:
-                    body = body | {"snapshot": found.cursor}
+                    question = question | {"snapshot": found.cursor}
                 asked = {"offset": begun + done, "limit": left, "counted": selection.limit is None}
-                answer = self._asking.post("runs", body | asked)
+                tell = unknown if found is None else _ignore
+                some = self._ask("table", Table, question | asked, tell).table
             except TooLong as error:
                 fewer = error.said.get("limit")
                 if not isinstance(fewer, int) or not 0 < fewer < left:
                     raise
                 most = fewer
                 continue
-            some = part(answer, "table", RunsTable)
-            if found is None:
-                _tell(answer, unknown)
             found = some if found is None else _below(found, some, begun)
             done += left
             known, wanted = found.known_total, selection.limit
@@ -240,33 +243,30 @@ class RemoteCatalog:
         """Return which runs changed since a cursor."""
         found: dict[Ref, ChangedRun] = {}
         while True:
-            answer = self._asking.get("changes", {"cursor": cursor or None, "project": project})
-            for one in parts(answer, "runs", ChangedRun):
+            question = {"cursor": cursor, "project": project or ""}
+            answer: ChangesPage = self._asking.read("changes", ChangesPage, question)
+            for one in answer.runs:
                 found.pop((one.project, one.run), None)
                 found[one.project, one.run] = one
-            before, cursor = cursor, part(answer, "cursor", str)
-            reset = part(answer, "reset", bool)
-            if reset or not part(answer, "more", bool) or cursor == before:
-                runs = [] if reset else list(found.values())
-                return Changes(cursor, reset, runs, part(answer, "looked_ns", int))
+            before, cursor = cursor, answer.cursor
+            if answer.reset or not answer.more or cursor == before:
+                runs = [] if answer.reset else list(found.values())
+                return Changes(cursor, answer.reset, runs, answer.looked_ns)
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
         """Return what is missing of runs, only of those of which something is."""
-        return self._of_runs("runs/losses", "losses", refs)
+        return self._of_runs("losses", dict[str, int], refs)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
         """Return why runs crashed that did."""
-        return self._of_runs("runs/crash-reasons", "reasons", crashed)
+        return self._of_runs("crash_reasons", str, crashed)
 
-    def _of_runs(
-        self, path: str, name: str, refs: Sequence[Ref], more: Mapping[str, Any] | None = None
-    ) -> dict[Ref, Any]:
+    def _of_runs(self, verb: str, kind: Any, refs: Sequence[Ref]) -> dict[Ref, Any]:
         found: dict[Ref, Any] = {}
         for begin in range(0, len(refs), _REFS):
-            some = [list(ref) for ref in refs[begin : begin + _REFS]]
-            answer = self._asking.post(path, {"refs": some, **(more or {})})
-            for one in parts(answer, name, list):
-                found[_ref(one)] = one[-1]
+            question = {"refs": refs[begin : begin + _REFS]}
+            answer = self._asking.read(verb, list[tuple[str, str, kind]], question)
+            found |= {(project, run): one for project, run, one in answer}
         return found
 
     def series(
@@ -282,49 +282,42 @@ class RemoteCatalog:
         chosen = check_attempt(attempt)
         if points is not None:
             check_points(points)
-        kind: Any = SeriesTable if points is None else CurveTable
         found: list[Any] = []
         told: dict[str, None] | None = None
         left = list(refs)
         while left:
             some, rest = left[:_REFS], left[_REFS:]
-            body = {
-                "refs": [list(ref) for ref in some],
+            question = {
+                "refs": some,
                 "paths": list(patterns),
                 "attempt": chosen,
                 "points": points,
                 "unknown": None if unknown is None else "tell",
             }
-            answer = self._asking.post("runs/series", body)
-            found += part(answer, "table", kind).parts
-            if (apart := answer.get("apart")) is not None:
-                found += self._apart(apart, some[0], chosen, points)
-            said = dict.fromkeys(parts(answer, "told", str))
-            told = said if told is None else {one: None for one in told if one in said}
-            again = [_ref(one) for one in parts(answer, "left", list)]
-            if len(again) >= len(some):
-                msg = "the answer is not as agreed: it leaves out every run"
+            answer: SeriesPart = self._asking.read("series", SeriesPart, question)
+            table = answer.points if points is None else answer.curves
+            if table is None or len(answer.left) >= len(some):
+                msg = "the answer is not as agreed: it has nothing of any run"
                 raise WireError(msg)
-            left = again + rest
+            found += table.parts
+            found += self._alone(some[0], answer.alone, chosen, points)
+            told = {one: None for one in answer.told if told is None or one in told}
+            left = answer.left + rest
             if progress is not None:
                 progress(len(refs) - len(left), len(refs))
         if unknown is not None:
             for message in told or ():
                 unknown(QueryError(message))
-        made: SeriesTable | CurveTable = kind(found)
-        return made
+        return SeriesTable(found) if points is None else CurveTable(found)
 
-    def _apart(self, told: Any, ref: Ref, attempt: Any, points: int | None) -> list[Any]:
+    def _alone(self, ref: Ref, paths: Sequence[str], attempt: Any, points: int | None) -> list[Any]:
         """Return the series of a run that is too long for one answer."""
-        if _ref(told) != ref or len(told) != 3 or not _is_texts(told[2]):  # noqa: PLR2004
-            msg = f"the answer is not as agreed: expected the paths of {ref}, got {told!r:.80}"
-            raise WireError(msg)
         run = RemoteRun(self._asking, *ref)
         series: Mapping[str, Any]
         if points is None:
-            series = run.many_points(told[2], attempt)
+            series = run.many_points(paths, attempt) if paths else {}
         else:
-            series = {path: run.curve(path, points, attempt) for path in told[2]}
+            series = {path: run.curve(path, points, attempt) for path in paths}
         return [(ref[1], path, one) for path, one in series.items() if len(one)]
 
     def curves(
@@ -340,7 +333,7 @@ class RemoteCatalog:
         wanted.check()
         chosen, known = check_attempt(attempt), since or {}
         if wanted.points > _MOST_PX:  # each by itself
-            reader_of = partial(RemoteRun, self._asking)
+            reader_of = partial(reader, self._asking)
             return curves_of_runs(refs, reader_of, paths, wanted, attempt, since)
         most = min(_SERIES, max(1, _SERIES_POINTS // wanted.points))
         asked = {name: one for name, one in asdict(wanted).items() if name != "points"}
@@ -349,15 +342,15 @@ class RemoteCatalog:
             own = list(dict.fromkeys(path for _, path in some))
             runs = list(dict.fromkeys(ref for ref, _ in some))
             cursors = [(*ref, path, known.get((*ref, path), "")) for ref, path in some]
-            body = {
+            question = {
                 **asked,
                 "px": wanted.points,
-                "refs": [list(ref) for ref in runs],
+                "refs": runs,
                 "paths": own,
                 "attempt": chosen,
-                "since": [list(one) for one in cursors if one[-1]],
+                "since": [one for one in cursors if one[-1]],
             }
-            found += parts(self._asking.post("curves", body), "curves", RunCurve)
+            found += self._asking.read("curves", Curves, question).curves
         order = {(*ref, path): at for at, (ref, path) in enumerate(each)}
         return sorted((one for one in found if one.key in order), key=lambda one: order[one.key])
 
@@ -365,20 +358,18 @@ class RemoteCatalog:
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> dict[Ref, set[str]]:
         """Return which float series runs show, of those that are meant."""
-        found = self._of_runs("runs/series-paths", "paths", refs)
-        meant = {
-            ref: {path for path in paths if isinstance(path, str) and is_meant(path)}
-            for ref, paths in found.items()
-        }
+        found = self._of_runs("series_paths", list[str], refs)
+        meant = {ref: set(filter(is_meant, paths)) for ref, paths in found.items()}
         return {ref: paths for ref, paths in meant.items() if paths}
 
     def paths(self) -> list[str]:
         """Return every path that a run has or had, sorted."""
-        return parts(self._asking.get("paths"), "paths", str)
+        found: list[str] = self._asking.read("paths", list[str], {})
+        return found
 
     # ------------------------------------------------------------------ one run
 
-    def view(self, project: str, run: str) -> RemoteRun:
+    def view(self, project: str, run: str) -> Reader:
         """Return one run.
 
         Raises:
@@ -386,17 +377,19 @@ class RemoteCatalog:
         """
         found = RemoteRun(self._asking, project, run)
         if (project, run) in self._there:
-            return found  # the server has told it; if it is gone since, each verb says so
+            return cast(
+                "Reader", found
+            )  # the server has told it; if it is gone since, each verb says so
         try:
-            found.expect()
+            found.overview()
         except RunNotFoundError as error:
             where = f"project {project!r} on {self.where}"
             msg = f"run {run!r} does not exist in {where}, or you may not see it"
             raise RunNotFoundError(msg) from error
         self._there.add((project, run))
-        return found
+        return cast("Reader", found)
 
-    def fresh_view(self, project: str, run: str) -> RemoteRun:
+    def fresh_view(self, project: str, run: str) -> Reader:
         """Return one run as it is now; see `view`."""
         self.refresh(project, run)
         return self.view(project, run)
@@ -413,9 +406,9 @@ class RemoteCatalog:
             RunNotFoundError: If there is no such run for who asks.
             RemoteError: If the server refuses it.
         """
-        answer = self._asking.post("runs", {"refs": [list(ref)], **changes}, "PATCH")
-        for one in parts(answer, "runs", dict):
-            if isinstance(position := one.get("position"), int):
+        answer = self._asking.send("PATCH", "runs", {"refs": [ref], **changes})
+        for one in part(answer, "runs", list):
+            if isinstance(one, dict) and isinstance(position := one.get("position"), int):
                 self._asking.edited(RunKey(*ref), position)
 
     # ------------------------------------------------------------------ claims
@@ -437,7 +430,7 @@ class RemoteCatalog:
         """
         kind = "group" if groups else "run"
         body = {"refs": [list(ref) for ref in refs], "kind": kind, "claimant": claimant}
-        answer = self._asking.post("runs/claims", body)
+        answer = self._asking.send("POST", "runs/claims", body)
         if answer.get("ref") is None:
             return None
         ref, log = _ref(answer["ref"]), PROJECT_LOG if groups else answer["ref"][1]
@@ -447,7 +440,7 @@ class RemoteCatalog:
     def holds_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> bool:
         """Return whether a claim is still the newest."""
         body = _claim_body(ref, number, key, groups=groups)
-        return part(self._asking.post("runs/claims/held", body), "held", bool)
+        return part(self._asking.send("POST", "runs/claims/held", body), "held", bool)
 
     def release_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> None:
         """Give a claim back, once the server has all that this process recorded.
@@ -458,12 +451,14 @@ class RemoteCatalog:
         if not self._asking.send_first(_RELEASE_S):
             msg = f"{self.where} does not have all yet that was recorded"
             raise RemoteError(msg)
-        self._asking.post("runs/claims/release", _claim_body(ref, number, key, groups=groups))
+        self._asking.send(
+            "POST", "runs/claims/release", _claim_body(ref, number, key, groups=groups)
+        )
 
     def purge(self, ref: Ref) -> None:
         """Delete a run for good; see `edit`."""
         run = RunKey(*ref)
-        self._asking.post(self._asking.of_run(run, "").rstrip("/"), {}, "DELETE")
+        self._asking.send("DELETE", self._asking.of_run(run, "").rstrip("/"), {})
 
 
 def _rectangles(
@@ -490,7 +485,7 @@ def _claim_body(ref: Ref, number: int, key: str, *, groups: bool) -> dict[str, A
     return {"project": ref[0], "name": ref[1], "kind": kind, "number": number, "key": key}
 
 
-def _body(selection: Wanted, unknown: Unknown) -> dict[str, Any]:
+def _question(selection: Wanted, unknown: Unknown) -> dict[str, Any]:
     """Return which runs are meant, as the server takes it.
 
     Raises:
@@ -530,30 +525,11 @@ def _moments(query: str) -> dict[str, int]:
     return dict(list(found.items())[:_MOMENTS])
 
 
-def _tell(answer: Mapping[str, Any], unknown: Unknown) -> None:
-    for message in parts(answer, "told", str):
-        unknown(QueryError(message))
-
-
 def _ref(one: Any) -> Ref:
     if isinstance(one, list) and len(one) > 1 and all(isinstance(each, str) for each in one[:2]):
         return one[0], one[1]
     msg = f"the answer is not as agreed: expected project and run, got {one!r:.80}"
     raise WireError(msg)
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _shared(one: dict[str, Any]) -> SharedPath:
-    return SharedPath(
-        part(one, "path", str),
-        part(one, "series", bool),
-        part(one, "runs", int),
-        part(one, "differs", bool),
-        part(one, "longest", int),
-    )
 
 
 def _below(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
 from seamark.journal.shipping import Batch
+from seamark.reading.answers import Opening
 from seamark.reading.arriving import Arrival
-from seamark.reading.wire import WireError, loads
+from seamark.reading.codec import WireError, unpack
+from seamark.reading.verbs import Answer as Told
 from seamark.remote.http.connection import Answer, Connection, run_path
 from seamark.remote.protocol import Missing, RemoteError, Sent, Unreachable
 from seamark.remote.remote_run import RemoteRun
@@ -149,10 +152,14 @@ class HttpRemote:
         kept = self.connection.ask("GET", run_path(run, "journals"), answer_s=seconds).record()
         name, position = quote(f"{run.project}/{run.run}", safe=""), kept.get("position")
         headers = {"Seamark-Position": f"{name}={position}"} if _is_count(position) else {}
-        path = run_path(run, "opening")
         try:
-            answer = self.connection.ask(
-                "GET", path, headers=headers, answer_s=seconds, most=_MOST_OPENING
+            answer = self.connection.send_json(
+                "POST",
+                "read/opening",
+                {"project": run.project, "run": run.run},
+                headers={"Accept": "application/msgpack", **headers},
+                answer_s=seconds,
+                most=_MOST_OPENING,
             )
         except Missing:
             if position:
@@ -160,10 +167,10 @@ class HttpRemote:
                 raise Unreachable(msg) from None
             raise
         try:
-            told = loads(answer.body)
+            told: Opening = unpack(answer.body, Told[Opening]).answer
         except WireError as error:
             raise RemoteError(str(error)) from error
-        return RemoteRun.of(told if isinstance(told, dict) else {})
+        return RemoteRun(**{one.name: getattr(told, one.name) for one in fields(Opening)})
 
     # ---------------------------------------------------------------- who goes on
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from seamark.errors import PathError
 from seamark.paths import check_name, check_place, check_project, home_of, kind_of
+from seamark.reading.arriving import Arrival
 from seamark.server.access import Role
 from seamark.server.arriving import arrive, arrive_artifact
-from seamark.server.failures import Refusal
+from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import expect, server_of
-from seamark.server.models import answers
 
 __all__ = ["router"]
 
@@ -37,8 +36,8 @@ class _ArrivalBody(BaseModel):
     versions: Annotated[list[_Short], Field(max_length=_MOST_VERSIONS)] = []
 
 
-@router.post("/arrivals", operation_id="arrive", responses=answers("arrival"))
-def arriving(request: Request, body: _ArrivalBody) -> dict[str, Any]:
+@router.post("/arrivals", operation_id="arrive", responses=FAILURES)
+def arriving(request: Request, body: _ArrivalBody) -> Arrival:
     """Say what becomes of a run, or of a version of an artifact, that is to come.
 
     Its name is taken if it goes. ``versions`` are those of the artifact where it comes from.
@@ -58,4 +57,4 @@ def arriving(request: Request, body: _ArrivalBody) -> dict[str, Any]:
         found = arrive_artifact(server, project, versions, body.conflict, make_project=make)
     else:
         found = arrive(server, project, run, body.name, body.conflict, make_project=make)
-    return {**asdict(found), "others": list(found.others)}
+    return found

@@ -1,25 +1,33 @@
-"""Changes of runs since a cursor; see `seamark.server.routes`."""
+"""Changes of runs since a cursor; see `seamark.server.reads`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from msgspec import Meta
 
-from seamark.server.models import answers
-from seamark.server.routes.tables import All  # noqa: TC001 - FastAPI asks for them
+from seamark.reading.answers import ChangesPage
+from seamark.reading.verbs import Path, Question
+from seamark.server.answering import Several
+from seamark.server.reads import of_all
 
-__all__ = ["router"]
-
-router: Final = APIRouter(tags=["runs"])
+__all__: list[str] = []
 
 
-@router.get("/changes", operation_id="getChanges", responses=answers("changes", tagged=True))
-def changes(
-    every: All,
-    cursor: Annotated[str, Query(max_length=200)] = "",
-    project: Annotated[str, Query(max_length=4096)] = "",
-) -> Response:
+class ChangesQuestion(Question, kw_only=True):
+    """A cursor, empty to begin, and a project; empty for all."""
+
+    cursor: Annotated[str, Meta(max_length=200)] = ""
+    project: Path = ""
+
+
+def _tag(every: Several, question: ChangesQuestion) -> str:
+    # Without a cursor the answer is one for whoever begins now, and as new as the question.
+    return every.tag() if question.cursor else ""
+
+
+@of_all(tag=_tag)
+def changes(every: Several, question: ChangesQuestion) -> ChangesPage:
     """Return the runs that changed since a cursor; without one, the cursor to begin with.
 
     ``reset`` says that everything may have changed: the runs were folded anew, or the cursor is
@@ -27,12 +35,7 @@ def changes(
     asked for with the new cursor. ``looked_ns`` is when it was last looked for what is new, and
     ``left`` how many runs are still to be read for the first time.
     """
-    tag, changing = every.tag(), every.server.changing
-
-    def make() -> dict[str, Any]:
-        found = changing.since(cursor, project, every.may_read, every.now_ns)
-        looked = changing.looked(every.now_ns)
-        return {**found._asdict(), "looked_ns": looked.looked_ns, "left": looked.left}
-
-    # Without a cursor the answer is one for whoever begins now, and as new as the question.
-    return every.answer(make, tag if cursor else None)
+    changing = every.server.changing
+    found = changing.since(question.cursor, question.project, every.may_read, every.now_ns)
+    looked = changing.looked(every.now_ns)
+    return ChangesPage(**found._asdict(), looked_ns=looked.looked_ns, left=looked.left)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from seamark.server.access import Role
-from seamark.server.failures import Refusal
+from seamark.server.answering import Several, several
+from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import asker, expect, server_of
-from seamark.server.models import answers
-from seamark.server.routes.tables import All, Ref, Text  # noqa: TC001 - FastAPI asks for them
 
 __all__ = ["router"]
 
@@ -19,6 +18,9 @@ router: Final = APIRouter(tags=["runs"])
 _MOST: Final = 1000
 _LAST: Final = (1 << 63) - 1
 
+All = Annotated[Several, Depends(several)]
+Text = Annotated[str, Field(max_length=4096)]
+Ref = tuple[Text, Text]
 Kind = Literal["run", "group"]
 Key = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 Name = Annotated[str, Field(max_length=200)]
@@ -67,7 +69,31 @@ class _ClaimBody(BaseModel):
     key: Key
 
 
-@router.post("/runs/claims", operation_id="claimRun", responses=answers("claimed"))
+class _Claimed(BaseModel):
+    """The claim that was made; null for none.
+
+    Attributes:
+        ref: Project and id of the run, or name of the group.
+        number: Number of this claim of it, 1-based.
+        position: Up to where the run is to be read before it is looked at, bytes.
+    """
+
+    ref: Ref | None
+    number: int | None
+    position: int | None
+
+
+class _Held(BaseModel):
+    """Whether a claim is, or was, the newest one and the asker's."""
+
+    held: bool
+
+
+def _answers(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    return {200: {"model": model}, **FAILURES}
+
+
+@router.post("/runs/claims", operation_id="claimRun", responses=_answers(_Claimed))
 def take(every: All, body: _TakeBody) -> Response:
     """Claim the first of some runs, or groups, that nobody has and the asker may write to.
 
@@ -85,22 +111,22 @@ def take(every: All, body: _TakeBody) -> Response:
     told: dict[str, Any] = {"ref": None, "number": None, "position": None}
     if found is not None:
         told = {"ref": list(found.ref), "number": found.number, "position": found.position}
-    return every.answer(lambda: told)
+    return every.told(told)
 
 
-@router.post("/runs/claims/held", operation_id="holdsClaim", responses=answers("held"))
+@router.post("/runs/claims/held", operation_id="holdsClaim", responses=_answers(_Held))
 def held(every: All, body: _ClaimBody) -> Response:
     """Return whether a claim is still the newest, and was not released."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
     ref = (body.project, body.name)
     found = server_of(every.request).claims.holds(ref, body.kind, body.number, body.key)
-    return every.answer(lambda: {"held": found})
+    return every.told({"held": found})
 
 
-@router.post("/runs/claims/release", operation_id="releaseClaim", responses=answers("held"))
+@router.post("/runs/claims/release", operation_id="releaseClaim", responses=_answers(_Held))
 def release(every: All, body: _ClaimBody) -> Response:
     """Give a claim back; ``held`` says whether it was the newest, and the asker's."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
     ref = (body.project, body.name)
     found = server_of(every.request).claims.release(ref, body.kind, body.number, body.key)
-    return every.answer(lambda: {"held": found})
+    return every.told({"held": found})

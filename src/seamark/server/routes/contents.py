@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -12,10 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response, StreamingResponse
 
 from seamark.server.access import Role
-from seamark.server.failures import Refusal
+from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import asker, expect, needs, public, serving_of
 from seamark.server.links import Link
-from seamark.server.models import answers
 
 if TYPE_CHECKING:
     from seamark.server.serving import Content
@@ -111,10 +110,10 @@ class _ContentsBody(BaseModel):
     "/runs/{project:path}/{run}/contents",
     operation_id="findContents",
     dependencies=_READS,
-    responses=answers("contents"),
+    responses=FAILURES,
     tags=["files"],
 )
-def contents(request: Request, project: str, run: str, body: _ContentsBody) -> dict[str, Any]:
+def contents(request: Request, project: str, run: str, body: _ContentsBody) -> dict[str, list[str]]:
     """Return which of some contents are not there, so that nobody begins a download in vain."""
     return {"absent": serving_of(request).lacking(project, run, body.sha256)}
 
@@ -139,8 +138,8 @@ class _LinkBody(BaseModel):
     preview: bool = False
 
 
-@router.post("/link", operation_id="linkContent", responses=answers("link"), tags=["runs"])
-def link(request: Request, body: _LinkBody) -> dict[str, Any]:
+@router.post("/link", operation_id="linkContent", responses=FAILURES, tags=["runs"])
+def link(request: Request, body: _LinkBody) -> dict[str, str]:
     """Return an address of one content that needs no token, for the 60 seconds that follow.
 
     Parts of the content (``Range``) are given for 12 hours more, so that films and downloads go on.

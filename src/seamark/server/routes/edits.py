@@ -11,17 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seamark.errors import SeamarkError
 from seamark.paths import PROJECT_LOG
 from seamark.server.access import Role
-from seamark.server.answering import Several  # noqa: TC001 - FastAPI asks for it
-from seamark.server.failures import Refusal, refusal_of
+from seamark.server.answering import Several, several
+from seamark.server.failures import FAILURES, Refusal, refusal_of
 from seamark.server.guard import asker
-from seamark.server.models import answers
-from seamark.server.routes.tables import All, Ref, Text, Which
+from seamark.server.routes.tables import Which
 from seamark.store.query.choosing import choose
 from seamark.values import encode_atom
 
@@ -39,6 +38,9 @@ _DESCRIPTION: Final = "sys/description"
 _TAGS: Final = "sys/tags"
 _TRASHED: Final = "sys/trashed"
 
+All = Annotated[Several, Depends(several)]
+Text = Annotated[str, Field(max_length=4096)]
+Ref = tuple[Text, Text]
 Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(max_length=100)]
 
 
@@ -102,10 +104,37 @@ class _EditBody(BaseModel):
         return ops
 
 
+class _EditedRun(BaseModel):
+    """Outcome for one run.
+
+    Attributes:
+        error: Reason why it was not edited, a short code; null if it was.
+        hint: The same as a sentence.
+        position: Position from which on the edit can be read.
+    """
+
+    project: str
+    run: str
+    ok: bool
+    error: str | None
+    hint: str | None
+    position: int | None
+
+
+class _Edited(BaseModel):
+    """Outcome of an edit, run by run."""
+
+    runs: list[_EditedRun]
+
+
 @router.patch(
     "/runs",
     operation_id="editRuns",
-    responses=answers("edited") | {409: {"description": "The description was changed meanwhile."}},
+    responses={
+        200: {"model": _Edited},
+        409: {"description": "The description was changed meanwhile."},
+        **FAILURES,
+    },
 )
 def edit(every: All, body: _EditBody) -> Response:
     """Change name, description, tags or the trash of runs, and say for each what became of it.
@@ -122,13 +151,13 @@ def edit(every: All, body: _EditBody) -> Response:
     if body.refs is not None and len(found) == 1 and isinstance(found[0], Refusal):
         raise found[0]
     runs = [_told(ref, one) for ref, one in zip(refs, found, strict=True)]
-    return every.answer(lambda: {"runs": runs})
+    return every.told({"runs": runs})
 
 
 def _matching(every: Several, body: _EditBody) -> Sequence[Ref]:
     which = Which(project=body.project, query=body.query, trashed=None, limit=_MOST_RUNS + 1)
     store = every.server.store()
-    selection = which.selection(None if every.sees_all else every.may_read)
+    selection = which.selection(every)
     with store.database.reading() as connection:
         chosen = choose(store, connection, selection, every.now_ns, counted=False)
     if len(chosen.refs) > _MOST_RUNS:

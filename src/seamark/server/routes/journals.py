@@ -21,7 +21,7 @@ from seamark.journal.shipping import (
     next_batch,
 )
 from seamark.server.access import Role
-from seamark.server.answering import packed
+from seamark.server.answering import compressed
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect, needs, server_of
 from seamark.server.kept.packing import PackingError, longest_body, unpacked
@@ -85,7 +85,7 @@ def read(
     headers = {"Seamark-Offset": str(batch.offset)}
     if batch.is_gap:
         headers["Seamark-Gap"] = str(batch.length)
-    body, encoding = packed(batch.data, request.headers.get("accept-encoding", ""))
+    body, encoding = compressed(batch.data, request.headers.get("accept-encoding", ""))
     if encoding:
         headers["Content-Encoding"] = encoding
     return Response(body, headers=headers, media_type=_MEDIA_TYPE)

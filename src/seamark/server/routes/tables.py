@@ -7,28 +7,38 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.paths import is_inside
-from seamark.reading.curves import check_points
+from seamark.reading.answers import (
+    Attempts,
+    Fields,
+    Groups,
+    ProjectCounts,
+    Selected,
+    SeriesPart,
+    SharedPaths,
+    Table,
+)
+from seamark.reading.curves import MOST_PARTS, check_points
 from seamark.reading.groups import group_table, in_order
 from seamark.reading.names import RunName
+from seamark.reading.points import Attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
-from seamark.reading.wire import Rows
-from seamark.server.answering import Several, attempt_of, heavy, several
+from seamark.reading.verbs import Count, Path, Question
+from seamark.server.answering import Several
 from seamark.server.failures import Refusal
-from seamark.server.models import answers
-from seamark.server.routes.reads import MOST_PARTS, MOST_POINTS
+from seamark.server.reads import of_all
+from seamark.server.routes.reads import MOST_POINTS
 from seamark.store import schema
 from seamark.store.cells import CRASHED, UNKNOWN_NS
-from seamark.store.query.choosing import Chosen, choose, state_column
+from seamark.store.query.choosing import choose, state_column
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.patterns import matcher
 from seamark.store.query.selection import Selection
-from seamark.store.read.begins import check_axis
+from seamark.store.read.begins import Begin, check_axis
 from seamark.store.read.fields import run_fields
 from seamark.store.read.many import lengths_of, read_many, series_of
 from seamark.store.read.names import names_of, run_names
@@ -39,62 +49,56 @@ from seamark.store.runs import load_attempts, load_losses, load_openings, number
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["Refs", "Which", "router"]
+__all__ = ["Which"]
 
-router: Final = APIRouter(tags=["runs"])
 T = TypeVar("T")
 
 MOST_ROWS: Final = 10_000
 _MOST_CELLS: Final = 4_000_000
 _MOST_NAMES: Final = 1000
 _MOST_QUERY: Final = 16 << 10
-_MOST_COLUMNS: Final = 1000
 _MOST_REFS: Final = 20_000
 _RUNS_AT_ONCE: Final = 50
 _MOST_BEGINS: Final = 400
-_LONG: Final = 4096
-_INT: Final = (1 << 53) - 1
 _LAST_US: Final = ((1 << 63) - 1) // 1000
 
-All = Annotated[Several, Depends(several)]
-Text = Annotated[str, Field(max_length=_LONG)]
-Texts = Annotated[list[Text], Field(max_length=MOST_ROWS)]
-Few = Annotated[list[Text], Field(max_length=1000)]
+Text = Path
+Texts = Annotated[list[Text], Meta(max_length=MOST_ROWS)]
+Few = Annotated[list[Text], Meta(max_length=1000)]
 Ref = tuple[Text, Text]
-Refs = Annotated[list[Ref], Field(max_length=_MOST_REFS)]
-Columns = Annotated[list[Text], Field(max_length=_MOST_COLUMNS)]
-Moment = Annotated[int, Field(ge=-_LAST_US, le=_LAST_US)]
+Refs = Annotated[list[Ref], Meta(max_length=_MOST_REFS)]
+Moment = Annotated[int, Meta(ge=-_LAST_US, le=_LAST_US)]
 Unknown = Literal["refuse", "tell"]
 Kind = Literal["run", "model", "model_version", "artifact", "project"]
 
 
-class Which(BaseModel):
+class Which(Question, kw_only=True):
     """Selection and order of runs; see `seamark.store.query.selection.Selection`.
 
     Attributes:
         unknown: Whether a path that no run has is an error, or is reported in the answer.
         moments: Values of times in the query that name no UTC offset, by their text, in
             microseconds since the Unix epoch; times that are not among them are in UTC.
+        counted: Whether those beyond the limit are counted, which takes time.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     project: Text | None = None
     kind: Kind = "run"
-    query: Annotated[str, Field(max_length=_MOST_QUERY)] | None = None
+    query: Annotated[str, Meta(max_length=_MOST_QUERY)] | None = None
     id: Text | Texts | None = None
     state: Text | Few | None = None
     owner: Text | Few | None = None
     tag: Text | Few | None = None
     trashed: bool | None = False
-    limit: Annotated[int, Field(ge=1, le=_INT)] | None = None
-    offset: Annotated[int, Field(ge=0, le=_INT)] = 0
+    limit: Annotated[int, Meta(ge=1, lt=1 << 53)] | None = None
+    offset: Count = 0
     sort_by: Text = "sys/creation_time"
     ascending: bool = False
     unknown: Unknown = "refuse"
-    moments: Annotated[dict[Text, Moment], Field(max_length=1000)] = {}
+    moments: Annotated[dict[Text, Moment], Meta(max_length=1000)] = {}
+    counted: bool = True
 
-    def selection(self, may_read: Callable[[str], bool] | None, **more: Any) -> Selection:
+    def selection(self, every: Several, **more: Any) -> Selection:
         """Return it as the store takes it, restricted to what may be read.
 
         Raises:
@@ -103,60 +107,91 @@ class Which(BaseModel):
         if self.query is not None and len(self.query.encode("utf-8", "replace")) > _MOST_QUERY:
             msg = f"query: expected at most {_MOST_QUERY:,} bytes"
             raise ArgumentError(msg)
-        given = self.model_dump(include=_OF_SELECTION)
-        return Selection(**(given | more), readable=may_read)
+        given = {name: getattr(self, name) for name in _OF_SELECTION}
+        return Selection(**(given | more), readable=_restriction(every))
 
 
-_OF_SELECTION: Final = set(Which.model_fields) - {"unknown"}
+_OF_SELECTION: Final = set(Which.__struct_fields__) - {"unknown", "counted", "seen"}
 
 
-class _TableBody(Which):
-    """Selection of runs, its columns, and whether matches beyond the limit are counted."""
+class TableQuestion(Which, kw_only=True):
+    """Runs, and what is shown of them.
 
-    counted: bool = True
-    columns: Columns | None = None
-    snapshot: Annotated[str, Field(max_length=100)] | None = None
+    Attributes:
+        columns: Paths, perhaps with an aggregate; None for all.
+        snapshot: ``cursor`` of an earlier table, whose runs come in the same order; empty to begin.
+    """
+
+    columns: Few | None = None
+    snapshot: Annotated[str, Meta(max_length=100)] | None = None
 
 
-class _RunFieldsBody(Which):
+class FieldsQuestion(Which, kw_only=True):
+    """Runs, and a part of the names of paths."""
+
     contains: Text = ""
 
 
-class _SelectBody(Which):
-    """Selection of runs, and whether matches beyond the limit are counted."""
+class SharedPathsQuestion(FieldsQuestion, kw_only=True):
+    """Runs, and how many of them are looked at."""
 
-    counted: bool = True
-
-
-class _FieldsBody(Which):
-    contains: Text = ""
-    sample: Annotated[int, Field(ge=1, le=900)] = 50
+    sample: Annotated[int, Meta(ge=1, le=900)] = 50
 
 
-class _GroupsBody(Which):
-    by: Annotated[list[Text], Field(min_length=1, max_length=8)]
-    columns: Annotated[list[Text], Field(max_length=100)] = []
+class GroupsQuestion(Which, kw_only=True):
+    """Runs and the paths that group them; ``limit`` and ``offset`` are of groups.
+
+    Attributes:
+        by: Paths by whose values they are grouped.
+        columns: Paths whose numbers are summed up.
+        order: One of ``by``, the mean of one of ``columns``, or ``:n``, the number of runs; None
+            for the order of their first runs.
+        least_first: The order.
+    """
+
+    by: Annotated[list[Text], Meta(min_length=1, max_length=8)]
+    columns: Annotated[list[Text], Meta(max_length=100)] = []
     order: Text | None = None
     least_first: bool = False
 
 
-class _RefsBody(BaseModel):
+class ScopeQuestion(Question, kw_only=True):
+    """A project with what is in it; empty for all."""
+
+    project: Text = ""
+    kind: Kind = "run"
+
+
+class RefsQuestion(Question, kw_only=True):
+    """Runs, by project and id."""
+
     refs: Refs
 
 
-class _AttemptsBody(_RefsBody):
-    paths: Annotated[list[Text], Field(max_length=_MOST_BEGINS)] = []
+class AttemptsQuestion(RefsQuestion, kw_only=True):
+    """Runs, float series, and what is along x."""
+
+    paths: Annotated[list[Text], Meta(max_length=_MOST_BEGINS)] = []
     x: Text = "step"
 
 
-class _SeriesPathsBody(_RefsBody):
-    paths: Annotated[list[Text], Field(max_length=_MOST_REFS)] | None = None
+class SeriesPathsQuestion(RefsQuestion, kw_only=True):
+    """Runs, and some paths; None for all."""
+
+    paths: Annotated[list[Text], Meta(max_length=_MOST_REFS)] | None = None
 
 
-class _SeriesBody(_RefsBody):
-    paths: Annotated[list[Text], Field(min_length=1, max_length=1000)]
-    attempt: Annotated[int, Field(ge=0)] | Text = "latest"
-    points: Annotated[int, Field(ge=2, le=MOST_PARTS)] | None = None
+class SeriesQuestion(RefsQuestion, kw_only=True):
+    """Runs, and patterns of the paths of float series.
+
+    Attributes:
+        points: Of each at most so many representative points; None for all points.
+        unknown: See `Which`; None: nothing is said of patterns that are a series of no run.
+    """
+
+    paths: Annotated[list[Text], Meta(min_length=1, max_length=1000)]
+    attempt: Attempt = "latest"
+    points: Annotated[int, Meta(ge=2, le=MOST_PARTS)] | None = None
     unknown: Unknown | None = None
 
 
@@ -187,195 +222,114 @@ def _restriction(every: Several) -> Callable[[str], bool] | None:
 # ---------------------------------------------------------------------- tables of runs
 
 
-@router.get("/runs", operation_id="getRuns", responses=answers("runs", tagged=True))
-def runs(
-    every: All,
-    project: Annotated[str | None, Query(max_length=_LONG)] = None,
-    kind: Kind = "run",
-    query: Annotated[str | None, Query(max_length=_MOST_QUERY)] = None,
-    id: Annotated[list[str] | None, Query(max_length=1000)] = None,  # noqa: A002 - as in Python
-    state: Annotated[list[str] | None, Query(max_length=20)] = None,
-    owner: Annotated[list[str] | None, Query(max_length=100)] = None,
-    tag: Annotated[list[str] | None, Query(max_length=100)] = None,
-    trashed: Literal["false", "true", "any"] = "false",
-    sort_by: Annotated[str, Query(max_length=_LONG)] = "sys/creation_time",
-    ascending: bool = False,  # noqa: FBT001, FBT002 - from the address
-    offset: Annotated[int, Query(ge=0, le=_INT)] = 0,
-    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 200,
-    columns: Annotated[list[str] | None, Query(max_length=_MOST_COLUMNS)] = None,
-    counted: bool = True,  # noqa: FBT001, FBT002 - from the address
-    snapshot: Annotated[str | None, Query(max_length=100)] = None,
-    unknown: Unknown = "refuse",
-) -> Response:
-    """Return the runs that match with the columns asked for; ``columns`` may be repeated.
+def _table_tag(every: Several, question: TableQuestion) -> str:
+    """Return what changes whenever a table may; times such as "-2h" change with every second."""
+    is_timely = question.query is not None and '"-' in question.query.replace("'", '"')
+    return "" if is_timely or question.snapshot is not None else every.tag()
 
-    ``snapshot`` is the ``cursor`` of an earlier table, whose runs come in the same order; empty to
-    begin. With ``counted`` false, ``total`` is null where ``limit`` cut the table off, which is
-    faster.
+
+@of_all(heavy=True, tag=_table_tag)
+def table(every: Several, question: TableQuestion) -> Table:
+    """Return the runs that match with the columns asked for, at most 10,000 of them.
+
+    With ``counted`` false, ``total`` is null where ``limit`` cut the table off, which is faster.
     """
-    body = _TableBody(
-        project=project,
-        kind=kind,
-        query=query,
-        id=id,
-        state=state,
-        owner=owner,
-        tag=tag,
-        trashed={"false": False, "true": True, "any": None}[trashed],
-        sort_by=sort_by,
-        ascending=ascending,
-        offset=offset,
-        limit=limit,
-        columns=columns,
-        counted=counted,
-        snapshot=snapshot,
-        unknown=unknown,
-    )
-    # Times such as "-2h" in a query mean something else with every second that passes.
-    timeless = query is None or '"-' not in query.replace("'", '"')
-    known = every.tag() if timeless and snapshot is None else None
-    return every.answer(lambda: _table(every, body), known)
-
-
-@router.post("/runs", operation_id="readRuns", responses=answers("runs"))
-def read_runs(every: All, body: _TableBody) -> Response:
-    """Return the runs that match; for many ids, columns or long queries."""
-    return every.answer(lambda: _table(every, body))
-
-
-def _table(every: Several, body: _TableBody) -> dict[str, Any]:
-    told = _Told(body.unknown)
-    limit = min(body.limit or MOST_ROWS, MOST_ROWS)
-    selection = body.selection(_restriction(every), limit=limit)
+    told = _Told(question.unknown)
+    limit = min(question.limit or MOST_ROWS, MOST_ROWS)
+    selection = question.selection(every, limit=limit)
     cursor = every.cursor()
+    snapshot = question.snapshot
+    page = None if snapshot is None else (every.server.snapshots, snapshot)
 
-    def answer(store: Store, connection: sa.Connection) -> tuple[RunsTable, list[str]]:
-        page = None if body.snapshot is None else (every.server.snapshots, body.snapshot)
-        now_ns = every.now_ns
-        table = query_runs(
-            store, connection, selection, body.columns, now_ns, told, page, counted=body.counted
+    def answer(store: Store, connection: sa.Connection) -> Table:
+        found = query_runs(
+            store,
+            connection,
+            selection,
+            question.columns,
+            every.now_ns,
+            told,
+            page,
+            counted=question.counted,
         )
-        named = list(table.refs) if len(table) <= _MOST_NAMES else []
-        return table, names_of(store, connection, named)
-
-    with heavy():
-        table, shown = _ask(every, answer)
-        if len(table) * len(table.columns) > _MOST_CELLS:
-            most = max(1, _MOST_CELLS // len(table.columns))
+        if len(found) * len(found.columns) > _MOST_CELLS:
+            most = max(1, _MOST_CELLS // len(found.columns))
             hint = (
-                f"{len(table):,} runs with {len(table.columns):,} columns are too many at a time: "
+                f"{len(found):,} runs with {len(found.columns):,} columns are too many at a time: "
                 f"ask for fewer columns, or with limit={most}"
             )
             raise Refusal(413, "too-many-cells", hint, limit=most)
-    return {"table": table, "names": shown, "told": told.messages, "cursor": cursor}
+        named = list(found.refs) if len(found) <= _MOST_NAMES else []
+        return Table(found, names_of(store, connection, named), told.messages, cursor)
+
+    return _ask(every, answer)
 
 
-@router.post("/runs/select", operation_id="selectRuns", responses=answers("select"))
-def select(every: All, body: _SelectBody) -> Response:
+@of_all()
+def select(every: Several, question: Which) -> Selected:
     """Return project and run id of the runs that match, in order.
 
     With ``counted`` false, ``total`` is null where ``limit`` cut them off, which is faster.
     """
+    told, selection = _Told(question.unknown), question.selection(every)
 
-    def make() -> dict[str, Any]:
-        told = _Told(body.unknown)
-        selection = body.selection(_restriction(every))
-        counted = body.counted
+    def answer(store: Store, asked: sa.Connection) -> Selected:
+        chosen = choose(store, asked, selection, every.now_ns, told, counted=question.counted)
+        return Selected(list(chosen.refs), chosen.total, told.messages)
 
-        def answer(store: Store, asked: sa.Connection) -> Chosen:
-            return choose(store, asked, selection, every.now_ns, told, counted=counted)
-
-        chosen = _ask(every, answer)
-        refs = [list(ref) for ref in chosen.refs]
-        return {"refs": refs, "total": chosen.total, "told": told.messages}
-
-    return every.answer(make)
+    return _ask(every, answer)
 
 
-@router.post("/runs/fields", operation_id="readFields", responses=answers("fields"))
-def fields(every: All, body: _FieldsBody) -> Response:
+@of_all()
+def shared(every: Several, question: SharedPathsQuestion) -> SharedPaths:
     """Return which numbers, texts and series the first ``sample`` of the chosen runs have."""
+    told, selection = _Told(question.unknown), question.selection(every)
 
-    def make() -> dict[str, Any]:
-        told = _Told(body.unknown)
-        selection = body.selection(_restriction(every))
+    def answer(store: Store, connection: sa.Connection) -> SharedPaths:
+        chosen = choose(store, connection, selection, every.now_ns, told, counted=False)
+        some, wanted = chosen.numbers[: question.sample], question.contains.lower()
+        found = shared_paths(store, connection, some, question.sample)
+        shown = [one for one in found if wanted in one.path.lower()]
+        return SharedPaths(sorted(shown, key=lambda one: one.path), len(some), told.messages)
 
-        def answer(store: Store, connection: sa.Connection) -> dict[str, Any]:
-            chosen = choose(store, connection, selection, every.now_ns, told)
-            some = chosen.numbers[: body.sample]
-            found = shared_paths(store, connection, some, body.sample)
-            wanted = body.contains.lower()
-            shown = [
-                {
-                    "path": one.path,
-                    "series": one.series,
-                    "runs": one.runs,
-                    "differs": one.differs,
-                    "longest": one.longest,
-                }
-                for one in sorted(found, key=lambda one: one.path)
-                if wanted in one.path.lower()
-            ]
-            return {"fields": shown, "of": len(some), "told": told.messages}
-
-        return _ask(every, answer)
-
-    return every.answer(make)
+    return _ask(every, answer)
 
 
-@router.post("/runs/paths", operation_id="readRunFields", responses=answers("run-fields"))
-def run_paths(every: All, body: _RunFieldsBody) -> Response:
+@of_all(heavy=True)
+def fields(every: Several, question: FieldsQuestion) -> Fields:
     """Return which paths the chosen runs show: of how many, as what, and whether they differ."""
+    told, selection = _Told(question.unknown), question.selection(every)
 
-    def make() -> dict[str, Any]:
-        told = _Told(body.unknown)
-        selection = body.selection(_restriction(every))
+    def answer(store: Store, connection: sa.Connection) -> Fields:
+        chosen = choose(store, connection, selection, every.now_ns, told, counted=False)
+        found = run_fields(store, connection, chosen.numbers, question.contains)
+        return Fields(found, len(chosen.numbers), told.messages)
 
-        def answer(store: Store, connection: sa.Connection) -> dict[str, Any]:
-            chosen = choose(store, connection, selection, every.now_ns, told, counted=False)
-            found = run_fields(store, connection, chosen.numbers, body.contains)
-            return {"fields": found, "of": len(chosen.numbers), "told": told.messages}
-
-        with heavy():
-            return _ask(every, answer)
-
-    return every.answer(make)
+    return _ask(every, answer)
 
 
-@router.post("/runs/groups", operation_id="readGroups", responses=answers("groups"))
-def groups(every: All, body: _GroupsBody) -> Response:
+@of_all(heavy=True)
+def groups(every: Several, question: GroupsQuestion) -> Groups:
     """Return runs grouped by the values of some paths, and sums of the numbers of others.
 
-    Only finite numbers count; ``std`` is that of a sample (n - 1), null for one run. ``limit`` and
-    ``offset`` are of groups, which come in the order of their first runs, or of what they show in
-    the column ``order``: of ``by``, the mean of one of ``columns``, or ``:n``, how many runs they
-    have.
+    Only finite numbers count; ``std`` is that of a sample (n - 1), null for one run.
     """
+    told, limit = _Told(question.unknown), question.limit
+    selection = question.selection(every, limit=MOST_ROWS, offset=0)
+    columns = list(dict.fromkeys([*question.by, *question.columns]))
 
-    def make() -> dict[str, Any]:
-        told = _Told(body.unknown)
-        selection = body.selection(_restriction(every), limit=MOST_ROWS, offset=0)
-        columns = list(dict.fromkeys([*body.by, *body.columns]))
+    def answer(store: Store, connection: sa.Connection) -> RunsTable:
+        return query_runs(store, connection, selection, columns, every.now_ns, told)
 
-        def answer(store: Store, connection: sa.Connection) -> RunsTable:
-            return query_runs(store, connection, selection, columns, every.now_ns, told)
-
-        with heavy():
-            table = _ask(every, answer)
-        if table.total > len(table):
-            hint = f"{table.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query"
-            raise Refusal(413, "too-many-runs", hint, limit=MOST_ROWS)
-        found = group_table(table, body.by, body.columns)
-        if body.order is not None:
-            found = in_order(found, body.order, ascending=body.least_first)
-        end = None if body.limit is None else body.offset + body.limit
-        return {
-            "groups": found[body.offset : end],
-            "total": len(found),
-            "told": told.messages,
-        }
-
-    return every.answer(make)
+    table = _ask(every, answer)
+    if table.total > len(table):
+        hint = f"{table.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query"
+        raise Refusal(413, "too-many-runs", hint, limit=MOST_ROWS)
+    found = group_table(table, question.by, question.columns)
+    if question.order is not None:
+        found = in_order(found, question.order, ascending=question.least_first)
+    end = None if limit is None else question.offset + limit
+    return Groups(list(found[question.offset : end]), len(found), told.messages)
 
 
 # ---------------------------------------------------------------------- what there is
@@ -383,14 +337,19 @@ def groups(every: All, body: _GroupsBody) -> Response:
 _run: Final = schema.run.c
 
 
-@router.get("/projects", operation_id="getProjects", responses=answers("projects", tagged=True))
-def projects(every: All) -> Response:
+def _tag(every: Several, _: Question) -> str:
+    return every.tag()
+
+
+@of_all(tag=_tag)
+def projects(every: Several, question: ScopeQuestion) -> list[ProjectCounts]:
     """Return the projects that may be read, with how many runs each has; the trash apart.
 
     ``running`` and ``crashed`` count runs in the states in which a table shows them.
     """
+    meant = _within(every, question.project)
 
-    def answer(store: Store, connection: sa.Connection) -> list[dict[str, Any]]:
+    def answer(store: Store, connection: sa.Connection) -> list[ProjectCounts]:
         state = state_column(store, connection, every.now_ns)
 
         def counted(one: str) -> sa.ColumnElement[int]:
@@ -405,41 +364,34 @@ def projects(every: All) -> Response:
                 sa.func.sum(_run.trashed),
                 sa.func.max(sa.func.nullif(_run.modified, UNKNOWN_NS)),
             )
-            .where(_run.kind == "run")
+            .where(_run.kind == question.kind)
             .group_by(_run.project)
         )
-        seen = in_projects(store, connection, _restriction(every))
+        seen = in_projects(store, connection, meant)
         if seen is not None:
             statement = statement.where(seen)
         return [
-            {
-                "project": project,
-                "runs": int(count),
-                "running": int(running),
-                "crashed": int(crashed),
-                "trashed": int(trashed),
-                "last_record_ns": None if last is None else int(last),
-            }
-            for project, count, running, crashed, trashed, last in sorted(
+            ProjectCounts(
+                project,
+                runs=int(runs),
+                running=int(running),
+                crashed=int(crashed),
+                trashed=int(trashed),
+                last_record_ns=None if last is None else int(last),
+            )
+            for project, runs, running, crashed, trashed, last in sorted(
                 store.database.query(connection, statement)
             )
         ]
 
-    return every.answer(lambda: {"projects": _ask(every, answer)}, every.tag())
+    return _ask(every, answer)
 
 
-@router.get("/runs/names", operation_id="getNames", responses=answers("names", tagged=True))
-def names(
-    every: All, project: Annotated[str, Query(max_length=_LONG)] = "", kind: Kind = "run"
-) -> Response:
+@of_all(heavy=True, tag=_tag)
+def names(every: Several, question: ScopeQuestion) -> list[RunName]:
     """Return every run, model or version and what it is called, the newest first."""
-
-    def make() -> dict[str, Any]:
-        found = _ask(every, lambda store, asked: run_names(store, asked, meant, kind))
-        return {"names": Rows(RunName, found)}
-
-    meant = _within(every, project)
-    return every.answer(make, every.tag())
+    meant = _within(every, question.project)
+    return _ask(every, lambda store, asked: run_names(store, asked, meant, question.kind))
 
 
 def _within(every: Several, project: str) -> Callable[[str], bool] | None:
@@ -449,10 +401,10 @@ def _within(every: Several, project: str) -> Callable[[str], bool] | None:
     return lambda one: is_inside(one, project) and every.may_read(one)
 
 
-@router.get("/paths", operation_id="getPaths", responses=answers("paths", tagged=True))
-def paths(every: All, project: Annotated[str, Query(max_length=_LONG)] = "") -> Response:
+@of_all(heavy=True, tag=_tag)
+def paths(every: Several, question: ScopeQuestion) -> list[str]:
     """Return every path that a run has, sorted."""
-    meant = _within(every, project)
+    meant = _within(every, question.project)
 
     def answer(store: Store, connection: sa.Connection) -> list[str]:
         seen = in_projects(store, connection, meant)
@@ -464,147 +416,122 @@ def paths(every: All, project: Annotated[str, Query(max_length=_LONG)] = "") -> 
         statement = sa.select(path.path).where(there)
         return sorted(name for (name,) in store.database.query(connection, statement))
 
-    return every.answer(lambda: {"paths": _ask(every, answer)}, every.tag())
+    return _ask(every, answer)
 
 
 # ---------------------------------------------------------------------- of some runs
 
 
-@router.post("/runs/losses", operation_id="readLosses", responses=answers("losses"))
-def losses(every: All, body: _RefsBody) -> Response:
+@of_all()
+def losses(every: Several, question: RefsQuestion) -> list[tuple[str, str, dict[str, int]]]:
     """Return what is missing of runs, only of those of which something is."""
-    return every.answer(lambda: {"losses": _of_runs(every, body.refs, load_losses)})
+    return _of_runs(every, question.refs, load_losses)
 
 
-@router.post("/runs/crash-reasons", operation_id="readCrashReasons", responses=answers("reasons"))
-def crash_reasons(every: All, body: _RefsBody) -> Response:
+@of_all()
+def crash_reasons(every: Several, question: RefsQuestion) -> list[tuple[str, str, str]]:
     """Return why runs crashed, as far as that was told: the server saw none of their processes."""
 
     def reasons(store: Store, asked: sa.Connection, runs: Sequence[int]) -> dict[int, str]:
         return reasons_of(store, asked, runs, every.now_ns)
 
-    return every.answer(lambda: {"reasons": _of_runs(every, body.refs, reasons)})
+    return _of_runs(every, question.refs, reasons)
 
 
-@router.post("/runs/attempts", operation_id="readAttempts", responses=answers("attempts"))
-def attempts(every: All, body: _AttemptsBody) -> Response:
+@of_all(heavy=True)
+def attempts(every: Several, question: AttemptsQuestion) -> Attempts:
     """Return how often runs were begun or gone on with, of those that were gone on with.
 
     With ``paths``, also where each attempt begins in these float series, as far as points of it
     are shown: exactly, however few points a picture has. ``x`` is what is along x, as of curves; in
     the order of recording nothing has a place.
     """
-    asked = len(body.refs) * len(body.paths)
+    refs, begins = question.refs, list[tuple[str, str, str, list[Begin]]]()
+    asked = len(refs) * len(question.paths)
     if asked > _MOST_BEGINS:
         hint = f"{asked:,} series are too many at a time: ask for at most {_MOST_BEGINS}"
         raise Refusal(413, "too-many-series", hint, limit=_MOST_BEGINS)
-    check_axis(body.x)
-    return every.answer(
-        lambda: {
-            "attempts": _of_runs(every, body.refs, load_attempts),
-            "openings": _of_runs(every, body.refs, load_openings),
-            "begins": _begins(every, body),
-        }
+    check_axis(question.x)
+    for ref in every.only_readable(refs) if question.paths else ():
+        with contextlib.suppress(RunNotFoundError):
+            of_run = every.reader(*ref).begins(question.paths, question.x)
+            begins += [(*ref, path, some) for path, some in of_run.items()]
+    return Attempts(
+        _of_runs(every, refs, load_attempts), _of_runs(every, refs, load_openings), begins
     )
-
-
-def _begins(every: Several, body: _AttemptsBody) -> list[list[Any]]:
-    """Return [project, run, path, [[attempt, step, time in ns, x]]] of series that have points."""
-    found: list[list[Any]] = []
-    if not body.paths:
-        return found
-    with heavy():
-        for ref in every.only_readable(body.refs):
-            with contextlib.suppress(RunNotFoundError):
-                of_run = every.reader(*ref).begins(body.paths, body.x)
-                found += [
-                    [*ref, path, [list(one) for one in some]] for path, some in of_run.items()
-                ]
-    return found
 
 
 def _of_runs(
     every: Several,
     refs: Sequence[Ref],
-    question: Callable[[Store, sa.Connection, Sequence[int]], Any],
-) -> list[list[Any]]:
-    """Return [project, run, answer] to a question about runs, which is asked by their numbers."""
+    question: Callable[[Store, sa.Connection, Sequence[int]], dict[int, T]],
+) -> list[tuple[str, str, T]]:
+    """Return (project, run, answer) to a question about runs, which is asked by their numbers."""
     wanted = every.only_readable(refs)
 
-    def answer(store: Store, connection: sa.Connection) -> list[list[Any]]:
+    def answer(store: Store, connection: sa.Connection) -> list[tuple[str, str, T]]:
         numbers = numbers_of(store, connection, wanted)
         found = question(store, connection, list(numbers))
-        return [[*numbers[number], one] for number, one in found.items()]
+        return [(*numbers[number], one) for number, one in found.items()]
 
     return _ask(every, answer) if wanted else []
 
 
-@router.post(
-    "/runs/series-paths", operation_id="readSeriesPaths", responses=answers("series-paths")
-)
-def series_paths(every: All, body: _SeriesPathsBody) -> Response:
+@of_all()
+def series_paths(every: Several, question: SeriesPathsQuestion) -> list[tuple[str, str, list[str]]]:
     """Return which float series runs show, of some paths or of all."""
-    wanted = None if body.paths is None else set(body.paths)
+    wanted = None if question.paths is None else set(question.paths)
+    refs = every.only_readable(question.refs)
 
-    def make() -> dict[str, Any]:
-        refs = every.only_readable(body.refs)
-        found = _ask(
-            every,
-            lambda store, asked: series_of(
-                store, asked, refs, lambda path: wanted is None or path in wanted
-            ),
-        )
-        return {"paths": [[*ref, sorted(paths)] for ref, paths in found.items()]}
+    def answer(store: Store, connection: sa.Connection) -> dict[Ref, set[str]]:
+        return series_of(store, connection, refs, lambda path: wanted is None or path in wanted)
 
-    return every.answer(make)
+    return [(*ref, sorted(paths)) for ref, paths in _ask(every, answer).items()]
 
 
-@router.post("/runs/series", operation_id="readSeries", responses=answers("series"))
-def series(every: All, body: _SeriesBody) -> Response:
+@of_all(heavy=True)
+def series(every: Several, question: SeriesQuestion) -> SeriesPart:
     """Return the points or curves of the float series of many runs, as many runs as fit.
 
-    A run that is too long for one answer is told in ``apart`` with its paths, to be asked for by
-    itself (points-part, curve); it is the first of the runs then, and the others are left.
+    The paths of a first run that is too long for one answer are told in ``alone``: it is to be read
+    by itself (points_part, curve).
     """
-    attempt = attempt_of(str(body.attempt))
-    if body.points is not None:
-        check_points(body.points)
-    told = _Told(body.unknown)
+    if question.points is not None:
+        check_points(question.points)
+    told = _Told(question.unknown)
 
-    def answer(store: Store, connection: sa.Connection) -> dict[str, Any]:
-        refs = every.only_readable(body.refs)
+    def answer(store: Store, connection: sa.Connection) -> SeriesPart:
+        refs = every.only_readable(question.refs)
         parts: list[tuple[str, str, Any]] = []
-        apart: list[Any] | None = None
+        alone: list[str] = []
         end, room = 0, MOST_POINTS
-        while end < len(refs) and apart is None:
+        while end < len(refs) and not alone:
             some = refs[end : end + _RUNS_AT_ONCE]
-            lengths = lengths_of(store, connection, some, body.paths)
-            fit, room = _fitting_runs(lengths, body.points, room)
+            lengths = lengths_of(store, connection, some, question.paths)
+            fit, room = _fitting_runs(lengths, question.points, room)
             parts += read_many(
-                store, connection, fit, body.paths, attempt, every.sources, None, body.points
+                store,
+                connection,
+                fit,
+                question.paths,
+                question.attempt,
+                every.sources,
+                None,
+                question.points,
             )
             end += len(fit)
             if len(fit) < len(some):
                 if end:
                     break
-                apart, end = [*refs[0], list(lengths[refs[0]])], 1
-        if body.unknown is not None:
-            found = {path for _, path, _ in parts}
-            found.update(apart[2] if apart else ())
-            _check_series(every, store, connection, body, told, found)
-        table = SeriesTable(parts) if body.points is None else CurveTable(parts)
-        return {
-            "table": table,
-            "told": told.messages,
-            "left": [list(ref) for ref in refs[end:]],
-            "apart": apart,
-        }
+                alone, end = list(lengths[refs[0]]), 1
+        if question.unknown is not None:
+            found = {path for _, path, _ in parts} | set(alone)
+            _check_series(every, store, connection, question.paths, told, found)
+        points = SeriesTable(parts) if question.points is None else None
+        curves = None if question.points is None else CurveTable(parts)
+        return SeriesPart(points, curves, told.messages, list(refs[end:]), alone)
 
-    def make() -> dict[str, Any]:
-        with heavy():
-            return _ask(every, answer)
-
-    return every.answer(make)
+    return _ask(every, answer)
 
 
 def _fitting_runs(
@@ -632,13 +559,13 @@ def _check_series(
     every: Several,
     store: Store,
     connection: sa.Connection,
-    body: _SeriesBody,
+    patterns: Sequence[str],
     told: _Told,
     found: set[str],
 ) -> None:
     """Tell of patterns that are a series of no run that may be read."""
     seen = in_projects(store, connection, _restriction(every))
     checks = KnownPaths(store, connection, told, seen)
-    for pattern in body.paths:
+    for pattern in patterns:
         if pattern not in found and not any(map(matcher(pattern), found)):
             checks.check_series(pattern)

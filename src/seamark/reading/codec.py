@@ -1,0 +1,247 @@
+"""Encoding of answers between server and client: MessagePack, whose types are those of the answers.
+
+Arrays are their little-endian bytes. Values of attributes, of which a type does not say what they
+are, may hold what MessagePack has no form for: these are extensions of type 1, whose content is
+``[name, content]`` in MessagePack again. Whoever receives something checks all of it; neither side
+trusts the other.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec.msgpack import Encoder, Ext
+
+from seamark.errors import SeamarkError
+from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
+from seamark.reading.curves import Curve
+from seamark.reading.drawn import GroupCurve
+from seamark.reading.groups import RunGroup
+from seamark.reading.points import HistogramPoint, Points
+from seamark.reading.tables import CurveTable, RunsTable, SeriesTable, StringList
+from seamark.reading.verbs import Answer
+from seamark.values.arrays import Floats, Ints
+from seamark.values.keeping import Keep, Last, Ring
+from seamark.values.statistics import Statistics
+
+__all__ = ["WireError", "pack", "unpack"]
+
+_OBJECT: Final = 1
+_LEAST: Final = -(1 << 63)
+_MOST: Final = (1 << 64) - 1
+_MOST_DEPTH: Final = 128
+_TOO_DEEP: Final = "..."
+_HOLDERS: Final[dict[type, str]] = {Attribute: "value", RunGroup: "by", GroupCurve: "by"}
+"""Classes with a field of which a type does not say what it holds."""
+_PLAIN: Final = (SeriesSummary, SeriesTail, HistogramPoint)
+_AS_THEY_ARE: Final = {str, float, bool, type(None)}
+_KEEPS: Final = (Statistics, Last, Ring)
+_DTYPES: Final[dict[Any, str]] = {Floats: "<f8", Ints: "<i8"}
+
+
+class WireError(SeamarkError, ValueError):
+    """Error for received bytes that do not encode what reads return; the message says where."""
+
+
+# ---------------------------------------------------------------------- out
+
+
+def pack(value: Any) -> bytes:
+    """Return a value in MessagePack.
+
+    What is nested deeper than 128 levels, as nothing is that Seamark records, becomes ``"..."``.
+    Halves of surrogate pairs, which are no text, become question marks.
+
+    Raises:
+        WireError: If something in it has no form here.
+    """
+    made = _prepared(value)
+    try:
+        return _encoder.encode(made)
+    except UnicodeEncodeError:
+        return _encoder.encode(_valid(msgspec.to_builtins(made, enc_hook=_hook)))
+
+
+def _prepared(value: Any) -> Any:
+    """Return a value whose fields without a type hold nothing that MessagePack has no form for."""
+    kind = type(value)
+    if kind is list:
+        return list(map(_prepared, value)) if value and is_dataclass(value[0]) else value
+    if kind is Answer:
+        return msgspec.structs.replace(value, answer=_prepared(value.answer))
+    if (name := _HOLDERS.get(kind)) is not None:
+        return replace(value, **{name: _boxed(getattr(value, name), 0)})
+    if kind.__module__ == "seamark.reading.answers":
+        return replace(
+            value, **{one.name: _prepared(getattr(value, one.name)) for one in fields(value)}
+        )
+    return value
+
+
+def _boxed(value: Any, depth: int) -> Any:
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is int:
+        return value if _LEAST <= value <= _MOST else _box("int", hex(value))
+    if depth > _MOST_DEPTH:
+        return _TOO_DEEP
+    if kind is list:
+        return [_boxed(one, depth + 1) for one in value]
+    if kind is dict:
+        return {str(key): _boxed(one, depth + 1) for key, one in value.items()}
+    return _boxed_object(value, kind, depth)
+
+
+def _boxed_object(value: Any, kind: type, depth: int) -> Any:
+    """Return what is no number, text, list or dict."""
+    if kind in _PLAIN:
+        return _box(
+            kind.__name__,
+            {one.name: _boxed(getattr(value, one.name), depth + 1) for one in fields(value)},
+        )
+    if isinstance(value, str):  # an Escaped
+        return str.__str__(value)
+    if isinstance(value, datetime):
+        return _box("datetime", value.isoformat())
+    if isinstance(value, set | frozenset):
+        return _box("set", sorted(value))
+    if kind in (StringList, tuple):
+        return _box(kind.__name__, [_boxed(one, depth + 1) for one in value])
+    if isinstance(value, Keep):
+        return _box(kind.__name__, value.state_dict())
+    msg = f"{kind.__qualname__} has no form on the wire"
+    raise WireError(msg)
+
+
+def _boxed_column(values: list[Any]) -> list[Any]:
+    """Return the cells of a column, which most often hold what MessagePack has a form for."""
+    return values if set(map(type, values)) <= _AS_THEY_ARE else [_boxed(one, 0) for one in values]
+
+
+def _box(name: str, content: Any) -> Ext:
+    return Ext(_OBJECT, pack([name, content]))
+
+
+def _hook(value: Any) -> Any:
+    """Return what MessagePack has a form for, in the place of what it has none for."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, RunsTable):
+        return _Table.of(value)
+    if isinstance(value, SeriesTable | CurveTable):
+        return value.parts
+    dtype = "<f8" if getattr(getattr(value, "dtype", None), "kind", "") == "f" else "<i8"
+    if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
+        return value.astype(dtype, copy=False).tobytes()
+    msg = f"{type(value).__qualname__} has no form on the wire"
+    raise WireError(msg)
+
+
+_encoder: Final = Encoder(enc_hook=_hook)
+
+
+def _valid(value: Any) -> Any:
+    """Return what MessagePack holds with texts that are text."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list | tuple):
+        return list(map(_valid, value))
+    if isinstance(value, dict):
+        return {_valid(key): _valid(one) for key, one in value.items()}
+    return value
+
+
+# ---------------------------------------------------------------------- in
+
+
+def unpack(data: bytes, kind: Any) -> Any:
+    """Return the value of a type that `pack` made this of; further fields are left out.
+
+    Raises:
+        WireError: If it is something else.
+    """
+    try:
+        return _decoder(kind).decode(data)
+    except RecursionError:
+        msg = "the answer is nested too deep"
+        raise WireError(msg) from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        msg = f"the answer is not as agreed: {error!s:.300}"
+        raise WireError(msg) from error
+
+
+@functools.lru_cache(256)
+def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind, dec_hook=_made, ext_hook=_unboxed)
+
+
+def _made(kind: type, given: Any) -> Any:
+    """Return an object of a class that MessagePack has no form for."""
+    import numpy as np
+
+    if (dtype := _DTYPES.get(kind)) is not None:
+        if not isinstance(given, bytes):
+            msg = f"Expected `bytes`, got `{type(given).__name__}`"
+            raise ValueError(msg)
+        return np.frombuffer(given, dtype).astype(dtype[1:])
+    if kind is RunsTable:
+        return _converted(given, _Table).table()
+    if kind in (SeriesTable, CurveTable):
+        part: Any = Points if kind is SeriesTable else Curve
+        return kind(_converted(given, list[tuple[str, str, part]]))
+    raise NotImplementedError(kind)
+
+
+def _converted(given: Any, kind: Any) -> Any:
+    return msgspec.convert(given, kind, dec_hook=_made)
+
+
+def _unboxed(code: int, data: memoryview) -> Any:
+    if code != _OBJECT:
+        msg = f"Expected an extension of type {_OBJECT}, got {code}"
+        raise ValueError(msg)
+    name, content = _decoder(tuple[str, Any]).decode(data)
+    if (make := _OBJECTS.get(name)) is None:
+        msg = f"Expected a known kind of value, got {name!r:.80}"
+        raise ValueError(msg)
+    return make(content)
+
+
+_OBJECTS: Final = {
+    "int": lambda content: int(_converted(content, str), 16),
+    "datetime": lambda content: datetime.fromisoformat(_converted(content, str)),
+    "set": lambda content: set(_converted(content, list[str])),
+    "StringList": lambda content: StringList(_converted(content, list[str])),
+    "tuple": lambda content: tuple(_converted(content, list[Any])),
+    **{kind.__name__: functools.partial(_converted, kind=kind) for kind in _PLAIN},
+    **{kind.__name__: kind.from_dict for kind in _KEEPS},
+}
+
+
+class _Table(msgspec.Struct):
+    """Form of a `RunsTable`."""
+
+    columns: list[str]
+    cells: list[list[Any]]
+    refs: list[tuple[str, str]]
+    total: int | None
+    offset: int
+    cursor: str
+
+    @classmethod
+    def of(cls, table: RunsTable) -> _Table:
+        cells = [_boxed_column(table[column]) for column in table.columns]
+        return cls(table.columns, cells, table.refs, table.known_total, table.offset, table.cursor)
+
+    def table(self) -> RunsTable:
+        rows = len(self.refs)
+        if len(self.cells) != len(set(self.columns)) or any(len(one) != rows for one in self.cells):
+            msg = "Expected as many cells as there are columns and runs"
+            raise ValueError(msg)
+        cells = dict(zip(self.columns, self.cells, strict=True))
+        return RunsTable(cells, self.refs, self.total, self.offset, self.cursor)

@@ -1,0 +1,167 @@
+"""Routes that answer questions: ``POST read/<verb>``, made of functions and their signatures.
+
+The body is a JSON object of the arguments, and of ``seen``: what came with an earlier answer. An
+answer is ``{"answer": ..., "seen": ..., "next": ...}`` (see `seamark.reading.verbs.Answer`), in
+MessagePack for who accepts it and in JSON for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
+
+import msgspec
+from fastapi import APIRouter, Depends, Request, Response
+
+from seamark.reading.reader import Reader
+from seamark.reading.verbs import Question, RunQuestion, Verb, of_method, verbs_of
+from seamark.server.answering import OneRun, Several, heavy
+from seamark.server.failures import FAILURES, Refusal
+from seamark.server.guard import expect_somebody
+from seamark.server.json_answers import schemas_of
+
+__all__ = ["of_all", "of_run", "router", "schemas"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+router: Final = APIRouter(prefix="/read")
+_verbs: Final[list[Verb]] = []
+
+
+def of_run(*, heavy: bool = False, timely: bool = False) -> Callable[[F], F]:
+    """Answer a question about one run by a function, whose first parameter is a `OneRun`.
+
+    All that the function reads is of one moment.
+
+    Args:
+        heavy: See `seamark.reading.verbs.Verb`.
+        timely: See there.
+    """
+
+    def add(function: F) -> F:
+        verb = of_method(function, heavy=heavy, timely=timely)
+        _add(verb, _one_run, lambda one, question: function(one, **_arguments(question)), _run_tag)
+        return function
+
+    return add
+
+
+def of_all(
+    *, heavy: bool = False, tag: Callable[[Several, Any], str] = lambda *_: ""
+) -> Callable[[F], F]:
+    """Answer a question about many runs by a function of a `Several` and a `Question`.
+
+    Args:
+        heavy: See `seamark.reading.verbs.Verb`.
+        tag: Returns what changes whenever the answer may; empty if that is not known.
+    """
+
+    def add(function: F) -> F:
+        hints = get_type_hints(function, include_extras=True)
+        about = function.__doc__ or ""
+        verb = Verb(function.__name__, about, hints["question"], hints["return"], is_heavy=heavy)
+        _add(verb, _several, function, tag)
+        return function
+
+    return add
+
+
+def schemas() -> dict[str, Any]:
+    """Return the schemas of all questions and answers, by name."""
+    return schemas_of([kind for verb in _verbs for kind in (verb.question, verb.envelope)])[1]
+
+
+def _add(
+    verb: Verb,
+    ask: Callable[[Request, bytes, Verb], tuple[Any, Any]],
+    function: Callable[[Any, Any], Any],
+    tag: Callable[[Any, Any], str],
+) -> None:
+    _verbs.append(verb)
+
+    def endpoint(request: Request, body: Annotated[bytes, Depends(_body)]) -> Response:
+        asked, question = ask(request, body, verb)
+
+        def make() -> Any:
+            with heavy() if verb.is_heavy else nullcontext(), asked.moment():
+                return function(asked, question)
+
+        seen = "" if verb.is_timely else tag(asked, question)
+        answer: Response = asked.answer(make, seen, question)
+        return answer
+
+    of_question, of_answer = schemas_of([verb.question, verb.envelope])[0]
+    router.add_api_route(
+        f"/{verb.name}",
+        endpoint,
+        methods=["POST"],
+        operation_id=verb.name,
+        summary=verb.about.partition("\n")[0],
+        description=verb.about,
+        tags=["run" if ask is _one_run else "runs"],
+        response_class=Response,
+        responses={200: {"content": {"application/json": {"schema": of_answer}}}, **FAILURES},
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": of_question}},
+            }
+        },
+    )
+
+
+async def _body(request: Request) -> bytes:
+    return await request.body()
+
+
+def _one_run(request: Request, body: bytes, verb: Verb) -> tuple[OneRun, Any]:
+    """Return who asks about which run, and what; it is looked at once they may read the run."""
+    about = _decoded(request, body, _AboutRun)
+    one = OneRun(request, about.project, about.run)
+    return one, _decoded(request, body, verb.question)
+
+
+class _AboutRun(msgspec.Struct):
+    project: str
+    run: str
+
+
+def _several(request: Request, body: bytes, verb: Verb) -> tuple[Several, Any]:
+    return Several(request), _decoded(request, body, verb.question)
+
+
+def _decoded(request: Request, body: bytes, kind: Any) -> Any:
+    """Return a question.
+
+    Raises:
+        Refusal: 401 for who shows no token, else 422, if it is none.
+    """
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        expect_somebody(request)
+        raise Refusal(422, "invalid", f"{error!s:.300}") from None
+
+
+def _arguments(question: RunQuestion) -> dict[str, Any]:
+    own = set(question.__struct_fields__) - _OF_QUESTIONS
+    return {name: getattr(question, name) for name in own}
+
+
+_OF_QUESTIONS: Final = frozenset(RunQuestion.__struct_fields__)
+
+
+def _run_tag(one: OneRun, _: Question) -> str:
+    return one.tag()
+
+
+def _answer_by_reader(verb: Verb) -> None:
+    def function(one: OneRun, question: Any) -> Any:
+        return getattr(one.read, verb.name)(**_arguments(question))
+
+    _add(verb, _one_run, function, _run_tag)
+
+
+for _verb in verbs_of(Reader).values():
+    _answer_by_reader(_verb)

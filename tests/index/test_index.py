@@ -639,6 +639,23 @@ def test_a_forked_child_opens_the_file_for_itself(builder, folder, open_index):
     assert value(index, folder, "a") == 1
 
 
+def test_an_error_in_a_moment_is_not_hidden_by_a_damaged_index(builder, folder):
+    """The connection of the moment is closed by then, which nobody is told."""
+    journal = builder()
+    for step in range(5000):
+        journal.row({"m": float(step)}, step)
+    journal.close().save(folder)
+    with Index.open(folder.root) as index:
+        index.refresh()
+        with index.store.database.writing() as connection:
+            connection.exec_driver_sql("UPDATE chunk SET data = CAST(substr(data, 1, 99) AS BLOB)")
+        with pytest.raises(ZeroDivisionError) as raised, index.moment():
+            assert len(index.view(folder.project, folder.run).points("m")) == 5000
+            1 / 0  # noqa: B018
+        assert raised.value.__context__ is None
+        assert len(index.view(folder.project, folder.run).points("m")) == 5000
+
+
 def test_a_child_forked_while_a_thread_reads_can_read(builder, folder, open_index):
     """The thread does not live on in the child, and never lets go of what it held."""
     builder().assign(a=1).save(folder)

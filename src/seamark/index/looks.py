@@ -10,15 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from seamark.journal.safe import fits, names_in
-from seamark.process.interrupts import let_pass
 from seamark.store import schema
 from seamark.store.database import Database, insertion
 from seamark.store.runs import filled
@@ -159,6 +157,8 @@ class Looks:
 
     def __init__(self) -> None:
         self.runs: dict[Ref, Known] = {}
+        self.absent: set[Ref] = set()
+        """Runs that the index did not have when they were asked for one by one."""
         self.version: object = None
         self._sums: dict[int, list[int]] = {}
         self.folders: dict[str | None, dict[str, int]] = {}
@@ -199,14 +199,15 @@ class Looks:
             _take(others, database.rows(connection, _LOOKS_OF_FEW, **filled(others, _FEW)))
         self.version = version
 
-    @staticmethod
-    def one(database: Database, connection: sa.Connection, ref: Ref) -> Known | None:
-        """Return what is known of one run now."""
+    def one(self, database: Database, connection: sa.Connection, ref: Ref) -> Known | None:
+        """Learn what is known of one run now, and return it."""
         where = {"project": ref[0], "name": ref[1]}
         found = database.rows(connection, _FOLDER_OF, **where)
         if not found:
+            self.runs.pop(ref, None)
+            self.absent.add(ref)
             return None
-        known = Known(found[0][0], found[0][3], version=found[0][4])
+        known = self.runs[ref] = Known(found[0][0], found[0][3], version=found[0][4])
         _take({known.number: known}, database.rows(connection, _LOOKS_OF, **where))
         return known
 
@@ -279,56 +280,53 @@ def _folder_changed_ns(folder: str) -> int:
     return found.st_ctime_ns
 
 
-def look_at(
-    known: Known,
-    folder: str,
-    now_ns: int,
-    root: int | None = None,
-    unread: Callable[[OSError], object] = let_pass,
-) -> bool | None:
+def look_at(known: Known | None, folder: str, now_ns: int, root: int | None = None) -> bool | None:
     """Return whether a run has something to fold: True, None (nothing), or False (it is gone).
 
     Args:
-        known: What the index has. Learns when its folder was changed, once that can be trusted.
+        known: What the index has; None if it has nothing. Learns when its folder was changed, once
+            that can be trusted.
         folder: Of its journals.
         now_ns: Nanoseconds since the Unix epoch.
         root: Descriptor of the folder that ``folder`` is relative to, if it is.
-        unread: Called with what keeps it from being seen.
+
+    Raises:
+        OSError: If it cannot be seen.
     """
     look_up = os.stat
     try:
-        listed = look_up(folder, dir_fd=root).st_ctime_ns
-        if listed != known.listed:
-            if known.listed or _names(folder, root) != {look.file for look in known.looks}:
-                return True
-        elif known.rests:
-            return None
+        found = look_up(folder, dir_fd=root)
+        if known is None:
+            return True if stat.S_ISDIR(found.st_mode) else None
+        listed = found.st_ctime_ns
+        if listed != known.listed and (known.listed or _has_others(known, folder, root)):
+            return True
         for look in known.looks:
             if stat_of(look_up(f"{folder}/{look.file}", dir_fd=root)) != look.stat:
                 return True
             if look.retry and now_ns > look.retry:
                 return True
     except (FileNotFoundError, NotADirectoryError):
-        return _is_folder(folder, root)
-    except OSError as error:
-        unread(error)
-        return None  # cannot be seen at the moment; what is known stays
+        return None if known is None else _is_folder(folder, root)
     if now_ns - listed > RACY_NS:
         known.listed = listed
     return None
 
 
-def _names(folder: str, root: int | None) -> set[str]:
+def _has_others(known: Known, folder: str, root: int | None) -> bool:
+    """Return whether a folder has files that were not looked at."""
+    looked_at = {look.file for look in known.looks}
     fd = os.open(folder, os.O_RDONLY, dir_fd=root)
     try:
         with os.scandir(fd) as entries:
-            return {
-                one.name
-                for one in entries
-                if one.name[0] != "." and fits(one.name) and one.is_file(follow_symlinks=False)
-            }
+            for one in entries:
+                if one.name in looked_at or one.name[0] == "." or not fits(one.name):
+                    continue
+                if one.is_file(follow_symlinks=False):
+                    return True
     finally:
         os.close(fd)
+    return False
 
 
 def _is_folder(folder: str, root: int | None) -> bool:
@@ -336,8 +334,3 @@ def _is_folder(folder: str, root: int | None) -> bool:
         return stat.S_ISDIR(os.stat(folder, dir_fd=root).st_mode)
     except OSError:
         return False
-
-
-def journal_folder(root: Path, ref: Ref) -> str:
-    """Return the folder of a run's journals."""
-    return f"{root}/{ref[0]}/{ref[1]}/journal"

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import sqlalchemy as sa
 
-from seamark.errors import RunNotFoundError
 from seamark.index.file import IndexFile
 from seamark.index.updater import Updater
-from seamark.journal.folder import RunFolder, is_run_id
+from seamark.journal.folder import RunFolder
 from seamark.journal.root import root_inside
 from seamark.paths import is_inside, kind_of
 from seamark.process import fork
@@ -83,6 +82,7 @@ class Index:
         self._file = IndexFile(self.root)
         self._updater = Updater(self._file, now_ns)
         self._recent: Recent | None = None
+        self._last_view: RunView | None = None
         self._snapshots = Snapshots()
         fork.register(self.after_fork)
 
@@ -526,40 +526,21 @@ class Index:
             self.refresh(project)  # which number it goes by depends on the others
         self.refresh(project, run)
         with self.lock:
-            if ref not in self._file.looks.runs and ref not in self._file.aside:
+            known = self._file.looks.runs.get(ref)
+            if known is not None and known.parent:
+                self._updater.refresh_line(ref, known.parent)
+            elif known is None and ref not in self._file.aside:
                 self._updater.number_of(ref)
-        return self._view(ref, lambda parent: self._freshen_line(project, run, parent))
+        return self._view(ref)
 
-    def _view(self, ref: Ref, freshen: Callable[[str], None] | None = None) -> RunView:
+    def _view(self, ref: Ref) -> RunView:
         from seamark.index.view import RunView
 
-        folder = RunFolder(self.root, *ref)
-        return RunView(folder, lambda: self.store_of(ref), self.guarded, self.now_ns, freshen)
-
-    def _freshen_line(self, project: str, run: str, parent: str) -> None:
-        """Fold what is new of the runs that a fork has points from.
-
-        Args:
-            project: Project path.
-            run: Id of the fork.
-            parent: What it names as its parent: a stranger's word, as are those that follow.
-        """
-        from seamark.store.read.forks import GENERATIONS, parents_meant
-
-        seen = {run}
-        for _ in range(GENERATIONS):
-            fork = None
-            for name in parents_meant(project, parent):
-                if name in seen or not is_run_id(name):
-                    continue
-                self.refresh(project, name)
-                with contextlib.suppress(RunNotFoundError):
-                    fork = self.view(project, name).fork
-                    seen.add(name)
-                    break
-            if fork is None:
-                return
-            parent = fork.parent
+        view = self._last_view
+        if view is None or (view.project, view.name) != ref:
+            folder, store = RunFolder(self.root, *ref), partial(self.store_of, ref)
+            view = self._last_view = RunView(folder, store, self.guarded, self.now_ns)
+        return view
 
     def guarded(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, alone with the index, which is made again if damaged."""
@@ -568,7 +549,7 @@ class Index:
 
     def store_of(self, ref: Ref) -> Store:
         """Return where a run is found: in the file, or beside it if that could not be written."""
-        return self._file.aside.get(ref) or self.store
+        return self._file.aside.get(ref) or self._file.store
 
 
 def _own(selection: Wanted) -> Selection:

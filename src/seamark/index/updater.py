@@ -12,8 +12,10 @@ import logging
 import os
 import random
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -22,12 +24,14 @@ import sqlalchemy as sa
 from seamark.errors import RunNotFoundError
 from seamark.index import looks
 from seamark.index.file import IndexFile, store_in_memory
+from seamark.index.looks import RACY_NS, stat_of
 from seamark.index.unread import UnreadFolders
-from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs, purged_ids
+from seamark.journal.folder import PROJECT_LOG, RunFolder, is_run_id, iter_runs, purged_ids
 from seamark.paths import MODELS, home_of, is_inside, projects_above
 from seamark.process.interrupts import let_pass, quietly
 from seamark.store.damage import DamageError
 from seamark.store.database import BUSY_S
+from seamark.store.read.forks import GENERATIONS, parents_meant
 from seamark.store.runs import Conflict, forget_run, load_journals
 
 if TYPE_CHECKING:
@@ -83,15 +87,16 @@ class Updater:
         before = self.unread.forget(project, run)
         self._was_unread = bool(before)
         if run is not None and project is not None:
-            refs = [(above, PROJECT_LOG) for above in projects_above(project, run)]
-            self.healing(partial(self._refresh_each, [(project, run), *refs]))
+            own = zip(projects_above(project, run), repeat(PROJECT_LOG), strict=False)
+            self.healing(partial(self._refresh_each, [(project, run), *own]))
         else:
             self.healing(partial(self._refresh_many, project, progress))
-            above = set(self._walked(project))
-            for one in _projects(self._file.looks.runs, project):
+            looked, above = self._file.looks, set(self._walked(project))
+            for one in _projects(looked.runs, project):
                 above.update(projects_above(one, ""))
-            refs = [(each, PROJECT_LOG) for each in sorted(above)]
-            self.healing(partial(self._refresh_each, refs))
+            logs = {(each, PROJECT_LOG) for each in above}
+            looked.absent |= logs.difference(looked.runs)  # all that there are were asked for
+            self.healing(partial(self._refresh_each, sorted(logs)))
             self.looked_ns = begun_ns
         self.unread.warn(before)
 
@@ -107,20 +112,20 @@ class Updater:
 
     # ------------------------------------------------------------------ single runs
 
-    def _refresh_each(self, refs: Iterable[Ref]) -> None:
-        for ref in refs:
-            self._refresh_one(ref)
-
-    def _refresh_one(self, ref: Ref) -> None:
-        """Fold a run, or a project's own log, if there is anything new in its folder."""
-        if ref in self._file.aside:
-            self._file.drop_aside(ref)
+    def _refresh_each(self, refs: Sequence[Ref]) -> None:
+        """Fold the runs, and the projects' own logs, in whose folders anything is new."""
         looked = self._file.looks
-        known = looked.runs.get(ref)
-        if known is not None and self._look(ref, known) is None:
-            return
-        if known is not None or ref not in looked.absent:
-            known = self.known(ref)  # another process may have folded it meanwhile
+        if unknown := set(refs).difference(looked.runs, looked.absent):
+            self._learn(unknown)
+        changed = [ref for ref in refs if self._look(ref, looked.runs.get(ref)) is not None]
+        if changed:  # another process may have folded them meanwhile
+            self._learn(changed)
+        for ref in self._file.aside.keys() & refs:
+            self._file.drop_aside(ref)
+        for ref in changed:
+            self._refresh_one(ref, looked.runs.get(ref))
+
+    def _refresh_one(self, ref: Ref, known: Known | None) -> None:
         change = self._look(ref, known)
         if change is False and known is not None:
             self._forget([(ref, known.number)])
@@ -135,20 +140,50 @@ class Updater:
             finally:
                 self._file.set_busy_timeout(BUSY_S)
 
+    def _learn(self, refs: Iterable[Ref]) -> None:
+        """Ask the index what it has of the files of some runs."""
+        database = self._file.store.database
+        with database.reading() as connection:
+            for ref in refs:
+                self._file.looks.learn(database, connection, ref)
+
     def known(self, ref: Ref) -> Known | None:
-        """Return what the index has of the files of a run; None if it has no such run."""
-        with self._file.store.database.reading() as connection:
-            return self._file.looks.one(self._file.store.database, connection, ref)
+        """Return what the index has of the files of a run now; None if it has no such run."""
+        self._learn([ref])
+        return self._file.looks.runs.get(ref)
 
     def _look(self, ref: Ref, known: Known | None, root: int | None = None) -> bool | None:
-        """Return whether a run has something to fold; see `seamark.index.looks.look_at`."""
+        """Return whether a run has something to fold: True, None (nothing), or False (it is gone).
+
+        Args:
+            ref: The run, or a project's own log.
+            known: What the index has of its files; None if it has nothing. Learns when the folder
+                was changed, once that can be trusted.
+            root: Descriptor of the root, if it is open.
+        """
         above = f"{self._root}/" if root is None else ""
+        folder, now_ns, look_up = f"{above}{ref[0]}/{ref[1]}/journal", self._now_ns(), os.stat
         try:
-            return looks.look_at(known, f"{above}{ref[0]}/{ref[1]}/journal", self._now_ns(), root)
+            found = look_up(folder, dir_fd=root)
+            if known is None:
+                return True if stat.S_ISDIR(found.st_mode) else None
+            listed = found.st_ctime_ns
+            if listed != known.listed and (known.listed or known.lacks_any(folder, root)):
+                return True
+            for look in known.looks:
+                if stat_of(look_up(f"{folder}/{look.file}", dir_fd=root)) != look.stat:
+                    return True
+                if look.retry and now_ns > look.retry:
+                    return True
+        except (FileNotFoundError, NotADirectoryError):
+            return None if known is None else _is_folder(folder, root)
         except OSError as error:  # cannot be seen at the moment; what is known stays
             if error.errno != errno.ENAMETOOLONG:  # no path leads there, so that nobody made it
                 self.unread.note(RunFolder(self._root, *ref).path, error)
             return None
+        if now_ns - listed > RACY_NS:
+            known.listed = listed
+        return None
 
     def _fold_aside(self, ref: Ref) -> None:
         """Fold one run in memory: others write to the file all the time."""
@@ -158,6 +193,28 @@ class Updater:
             with store.database.writing() as connection:
                 refresh.write(connection)
             self._file.aside[ref] = store
+
+    def refresh_line(self, ref: Ref, parent: str) -> None:
+        """Fold what is new of the runs that a fork has points from.
+
+        Args:
+            ref: The fork.
+            parent: What it names as its parent: a stranger's word, as are those that follow.
+        """
+        project, run = ref
+        seen = {run}
+        while parent and len(seen) <= GENERATIONS:
+            names = [one for one in parents_meant(project, parent) if is_run_id(one)]
+            parent = ""
+            for name in names:
+                if name in seen:
+                    continue
+                self.refresh(project, name)
+                known = self._file.looks.runs.get((project, name))
+                if known is not None:
+                    seen.add(name)
+                    parent = known.parent
+                    break
 
     # ------------------------------------------------------------------ many runs
 
@@ -350,10 +407,11 @@ class Updater:
 
     def _journals(self, ref: Ref) -> list[JournalState]:
         """Return what is folded of the journals of a run."""
-        store = self._file.store
+        known, store = self.known(ref), self._file.store
+        if known is None:
+            return []
         with store.database.reading() as connection:
-            known = self._file.looks.one(store.database, connection, ref)
-            return [] if known is None else load_journals(store, connection, known.number)
+            return load_journals(store, connection, known.number)
 
     def _forget(self, gone: list[tuple[Ref, int]]) -> None:
         for ref, number in gone:
@@ -453,6 +511,13 @@ def _projects(refs: Iterable[Ref], project: str | None) -> set[str]:
     return {parent for parent in found if project is None or is_inside(parent, project)}
 
 
+def _is_folder(folder: str, root: int | None) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(folder, dir_fd=root).st_mode)
+    except OSError:
+        return False
+
+
 def _changed_ns(folder: str) -> int:
     try:
         return os.stat(folder).st_ctime_ns  # noqa: PTH116 - the walk gives strings
@@ -463,7 +528,7 @@ def _changed_ns(folder: str) -> int:
 def _settled_ns(folder: str, begun_ns: int) -> int:
     """Return when a folder was last changed; 0 if that was so recently that it may change again."""
     changed = _changed_ns(folder)
-    return changed if changed < begun_ns - looks.RACY_NS else 0
+    return changed if changed < begun_ns - RACY_NS else 0
 
 
 def _locked(error: BaseException) -> bool:

@@ -25,6 +25,7 @@ from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import SETTLE_NS
 from seamark.store import ingest
+from seamark.store.runs import load_run
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -177,7 +178,10 @@ def test_the_index_agrees_with_the_oracle_after_every_refresh(
             journals[at].save(folder, ends[at])
             index.refresh()
             for look in (index, Index.open(folder.root)):
-                state = look.view("p", "r").state_of_fold
+                with look.store.database.reading() as connection:
+                    run = load_run(look.store, connection, "p", "r")
+                    run.state.need_all()
+                state = run.state
                 found = property_test.shown(state)
                 assert property_test.same(found, oracle.expected(journals, ends))
                 if look is not index:
@@ -637,6 +641,28 @@ def test_a_forked_child_opens_the_file_for_itself(builder, folder, open_index):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     index.refresh()
     assert value(index, folder, "a") == 1
+
+
+def _raise_in_a_moment(index, folder):
+    with index.moment():
+        assert len(index.view(folder.project, folder.run).points("m")) == 5000
+        msg = "raised in the block"
+        raise KeyError(msg)
+
+
+def test_an_error_in_a_moment_is_not_hidden_by_a_damaged_index(builder, folder):
+    """The connection of the moment is closed by then, which nobody is told."""
+    journal = builder()
+    for step in range(5000):
+        journal.row({"m": float(step)}, step)
+    journal.close().save(folder)
+    with Index.open(folder.root) as index:
+        index.refresh()
+        with index.store.database.writing() as connection:
+            connection.exec_driver_sql("UPDATE chunk SET data = CAST(substr(data, 1, 99) AS BLOB)")
+        with pytest.raises(KeyError, match="raised in the block"):
+            _raise_in_a_moment(index, folder)
+        assert len(index.view(folder.project, folder.run).points("m")) == 5000
 
 
 def test_a_child_forked_while_a_thread_reads_can_read(builder, folder, open_index):

@@ -68,7 +68,10 @@ class Refresh:
         folding.take_up(self.copies.chosen)
         self._name_copies()
         folding.fold(self._may_have_more)
-        self.now = Known(folding.run.number or 0, listed, list(self._looks()))
+        fork = folding.state.fork
+        self.now = Known(
+            folding.run.number or 0, listed, list(self._looks()), parent=fork.parent if fork else ""
+        )
         self.now.settle()
         self._seen = known is not None and (known.listed, known.looks) == (listed, self.now.looks)
         self._saving: Saving | None = None

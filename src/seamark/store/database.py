@@ -76,6 +76,12 @@ def retry(work: Callable[[], T]) -> T:
     return work()
 
 
+class _OfThread(threading.local):
+    """The transaction in which a thread reads; None outside of `Database.holding`."""
+
+    connection: sa.Connection | None = None
+
+
 class Database:
     """The tables of a store behind an engine.
 
@@ -91,7 +97,7 @@ class Database:
         kind: Any = type(engine.dialect)
         self._dialect = kind(paramstyle=style)  # values by position
         self._compiled = _COMPILED.setdefault(self.dialect, {})
-        self._of_thread = threading.local()
+        self._of_thread = _OfThread()
 
     def create_tables(self, *tables: sa.MetaData) -> None:
         """Make the tables that are not there; others may do so at the same time."""
@@ -135,7 +141,7 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """Run a block that sees one state of all tables, also if others write meanwhile."""
-        if (held := self.held) is not None:
+        if (held := self._of_thread.connection) is not None:
             yield held
             return
         options: dict[str, Any] = {_WRITES: False}
@@ -147,8 +153,7 @@ class Database:
     @property
     def held(self) -> sa.Connection | None:
         """The transaction in which this thread reads; None outside of `holding`."""
-        found: sa.Connection | None = getattr(self._of_thread, "connection", None)
-        return found
+        return self._of_thread.connection
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
@@ -185,7 +190,7 @@ class Database:
             statement: A constant of a module: it is compiled once.
             **values: Of its bind parameters.
         """
-        text, names, given = self._compile(statement)
+        text, names, given = self._compiled.get(statement) or self._compile(statement)
         cursor = connection.connection.cursor()
         try:
             cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
@@ -214,7 +219,7 @@ class Database:
 
     def run(self, connection: sa.Connection, statement: Any, **values: Any) -> int:
         """Run a statement that writes; return how many rows it changed."""
-        text, names, given = self._compile(statement)
+        text, names, given = self._compiled.get(statement) or self._compile(statement)
         cursor = connection.connection.cursor()
         try:
             cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
@@ -232,7 +237,7 @@ class Database:
         rows = list(rows)
         if not rows:
             return
-        text, _, _ = self._compile(statement)
+        text, _, _ = self._compiled.get(statement) or self._compile(statement)
         cursor = connection.connection.cursor()
         try:
             cursor.executemany(text, rows)
@@ -247,7 +252,7 @@ class Database:
         Returns:
             How many rows were changed in all; less than 0 if the driver does not say.
         """
-        text, names, given = self._compile(statement)
+        text, names, given = self._compiled.get(statement) or self._compile(statement)
         cursor = connection.connection.cursor()
         try:
             cursor.executemany(
@@ -273,12 +278,10 @@ class Database:
         return kept[metadata]
 
     def _compile(self, statement: Any) -> tuple[str, tuple[str, ...], dict[str, Any]]:
-        found = self._compiled.get(statement)
-        if found is None:
-            made = statement.of(self.dialect) if isinstance(statement, Upsert) else statement
-            compiled = made.compile(dialect=self._dialect)
-            names = tuple(compiled.positiontup or ())
-            found = self._compiled[statement] = (str(compiled), names, dict(compiled.params))
+        made = statement.of(self.dialect) if isinstance(statement, Upsert) else statement
+        compiled = made.compile(dialect=self._dialect)
+        names = tuple(compiled.positiontup or ())
+        found = self._compiled[statement] = (str(compiled), names, dict(compiled.params))
         return found
 
 

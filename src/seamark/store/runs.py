@@ -12,6 +12,7 @@ import operator
 import secrets
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -285,24 +286,34 @@ def new_run(project: str, name: str) -> StoredRun:
 
 
 def load_run(
-    store: Store, connection: sa.Connection, project: str, name: str, *, for_fold: bool = False
+    store: Store,
+    connection: sa.Connection,
+    project: str,
+    name: str,
+    *,
+    for_fold: bool = False,
+    before: StoredRun | None = None,
 ) -> StoredRun | None:
-    """Return a run as it was saved, its attributes left out; None if it is not there.
+    """Return a run as it was saved; None if it is not there. Attributes are loaded when needed.
 
     Args:
         store: Where it is.
         connection: Of a transaction of the store.
         project: Project path.
         name: Run id.
-        for_fold: Whether attributes are loaded as a fold asks for them.
+        for_fold: Whether more is needed after the transaction.
+        before: The run as it was loaded from this store earlier; returned if it has not changed.
     """
     found = store.database.rows(connection, _FIND_RUN, project=project, name=name)
     if not found:
         return None
     number, version, parent, step, text = found[0]
+    if before is not None and (before.number, before.version) == (number, version):
+        if before.state.load is not None:
+            before.state.load = _loader(store, number, connection)
+        return before
     state = RunState()
-    if for_fold:
-        state.load = _loader(store, number)
+    state.load = _loader(store, number, None if for_fold else connection)
     for journal in load_journals(store, connection, number):
         state.add_journal(journal)
         if for_fold:
@@ -548,19 +559,24 @@ def _family_of(row: tuple[Any, ...], unpack: Any) -> FamilyState:
     return state
 
 
-def _loader(store: Store, run: int) -> Any:
+def _loader(store: Store, run: int, given: sa.Connection | None) -> Any:
     def load(
         journals: Iterable[JournalState],
         paths: Collection[str] | None,
         namespaces: Collection[str],
     ) -> Attributes:
         try:
-            with store.database.reading() as connection:
+            with _reading(store, given) as connection:
                 return load_attributes(store, connection, run, journals, paths, namespaces)
         except KeyError as error:  # a key of a journal that somebody else took up meanwhile
             raise Conflict from error
 
     return load
+
+
+def _reading(store: Store, given: sa.Connection | None) -> AbstractContextManager[sa.Connection]:
+    """Return the transaction that is given, or a new one."""
+    return store.database.reading() if given is None else contextlib.nullcontext(given)
 
 
 def names_before(
@@ -590,8 +606,7 @@ def _names_at(
     def load(
         paths: set[int], schemas: set[int]
     ) -> tuple[dict[int, str], dict[int, tuple[int, ...]]]:
-        reading = store.database.reading() if given is None else contextlib.nullcontext(given)
-        with reading as connection:
+        with _reading(store, given) as connection:
             found_paths = _newest_of(store, connection, _NEWEST_PATH, sorted(paths), where)
             texts = store.numbers.paths(connection, list(found_paths.values()))
             found_schemas = _newest_of(store, connection, _NEWEST_SCHEMA, sorted(schemas), where)

@@ -223,8 +223,8 @@ class RunState:
             Unix epoch; None if none did.
         dirty: Paths whose rows in the store are out of date.
         needs_refold: Whether summaries have to be counted again from the journals.
-        load: Finds what is stored of the run, of which only what a fold touches is loaded; None for
-            a run that is new.
+        load: Finds what is stored of the run, of which only what is needed is loaded; None for a
+            run that is new, and once everything is loaded.
     """
 
     def __init__(self) -> None:
@@ -266,7 +266,7 @@ class RunState:
             return
         for path, families in self.load(self.journals.values(), None, ()).items():
             self.attributes.setdefault(path, families)
-        self._asked.update(self.attributes)
+        self.load = None
         self._namespaces = None
 
     # ------------------------------------------------------------------ journals and attempts

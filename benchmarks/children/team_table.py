@@ -108,9 +108,11 @@ def fill(engine: sa.Engine, statements: str) -> None:
 
 def main() -> None:
     """Fill both stores, ask, and print median and 99th percentile of each, in milliseconds."""
-    store = open_databases(OURS, statement_s=0).store()
-    database, now = store.database, time.time_ns()
-    fill(database.engine, SEAMARK)
+    filling = open_databases(OURS, statement_s=0)
+    fill(filling.store().database.engine, SEAMARK)
+    filling.close()
+    store, now = open_databases(OURS).store(), time.time_ns()
+    database = store.database
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     client = MlflowClient(THEIRS)

@@ -31,6 +31,7 @@ __all__ = [
     "retry",
     "set_up_files",
     "sqlite_engine",
+    "written_out",
 ]
 
 BUSY_S: Final = 30.0
@@ -205,17 +206,10 @@ class Database:
 
     def stream(self, connection: sa.Connection, statement: Any) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of a statement that is made for this one call, some at a time."""
-        compiled = statement.compile(
-            dialect=self._dialect, compile_kwargs={"render_postcompile": True}
-        )
-        given = compiled.params
-        cursor = connection.connection.cursor()
-        try:
-            cursor.execute(str(compiled), [given[name] for name in compiled.positiontup or ()])
+        with contextlib.closing(connection.execute(statement)) as result:
+            cursor: Any = result.cursor  # rows of SQLAlchemy would be slower
             while part := cursor.fetchmany(_AT_ONCE):
                 yield list(part)
-        finally:
-            cursor.close()
 
     def run(self, connection: sa.Connection, statement: Any, **values: Any) -> int:
         """Run a statement that writes; return how many rows it changed."""
@@ -283,6 +277,11 @@ class Database:
         names = tuple(compiled.positiontup or ())
         found = self._compiled[statement] = (str(compiled), names, dict(compiled.params))
         return found
+
+
+def written_out(values: Iterable[Any]) -> Any:
+    """Return values for `in_` that are no parameters: no engine takes as many as there may be."""
+    return sa.bindparam(None, list(values), expanding=True, literal_execute=True)
 
 
 def can_hold(text: str) -> bool:

@@ -161,9 +161,11 @@ _of_postgresql = ("path", "class", "number", "visible", "run")
 sa.Index("attribute_by_path_text", *(attribute.c[name] for name in _of_sqlite)).ddl_if(
     dialect="sqlite"
 )
-sa.Index("attribute_by_value", *(attribute.c[name] for name in _of_postgresql)).ddl_if(
-    dialect="postgresql"
-)
+sa.Index(
+    "attribute_by_value",
+    *(attribute.c[name] for name in _of_postgresql),
+    postgresql_include=["type", "whole"],  # numbers are compared and sorted without their rows
+).ddl_if(dialect="postgresql")
 sa.Index(
     "attribute_by_text",
     attribute.c.path,

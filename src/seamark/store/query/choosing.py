@@ -14,6 +14,7 @@ from seamark.paths import is_inside
 from seamark.store import schema
 from seamark.store.cells import OPEN, is_crashed
 from seamark.store.query.crash_reasons import CRASH_REASON, reason_column
+from seamark.store.query.expression import comparisons_of
 from seamark.store.query.kinds import CRASHED
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, projects_there, refuse
 from seamark.store.query.language import Field, parse_field
@@ -170,6 +171,7 @@ class _Search:
         self._field = parse_field(selection.sort_by, "sort_by")
         seen = in_projects(store, connection, selection.readable)
         known = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
+        known.learn([*(leaf.field.path for leaf in comparisons_of(expression)), self._field.path])
         if selection.query:
             known.check_query(selection.query)
         known.check_sort(selection.sort_by, self._field)

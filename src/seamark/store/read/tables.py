@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
 from seamark.store.cells import CRASHED, GOES_ON, UNKNOWN_NS, atom_value, decoded
+from seamark.store.database import written_out
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
@@ -59,8 +60,8 @@ _NUMBERS: Final = frozenset({"float", "float_series", "statistic"})
 _LONG: Final = ("text", "string_series")
 _APART: Final = frozenset({"string_set", *_LONG})
 """What these show is not in the columns that all have."""
-_PART: Final = 900
-"""How many values one statement has at most; old SQLite takes 999."""
+_FEW: Final = 900
+"""So many runs are looked up by their numbers."""
 
 At = tuple[str, str | None]
 """A path and what is asked of a series there; None: what it shows."""
@@ -104,7 +105,7 @@ def query_runs(
     if callable(columns):
         found = columns(shared_paths(store, connection, chosen.numbers))
         wanted = [_Wanted(column) for column in found]
-    known = store.numbers.everything(connection)
+    known = _known_paths(store, connection, wanted)
     everything = any(one.pattern and one.field.path == "*" for one in wanted)
     paths = None
     if not everything:
@@ -119,14 +120,12 @@ def query_runs(
         cells.read_versions()
     of_children = [one for one in wanted if one.is_of_children and one.field.path not in known]
     cells.read_children(of_children, selection)
-    seen = in_projects(store, connection, selection.readable)
-    checks = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
     present = set(cells.paths())
-    for one in (each for each in wanted if each not in of_children):
-        if one.pattern and one.field.path != "*" and not one.paths(present):
-            checks.check_pattern(one.text, one.paths((*_SYSTEM, *known)))
-        elif not one.pattern and (one.says_more or one.field.path not in present):
-            checks.check_column(one.text, one.field)
+    doubtful = [one for one in wanted if one not in of_children and one.is_doubtful(present)]
+    if doubtful:
+        seen = in_projects(store, connection, selection.readable)
+        checks = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
+        _check(doubtful, checks, (*_SYSTEM, *known))
     labels = _labels(wanted, cells)
     empty: list[Any] = [None] * len(chosen.numbers)
     shown = {label: cells.columns.get(at, empty) for label, at in labels.items()}
@@ -160,9 +159,32 @@ class _Wanted:
             return [self.field.path]
         return list(filter(matcher(self.field.path), known))
 
+    def is_doubtful(self, present: Collection[str]) -> bool:
+        """Return whether it may ask for what no run has, beside what some are known to have."""
+        if self.pattern:
+            return self.field.path != "*" and not self.paths(present)
+        return self.says_more or self.field.path not in present
+
     def label(self, path: str) -> str:
         """Return the column's name for a path."""
         return f"{path}:{self.field.aggregate}" if self.field.aggregate else path
+
+
+def _known_paths(
+    store: Store, connection: sa.Connection, wanted: Iterable[_Wanted]
+) -> dict[str, int]:
+    """Return the paths that may be meant, with their numbers; all there are only for patterns."""
+    if any(one.pattern for one in wanted):
+        return store.numbers.everything(connection)
+    return store.numbers.known(connection, [one.field.path for one in wanted])
+
+
+def _check(doubtful: Iterable[_Wanted], checks: KnownPaths, known: Collection[str]) -> None:
+    for one in doubtful:
+        if one.pattern:
+            checks.check_pattern(one.text, one.paths(known))
+        else:
+            checks.check_column(one.text, one.field)
 
 
 def _labels(wanted: list[_Wanted], cells: _Cells) -> dict[str, At]:
@@ -226,19 +248,12 @@ class _Cells:
 
         Of most of the runs there are, one walk through the table is quicker than many questions.
         """
-        database, numbers = self._store.database, self._chosen.numbers
-        paths = None if self._paths is None else list(self._paths)
-        many = len(numbers) > _PART
-        for start in range(0, 1 if many else len(numbers), _PART // 2):
-            some = statement
-            if not many:
-                some = some.where(run.in_(numbers[start : start + _PART // 2]))
-            if paths is None:
-                yield from database.stream(self._connection, some)
-                continue
-            for at in range(0, len(paths), _PART // 2):
-                part = some.where(path.in_(paths[at : at + _PART // 2]))
-                yield from database.stream(self._connection, part)
+        numbers = self._chosen.numbers
+        if len(numbers) <= _FEW:
+            statement = statement.where(run.in_(written_out(numbers)))
+        if self._paths is not None:
+            statement = statement.where(path.in_(written_out(self._paths)))
+        return self._store.database.stream(self._connection, statement) if numbers else iter(())
 
     def _rows(
         self, statement: sa.Select[Any], run: Any, path: Any
@@ -322,8 +337,8 @@ class _Cells:
         numbers = self._chosen.numbers
         if not numbers:
             return
-        if len(numbers) <= _PART:
-            statement = statement.where(schema.run.c.id.in_(numbers))
+        if len(numbers) <= _FEW:
+            statement = statement.where(schema.run.c.id.in_(written_out(numbers)))
         columns: dict[str, list[Any]] = {path: [None] * len(numbers) for path in _DERIVED}
         details: list[Any] = [None] * len(numbers)
         for part in self._store.database.stream(self._connection, statement):

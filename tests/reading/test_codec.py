@@ -60,7 +60,7 @@ sizes = st.integers(0, 6)
 
 def kept(keep: Keep, observed: list[float]) -> Keep:
     for one in observed:
-        keep.add(one)
+        keep.update(one)
     return keep
 
 
@@ -200,7 +200,6 @@ OF: dict[Any, st.SearchStrategy[Any]] = {
     Points: points,
     TextPoint: st.builds(TextPoint, **at, text=text_or_file),
     FilePoint: st.builds(FilePoint, **at, file=records, name=maybe, description=maybe),
-    HistogramPoint: histogram_points,
     TextPage: text_pages,
     Curve: curves,
     Drawing: drawings(),
@@ -274,10 +273,11 @@ OF: dict[Any, st.SearchStrategy[Any]] = {
         ),
     ),
 }
-LISTS = (Attribute, JournalInfo, TextPoint, FilePoint, HistogramPoint, RunName, RankStatus)
+LISTS = (Attribute, JournalInfo, TextPoint, FilePoint, RunName, RankStatus)
 KINDS: dict[Any, st.SearchStrategy[Any]] = {
     **OF,
     **{list[kind]: st.lists(OF[kind], max_size=3) for kind in LISTS},
+    list[HistogramPoint]: st.lists(histogram_points, max_size=3),
     list[tuple[int, str, Any]]: st.lists(st.tuples(whole, texts, text_or_file), max_size=3),
     Any: plain | histogram_points,
 }

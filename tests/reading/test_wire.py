@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from seamark.reading.wire import Rows, WireError, decode, decode_list, dumps, encode, loads
 
 from seamark.errors import SeamarkError
 from seamark.process.crashes import Crash
@@ -22,7 +23,6 @@ from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, 
 from seamark.reading.ranks import RankStatus
 from seamark.reading.stragglers import RankTiming
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable, StringList
-from seamark.reading.wire import Rows, WireError, decode, decode_list, dumps, encode, loads
 
 # Also what no valid UTF-8 is: journals are written by strangers.
 texts = st.text(st.characters(), max_size=20) | st.sampled_from(["$", "v", "\ud800", "nan", "\x00"])

@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("fastapi")
 
 from journal_builder import JournalBuilder
-
 from seamark.server.models import MODELS
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from seamark.reading.wire import encode
 
 from seamark.errors import FamilyError
 from seamark.journal.reader import JournalReader
-from seamark.reading.wire import encode
 
 Begin = Callable[..., Any]
 RUN = "0123456789abcdef"

@@ -671,7 +671,7 @@ def test_a_child_forked_while_a_thread_reads_can_read(builder, folder, open_inde
     index, reads, forked = open_index(), threading.Event(), threading.Event()
 
     def read_long():
-        with index.lock:
+        with index._updater.lock:
             reads.set()
             forked.wait(30)
 

@@ -671,7 +671,7 @@ def test_a_child_forked_while_a_thread_reads_can_read(builder, folder, open_inde
     index, reads, forked = open_index(), threading.Event(), threading.Event()
 
     def read_long():
-        with index.lock:
+        with index._updater.lock:
             reads.set()
             forked.wait(30)
 
@@ -906,3 +906,75 @@ def test_a_damaged_index_is_made_again_in_the_middle_of_a_moment(builder, folder
             assert len(view.points("m")) == 5000
             assert len(view.points("m")) == 5000
         assert len(index.view(folder.project, folder.run).points("m")) == 5000
+
+
+# ---------------------------------------------------------------------- what a process remembers
+
+
+def statements(index, work):
+    """Return what a piece of work asks of the tables."""
+    asked = []
+    with index.store.database.reading() as connection:
+        driver = connection.connection.dbapi_connection
+    driver.set_trace_callback(asked.append)
+    work()
+    driver.set_trace_callback(None)
+    return [one for one in asked if one.startswith(("SELECT", "INSERT", "UPDATE", "PRAGMA"))]
+
+
+def test_a_run_without_anything_new_is_asked_for_once(builder, folder, open_index):
+    """One question, whether it is still as it was; its attributes are not loaded again."""
+    builder().assign(a=1).save(folder)
+    index = open_index()
+
+    def read():
+        assert index.fresh_view(folder.project, folder.run).attribute("a").value == 1
+
+    read()
+    (asked,) = statements(index, read)
+    assert "FROM run" in asked.replace("\n", "")
+
+
+def test_what_others_fold_rebuild_and_remove_is_seen_by_who_remembers(builder, folder, open_index):
+    """Of two processes with one index, each remembers what it saw."""
+    first, second = open_index(), open_index()
+    journal = builder().assign(a=1)
+    for number in range(2, 6):
+        journal.save(folder)
+        for index in (first, second):
+            view = index.fresh_view(folder.project, folder.run)
+            assert view.attribute("a").value == number - 1
+        if number == 3:
+            second.rebuild()
+        journal.assign(a=number)
+    shutil.rmtree(folder.path)
+    second.refresh()
+    for index in (second, first):
+        with pytest.raises(RunNotFoundError):
+            index.fresh_view(folder.project, folder.run)
+    builder().assign(a=6).save(folder)
+    for index in (first, second):
+        assert index.fresh_view(folder.project, folder.run).attribute("a").value == 6
+
+
+def test_a_run_that_another_process_forgot_and_folded_anew_is_read(builder, folder, open_index):
+    """Its number is another one then."""
+    builder().assign(a=1).row({"m": 1.0}, 0).save(folder)
+    first, second = open_index(), open_index()
+    first.fresh_view(folder.project, folder.run).attributes()
+    other = RunFolder(folder.root, folder.project, "0" * 16)
+    second._updater._forget([((folder.project, folder.run), 1)])
+    builder().assign(a=2).save(other)
+    second.refresh(other.project, other.run)
+    second.refresh()
+    assert first.fresh_view(folder.project, folder.run).attribute("a").value == 1
+    assert first.fresh_view(other.project, other.run).attribute("a").value == 2
+
+
+def test_a_view_can_be_read_when_its_index_is_gone(builder, folder):
+    """The file is open as long as one of them is there."""
+    builder().assign(a=1).save(folder)
+    view = Index.open(folder.root).fresh_view(folder.project, folder.run)
+    driver = view._find_store().database
+    assert view.attribute("a").value == 1
+    assert view._find_store().database is driver

@@ -5,6 +5,7 @@ Whatever goes wrong with the file, it is made again.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -158,6 +159,11 @@ class IndexFile:
         self._leave_to_parent()
         self._disconnect()
 
+    def __del__(self) -> None:
+        """Close a file that nobody closed, once neither an index nor a view of a run uses it."""
+        with contextlib.suppress(Exception):
+            self.close()
+
     def _disconnect(self) -> None:
         if self._pid == os.getpid():
             for ref in list(self.aside):
@@ -165,6 +171,10 @@ class IndexFile:
             if self._store is not None:
                 self._store.database.engine.dispose()
         self._store = None
+
+    def store_of(self, ref: Ref) -> Store:
+        """Return where a run is found: in the file, or beside it if that could not be written."""
+        return self.aside.get(ref) or self.store
 
     def drop_aside(self, ref: Ref) -> None:
         """Forget what was folded of a run beside the file."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +24,6 @@ from seamark.index.updater import Updater
 from seamark.journal.folder import RunFolder
 from seamark.journal.root import root_inside
 from seamark.paths import is_inside, kind_of
-from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.reading.catalog import Columns, RunField, Unknown, Wanted, refuse
 from seamark.reading.curves import Look, RunCurve, check_points
@@ -72,26 +70,16 @@ class Index:
     Attributes:
         root: Absolute root folder.
         now_ns: Clock, nanoseconds since the Unix epoch.
-        lock: Held while the index is used.
     """
 
     def __init__(self, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> None:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links
         self.now_ns = now_ns
-        self.lock = threading.RLock()
         self._file = IndexFile(self.root)
         self._updater = Updater(self._file, now_ns)
         self._recent: Recent | None = None
         self._last_view: RunView | None = None
         self._snapshots = Snapshots()
-        fork.register(self.after_fork)
-
-    def after_fork(self) -> None:
-        """Take a new lock in a forked child.
-
-        Another thread may have been reading: nobody is left there to let go of the old one.
-        """
-        self.lock = threading.RLock()
 
     @property
     def where(self) -> str:
@@ -134,12 +122,7 @@ class Index:
 
     def close(self) -> None:
         """Close the file; harmless when called twice."""
-        with self.lock:
-            self._file.close()
-
-    def __del__(self) -> None:
-        """Close the file of an index that nobody closed."""
-        with contextlib.suppress(Exception):
+        with self._updater.lock:
             self._file.close()
 
     def __enter__(self) -> Self:
@@ -168,7 +151,7 @@ class Index:
             run: Only this run of the project (``".project"``: the project's own log).
             progress: Called with the number of runs done and the number of runs to fold.
         """
-        with self.lock:
+        with self._updater.lock:
             self._updater.refresh(project, run, progress)
 
     def rebuild(self, *, progress: Callable[[int, int], None] | None = None) -> None:
@@ -177,7 +160,7 @@ class Index:
         Args:
             progress: See `refresh`.
         """
-        with self.lock:
+        with self._updater.lock:
             self._file.replace()
             self._updater.refresh(progress=progress)
 
@@ -189,7 +172,7 @@ class Index:
         Raises:
             RunNotFoundError: If the index has no such run.
         """
-        with self.lock:
+        with self._updater.lock:
             return self._updater.verify(project, run)
 
     def unread(self) -> list[Unread]:
@@ -197,7 +180,7 @@ class Index:
 
         New runs in there are not known, others are as they were when they could be read.
         """
-        with self.lock:
+        with self._updater.lock:
             return self._updater.unread.now()
 
     # ------------------------------------------------------------------ reading
@@ -208,7 +191,7 @@ class Index:
 
         Other threads wait for its end; nothing can be refreshed in it.
         """
-        with self.lock, contextlib.ExitStack() as stack:
+        with self._updater.lock, contextlib.ExitStack() as stack:
             held = self.store
             self._updater.healing(lambda: stack.enter_context(self.store.database.holding()))
             try:
@@ -354,7 +337,7 @@ class Index:
             looked_ns = self._updater.looked_ns
             return changes_since(self.store, cursor, project, self.now_ns(), looked_ns)
 
-        return self.guarded(answer)
+        return self._updater.guarded(answer)
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
         """Return what is missing of runs, only of those of which something is; see `load_losses`.
@@ -497,8 +480,7 @@ class Index:
             with self.store.database.reading() as connection:
                 return question(connection)
 
-        with self.lock:
-            return self._updater.healing(ask)
+        return self._updater.guarded(ask)
 
     def paths(self) -> list[str]:
         """Return every path that a run has or had, sorted, as last folded."""
@@ -510,7 +492,7 @@ class Index:
         Raises:
             RunNotFoundError: If the index has no such run.
         """
-        with self.lock:
+        with self._updater.lock:
             if (project, run) not in self._file.aside:
                 self._updater.number_of((project, run))
         return self._view((project, run))
@@ -525,7 +507,7 @@ class Index:
         if kind_of(project, run) in ("model_version", "artifact"):
             self.refresh(project)  # which number it goes by depends on the others
         self.refresh(project, run)
-        with self.lock:
+        with self._updater.lock:
             known = self._file.looks.runs.get(ref)
             if known is not None and known.parent:
                 self._updater.refresh_line(ref, known.parent)
@@ -538,18 +520,9 @@ class Index:
 
         view = self._last_view
         if view is None or (view.project, view.name) != ref:
-            folder, store = RunFolder(self.root, *ref), partial(self.store_of, ref)
-            view = self._last_view = RunView(folder, store, self.guarded, self.now_ns)
+            folder, store = RunFolder(self.root, *ref), partial(self._file.store_of, ref)
+            view = self._last_view = RunView(folder, store, self._updater.guarded, self.now_ns)
         return view
-
-    def guarded(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, alone with the index, which is made again if damaged."""
-        with self.lock:
-            return self._updater.healing(work)
-
-    def store_of(self, ref: Ref) -> Store:
-        """Return where a run is found: in the file, or beside it if that could not be written."""
-        return self._file.aside.get(ref) or self._file.store
 
 
 def _own(selection: Wanted) -> Selection:

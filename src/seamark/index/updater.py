@@ -13,6 +13,7 @@ import os
 import random
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
@@ -27,7 +28,9 @@ from seamark.index.file import IndexFile, store_in_memory
 from seamark.index.looks import RACY_NS, stat_of
 from seamark.index.unread import UnreadFolders
 from seamark.journal.folder import PROJECT_LOG, RunFolder, is_run_id, iter_runs, purged_ids
+from seamark.journal.safe import is_folder
 from seamark.paths import MODELS, home_of, is_inside, projects_above
+from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
 from seamark.store.damage import DamageError
 from seamark.store.database import BUSY_S
@@ -57,13 +60,14 @@ T = TypeVar("T")
 
 
 class Updater:
-    """Folds what is new below a root into its index; for one thread at a time.
+    """Folds what is new below a root into its index, and makes the index again if it is damaged.
 
     Args:
         file: Database of the index.
         now_ns: Clock, nanoseconds since the Unix epoch.
 
     Attributes:
+        lock: Held by whoever uses the index.
         unread: Folders that could not be looked into.
         looked_ns: When the whole root, or a project, was last looked at.
     """
@@ -72,9 +76,18 @@ class Updater:
         self._file = file
         self._root = file.root
         self._now_ns = now_ns
+        self.lock = threading.RLock()
         self.unread = UnreadFolders(file.root)
         self._was_unread = False
         self.looked_ns = 0
+        fork.register(self.after_fork)
+
+    def after_fork(self) -> None:
+        """Take a new lock in a forked child.
+
+        Another thread may have been reading: nobody is left there to let go of the old one.
+        """
+        self.lock = threading.RLock()
 
     def refresh(
         self,
@@ -99,6 +112,11 @@ class Updater:
             self.healing(partial(self._refresh_each, sorted(logs)))
             self.looked_ns = begun_ns
         self.unread.warn(before)
+
+    def guarded(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, alone with the index; see `healing`."""
+        with self.lock:
+            return self.healing(work)
 
     def healing(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns; make the index again if it turns out to be unusable."""
@@ -176,7 +194,7 @@ class Updater:
                 if look.retry and now_ns > look.retry:
                     return True
         except (FileNotFoundError, NotADirectoryError):
-            return None if known is None else _is_folder(folder, root)
+            return None if known is None else is_folder(RunFolder(self._root, *ref).journal_dir)
         except OSError as error:  # cannot be seen at the moment; what is known stays
             if error.errno != errno.ENAMETOOLONG:  # no path leads there, so that nobody made it
                 self.unread.note(RunFolder(self._root, *ref).path, error)
@@ -221,7 +239,10 @@ class Updater:
     def _refresh_many(
         self, project: str | None, progress: Callable[[int, int], None] | None
     ) -> None:
-        known = self._sync()
+        looked, database = self._file.looks, self._file.store.database
+        with database.reading() as connection:
+            looked.sync(database, connection, _version(connection))
+        known = looked.runs
         purged = _Purged(self._root)
         work = self._changed_runs(project, known, purged)
         work += self._new_runs(project, known, purged)
@@ -274,17 +295,6 @@ class Updater:
                 looks.save_listed(self._file.store.database, connection, settled)
         return [ref for ref in work if ref not in gone]
 
-    def _sync(self) -> dict[Ref, Known]:
-        """Return what is known of all runs, which stays in memory while nobody else writes."""
-        database = self._file.store.database
-        with database.reading() as connection:
-            self._file.looks.sync(database, connection, _version(connection))
-        return self._file.looks.runs
-
-    def _version(self) -> int:
-        with self._file.store.database.reading() as connection:
-            return _version(connection)
-
     @contextlib.contextmanager
     def _root_fd(self) -> Iterator[int | None]:
         """Open the root, from which a look at a file is quicker than from the top."""
@@ -325,7 +335,8 @@ class Updater:
         looked, store = self._file.looks, self._file.store
         folded: list[tuple[Ref, Refresh]] = []
         again: list[Ref] = []
-        alone = self._version() == looked.version
+        with store.database.reading() as connection:
+            alone = _version(connection) == looked.version
         for ref in refs:
             known = looked.runs.get(ref) if alone else self.known(ref)
             if not alone and known is not None and self._look(ref, known) is None:
@@ -509,13 +520,6 @@ def _projects(refs: Iterable[Ref], project: str | None) -> set[str]:
     """Return the projects of runs that a look at a project is about."""
     found = {parent for parent, _ in refs}
     return {parent for parent in found if project is None or is_inside(parent, project)}
-
-
-def _is_folder(folder: str, root: int | None) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(folder, dir_fd=root).st_mode)
-    except OSError:
-        return False
 
 
 def _changed_ns(folder: str) -> int:

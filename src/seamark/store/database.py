@@ -13,6 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -99,6 +100,9 @@ class Database:
         self._dialect = kind(paramstyle=style)  # values by position
         self._compiled = _COMPILED.setdefault(self.dialect, {})
         self._of_thread = _OfThread()
+        isolation = _ISOLATION.get(self.dialect)
+        options = {} if isolation is None else {"isolation_level": isolation}
+        self._for_reading = engine.execution_options(**{_WRITES: False}, **options)
 
     def create_tables(self, *tables: sa.MetaData) -> None:
         """Make the tables that are not there; others may do so at the same time."""
@@ -139,17 +143,10 @@ class Database:
                 raise Conflict from error
             raise
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
+    def reading(self) -> contextlib.AbstractContextManager[sa.Connection]:
         """Run a block that sees one state of all tables, also if others write meanwhile."""
-        if (held := self._of_thread.connection) is not None:
-            yield held
-            return
-        options: dict[str, Any] = {_WRITES: False}
-        if self.dialect in _ISOLATION:
-            options["isolation_level"] = _ISOLATION[self.dialect]
-        with self.engine.connect().execution_options(**options) as connection, connection.begin():
-            yield connection
+        held = self._of_thread.connection
+        return self._for_reading.begin() if held is None else contextlib.nullcontext(held)
 
     @property
     def held(self) -> sa.Connection | None:
@@ -202,7 +199,7 @@ class Database:
 
     def query(self, connection: sa.Connection, statement: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a statement that is made for this one call."""
-        return [row for part in self.stream(connection, statement) for row in part]
+        return list(chain.from_iterable(self.stream(connection, statement)))
 
     def stream(self, connection: sa.Connection, statement: Any) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of a statement that is made for this one call, some at a time."""

@@ -50,7 +50,6 @@ from seamark.store.runs import Store, load_run
 if TYPE_CHECKING:
     from seamark.reading.curves import Curve, Drawing
     from seamark.reading.ranks import RankStatus
-    from seamark.store.fold.run_state import Fork
 
 __all__ = ["RunReader"]
 
@@ -221,12 +220,6 @@ class RunReader:
             elif (shown := seen.own(path)) is not None:
                 found.append(shown)
         return found
-
-    @property
-    @_question
-    def fork(self, seen: Snapshot) -> Fork | None:
-        """Point at which the run was forked from another; None if it was not."""
-        return seen.state.fork
 
     @property
     @_question

@@ -166,6 +166,12 @@ class Database:
             finally:
                 self._of_thread.connection = outer
 
+    def among(self, column: sa.ColumnElement[int], numbers: Iterable[int]) -> Any:
+        """Return the condition that a column is one of some numbers, of which there may be many."""
+        if self.dialect == "sqlite":
+            return column.in_(written_out(numbers))
+        return column == sa.any_(sa.literal(list(numbers), sa.ARRAY(sa.BigInteger)))
+
     def pattern(self, pattern: str) -> str:
         """Return a regular expression of Python as this database writes it.
 

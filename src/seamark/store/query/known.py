@@ -159,7 +159,7 @@ class KnownPaths:
         first = _first_here(self._kind, database.dialect)
         if self._seen is not None:
             first = first.where(self._seen)
-        statement = sa.select(id_, first.scalar_subquery()).where(id_.in_(written_out(others)))
+        statement = sa.select(id_, first.scalar_subquery()).where(database.among(id_, others))
         rows = database.query(self._connection, statement)
         self._first |= {others[at]: frozenset({kind}) for at, kind in rows if kind is not None}
 

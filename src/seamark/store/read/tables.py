@@ -16,7 +16,6 @@ from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
 from seamark.store.cells import CRASHED, GOES_ON, UNKNOWN_NS, atom_value, decoded
-from seamark.store.database import written_out
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
@@ -63,6 +62,11 @@ _APART: Final = frozenset({"string_set", *_LONG})
 _FEW: Final = 900
 """So many runs are looked up by their numbers."""
 
+_cell: Final = schema.attribute.c
+_ATTRIBUTES: Final = sa.select(
+    _cell.run, _cell.path, _cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text
+).where(_cell.visible == 1)
+
 At = tuple[str, str | None]
 """A path and what is asked of a series there; None: what it shows."""
 
@@ -98,7 +102,7 @@ def query_runs(
     """
     wanted = [] if callable(columns) else [_Wanted(column) for column in _columns(columns)]
     if page is None:
-        chosen = choose(store, connection, selection, now_ns, unknown, counted=counted)
+        chosen = choose(store, connection, selection, now_ns, unknown, counted=counted, facts=True)
         cursor = ""
     else:
         chosen, cursor = choose_page(*page, store, connection, selection, now_ns, unknown)
@@ -176,7 +180,8 @@ def _known_paths(
     """Return the paths that may be meant, with their numbers; all there are only for patterns."""
     if any(one.pattern for one in wanted):
         return store.numbers.everything(connection)
-    return store.numbers.known(connection, [one.field.path for one in wanted])
+    paths = {one.field.path for one in wanted}
+    return store.numbers.known(connection, paths.difference(_DERIVED))
 
 
 def _check(doubtful: Iterable[_Wanted], checks: KnownPaths, known: Collection[str]) -> None:
@@ -248,12 +253,12 @@ class _Cells:
 
         Of most of the runs there are, one walk through the table is quicker than many questions.
         """
-        numbers = self._chosen.numbers
+        database, numbers = self._store.database, self._chosen.numbers
         if len(numbers) <= _FEW:
-            statement = statement.where(run.in_(written_out(numbers)))
+            statement = statement.where(database.among(run, numbers))
         if self._paths is not None:
-            statement = statement.where(path.in_(written_out(self._paths)))
-        return self._store.database.stream(self._connection, statement) if numbers else iter(())
+            statement = statement.where(database.among(path, self._paths))
+        return database.stream(self._connection, statement) if numbers else iter(())
 
     def _rows(
         self, statement: sa.Select[Any], run: Any, path: Any
@@ -273,12 +278,9 @@ class _Cells:
         return self._store.numbers.paths(self._connection, list(numbers))
 
     def _read_attributes(self) -> None:
-        table = schema.attribute.c
-        shown = (table.type, table["class"], table.number, table.whole, table.text)
-        statement = sa.select(table.run, table.path, *shown).where(table.visible == 1)
         by_number: dict[int, list[Any]] = {}
         size, apart, place_of = len(self._order), set[str](), self._order.get
-        for part in self._parts(statement, table.run, table.path):
+        for part in self._parts(_ATTRIBUTES, _cell.run, _cell.path):
             for run, path, kind, klass, number, whole, text in part:
                 if (at := place_of(run)) is None:
                     continue
@@ -330,40 +332,28 @@ class _Cells:
                 column[at] = json.loads(text)
 
     def _read_facts(self) -> None:
-        table = schema.run.c
-        times = (table.created, table.modified, table.started, table.ended, table.running)
-        named = sa.func.coalesce(table.sys_id, table.name)
-        statement = sa.select(table.id, named, table.detail, table.owner, *times, table.trashed)
-        numbers = self._chosen.numbers
-        if not numbers:
+        facts = self._chosen.facts
+        if not facts:
             return
-        if len(numbers) <= _FEW:
-            statement = statement.where(schema.run.c.id.in_(written_out(numbers)))
-        columns: dict[str, list[Any]] = {path: [None] * len(numbers) for path in _DERIVED}
-        details: list[Any] = [None] * len(numbers)
-        for part in self._store.database.stream(self._connection, statement):
-            for number, name, detail, owner, created, modified, started, ended, *rest in part:
-                if (at := self._order.get(number)) is None:
-                    continue
-                state, (running, trashed) = self._chosen.states[number], rest
-                details[at] = detail
-                facts = (
-                    name,
-                    state,
-                    owner,
-                    None if created == UNKNOWN_NS else time_of(created),
-                    None if modified == UNKNOWN_NS else time_of(modified),
-                    None if started is None else time_of(started),
-                    None if ended is None or state in GOES_ON else time_of(ended),
-                    running / 1e9,
-                    bool(trashed),
-                )
-                for path, value in zip(_DERIVED, facts, strict=True):
-                    columns[path][at] = value
+        states, names, details, owners, created, modified, started, ended, running, trashed = map(
+            list, zip(*facts, strict=True)
+        )
+        ended = [None if at in GOES_ON else end for at, end in zip(states, ended, strict=True)]
+        columns = {
+            "sys/id": names,
+            "sys/state": states,
+            "sys/owner": owners,
+            "sys/creation_time": [None if at == UNKNOWN_NS else time_of(at) for at in created],
+            "sys/modification_time": [None if at == UNKNOWN_NS else time_of(at) for at in modified],
+            "sys/start_time": [None if at is None else time_of(at) for at in started],
+            "sys/end_time": [None if at is None else time_of(at) for at in ended],
+            "sys/running_time": [ns / 1e9 for ns in running],
+            "sys/trashed": [*map(bool, trashed)],
+        }
         if any(detail is not None for detail in details):
             columns[DETAIL] = details
         if self._kind == "run":
-            failed = self.columns.get((_FAILED, None), [None] * len(numbers))
+            failed = self.columns.get((_FAILED, None), [None] * len(facts))
             columns[_FAILED] = [bool(one) for one in failed]
         without = frozenset() if self._kind == "run" else _OF_TRAININGS
         self.columns |= {

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look, check_points
+from seamark.store.drawing import Listed, draw_series, reduce_series
 from seamark.store.groups import Drawn, drawn_groups
-from seamark.store.pyramid import Listed, Piece, Pyramid, draw_series, reduce_series
 from seamark.store.read.series import (
     Span,
     read_floats,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from seamark.store.read import series
     from seamark.store.read.forks import Share
     from seamark.store.runs import Store
+    from seamark.store.steps import Piece
     from seamark.values.arrays import Floats, Ints
 
 __all__ = ["read_curve", "read_drawing"]
@@ -247,17 +248,9 @@ class _Placed:
         """Return all values."""
         return self._group.values()
 
-    def will_read(self) -> None:
-        """Announce a read of the values, so that they are read together with those of others."""
-        self._group.will_read()
-
-    def values_at(self, places: Ints) -> Floats:
-        """Return some of the values."""
-        return self._group.values_at(places)
-
-    def pyramid(self, *, coarse: bool = False) -> Pyramid | None:
-        """Return what is known of the cells."""
-        return self._group.pyramid(coarse=coarse)
+    def cells(self) -> bytes | None:
+        """Return the cells that were packed with its values."""
+        return self._group.cells()
 
 
 class _Timed(_Placed):

@@ -432,7 +432,7 @@ def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup
 class Drawn:
     """A group of a series that is drawn: what is not needed for that is not read.
 
-    It is a `seamark.store.steps.Piece`.
+    It is a `seamark.store.steps.Piece`; its steps are places on the x axis.
 
     Args:
         series: Reads what is not in the facts.
@@ -443,11 +443,23 @@ class Drawn:
     def __init__(self, series: _DrawnSeries, facts: Sequence[Any]) -> None:
         self.journal, self.place, self.count, goes, self.first, self.last, self.low_t = facts[:7]
         self._series, self._cells = series, facts[7]
+        self._steps: Floats | None = None
         self.rising = goes != _FALLS
         self.stride: tuple[int, int] | None = None
         if goes == _PROGRESSES:
             first, last = int(self.first), int(self.last)
             self.stride = (first, (last - first) // max(1, self.count - 1))
+
+    def put_at(self, x: Floats) -> None:
+        """Put the points at other places than their steps."""
+        self._steps, self.stride = x, None
+        self.first, self.last = float(x[0]), float(x[-1])
+        self.rising = bool((x[1:] >= x[:-1]).all())
+
+    def count_from(self, start: int) -> None:
+        """Put the points at consecutive numbers."""
+        self.first, self.last = float(start), float(start + self.count - 1)
+        self.rising, self.stride = True, (start, 1)
 
     def whole(self) -> StoredGroup:
         """Return everything that is stored of it."""
@@ -455,7 +467,10 @@ class Drawn:
 
     def steps(self) -> Floats:
         """Return the steps, float64 (count,)."""
-        return self.whole().steps()
+        if self.stride is not None:
+            first, difference = self.stride
+            return (first + difference * np.arange(self.count)).astype(np.float64)
+        return self.whole().steps() if self._steps is None else self._steps
 
     def values(self) -> Floats:
         """Return the values, float64 (count,)."""

@@ -21,7 +21,7 @@ from seamark.pictures.notebook import _file, _image, image_type
 from seamark.pictures.render import png
 from seamark.reading.html import line_of, text
 from seamark.run.run import make_run
-from seamark.store.pyramid import Listed, draw_series
+from seamark.store.drawing import Listed, draw_series
 from seamark.types import File
 
 HOSTILE = "<img src=x onerror=alert(1)> $\\href{x}{y}$ \u202e\ud800\x1b[31m"

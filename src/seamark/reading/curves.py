@@ -112,7 +112,8 @@ class Curve:
     left out. A curve that was asked for with ``points`` has at most ``points // 2`` parts,
     hence at most ``points`` representative points, and every one-point spike is one of them. Of a
     series with at most ``points`` points, each point is a part of its own, in the order of the
-    series. While the width stays the same, appended points change no part but the last.
+    series. While the width stays the same, appended points change no part but the last, except for
+    the rounding of means.
 
     Attributes:
         width: Of a part in steps: the smallest power of two that gives few enough parts. It is 0.0

@@ -28,7 +28,6 @@ from seamark.store.groups import (
     Group,
     drop_groups,
     last_place,
-    rows_before,
     store_groups,
 )
 from seamark.store.runs import Conflict, Saving, load_run, names_before, new_run
@@ -258,7 +257,7 @@ class Folding:
         A last group that is not full is made again, together with what was added.
         """
         place, number, stop = journal.chunked, self.run.number, journal.offset
-        names, before = Names(), 0
+        names = Names()
         if place and number is not None:
             database = self.store.database
             with database.reading() as connection:
@@ -266,10 +265,9 @@ class Folding:
                 if last is not None and last[1] < GROUP_ROWS and place - last[0] < _REMADE_BYTES:
                     place = last[0]
                     self._dropped.append((journal.number, place))
-                before = rows_before(database, connection, number, journal.number, place)
             if place:
                 names = names_before(self.store, number, journal.number, place)
-        gathering = Gathering(journal.number, place, before)
+        gathering = Gathering(journal.number, place)
         if place < stop:
             for block in reader.blocks(place):
                 gathering.add(decode(block, names, stop=stop), block, min(block.end, stop))

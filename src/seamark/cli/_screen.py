@@ -30,6 +30,7 @@ __all__ = [
     "be_quiet",
     "data_output",
     "note",
+    "note_no_room",
     "quiet",
     "wanted_colour",
 ]
@@ -52,6 +53,7 @@ STATE_STYLES = {
 
 _GAP = 2
 _QUIET = "seamark.quiet"
+_NAMED = 8
 
 
 class Cell(NamedTuple):
@@ -113,6 +115,20 @@ def note(message: str, *, style: str = "") -> None:
         dim=not style or None,
         color=wanted_colour(),
     )
+
+
+def note_no_room(titles: Sequence[str], more: int = 0) -> None:
+    """Say which columns a table had no room for, if any of them is worth a word.
+
+    Args:
+        titles: Of the columns that somebody misses; only the first of many are named.
+        more: How many others there were.
+    """
+    if titles:
+        named, more = list(titles[:_NAMED]), more + len(titles[_NAMED:])
+        words = [*named, f"{more} more"] if more else named
+        listed = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+        note(f"no room for {listed}; widen the terminal, or choose with --columns")
 
 
 def wanted_colour() -> bool | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,11 +17,11 @@ from seamark.cli._columns import (
     left_out,
     telling_columns,
 )
-from seamark.cli._facts import exact_text, value_text
+from seamark.cli._csv import write_rows
+from seamark.cli._facts import value_text
 from seamark.cli._groups import print_groups
 from seamark.cli._health import losses_in_short
-from seamark.cli._json import dumps
-from seamark.cli._places import places_of
+from seamark.cli._places import PLACES, list_places
 from seamark.cli._runs import (
     Runs,
     a_path,
@@ -33,10 +31,9 @@ from seamark.cli._runs import (
     open_runs,
     project_option,
 )
-from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_no_room
 from seamark.cli._text import (
     clean,
-    csv_safe,
     human_age,
     human_duration,
     human_number,
@@ -47,6 +44,7 @@ from seamark.paths import home_of, is_inside
 from seamark.reading.attributes import PARENT
 from seamark.reading.interest import aside
 from seamark.reading.names import generated_name
+from seamark.reading.nearest import hint_for
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import SharedPath
@@ -54,9 +52,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ls"]
 
-_PROJECT: Final = "/project"
-_RUN: Final = "/run"
-"""Stands among the columns like a path, but is none: no path begins with a slash."""
+_PROJECT: Final = "project"
+_RUN: Final = "run"
+"""Stand among the columns like paths, but are none."""
 _CLAIMED: Final = "sys/claimed_by"
 _LOSSES: Final = "/losses"
 """The same: what is missing of a run."""
@@ -115,8 +113,6 @@ _DEFAULT_LIMIT: Final = 100
 _NEWEST: Final = "sys/creation_time"
 _FIRST_TO_GO: Final = 10
 """From this number on columns are those that nobody asked for by name."""
-_TOLD: Final = 8
-"""How many of the columns for which there is no room are named."""
 
 
 class Sorting(NamedTuple):
@@ -305,11 +301,14 @@ def ls(
     context.with_resource(runs.index.moment())
     if kind == "run":
         runs.expect_project(project)
-    of_runs = [*tags, *states, *by, offset, trashed, differing]
-    places = places_of(runs, kind, project, query, of_runs)
-    if places is not None:
-        places.arrange(columns, sort, descending=descending, limit=limit)
-        places.write(as_csv=as_csv, as_json=as_json)
+    form = "csv" if as_csv else "json" if as_json else ""
+    if kind in PLACES:
+        if any([*tags, *states, *by, offset, trashed, differing]):
+            options = "--tag, --state, --trashed, --differing, --offset and --by"
+            misuse(f"--kind {kind}: {options} are of runs")
+        order = {"descending": descending, "limit": limit, "form": form}
+        beyond = list_places(runs, kind, project, query, columns, sort, **order)
+        _note_more(limit, limit + beyond, kind)
         return
     sorting = _sorting(sort, descending=descending)
     chosen = Selection(
@@ -327,19 +326,15 @@ def ls(
     )
     wanted = names_of(columns)
     if by:
-        form = "csv" if as_csv else "json" if as_json else ""
         _ls_groups(runs, chosen, names_of(by), wanted, form, differing=differing)
         return
-    for_people = not (as_json or as_csv)
-    asked = _Asked(wanted, sorting, kind, differing=differing, for_people=for_people)
+    asked = _Asked(wanted, sorting, kind, differing=differing, for_people=not form)
     table = runs.index.table(chosen, asked.columns)
     pairs = zip(table.refs, table.rows, strict=True)
     rows = [{_PROJECT: home_of(at), _RUN: run, **row} for (at, run), row in pairs]
     shown = asked.shown(table.columns)
-    if as_json:
-        click.echo(dumps([_record(row, shown) for row in rows]))
-    elif as_csv:
-        _write_csv(rows, shown)
+    if form:
+        write_rows(form, [_PROJECT, _RUN, *shown], rows)
     elif rows:
         _note_troubles(runs, table.refs, rows)
         _print(Screen(), rows, shown, asked)
@@ -380,7 +375,6 @@ class _Asked:
         kind: Kind of the listed items.
         unasked: Rank of each column that was not requested by name; if the table is too wide, the
             column of the highest rank is removed first.
-        counted: Kind of each column that is only counted if the table is too wide.
 
     Args:
         wanted: Paths and patterns.
@@ -403,7 +397,6 @@ class _Asked:
         self.kind = kind
         self._plain = PLAIN_OF[kind]
         self.unasked: dict[str, int] = {}
-        self.counted: dict[str, str] = {}
         self._wanted, self._differing, self._for_people = wanted, differing, for_people
         self._sorted = [sorting.label] if for_people and sorting.asked else []
 
@@ -425,7 +418,6 @@ class _Asked:
             self.unasked[metrics[0]] = _FIRST_METRIC
         if parameters:
             self.unasked[parameters[0]] = _FIRST_PARAMETER
-        self.counted = dict.fromkeys(metrics, "metric") | dict.fromkeys(parameters, "parameter")
         claimed = [one.path for one in shared if one.path == _CLAIMED]
         return [*self._plain, *claimed, *self._sorted, *metrics, *parameters, *self._parent]
 
@@ -473,11 +465,6 @@ class _Asked:
                 self.unasked[name] = _FIRST_TO_GO if system else 2 + importance(name)[0]
 
 
-def _record(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    facts = {"project": row[_PROJECT], "run": row[_RUN]}
-    return facts | {name: row.get(name) for name in columns}
-
-
 def _no_such_tag(runs: Runs, tags: Sequence[str]) -> str:
     """Return what to say of a tag that no run has, and which may be meant; else nothing."""
     from seamark.store.query.selection import Selection
@@ -489,16 +476,7 @@ def _no_such_tag(runs: Runs, tags: Sequence[str]) -> str:
     missing = next((one for one in tags if one not in known), None)
     if missing is None:
         return ""
-    near = difflib.get_close_matches(missing, known, 1, 0.5)
-    return f": none has the tag {missing!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-
-
-def _write_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    writer = csv.writer(data_output(), lineterminator="\n")
-    writer.writerow(["project", "run", *map(csv_safe, columns)])
-    for row in rows:
-        cells = [exact_text(row.get(name)) for name in (_PROJECT, _RUN, *columns)]
-        writer.writerow(cells)
+    return f": none has the tag {missing!r}{hint_for(missing, known)}"
 
 
 def _print(
@@ -518,18 +496,9 @@ def _print(
         for name in names
     ]
     without = screen.table(titles, lines)
-    unasked = {one.title for one in titles if one.rank >= _FIRST_TO_GO}
-    counted = {one.title: asked.counted.get(name) for name, one in zip(names, titles, strict=True)}
-    missed = [title for title in without if not counted[title] and title not in unasked]
-    kinds = [counted[title] for title in without]
-    told = missed[:_TOLD] + [
-        plural(kinds.count(kind), kind) for kind in ("metric", "parameter") if kind in kinds
-    ]
-    if more := len(missed) - _TOLD if len(missed) > _TOLD else 0:
-        told.append(f"{more} more")
-    if missed:
-        listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
-        note(f"no room for {listed}; widen the terminal, or choose with --columns")
+    told = {one.title for one in titles if one.rank < _FIRST_TO_GO}
+    missed = [title for title in without if title in told]
+    note_no_room(missed, len(without) - len(missed))
 
 
 def _as_tree(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -6,25 +6,25 @@ import json
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._health import ailments, listed
 from seamark.cli._json import dumps
 from seamark.cli._machine import machine_lines
-from seamark.cli._ranks import rank_facts, rank_troubles, seen_text
-from seamark.cli._screen import STATE_STYLES, Screen, note
+from seamark.cli._ranks import rank_facts, rank_troubles
+from seamark.cli._screen import LABEL, STATE_STYLES, Screen, note
 from seamark.cli._text import (
     clean,
     csv_safe,
     float_text,
-    human_age,
     human_bytes,
     human_duration,
     human_number,
     human_time,
     int_text,
     plural,
+    seen_text,
     shorten,
     step_text,
 )
@@ -62,14 +62,12 @@ __all__ = [
     "file_place",
     "file_words",
     "full_text",
-    "indented",
     "last_text",
     "print_facts",
     "short_text",
     "span_text",
     "sparkline",
     "text_or_record",
-    "time_text",
     "troubles",
     "value_text",
     "whole_text",
@@ -84,7 +82,6 @@ CODE: Final = frozenset(
 )
 """What the line about the code of a run tells."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
-_LABEL: Final = 12
 _COMMIT: Final = 8
 _CLUSTERS: Final = (
     ("slurm", "array_job_id", "array_task_id"),
@@ -156,11 +153,6 @@ def full_text(view: Reader, attribute: Attribute) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str, indent=2)
     return short_text(attribute, exact=True)
-
-
-def time_text(time_ns: int) -> str:
-    """Return a time, given in nanoseconds since the Unix epoch, in this computer's time zone."""
-    return human_time(datetime.fromtimestamp(time_ns / 1e9, tz=timezone.utc))
 
 
 def whole_text(view: Reader, text: str | Mapping[str, Any]) -> str:
@@ -364,7 +356,6 @@ def print_facts(
         attributes: All that it shows.
         more: Labels and texts of further facts; they are broken into lines, not cut short.
     """
-    now = datetime.now(timezone.utc)
     kind = kind_of(ref.project, ref.run)
     state = str(report["state"] or ("unknown" if kind == "run" else ""))
     name = report["name"] or (ref.run if kind != "run" else None)
@@ -379,18 +370,11 @@ def print_facts(
         ]
     )
     for trouble in ends(view, report["state"]):
-        screen.line(f"! {indented(trouble, 2)}", style="bold red")
-    for label, text in _fact_lines(screen, ref, view, report, attributes, now):
-        screen.styled([(f"{label:<{_LABEL}}", "dim"), (indented(text, _LABEL), "")])
+        screen.line(f"! {trouble}".replace("\n", "\n  "), style="bold red")
+    for label, text in _fact_lines(screen, ref, view, report, attributes):
+        screen.fact(label, text)
     for label, text in more:
-        lines = textwrap.wrap(clean(text), max(20, screen.width - _LABEL)) or [""]
-        for at, line in enumerate(lines):
-            screen.styled([(f"{'' if at else label:<{_LABEL}}", "dim"), (line, "")])
-
-
-def indented(text: str, width: int) -> str:
-    """Return a text whose further lines are indented, so that none looks like a line of ours."""
-    return text.replace("\n", "\n" + " " * width)
+        screen.fact(label, "\n".join(textwrap.wrap(clean(text), max(20, screen.width - LABEL))))
 
 
 def _fact_lines(
@@ -399,7 +383,6 @@ def _fact_lines(
     view: Reader,
     report: Report,
     attributes: Sequence[Attribute],
-    now: datetime,
 ) -> Iterator[tuple[str, str]]:
     yield from _version_lines(ref, report)
     yield from _given_lines(report)
@@ -409,7 +392,7 @@ def _fact_lines(
         if isinstance(moment, datetime):
             yield (
                 label,
-                f"{human_time(moment)} ({human_age(moment, now)})"
+                seen_text(round(moment.timestamp() * 1e9), view.now_ns)
                 if screen.terminal
                 else human_time(moment),
             )

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._text import human_age, human_duration, human_time, plural, shorten
+from seamark.cli._text import human_duration, plural, seen_text, shorten
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.reading.ranks import RankStatus
     from seamark.reading.reader import Reader
 
-__all__ = ["lags", "of_rank", "rank_facts", "rank_mappings", "rank_troubles", "seen_text"]
+__all__ = ["has_points", "lags", "of_rank", "rank_facts", "rank_mappings", "rank_troubles"]
 
 _STATES: Final = (
     "running",
@@ -40,6 +39,11 @@ def of_rank(path: str) -> int | None:
     return None if found is None else int(found[1])
 
 
+def has_points(attribute: Attribute) -> bool:
+    """Return whether an attribute is a series of numbers with points."""
+    return attribute.family == "float_series" and attribute.value.count > 0
+
+
 def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
     """Return by rank how many steps it is behind the foremost, in the series that all of them have.
 
@@ -50,7 +54,7 @@ def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
     """
     steps: dict[str, dict[int, float]] = {}
     for one in attributes:
-        if one.family == "float_series" and one.value.count:
+        if has_points(one):
             common = _OF_RANK.sub("", one.path, count=1)
             steps.setdefault(common, {})[of_rank(one.path) or 0] = one.value.last_step
     everybody = {rank for of_path in steps.values() for rank in of_path}
@@ -94,12 +98,6 @@ def rank_mappings(view: Reader) -> list[dict[str, Any]]:
         }
         for rank in view.ranks()
     ]
-
-
-def seen_text(t_ns: int, now_ns: int) -> str:
-    """Return a moment and its age; both in nanoseconds since the Unix epoch."""
-    moment, now = (datetime.fromtimestamp(t / 1e9, tz=timezone.utc) for t in (t_ns, now_ns))
-    return f"{human_time(moment)} ({human_age(moment, now)})"
 
 
 def rank_troubles(view: Reader, state: str) -> Iterator[str]:

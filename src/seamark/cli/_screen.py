@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
+    "LABEL",
     "STATE_STYLES",
     "Cell",
     "Column",
@@ -53,6 +54,8 @@ STATE_STYLES = {
 
 _GAP = 2
 _QUIET = "seamark.quiet"
+LABEL = 12
+"""Cells of the label of a fact."""
 _NAMED = 8
 
 
@@ -206,6 +209,11 @@ class Screen:
         from rich.text import Text
 
         self.console.print(Text.assemble(*safe), soft_wrap=True)
+
+    def fact(self, label: str, text: str) -> None:
+        """Print a fact; further lines of it are indented, so that none looks like one of ours."""
+        indented = text.replace("\n", "\n" + " " * LABEL)
+        self.styled([(f"{label:<{LABEL}}", "dim"), (indented, "")])
 
     def heading(self, text: str) -> None:
         """Print the title of a section, after an empty line unless it is the first."""

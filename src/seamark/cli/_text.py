@@ -10,8 +10,10 @@ from datetime import datetime
 from typing import Final
 
 from seamark.reading.ages import age_words, duration_words
+from seamark.reading.points import time_of
 
 __all__ = [
+    "age_text",
     "clean",
     "csv_safe",
     "display_width",
@@ -24,8 +26,10 @@ __all__ = [
     "int_text",
     "plural",
     "readable",
+    "seen_text",
     "shorten",
     "step_text",
+    "time_text",
 ]
 
 _UNSAFE: Final = re.compile(
@@ -197,6 +201,21 @@ human_duration: Final = duration_words
 def human_age(then: datetime, now: datetime) -> str:
     """Return how long ago ``then`` was: ``"just now"``, ``"5 min ago"``, ``"in 2 h"``."""
     return age_words((now - then).total_seconds())
+
+
+def age_text(t_ns: int, now_ns: int) -> str:
+    """Return how long ago a moment was; both in nanoseconds since the Unix epoch."""
+    return age_words((now_ns - t_ns) / 1e9)
+
+
+def time_text(t_ns: int) -> str:
+    """Return a moment, in nanoseconds since the Unix epoch, in this computer's time zone."""
+    return human_time(time_of(t_ns))
+
+
+def seen_text(t_ns: int, now_ns: int) -> str:
+    """Return a moment and its age; both in nanoseconds since the Unix epoch."""
+    return f"{time_text(t_ns)} ({age_text(t_ns, now_ns)})"
 
 
 def human_time(moment: datetime) -> str:

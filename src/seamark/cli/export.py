@@ -244,11 +244,10 @@ def _point_rows(tables: Tables, what: str) -> Iterator[list[Sequence[Any]]]:
     shown = csv_safe if what == "texts" else repr
     for run, path, step, value, time_ns, attempt in tables.points(what):
         name = csv_safe(path)
-        if what == "series":
-            step, value, attempt = step.tolist(), value.tolist(), attempt.tolist()
+        listed = [one if what == "texts" else one.tolist() for one in (step, value, attempt)]
         yield [
             (run, name, step_text(at), shown(one), time, number)
-            for at, one, time, number in zip(step, value, utc(time_ns), attempt, strict=True)
+            for at, one, number, time in zip(*listed, utc(time_ns), strict=True)
         ]
 
 

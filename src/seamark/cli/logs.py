@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from seamark.cli._app import misuse, root_option
-from seamark.cli._facts import time_text
 from seamark.cli._json import dumps
 from seamark.cli._printed import (
     STREAMS,
@@ -30,7 +29,7 @@ from seamark.cli._printed import (
 )
 from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
 from seamark.cli._screen import note, wanted_colour
-from seamark.cli._text import clean, display_width, shorten
+from seamark.cli._text import clean, display_width, shorten, time_text
 from seamark.pictures.printing import obeys_escapes
 from seamark.reading.points import time_of
 from seamark.store.query.moments import MOMENTS, moment

@@ -28,7 +28,7 @@ from seamark.cli._printed import LastLines, is_output
 from seamark.cli._ranks import rank_mappings
 from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen
-from seamark.cli._text import clean, human_number, plural, shorten, step_text
+from seamark.cli._text import clean, human_number, plural, shorten, step_text, time_text
 from seamark.paths import is_inside, matches
 from seamark.reading.attributes import CHANGES
 from seamark.reading.document import attributes_of
@@ -372,7 +372,7 @@ def _single(screen: Screen, view: Reader, attribute: Attribute, limit: int) -> N
             [
                 Cell(step_text(step)),
                 Cell(_measured(value, unit) if unit else repr(value)),
-                Cell(_facts.time_text(time_ns)),
+                Cell(time_text(time_ns)),
             ]
             for step, value, time_ns in zip(
                 points.step[-limit:].tolist(),
@@ -389,7 +389,7 @@ def _single(screen: Screen, view: Reader, attribute: Attribute, limit: int) -> N
             )
     else:
         for key, text in _facts.details(view, attribute):
-            screen.styled([(f"{key:<12}", "dim"), (text, "")])
+            screen.fact(key, text)
 
 
 # Sections

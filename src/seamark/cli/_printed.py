@@ -27,7 +27,7 @@ __all__ = [
     "Process",
     "is_output",
     "output_paths",
-    "ranks_that_printed",
+    "processes_that_printed",
 ]
 
 STREAMS: Final = ("stdout", "stderr")
@@ -107,20 +107,20 @@ def output_paths(view: Reader, streams: Collection[str] = STREAMS) -> list[str]:
     return [path for path, family in found if is_output(path, family, streams)]
 
 
-def ranks_that_printed(view: Reader, streams: Collection[str] = STREAMS) -> set[int]:
-    """Return the ranks of the processes that printed something that is recorded.
+def processes_that_printed(view: Reader, streams: Collection[str] = STREAMS) -> set[Process]:
+    """Return the processes that printed something that is recorded.
 
-    Where a series is not named after its writer, that is every rank, unless rank 0 wrote to it.
+    Where a series is not named after its writer, those are all, unless rank 0 wrote to it.
     """
-    ranks = {one.writer: _process(one).rank for one in view.journals()}
+    known = {one.writer: _process(one) for one in view.journals()}
     paths = output_paths(view, streams)
-    found = {ranks.get(path.rpartition("/")[0].rpartition("/")[2]) for path in paths}
-    known = {rank for rank in found if rank is not None}
+    found = {known.get(path.rpartition("/")[0].rpartition("/")[2]) for path in paths}
+    named = {one for one in found if one is not None}
     if None not in found:
-        return known
-    if next(Printing({0}, streams).new(view), None) is not None:
-        known.add(0)
-    return known if 0 in known else set(ranks.values())
+        return named
+    if (first := next(Printing({0}, streams).new(view), None)) is not None:
+        named.add(first.process)
+    return named if any(one.rank == 0 for one in named) else set(known.values())
 
 
 class Printing:
@@ -168,18 +168,6 @@ class Printing:
                 texts.append(self._texts(view, journal.file, paths, process))
         yield from heapq.merge(*texts, key=lambda part: part.t)
         self._folded = folded
-
-    def begun(self, view: Reader) -> dict[Process, int]:
-        """Return the processes that printed something, and when the first of it was recorded."""
-        paths = output_paths(view, self._streams)
-        found = {}
-        for journal in view.journals() if paths else ():
-            process, begin, more = _process(journal), 0, True
-            while more and process.rank in self._ranks and process not in found:
-                points, begin, more = view.text_page(journal.file, paths, begin)
-                if points:
-                    found[process] = points[0][0]
-        return found
 
     def _begin(self, view: Reader, file: str, paths: Collection[str]) -> int:
         if self._since_ns is None and self._lines is None:
@@ -335,20 +323,10 @@ class LastLines:
 
     Args:
         count: How many at most.
-        ranks: Only those, if any are given.
-        streams: Only those.
     """
 
-    def __init__(
-        self,
-        count: int,
-        *,
-        ranks: Collection[int] = (),
-        streams: Collection[str] = STREAMS,
-    ) -> None:
+    def __init__(self, count: int) -> None:
         self._count = count
-        self._ranks = ranks
-        self._streams = streams
         self._lines = Lines(colours=False)
         self._last: deque[Printed] = deque(maxlen=count)
         self._printing: Printing | None = None
@@ -360,11 +338,11 @@ class LastLines:
             view: The run, the same each time.
         """
         if self._printing is None:
-            there = ranks_that_printed(view, self._streams)
+            there = {one.rank for one in processes_that_printed(view)}
             if not there:
                 return []
-            ranks = self._ranks or ({0} if 0 in there else there)
-            self._printing = Printing(ranks, self._streams, lines=self._count, quick=True)
+            ranks = {0} if 0 in there else there
+            self._printing = Printing(ranks, lines=self._count, quick=True)
         self._last.extend(self._lines.finished(self._printing.new(view)))
         shown = [*self._last, *self._lines.live()]
         return [one for one in shown if one.text.strip()][-self._count :]

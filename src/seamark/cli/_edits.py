@@ -60,9 +60,6 @@ def _record_there(runs: Runs, ref: RunRef, ops: Sequence[Mapping[str, Any]]) -> 
     Raises:
         SeamarkError: If the server cannot be reached, or refuses the changes.
     """
-    from seamark.remote.http.catalog import RemoteCatalog
-
-    assert isinstance(runs.index, RemoteCatalog)  # noqa: S101 - there are no other places
     pair = (ref.project, ref.run)
     changes: dict[str, Any] = {}
     for op in ops:
@@ -76,7 +73,7 @@ def _record_there(runs: Runs, ref: RunRef, ops: Sequence[Mapping[str, Any]]) -> 
         found = runs.view(ref).attribute("sys/description")
         is_text = found is not None and isinstance(found.value, str)
         changes["description_was"] = found.value if found is not None and is_text else None
-    runs.index.edit(pair, changes)
+    runs.remote.edit(pair, changes)
     runs.refresh(*pair)
 
 

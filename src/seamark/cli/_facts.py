@@ -30,6 +30,7 @@ from seamark.cli._text import (
 )
 from seamark.paths import kind_of, model_key
 from seamark.process.crashes import (
+    GONE,
     LIKELY_OUT_OF_MEMORY,
     LOST,
     OUT_OF_MEMORY,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
     from seamark.cli._runs import RunRef
     from seamark.process.crashes import Crash
-    from seamark.reading.attributes import Attribute
+    from seamark.reading.attributes import Attribute, SeriesTail
     from seamark.reading.reader import Reader
     from seamark.reading.report import Report
 
@@ -91,6 +92,17 @@ _CLUSTERS: Final = (
 )
 """Clusters, and what is shown of a job that is one of an array."""
 _LONGEST_REASON: Final = 300
+_HEARTBEAT: Final = "heartbeat lost: not heard from since"
+_CRASHES: Final = {
+    OUT_OF_MEMORY: "out of memory: the kernel killed its process ({who})",
+    LIKELY_OUT_OF_MEMORY: "likely out of memory: its process ({who}) is gone, and since it began "
+    "the kernel has killed one in its job or container because there was no memory left",
+    SEGMENTATION_FAULT: "segmentation fault: an error in C code ended its process ({who})",
+    REBOOTED: "host rebooted: {host} has been started again since",
+    LOST: f"{_HEARTBEAT}; whether its process ({{who}}) lives cannot be seen from here",
+    GONE: "its process ended without reporting why ({who}): killed (SIGKILL), os._exit, or an "
+    "error in C code",
+}
 
 
 def value_text(value: Any, *, exact: bool) -> str:
@@ -190,16 +202,14 @@ def span_text(summary: Any) -> str:
     return first if first == last else f"{first}…{last}"
 
 
-def last_text(attribute: Attribute) -> str:
+def last_text(tail: SeriesTail) -> str:
     """Return the last point of a series of texts, files or histograms in one line."""
-    last = attribute.value.last
-    if isinstance(last, str):
-        return clean(last)
+    last = tail.last
     if isinstance(last, Mapping):
-        return clean(str(last.get("name") or last.get("ext") or "file"))
-    if isinstance(last, Sequence) and last:
-        return f"{len(last[-1])} bins"
-    return ""
+        last = str(last.get("name") or last.get("ext") or "file")
+    elif isinstance(last, Sequence) and last and not isinstance(last, str):
+        last = f"{len(last[-1])} bins"
+    return clean(last or "")
 
 
 def sparkline(values: NDArray[np.float64], width: int) -> str:
@@ -292,7 +302,7 @@ def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
     else:
         yield "points", f"{attribute.value.count:,}"
         yield "steps", span_text(attribute.value)
-        yield "last", last_text(attribute)
+        yield "last", last_text(attribute.value)
 
 
 def _source(of: Mapping[str, Any]) -> str:
@@ -556,28 +566,10 @@ def ends(view: Reader, state: str | None) -> Iterator[str]:
 def _crash(crash: Crash, now_ns: int) -> str:
     """Return how a run ended that did not say so; no more than is known."""
     host = crash.host or "its host"
-    who = f"pid {crash.pid} on {host}"
-    seen = f"last sign of life {seen_text(crash.last_t, now_ns)}"
-    if crash.reason == OUT_OF_MEMORY:
-        why = f"out of memory: the kernel killed its process ({who})"
-    elif crash.reason == LIKELY_OUT_OF_MEMORY:
-        why = (
-            f"likely out of memory: its process ({who}) is gone, and since it began the kernel has "
-            "killed one in its job or container because there was no memory left"
-        )
-    elif crash.reason == SEGMENTATION_FAULT:
-        why = f"segmentation fault: an error in C code ended its process ({who})"
-    elif crash.reason == REBOOTED:
-        why = f"host rebooted: {host} has been started again since"
-    elif crash.reason == LOST:
-        where = crash.detail or f"whether its process ({who}) lives cannot be seen from here"
-        why = f"heartbeat lost: not heard from since; {where}"
-    else:
-        why = (
-            f"its process ended without reporting why ({who}): killed (SIGKILL), os._exit, or an "
-            "error in C code"
-        ) + (f"; {crash.detail}" if crash.detail else "")
-    return f"crashed: {why}; {seen}"
+    why = _CRASHES[crash.reason].format(who=f"pid {crash.pid} on {host}", host=host)
+    if crash.detail and crash.reason in (GONE, LOST):
+        why = f"{why if crash.reason == GONE else _HEARTBEAT}; {crash.detail}"
+    return f"crashed: {why}; last sign of life {seen_text(crash.last_t, now_ns)}"
 
 
 def _ending(view: Reader, state: str) -> str:

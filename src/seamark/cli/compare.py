@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -22,7 +21,7 @@ from seamark.cli._differences import (
     rows_of,
     summaries,
 )
-from seamark.cli._facts import text_or_record, value_text
+from seamark.cli._facts import last_text, text_or_record, value_text
 from seamark.cli._json import dumps
 from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
@@ -48,6 +47,7 @@ from seamark.cli._text import (
 from seamark.paths import matches
 from seamark.reading.attributes import SeriesTail
 from seamark.reading.document import value_mapping
+from seamark.reading.nearest import hint_for
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -175,8 +175,7 @@ def _read(runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str]) -> list[_
             found.append(_Compared(ref, label, facts, attributes))
     for pattern in patterns:
         if not any(matches(path, pattern) for path in known):
-            near = difflib.get_close_matches(pattern, sorted(known), 1)
-            hint = f"; there is {near[0]!r}" if near else f" (see: seamark show {refs[0].run})"
+            hint = hint_for(pattern, sorted(known), f" (see: seamark show {refs[0].run})")
             misuse(f"none of these runs has anything at {pattern!r}{hint}")
     return found
 
@@ -260,9 +259,9 @@ def _head(screen: Screen, compared: Sequence[_Compared]) -> Iterator[_Line]:
     if len({one.ref.project for one in compared}) > 1:
         yield _Line(Cell("  project"), [Cell(one.ref.project) for one in compared])
     states = [str(one.facts["sys/state"]) for one in compared]
+    times = [human_duration(one.facts["sys/running_time"]) for one in compared]
     yield _Line(Cell("  state"), [Cell(one, STATE_STYLES.get(one, "")) for one in states])
     yield _Line(Cell("  created"), [Cell(created(one), "dim") for one in compared])
-    times = [human_duration(one.facts["sys/running_time"]) for one in compared]
     yield _Line(Cell("  ran for"), [Cell(one) for one in times])
 
 
@@ -296,14 +295,9 @@ def _number(screen: Screen, numbers: Mapping[int, float], at: int) -> Cell:
 
 def _text(value: Any, *, exact: bool) -> str:
     """Return a value in one line; of a series of texts, files or histograms, what it ends with."""
-    if not isinstance(value, SeriesTail):
-        return value_text(value, exact=exact)
-    last = value.last
-    if isinstance(last, Mapping):
-        last = str(last.get("name") or last.get("ext") or "file")
-    elif not isinstance(last, str):
-        last = "histogram"
-    return f"{plural(value.count, 'point')}, last: {clean(last)}"
+    if isinstance(value, SeriesTail):
+        return f"{plural(value.count, 'point')}, last: {last_text(value)}"
+    return value_text(value, exact=exact)
 
 
 def _file_text(value: Any, *, exact: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from seamark.cli._text import clean, human_number, plural, shorten, step_text, t
 from seamark.paths import is_inside, matches
 from seamark.reading.attributes import CHANGES
 from seamark.reading.document import attributes_of
+from seamark.reading.nearest import hint_for
 from seamark.reading.report import report_of_run
 from seamark.reading.units import unit_of
 
@@ -132,12 +132,10 @@ def show(
         if not wanted or matches(attribute.path, *wanted)
     ]
     if not attributes:
-        known = [one.path for one in view.attributes()]
-        near = difflib.get_close_matches(wanted[0], known, 1) if wanted else []
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = hint_for(wanted[0], [one.path for one in view.attributes()]) if wanted else ""
         misuse(
-            f"run {ref}: nothing is recorded at {', '.join(wanted)} "
-            f"({hint}seamark show {ref.run} lists what is)"
+            f"run {ref}: nothing is recorded at {', '.join(wanted)}{hint} "
+            f"(seamark show {ref.run} lists what is)"
         )
     if as_json:
         told: dict[str, Any] = {
@@ -538,7 +536,7 @@ def _tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:
             Cell(clean(a.path)),
             Cell(f"{a.value.count:,}"),
             Cell(_facts.span_text(a.value), "dim"),
-            Cell(_facts.last_text(a)),
+            Cell(_facts.last_text(a.value)),
         ]
         for a in attributes
     ]

@@ -27,6 +27,7 @@ from seamark.cli._text import (
     seen_text,
     shorten,
     step_text,
+    time_text,
 )
 from seamark.paths import kind_of, model_key
 from seamark.process.crashes import (
@@ -388,24 +389,19 @@ def print_facts(
 
 
 def _fact_lines(
-    screen: Screen,
-    ref: RunRef,
-    view: Reader,
-    report: Report,
-    attributes: Sequence[Attribute],
+    screen: Screen, ref: RunRef, view: Reader, report: Report, attributes: Sequence[Attribute]
 ) -> Iterator[tuple[str, str]]:
     yield from _version_lines(ref, report)
     yield from _given_lines(report)
-    moments = {"created": report["creation_time"], **_started(report)}
-    moments |= {"last record": report["last_record"], "edited": report["edited"]}
+    created, started = report["creation_time"], report["start_time"]
+    if not (_is_moment(created, started) and started - created >= timedelta(seconds=1)):
+        started = None  # one that began a while after it was recorded says so
+    moments = {"created": created, "started": started, "last record": report["last_record"]}
+    moments["edited"] = report["edited"]
     for label, moment in moments.items():
-        if isinstance(moment, datetime):
-            yield (
-                label,
-                seen_text(round(moment.timestamp() * 1e9), view.now_ns)
-                if screen.terminal
-                else human_time(moment),
-            )
+        if _is_moment(moment):
+            t_ns = round(moment.timestamp() * 1e9)
+            yield label, seen_text(t_ns, view.now_ns) if screen.terminal else time_text(t_ns)
     if isinstance(report["running_time_s"], int | float):
         yield "ran for", human_duration(float(report["running_time_s"]))
     if report["progress"]:
@@ -425,6 +421,10 @@ def _fact_lines(
     yield view.contents.kind, view.contents.where
 
 
+def _is_moment(*values: Any) -> bool:
+    return all(isinstance(one, datetime) for one in values)
+
+
 def _version_lines(ref: RunRef, report: Report) -> Iterator[tuple[str, str]]:
     kind = kind_of(ref.project, ref.run)
     yield kind.rpartition("_")[2], str(ref)
@@ -435,14 +435,6 @@ def _version_lines(ref: RunRef, report: Report) -> Iterator[tuple[str, str]]:
         aliases = ", ".join(report.get("aliases") or ())
         told = label_of(ref.project, ref.run, report.get("number"))
         yield "version", f"{told} ({clean(aliases)})" if aliases else told
-
-
-def _started(report: Report) -> dict[str, Any]:
-    """Return when a run began that was recorded a while before; nothing of others."""
-    created, started = report["creation_time"], report["start_time"]
-    if not isinstance(created, datetime) or not isinstance(started, datetime):
-        return {}
-    return {"started": started} if started - created >= timedelta(seconds=1) else {}
 
 
 def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
@@ -469,17 +461,12 @@ def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
 
 def _attempts(told: Mapping[str, Any]) -> str:
     """Return how often the training was begun, and where the last attempt went on; "" if once."""
-    if not told:
-        return ""
     if "resumed_after" in told:
-        return f"{told['count']:,} (resumed after step {_step(told['resumed_after'])})"
-    return f"{told['count']:,}" + (" (the last began anew)" if told.get("anew") else "")
-
-
-def _step(step: float) -> str:
-    """Return a step to be read: ``4,000``."""
-    text = step_text(step)
-    return f"{int(text):,}" if text.lstrip("-").isdecimal() else text
+        step = step_text(told["resumed_after"])
+        step = f"{int(step):,}" if step.lstrip("-").isdecimal() else step
+        return f"{told['count']:,} (resumed after step {step})"
+    anew = " (the last began anew)" if told.get("anew") else ""
+    return f"{told['count']:,}{anew}" if told else ""
 
 
 def _code(told: Mapping[str, Any]) -> str:
@@ -487,30 +474,19 @@ def _code(told: Mapping[str, Any]) -> str:
 
     Empty if none of it was recorded.
     """
-    texts = {
-        name: shorten(clean(told[name]), 60)
-        for name in ("entrypoint", "commit", "branch", "version")
-        if name in told
-    }
-    words = [texts.get("entrypoint", ""), _commit(told, texts)]
-    if version := texts.get("version"):
-        words.append(f"version {version}")
-    return " · ".join(word for word in words if word)
-
-
-def _commit(told: Mapping[str, Any], texts: Mapping[str, str]) -> str:
-    """Return commit, branch and what has changed since; empty outside of a repository."""
-    commit, branch = texts.get("commit", "")[:_COMMIT], texts.get("branch", "")
-    if not commit and not branch:
-        return ""
+    names = ("entrypoint", "commit", "branch", "version")
+    script, commit, branch, version = (shorten(clean(told.get(one, "")), 60) for one in names)
     words = [branch] if branch else []
     if "files_changed" in told:
-        kept = ": diff kept" if "diff" in told else ""
-        part = ", not all of it" if told.get("diff") == "partly" else ""
-        words.append(f"{plural(told['files_changed'], 'file')} changed{kept}{part}")
+        kept = {"kept": ": diff kept", "partly": ": diff kept, not all of it"}
+        diff = kept.get(told.get("diff", ""), "")
+        words.append(f"{plural(told['files_changed'], 'file')} changed{diff}")
     elif told.get("dirty"):
         words.append("changed")
-    return f"{commit or 'no commit'}" + (f" ({', '.join(words)})" if words else "")
+    if commit or branch:
+        commit = (commit[:_COMMIT] or "no commit") + (f" ({', '.join(words)})" if words else "")
+    parts = (script, commit, f"version {version}" if version else "")
+    return " · ".join(filter(None, parts))
 
 
 def _devices(found: Mapping[str, int | str]) -> str:
@@ -518,12 +494,10 @@ def _devices(found: Mapping[str, int | str]) -> str:
     size, nodes = found.get("world_size"), found.get("nodes")
     if not isinstance(size, int):
         return ""
-    words = [plural(size, "process", "processes")]
-    if isinstance(nodes, int) and nodes > 1:
-        words[0] += f" on {nodes:,} nodes"
-    words += [str(found[name]) for name in ("accelerator",) if name in found]
-    if size > 1 and "strategy" in found:
-        words.append(str(found["strategy"]))
+    several = f" on {nodes:,} nodes" if isinstance(nodes, int) and nodes > 1 else ""
+    words = [plural(size, "process", "processes") + several]
+    shown = ("accelerator", "strategy") if size > 1 else ("accelerator",)
+    words += [str(found[name]) for name in shown if name in found]
     if not str(found.get("precision", "32")).startswith("32"):
         words.append(f"precision {found['precision']}")
     return ", ".join(words)
@@ -539,15 +513,13 @@ def troubles(view: Reader, state: str) -> Iterator[str]:
 def _surroundings(told: Mapping[str, str]) -> Iterator[str]:
     """Yield what the process that trained the run was in: a job, a container, a service, torch."""
     for cluster, of_array, task in _CLUSTERS:
-        if number := told.get(f"{cluster}/{of_array}") or told.get(f"{cluster}/job_id"):
-            index = told.get(f"{cluster}/{task}", "")
-            whole = f"{number}_{index}" if index and told.get(f"{cluster}/{of_array}") else number
-            yield f"{cluster.upper()} {whole}"
+        array, index = told.get(f"{cluster}/{of_array}"), told.get(f"{cluster}/{task}")
+        if number := array or told.get(f"{cluster}/job_id"):
+            yield f"{cluster.upper()} {number}" + (f"_{index}" if array and index else "")
     if pod := told.get("kubernetes/pod"):
         yield "/".join(filter(None, ("Kubernetes " + told.get("kubernetes/namespace", ""), pod)))
     if container := told.get("container"):
-        image = told.get("container_image")
-        yield f"{container} {image}" if image else container
+        yield " ".join(filter(None, (container, told.get("container_image"))))
     if service := told.get("service"):
         yield service
     if torch := told.get("torch/version"):

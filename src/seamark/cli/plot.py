@@ -166,7 +166,7 @@ def plot(
         note(f"wrote {out}")
         return
     screen = Screen()
-    from seamark.cli._draw import draw
+    from seamark.pictures.braille import draw
 
     lines = height or max(
         _LEAST_HEIGHT, min(20, shutil.get_terminal_size().lines - 8 - len(curves))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seamark.cli._differences import Row, rows_of, summaries
 from seamark.reading.attributes import Attribute, SeriesSummary
+from seamark.reading.differences import Row, rows_of, summaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

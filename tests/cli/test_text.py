@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.cli._json import dumps
-from seamark.cli._text import (
+from seamark.reading.plain import plain
+from seamark.reading.words import (
     clean,
     display_width,
     float_text,
@@ -23,7 +24,6 @@ from seamark.cli._text import (
     shorten,
     step_text,
 )
-from seamark.reading.plain import plain
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 

@@ -24,7 +24,6 @@ import click
 
 from seamark.cli._screen import be_quiet, wanted_colour
 from seamark.cli._suggest import about_command, about_option
-from seamark.cli._text import clean, readable
 from seamark.errors import (
     ArgumentError,
     MissingExtraError,
@@ -34,6 +33,7 @@ from seamark.errors import (
     RunNotFoundError,
     SeamarkError,
 )
+from seamark.reading.words import clean, readable
 
 __all__ = ["Misuse", "Trouble", "app", "main", "root_only", "root_option"]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._screen import note
-from seamark.cli._text import human_bytes, plural
 from seamark.errors import ArgumentError, JournalError
 from seamark.index.purging import PURGING
 from seamark.journal.folder import (
@@ -25,6 +24,7 @@ from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import names_in, open_file
 from seamark.paths import ARTIFACTS, MODELS
+from seamark.reading.words import human_bytes, plural
 
 if TYPE_CHECKING:
     from seamark.index.view import RunView

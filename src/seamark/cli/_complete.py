@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from seamark.cli._app import place_of
-from seamark.cli._text import clean
+from seamark.reading.words import clean
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref

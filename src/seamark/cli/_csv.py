@@ -11,7 +11,7 @@ import click
 from seamark.cli._facts import exact_text
 from seamark.cli._json import dumps
 from seamark.cli._screen import data_output
-from seamark.cli._text import csv_safe
+from seamark.reading.words import csv_safe
 
 __all__ = ["CsvWriter", "write_rows"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._app import Trouble, misuse
-from seamark.cli._text import clean, shorten
 from seamark.journal.folder import RunFolder
+from seamark.reading.words import clean, shorten
 from seamark.values import escape
 
 if TYPE_CHECKING:

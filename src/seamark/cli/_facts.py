@@ -11,10 +11,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._health import ailments, listed
 from seamark.cli._json import dumps
-from seamark.cli._machine import machine_lines
-from seamark.cli._ranks import rank_facts, rank_troubles
 from seamark.cli._screen import LABEL, STATE_STYLES, Screen, note
-from seamark.cli._text import (
+from seamark.paths import kind_of, model_key
+from seamark.process.crashes import (
+    GONE,
+    LIKELY_OUT_OF_MEMORY,
+    LOST,
+    OUT_OF_MEMORY,
+    REBOOTED,
+    SEGMENTATION_FAULT,
+)
+from seamark.reading.artifacts import label_of, source_label
+from seamark.reading.facts import health_of
+from seamark.reading.machine import machine_lines
+from seamark.reading.names import generated_name
+from seamark.reading.rank_words import rank_facts, rank_troubles
+from seamark.reading.words import (
     clean,
     csv_safe,
     float_text,
@@ -29,18 +41,6 @@ from seamark.cli._text import (
     step_text,
     time_text,
 )
-from seamark.paths import kind_of, model_key
-from seamark.process.crashes import (
-    GONE,
-    LIKELY_OUT_OF_MEMORY,
-    LOST,
-    OUT_OF_MEMORY,
-    REBOOTED,
-    SEGMENTATION_FAULT,
-)
-from seamark.reading.artifacts import label_of, source_label
-from seamark.reading.facts import health_of
-from seamark.reading.names import generated_name
 from seamark.remote.protocol import RemoteError
 from seamark.values.keeping import Keep
 from seamark.values.statistics import Statistics

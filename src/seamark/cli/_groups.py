@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from seamark.cli._csv import write_rows
 from seamark.cli._facts import exact_text, value_text
 from seamark.cli._screen import Cell, Column, Screen, note, note_no_room
-from seamark.cli._text import clean, human_number
+from seamark.reading.words import clean, human_number
 
 if TYPE_CHECKING:
     from seamark.reading.groups import RunGroups, Spread

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._checks import COPY
-from seamark.cli._text import clean, human_bytes, plural
+from seamark.reading.words import clean, human_bytes, plural
 from seamark.remote.lacking import WORDS
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._facts import sparkline, troubles
 from seamark.cli._printed import LastLines
-from seamark.cli._ranks import has_points, of_rank
-from seamark.cli._text import clean, human_duration, human_number, step_text
 from seamark.paths import is_inside, matches
 from seamark.reading.interest import aside, is_counter, metric_order
 from seamark.reading.progress import PROGRESS, loops_of, progress_words
+from seamark.reading.rank_words import has_points, of_rank
+from seamark.reading.words import clean, human_duration, human_number, step_text
 
 if TYPE_CHECKING:
     from seamark.cli._runs import RunRef, Runs

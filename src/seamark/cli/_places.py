@@ -12,8 +12,8 @@ from seamark.cli._csv import write_rows
 from seamark.cli._facts import value_text
 from seamark.cli._runs import names_of
 from seamark.cli._screen import Cell, Column, Screen, note, note_no_room
-from seamark.cli._text import clean, human_time
 from seamark.paths import is_inside
+from seamark.reading.words import clean, human_time
 
 if TYPE_CHECKING:
     from seamark.cli._runs import Runs

@@ -14,11 +14,11 @@ from seamark.cli import _complete
 from seamark.cli._app import misuse, place_of
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
-from seamark.cli._text import clean
 from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside, kind_of, matches
 from seamark.reading.document import ref_of
 from seamark.reading.nearest import hint_for
+from seamark.reading.words import clean
 
 if TYPE_CHECKING:
     from seamark.index.index import Index

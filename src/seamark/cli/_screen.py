@@ -15,9 +15,9 @@ from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 import click
 
-from seamark.cli._text import clean, display_width, shorten
 from seamark.pictures.printing import is_dumb
 from seamark.process.quiet import is_quiet
+from seamark.reading.words import clean, display_width, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console

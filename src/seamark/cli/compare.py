@@ -12,15 +12,6 @@ import click
 
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
-from seamark.cli._differences import (
-    PACKAGES,
-    TITLES,
-    Row,
-    of_process,
-    of_rank_or_profiler,
-    rows_of,
-    summaries,
-)
 from seamark.cli._facts import last_text, text_or_record, value_text
 from seamark.cli._json import dumps
 from seamark.cli._progress import progress_bar
@@ -34,7 +25,20 @@ from seamark.cli._runs import (
     runs_argument,
 )
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
-from seamark.cli._text import (
+from seamark.paths import matches
+from seamark.reading.attributes import SeriesTail
+from seamark.reading.differences import (
+    PACKAGES,
+    TITLES,
+    Row,
+    of_process,
+    of_rank_or_profiler,
+    rows_of,
+    summaries,
+)
+from seamark.reading.document import value_mapping
+from seamark.reading.nearest import hint_for
+from seamark.reading.words import (
     clean,
     display_width,
     human_age,
@@ -44,10 +48,6 @@ from seamark.cli._text import (
     human_time,
     plural,
 )
-from seamark.paths import matches
-from seamark.reading.attributes import SeriesTail
-from seamark.reading.document import value_mapping
-from seamark.reading.nearest import hint_for
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute

@@ -28,10 +28,10 @@ from seamark.cli._runs import (
 )
 from seamark.cli._screen import data_output, note
 from seamark.cli._tables import ATTRIBUTES, FAMILIES, POINTS, Tables
-from seamark.cli._text import csv_safe, human_bytes, plural, step_text
 from seamark.paths import matches
 from seamark.reading.document import SERIES, document_of, utc
 from seamark.reading.nearest import hint_for
+from seamark.reading.words import csv_safe, human_bytes, plural, step_text
 
 if TYPE_CHECKING:
     from seamark.reading.points import Attempt

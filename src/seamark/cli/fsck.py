@@ -17,10 +17,10 @@ from seamark.cli._json import dumps
 from seamark.cli._progress import progress_bar
 from seamark.cli._runs import Runs, open_runs, project_option, runs_argument
 from seamark.cli._screen import Cell, Column, Screen, note
-from seamark.cli._text import clean, human_bytes, plural
 from seamark.errors import SeamarkError
 from seamark.index.purging import PURGING, is_live
 from seamark.journal.folder import RunFolder, iter_runs
+from seamark.reading.words import clean, human_bytes, plural
 
 __all__ = ["fsck"]
 

@@ -27,9 +27,9 @@ from seamark.cli._printed import (
 )
 from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
 from seamark.cli._screen import note, wanted_colour
-from seamark.cli._text import clean, display_width, shorten, time_text
 from seamark.pictures.printing import obeys_escapes
 from seamark.reading.points import time_of
+from seamark.reading.words import clean, display_width, shorten, time_text
 from seamark.store.query.moments import MOMENTS, moment
 
 if TYPE_CHECKING:

@@ -10,13 +10,6 @@ import click
 
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
-from seamark.cli._columns import (
-    PLAIN_OF,
-    asked_aside,
-    importance,
-    left_out,
-    telling_columns,
-)
 from seamark.cli._csv import write_rows
 from seamark.cli._facts import value_text
 from seamark.cli._groups import print_groups
@@ -32,7 +25,19 @@ from seamark.cli._runs import (
     project_option,
 )
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_no_room
-from seamark.cli._text import (
+from seamark.paths import home_of, is_inside
+from seamark.reading.attributes import PARENT
+from seamark.reading.columns import (
+    PLAIN_OF,
+    asked_aside,
+    importance,
+    left_out,
+    telling_columns,
+)
+from seamark.reading.interest import aside
+from seamark.reading.names import generated_name
+from seamark.reading.nearest import hint_for
+from seamark.reading.words import (
     clean,
     human_age,
     human_duration,
@@ -40,11 +45,6 @@ from seamark.cli._text import (
     human_time,
     plural,
 )
-from seamark.paths import home_of, is_inside
-from seamark.reading.attributes import PARENT
-from seamark.reading.interest import aside
-from seamark.reading.names import generated_name
-from seamark.reading.nearest import hint_for
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import SharedPath

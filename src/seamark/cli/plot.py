@@ -26,10 +26,10 @@ from seamark.cli._runs import (
     query_option,
 )
 from seamark.cli._screen import Screen, note
-from seamark.cli._text import clean, plural
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.reading.interest import aside
 from seamark.reading.units import is_measured
+from seamark.reading.words import clean, plural
 
 if TYPE_CHECKING:
     from seamark.pictures.drawing import PlotOptions, Source

@@ -13,10 +13,10 @@ from seamark.cli._app import Trouble, misuse, root_option
 from seamark.cli._checks import drafts, half_purged
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_option, runs_argument
 from seamark.cli._screen import note
-from seamark.cli._text import human_bytes, plural
 from seamark.index.purging import delete_hidden, is_live, remove
 from seamark.journal.folder import RunFolder, iter_runs
 from seamark.paths import home_of, kind_of
+from seamark.reading.words import human_bytes, plural
 
 __all__ = ["purge"]
 

@@ -10,7 +10,7 @@ from seamark.cli._app import root_only
 from seamark.cli._progress import progress_bar
 from seamark.cli._runs import open_runs
 from seamark.cli._screen import note
-from seamark.cli._text import human_duration, plural
+from seamark.reading.words import human_duration, plural
 
 __all__ = ["reindex"]
 

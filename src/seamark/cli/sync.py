@@ -21,9 +21,9 @@ from seamark.cli._runs import (
     runs_argument,
 )
 from seamark.cli._screen import note
-from seamark.cli._text import human_bytes, plural
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.reading.arriving import CONFLICTS
+from seamark.reading.words import human_bytes, plural
 
 if TYPE_CHECKING:
     from seamark.reading.arriving import Conflict

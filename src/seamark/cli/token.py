@@ -16,7 +16,7 @@ import click
 
 from seamark.cli._app import misuse
 from seamark.cli._screen import Cell, Column, Screen, note
-from seamark.cli._text import clean
+from seamark.reading.words import clean
 
 if TYPE_CHECKING:
     from seamark.remote.http.connection import Connection

@@ -10,7 +10,7 @@ from seamark.cli._app import root_option
 from seamark.cli._edits import assigned, record
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_option, runs_argument
 from seamark.cli._screen import note
-from seamark.cli._text import plural
+from seamark.reading.words import plural
 
 __all__ = ["trash", "untrash"]
 

@@ -14,7 +14,7 @@ import click
 from seamark.cli._app import Trouble, misuse, place_of, root_only
 from seamark.cli._runs import expect_root
 from seamark.cli._screen import note
-from seamark.cli._text import clean, human_duration, plural
+from seamark.reading.words import clean, human_duration, plural
 
 if TYPE_CHECKING:
     from seamark.page.roots import Root

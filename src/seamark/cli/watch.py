@@ -20,11 +20,11 @@ from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
 from seamark.cli._facts import span_text
 from seamark.cli._looking import Looker, Seen
-from seamark.cli._machine import machine_now
-from seamark.cli._ranks import lags, rank_facts
 from seamark.cli._runs import RunRef, Runs, a_path, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
-from seamark.cli._text import (
+from seamark.reading.machine import machine_now
+from seamark.reading.rank_words import lags, rank_facts
+from seamark.reading.words import (
     age_text,
     clean,
     human_duration,

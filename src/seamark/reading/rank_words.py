@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._text import human_duration, plural, seen_text, shorten
+from seamark.reading.words import human_duration, plural, seen_text, shorten
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute

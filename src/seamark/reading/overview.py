@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeGuard
 
-from seamark.cli._text import human_number
 from seamark.paths import is_inside
 from seamark.reading.interest import aside, holds_parameters, is_counter, metric_order
+from seamark.reading.words import human_number
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from seamark.cli._text import human_number, plural, shorten
+from seamark.reading.words import human_number, plural, shorten
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute, SeriesSummary

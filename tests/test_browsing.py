@@ -19,7 +19,8 @@ from seamark import init_project, init_run
 from seamark.errors import FamilyError, MissingFieldError, ValueKindError
 from seamark.pictures.notebook import _file, _image, image_type
 from seamark.pictures.render import png
-from seamark.reading.html import line_of, text
+from seamark.reading.curves import line_of
+from seamark.reading.html import text
 from seamark.run.run import make_run
 from seamark.store.pyramid import Listed, draw_series
 from seamark.types import File

@@ -21,6 +21,7 @@ from seamark.process.crashes import (
     REBOOTED,
     SEGMENTATION_FAULT,
 )
+from seamark.reading.ages import duration_words
 from seamark.reading.artifacts import label_of, source_label
 from seamark.reading.facts import health_of
 from seamark.reading.machine import machine_lines
@@ -31,7 +32,6 @@ from seamark.reading.words import (
     csv_safe,
     float_text,
     human_bytes,
-    human_duration,
     human_number,
     human_time,
     int_text,
@@ -403,7 +403,7 @@ def _fact_lines(
             t_ns = round(moment.timestamp() * 1e9)
             yield label, seen_text(t_ns, view.now_ns) if screen.terminal else time_text(t_ns)
     if isinstance(report["running_time_s"], int | float):
-        yield "ran for", human_duration(float(report["running_time_s"]))
+        yield "ran for", duration_words(float(report["running_time_s"]))
     if report["progress"]:
         yield "progress", clean(report["progress"])
     if attempts := _attempts(report["attempts"]):

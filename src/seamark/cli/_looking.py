@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.cli._facts import sparkline, troubles
 from seamark.cli._printed import LastLines
 from seamark.paths import is_inside, matches
+from seamark.reading.ages import duration_words
 from seamark.reading.interest import aside, is_counter, metric_order
 from seamark.reading.progress import PROGRESS, loops_of, progress_words
 from seamark.reading.rank_words import has_points, of_rank
-from seamark.reading.words import clean, human_duration, human_number, step_text
+from seamark.reading.words import clean, human_number, step_text
 
 if TYPE_CHECKING:
     from seamark.cli._runs import RunRef, Runs
@@ -161,7 +162,7 @@ class Looker:
         if pace:
             words.append(f"{human_number(pace, 3)} steps/s")
         if _LEFT in own:
-            words.append(f"about {human_duration(own[_LEFT].last)} left")
+            words.append(f"about {duration_words(own[_LEFT].last)} left")
         return ", ".join(words)
 
 

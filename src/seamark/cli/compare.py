@@ -26,6 +26,7 @@ from seamark.cli._runs import (
 )
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
 from seamark.paths import matches
+from seamark.reading.ages import age_words, duration_words
 from seamark.reading.attributes import SeriesTail
 from seamark.reading.differences import (
     PACKAGES,
@@ -41,9 +42,7 @@ from seamark.reading.nearest import hint_for
 from seamark.reading.words import (
     clean,
     display_width,
-    human_age,
     human_bytes,
-    human_duration,
     human_number,
     human_time,
     plural,
@@ -253,13 +252,13 @@ def _head(screen: Screen, compared: Sequence[_Compared]) -> Iterator[_Line]:
         moment = one.facts.get("sys/creation_time")
         if moment is None:
             return ""
-        return human_age(moment, now) if screen.terminal else human_time(moment)
+        return age_words((now - moment).total_seconds()) if screen.terminal else human_time(moment)
 
     yield _Line(Cell("  id"), [Cell(one.ref.run, "cyan") for one in compared])
     if len({one.ref.project for one in compared}) > 1:
         yield _Line(Cell("  project"), [Cell(one.ref.project) for one in compared])
     states = [str(one.facts["sys/state"]) for one in compared]
-    times = [human_duration(one.facts["sys/running_time"]) for one in compared]
+    times = [duration_words(one.facts["sys/running_time"]) for one in compared]
     yield _Line(Cell("  state"), [Cell(one, STATE_STYLES.get(one, "")) for one in states])
     yield _Line(Cell("  created"), [Cell(created(one), "dim") for one in compared])
     yield _Line(Cell("  ran for"), [Cell(one) for one in times])

@@ -26,6 +26,7 @@ from seamark.cli._runs import (
 )
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_no_room
 from seamark.paths import home_of, is_inside
+from seamark.reading.ages import age_words, duration_words
 from seamark.reading.attributes import PARENT
 from seamark.reading.columns import (
     PLAIN_OF,
@@ -39,8 +40,6 @@ from seamark.reading.names import generated_name
 from seamark.reading.nearest import hint_for
 from seamark.reading.words import (
     clean,
-    human_age,
-    human_duration,
     human_number,
     human_time,
     plural,
@@ -599,9 +598,12 @@ def _cell(value: Any, name: str, screen: Screen, now: datetime) -> Cell:
     if name in _SETS and isinstance(value, list):
         return Cell(clean(", ".join(map(str, value))), "dim")
     if isinstance(value, datetime):
-        return Cell(human_age(value, now) if screen.terminal else human_time(value), "dim")
+        return Cell(
+            age_words((now - value).total_seconds()) if screen.terminal else human_time(value),
+            "dim",
+        )
     if name == "sys/running_time" and isinstance(value, int | float):
-        return Cell(human_duration(value))
+        return Cell(duration_words(value))
     if isinstance(value, float) and screen.terminal:
         return Cell(human_number(value))
     style = {"sys/id": "cyan", "sys/name": "bold"}.get(name, "")

@@ -22,12 +22,12 @@ from seamark.cli._facts import span_text
 from seamark.cli._looking import Looker, Seen
 from seamark.cli._runs import RunRef, Runs, a_path, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
+from seamark.reading.ages import duration_words
 from seamark.reading.machine import machine_now
 from seamark.reading.rank_words import lags, rank_facts
 from seamark.reading.words import (
     age_text,
     clean,
-    human_duration,
     human_number,
     plural,
     seen_text,
@@ -224,7 +224,7 @@ def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
         screen.line(shorten(clean(line), screen.width), style="dim")
     if seen.goes_on:
         screen.line()
-        every = human_duration(interval)
+        every = duration_words(interval)
         ends = "Ctrl-C stops watching; the training goes on"
         screen.line(f"{time_text(seen.view.now_ns)}, every {every}; {ends}", style="dim")
 
@@ -235,7 +235,7 @@ def _facts_of(seen: Seen) -> Iterator[tuple[str, str]]:
     if isinstance(created, datetime):
         yield "created", seen_text(round(created.timestamp() * 1e9), now_ns)
     if not seen.goes_on and isinstance(ran, float):
-        yield "ran for", human_duration(ran)
+        yield "ran for", duration_words(ran)
     if seen.progress:
         yield "progress", seen.progress
     if seen.goes_on and (machine := machine_now(seen.attributes, seen.ranks)):

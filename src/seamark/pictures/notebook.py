@@ -14,9 +14,11 @@ from seamark.errors import SeamarkError
 from seamark.paths import home_of, kind_of, model_key
 from seamark.reading.artifacts import source_label
 from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
-from seamark.reading.html import block, count_of, line_of, number, table, text
+from seamark.reading.curves import line_of
+from seamark.reading.html import block, number, table, text
 from seamark.reading.interest import is_background, is_counter, metric_order
 from seamark.reading.names import generated_name
+from seamark.reading.words import plural
 from seamark.values.keeping import Keep
 from seamark.values.statistics import Statistics
 
@@ -111,7 +113,7 @@ def page_of_project(recorded: Recording, project: str, states: RunsTable, newest
     rows = [[text(row.get(name, "")) for name in columns] for row in newest.rows]
     hint = "<div><code>project.fetch_runs_table()</code> has all of them</div>" if rows else ""
     return block(
-        f"Project {text(project)} · {count_of(states.total, 'run')}",
+        f"Project {text(project)} · {plural(states.total, 'run')}",
         f"<div>{words}</div>" if words else "",
         table(("newest runs", "name", "state", "created"), rows),
         hint,
@@ -135,7 +137,7 @@ def page_of_path(recorded: Recording, path: str) -> str:
     parts = [part for one in here for part in _whole(reader, one)]
     if families:
         parts += _tables(recorded, reader, families, background=True)
-    kind = here[0].type.replace("_", " ") if here else count_of(len(families), "path") + " below"
+    kind = here[0].type.replace("_", " ") if here else plural(len(families), "path") + " below"
     return block(f"{text(path)} · {text(kind)}", *parts, f"<div>of {of}</div>")
 
 
@@ -217,19 +219,19 @@ def _shown(one: Attribute) -> str:
     value = one.value
     if isinstance(value, SeriesTail):
         last = "" if one.family == "histogram_series" else f", last: {_last(value.last)}"
-        return f"{count_of(value.count, 'point')}{last}"
+        return f"{plural(value.count, 'point')}{last}"
     if isinstance(value, Keep):
         mean = f"mean: {number(value.mean)}, " if isinstance(value, Statistics) else ""
-        return f"{count_of(value.count, 'observation')}, {mean}last: {number(value.last)}"
+        return f"{plural(value.count, 'observation')}, {mean}last: {number(value.last)}"
     if one.family == "file":
         return _file(value)
     if one.family == "file_set":
-        return count_of(len(value), "file")
+        return plural(len(value), "file")
     if one.family == "artifact":
         if "of" in value:
             return f"{value.get('kind')}: {source_label(value['of'])}"
         files = value.get("files")
-        return f"artifact of {count_of(len(files) if isinstance(files, Collection) else 0, 'file')}"
+        return f"artifact of {plural(len(files) if isinstance(files, Collection) else 0, 'file')}"
     if one.family == "string_set":
         return text(sorted(value))
     return _last(value)

@@ -6,14 +6,23 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.reading.words import human_duration, plural, seen_text, shorten
+from seamark.reading.ages import duration_words
+from seamark.reading.words import plural, seen_text, shorten
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.reading.ranks import RankStatus
     from seamark.reading.reader import Reader
 
-__all__ = ["has_points", "lags", "of_rank", "rank_facts", "rank_mappings", "rank_troubles"]
+__all__ = [
+    "common_path",
+    "has_points",
+    "lags",
+    "of_rank",
+    "rank_facts",
+    "rank_mappings",
+    "rank_troubles",
+]
 
 _STATES: Final = (
     "running",
@@ -39,6 +48,11 @@ def of_rank(path: str) -> int | None:
     return None if found is None else int(found[1])
 
 
+def common_path(path: str) -> str:
+    """Return the path that a series of a rank has on rank 0."""
+    return _OF_RANK.sub("", path, count=1)
+
+
 def has_points(attribute: Attribute) -> bool:
     """Return whether an attribute is a series of numbers with points."""
     return attribute.family == "float_series" and attribute.value.count > 0
@@ -55,8 +69,9 @@ def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
     steps: dict[str, dict[int, float]] = {}
     for one in attributes:
         if has_points(one):
-            common = _OF_RANK.sub("", one.path, count=1)
-            steps.setdefault(common, {})[of_rank(one.path) or 0] = one.value.last_step
+            steps.setdefault(common_path(one.path), {})[of_rank(one.path) or 0] = (
+                one.value.last_step
+            )
     everybody = {rank for of_path in steps.values() for rank in of_path}
     found: dict[int, float] = {}
     for of_path in steps.values():
@@ -137,7 +152,7 @@ def _end(rank: RankStatus, now_ns: int) -> str:
     if rank.state == "killed":
         return f"{name} was killed ({_who(rank)}): last seen {seen_text(rank.last_t, now_ns)}"
     if rank.state == "lost":
-        silence = human_duration((now_ns - rank.last_t) / 1e9)
+        silence = duration_words((now_ns - rank.last_t) / 1e9)
         where = f"{_who(rank)}, cannot be checked from here"
         return f"{name} is lost: no heartbeat for {silence} ({where})"
     when = seen_text(rank.end_t or rank.last_t, now_ns)
@@ -148,9 +163,9 @@ def _end(rank: RankStatus, now_ns: int) -> str:
 def _hang(name: str, rank: RankStatus, now_ns: int) -> str:
     unheard_s = (now_ns - rank.last_t) / 1e9
     if unheard_s > _HEARTBEAT_S:
-        silence = human_duration(unheard_s)
+        silence = duration_words(unheard_s)
         return f"{name}no heartbeat for {silence}, although its process lives ({_who(rank)})"
-    idle = human_duration(rank.idle_ns(now_ns) / 1e9)
+    idle = duration_words(rank.idle_ns(now_ns) / 1e9)
     return f"{name}no step for {idle}, although its process lives ({_who(rank)})"
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.frames import pandas
-from seamark.reading.html import count_of, harmless, rows_of, text
+from seamark.reading.html import harmless, rows_of, text
 from seamark.reading.interest import is_background
 from seamark.reading.nearest import hint_for
 from seamark.reading.points import number_of, time_of
+from seamark.reading.words import plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -176,7 +177,7 @@ class RunsTable:
 
         total = self.known_total
         of = "" if total in (None, len(self)) else f" of {total:,}"
-        title = f"{count_of(len(self), 'run')}{of}, {count_of(len(self.columns), 'column')}"
+        title = f"{plural(len(self), 'run')}{of}, {plural(len(self.columns), 'column')}"
         if len(shown) < len(self.columns):
             title += f", of which {len(shown)} are shown"
         return rows_of(title, shown, len(self), row)
@@ -332,7 +333,7 @@ class _LongTable:
         def row(at: int) -> list[str]:
             return [text(value) for value in self[at].values()]
 
-        title = f"{count_of(len(self), 'row')} of {len(self.parts):,} series"
+        title = f"{plural(len(self), 'row')} of {len(self.parts):,} series"
         return rows_of(title, self.columns, len(self), row)
 
     def to_rows(self) -> list[dict[str, Any]]:

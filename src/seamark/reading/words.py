@@ -6,11 +6,10 @@ import contextlib
 import math
 import re
 import struct
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Final
 
-from seamark.reading.ages import age_words, duration_words
-from seamark.reading.points import time_of
+from seamark.reading.ages import age_words
 
 __all__ = [
     "age_text",
@@ -18,9 +17,7 @@ __all__ = [
     "csv_safe",
     "display_width",
     "float_text",
-    "human_age",
     "human_bytes",
-    "human_duration",
     "human_number",
     "human_time",
     "int_text",
@@ -195,14 +192,6 @@ def human_bytes(size: float) -> str:
     return f"{size / 1000:.1f} PB"
 
 
-human_duration: Final = duration_words
-
-
-def human_age(then: datetime, now: datetime) -> str:
-    """Return how long ago ``then`` was: ``"just now"``, ``"5 min ago"``, ``"in 2 h"``."""
-    return age_words((now - then).total_seconds())
-
-
 def age_text(t_ns: int, now_ns: int) -> str:
     """Return how long ago a moment was; both in nanoseconds since the Unix epoch."""
     return age_words((now_ns - t_ns) / 1e9)
@@ -210,7 +199,7 @@ def age_text(t_ns: int, now_ns: int) -> str:
 
 def time_text(t_ns: int) -> str:
     """Return a moment, in nanoseconds since the Unix epoch, in this computer's time zone."""
-    return human_time(time_of(t_ns))
+    return human_time(datetime.fromtimestamp(t_ns / 1e9, tz=timezone.utc))
 
 
 def seen_text(t_ns: int, now_ns: int) -> str:

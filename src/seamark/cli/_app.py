@@ -155,12 +155,10 @@ class CommandGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of the help."""
-        del ctx
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command, or None if no command has that name."""
-        del ctx
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"seamark.cli.{_COMMANDS[cmd_name]}")
@@ -195,18 +193,15 @@ class CommandGroup(click.Group):
             _drop_output()
             ctx.exit(EXIT_PIPE)  # click itself would exit with 1
         except OSError as error:
-            raise Trouble(_os_words(error)) from error
+            words = error.strerror or str(error) or type(error).__name__
+            where = f"{error.filename}: " if error.filename else ""
+            raise Trouble(where + words) from error
 
 
 def _told(error: SeamarkError) -> click.ClickException:
     if isinstance(error, QueryError):
         return Misplaced(re.sub(r"^sort_by:", "sort:", str(error)))  # as the option is called
     return (Misuse if isinstance(error, _MISUSES) else Trouble)(str(error))
-
-
-def _os_words(error: OSError) -> str:
-    words = error.strerror or str(error) or type(error).__name__
-    return f"{error.filename}: {words}" if error.filename else words
 
 
 @click.group(

@@ -7,7 +7,7 @@ import sys
 import click
 
 from seamark.cli._app import misuse, root_option
-from seamark.cli._edits import as_recorded, assigned, deleted, legible, print_change, record
+from seamark.cli._edits import as_recorded, legible, print_change, record
 from seamark.cli._facts import text_or_record
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, run_argument
 from seamark.cli._screen import Screen
@@ -49,14 +49,8 @@ def describe(
     old = _description(runs, ref)
     new = "" if remove else text if text is not None else _asked(old)
     kept = as_recorded(new)
-    if kept == old:
-        ops = []
-    elif new:
-        ops = assigned(_DESCRIPTION, new)
-    else:
-        ops = deleted(_DESCRIPTION)
-    if ops:
-        record(runs, ref, ops)
+    if kept != old:
+        record(runs, ref, description=new or None)
     print_change(Screen(), runs.label(ref), old or "(no description)", kept or "(no description)")
 
 

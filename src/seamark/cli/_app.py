@@ -66,7 +66,6 @@ _COMMANDS: Final = {
     "stragglers": "stragglers",
     "export": "export",
     "lineage": "lineage",
-    "changes": "changes",
     "tag": "tag",
     "rename": "rename",
     "describe": "describe",

@@ -19,7 +19,6 @@ from seamark.cli._printed import (
     STREAMS,
     Lines,
     Part,
-    Printed,
     Printing,
     Process,
     output_paths,
@@ -164,7 +163,7 @@ def logs(
         state = _follow(look, printing, lines, writer, tail)
         note(f"{runs.label(ref)}: {state}")
         return
-    found: Iterator[Printed] = itertools.chain(lines.finished(printing.new(view)), lines.close())
+    found: Iterator[Part] = itertools.chain(lines.finished(printing.new(view)), lines.close())
     if tail is not None:
         found = iter(deque(found, maxlen=tail))
     if writer.write(found):
@@ -210,7 +209,7 @@ def _ranks(
 class _Json:
     """A JSON object for each line."""
 
-    def write(self, lines: Iterable[Printed]) -> bool:
+    def write(self, lines: Iterable[Part]) -> bool:
         """Write lines; return whether there were any."""
         one = None
         for one in lines:
@@ -224,7 +223,7 @@ class _Json:
             click.echo(dumps(told, indent=None))
         return one is not None
 
-    def draw(self, live: Sequence[Printed]) -> None:
+    def draw(self, live: Sequence[Part]) -> None:
         """Do nothing: lines that can still change are for people."""
 
     def leave(self) -> None:
@@ -255,7 +254,7 @@ class _Text:
         self._process: Process | None = None
         self._drawn: list[str] = []
 
-    def write(self, lines: Iterable[Printed]) -> bool:
+    def write(self, lines: Iterable[Part]) -> bool:
         """Write lines that are final; return whether there were any."""
         before = self._process
         for one in lines:
@@ -277,7 +276,7 @@ class _Text:
         words += [f"rank {process.rank}"] if self._ranks else []
         sys.stdout.write(self._styled(f"--- {clean(', '.join(words))} ---", _DIM) + "\n")
 
-    def _line(self, one: Printed) -> str:
+    def _line(self, one: Part) -> str:
         text = self._safe(one.text)
         if one.stream == "stderr" and "\x1b" not in text:
             text = self._styled(text, _DIM)
@@ -296,7 +295,7 @@ class _Text:
     def _styled(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self._colours and text else text
 
-    def draw(self, live: Sequence[Printed]) -> None:
+    def draw(self, live: Sequence[Part]) -> None:
         """Draw the lines that can still change below the others, as far as there is room."""
         if not self._redraws:
             return

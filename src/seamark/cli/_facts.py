@@ -27,14 +27,11 @@ from seamark.reading.facts import health_of
 from seamark.reading.machine import machine_lines
 from seamark.reading.names import generated_name
 from seamark.reading.rank_words import rank_facts, rank_troubles
+from seamark.reading.value_words import file_name, last_text, short_text, value_text
 from seamark.reading.words import (
     clean,
     csv_safe,
-    float_text,
     human_bytes,
-    human_number,
-    human_time,
-    int_text,
     plural,
     seen_text,
     shorten,
@@ -43,7 +40,6 @@ from seamark.reading.words import (
 )
 from seamark.remote.protocol import RemoteError
 from seamark.values.keeping import Keep
-from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +47,7 @@ if TYPE_CHECKING:
 
     from seamark.cli._runs import RunRef
     from seamark.process.crashes import Crash
-    from seamark.reading.attributes import Attribute, SeriesTail
+    from seamark.reading.attributes import Attribute
     from seamark.reading.reader import Reader
     from seamark.reading.report import Report
 
@@ -64,14 +60,11 @@ __all__ = [
     "file_place",
     "file_words",
     "full_text",
-    "last_text",
     "print_facts",
-    "short_text",
     "span_text",
     "sparkline",
     "text_or_record",
     "troubles",
-    "value_text",
     "whole_text",
 ]
 
@@ -106,37 +99,6 @@ _CRASHES: Final = {
 }
 
 
-def value_text(value: Any, *, exact: bool) -> str:
-    """Return a value in one line, safe to print.
-
-    Args:
-        value: A decoded atom, or a set of strings.
-        exact: Numbers with all digits that they need, times as ISO 8601, instead of what is quickly
-            read.
-    """
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return float_text(value) if exact else human_number(value, 6)
-    if isinstance(value, int):
-        return int_text(value) if exact else human_number(value)
-    if isinstance(value, datetime):
-        return value.isoformat() if exact else human_time(value)
-    if isinstance(value, set | frozenset):
-        return ", ".join(clean(str(item)) for item in sorted(value))
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, Statistics) and value.count:
-        mean, std = (value_text(one, exact=exact) for one in (value.mean, value.std))
-        return f"{mean} ± {std}, {plural(value.count, 'observation')}"
-    if isinstance(value, Keep):
-        last = value_text(value.last, exact=exact)
-        return f"{last}, {plural(value.count, 'observation')}"
-    return clean(json.dumps(value, ensure_ascii=False, default=str))
-
-
 def exact_text(value: Any) -> str:
     """Return a value for a CSV file: texts `csv_safe`, numbers with all digits, "" for None."""
     if value is None:
@@ -149,13 +111,6 @@ def exact_text(value: Any) -> str:
         return dumps(value, indent=None)
     text = value_text(value, exact=True)
     return csv_safe(text) if isinstance(value, set | frozenset) else text
-
-
-def short_text(attribute: Attribute, *, exact: bool) -> str:
-    """Return the value of an atom or a string set in one line."""
-    if attribute.type == "text" and isinstance(attribute.value, Mapping):
-        return f"text of {human_bytes(attribute.value.get('size', 0))}"
-    return value_text(attribute.value, exact=exact)
 
 
 def full_text(view: Reader, attribute: Attribute) -> str:
@@ -201,16 +156,6 @@ def span_text(summary: Any) -> str:
         return ""
     first, last = step_text(summary.first_step), step_text(summary.last_step)
     return first if first == last else f"{first}…{last}"
-
-
-def last_text(tail: SeriesTail) -> str:
-    """Return the last point of a series of texts, files or histograms in one line."""
-    last = tail.last
-    if isinstance(last, Mapping):
-        last = str(last.get("name") or last.get("ext") or "file")
-    elif isinstance(last, Sequence) and last and not isinstance(last, str):
-        last = f"{len(last[-1])} bins"
-    return clean(last or "")
 
 
 def sparkline(values: NDArray[np.float64], width: int) -> str:
@@ -263,18 +208,13 @@ def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
     return (
         size,
         view.contents.whereabouts(value),
-        view.contents.referred(value) or _file_name(value),
+        view.contents.referred(value) or file_name(value),
     )
 
 
 def file_place(view: Reader, name: str) -> str:
     """Return where a file is, relative to the run's folder if it lies in there."""
     return view.contents.shorter(name)
-
-
-def _file_name(record: Mapping[str, Any]) -> str:
-    name, ending = str(record.get("name") or "file"), record.get("ext")
-    return name if not ending or name.endswith(f".{ending}") else f"{name}.{ending}"
 
 
 def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
@@ -299,7 +239,7 @@ def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
                 human_bytes(point.file.get("size") or 0),
                 view.contents.whereabouts(point.file),
             )
-            yield f"step {step_text(point.step)}", f"{_file_name(point.file)}  {size}  {where}"
+            yield f"step {step_text(point.step)}", f"{file_name(point.file)}  {size}  {where}"
     else:
         yield "points", f"{attribute.value.count:,}"
         yield "steps", span_text(attribute.value)
@@ -330,7 +270,7 @@ def _kept_details(value: Keep) -> Iterator[tuple[str, str]]:
 
 def _file_details(view: Reader, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     where = view.contents.whereabouts(record)
-    yield "name", _file_name(record)
+    yield "name", file_name(record)
     if isinstance(record.get("size"), int):
         yield "size", f"{record['size']:,} bytes"
     yield "where", where

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from seamark.cli._csv import write_rows
-from seamark.cli._facts import exact_text, value_text
+from seamark.cli._facts import exact_text
 from seamark.cli._screen import Cell, Column, Screen, note, note_no_room
+from seamark.reading.value_words import value_text
 from seamark.reading.words import clean, human_number
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._app import misuse
 from seamark.cli._csv import write_rows
-from seamark.cli._facts import value_text
 from seamark.cli._runs import names_of
 from seamark.cli._screen import Cell, Column, Screen, note, note_no_room
 from seamark.paths import is_inside
+from seamark.reading.value_words import value_text
 from seamark.reading.words import clean, human_time
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from seamark.cli import _facts
 from seamark.cli._json import dumps
 from seamark.cli._runs import RunRef, matching_paths
 from seamark.reading.document import own_attributes, value_mapping
+from seamark.reading.value_words import value_text
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -86,4 +87,4 @@ def _value(view: Reader, attribute: Attribute) -> str:
         return _text(view, value, attribute.path)
     if attribute.family != "atom" or isinstance(value, list | dict):
         return dumps(value_mapping(value), indent=None)
-    return _facts.value_text(value, exact=True)
+    return value_text(value, exact=True)

@@ -12,7 +12,7 @@ import click
 
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
-from seamark.cli._facts import last_text, text_or_record, value_text
+from seamark.cli._facts import text_or_record
 from seamark.cli._json import dumps
 from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
@@ -27,7 +27,6 @@ from seamark.cli._runs import (
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
 from seamark.paths import matches
 from seamark.reading.ages import age_words, duration_words
-from seamark.reading.attributes import SeriesTail
 from seamark.reading.differences import (
     PACKAGES,
     TITLES,
@@ -39,10 +38,10 @@ from seamark.reading.differences import (
 )
 from seamark.reading.document import value_mapping
 from seamark.reading.nearest import hint_for
+from seamark.reading.value_words import file_text, value_text
 from seamark.reading.words import (
     clean,
     display_width,
-    human_bytes,
     human_number,
     human_time,
     plural,
@@ -56,8 +55,6 @@ __all__ = ["compare"]
 _ABSENT: Final = Cell("—", "dim")
 _LEAST: Final = 10
 """Cells to which a run's column may shrink where it holds texts; numbers are never cut."""
-_DIGITS: Final = 8
-"""How much of a digest is shown."""
 
 
 class _Compared(NamedTuple):
@@ -267,7 +264,7 @@ def _head(screen: Screen, compared: Sequence[_Compared]) -> Iterator[_Line]:
 def _lines(screen: Screen, row: Row, runs: int, *, everything: bool) -> Iterator[_Line]:
     name = f"  {clean(row.name)}"
     if row.section != "metrics":
-        text = _file_text if row.section == "files" else _text
+        text = file_text if row.section == "files" else value_text
         cells = [
             Cell(text(row.values[at], exact=not screen.terminal)) if at in row.values else _ABSENT
             for at in range(runs)
@@ -290,27 +287,6 @@ def _number(screen: Screen, numbers: Mapping[int, float], at: int) -> Cell:
     if not math.isfinite(change) or not change:
         return Cell(text)
     return Cell(f"{text} ({change:+.3g})")
-
-
-def _text(value: Any, *, exact: bool) -> str:
-    """Return a value in one line; of a series of texts, files or histograms, what it ends with."""
-    if isinstance(value, SeriesTail):
-        return f"{plural(value.count, 'point')}, last: {last_text(value)}"
-    return value_text(value, exact=exact)
-
-
-def _file_text(value: Any, *, exact: bool) -> str:
-    """Return what a file is called, how large it is and how its digest begins."""
-    if not isinstance(value, Mapping):
-        return value_text(value, exact=exact)
-    if all(isinstance(member, Mapping) for member in value.values()):
-        return plural(len(value), "file")
-    parts = [str(value.get("name") or value.get("ref") or "file")]
-    if isinstance(value.get("size"), int):
-        parts.append(human_bytes(value["size"]))
-    if isinstance(value.get("sha256"), str):
-        parts.append(value["sha256"] if exact else value["sha256"][:_DIGITS])
-    return clean(" ".join(parts))
 
 
 def _alike(rows: Sequence[Row], runs: int) -> str:

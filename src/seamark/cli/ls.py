@@ -11,7 +11,6 @@ import click
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
 from seamark.cli._csv import write_rows
-from seamark.cli._facts import value_text
 from seamark.cli._groups import print_groups
 from seamark.cli._health import losses_in_short
 from seamark.cli._places import PLACES, list_places
@@ -38,6 +37,7 @@ from seamark.reading.columns import (
 from seamark.reading.interest import aside
 from seamark.reading.names import generated_name
 from seamark.reading.nearest import hint_for
+from seamark.reading.value_words import value_text
 from seamark.reading.words import (
     clean,
     human_number,

@@ -200,8 +200,8 @@ def _of_groups(
     asked: PlotOptions,
 ) -> tuple[list[Curve], Axes]:
     """Return what is drawn of groups of runs."""
-    from seamark.cli._facts import value_text
     from seamark.pictures.drawing import MOST_CURVES, curves_of_groups, picture_of_groups
+    from seamark.reading.value_words import value_text
     from seamark.store.query.selection import Selection
 
     runs.expect_project(project)

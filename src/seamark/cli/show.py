@@ -33,6 +33,7 @@ from seamark.reading.overview import (
 from seamark.reading.rank_words import rank_mappings
 from seamark.reading.report import report_of_run
 from seamark.reading.units import unit_of
+from seamark.reading.value_words import last_text, short_text, value_text
 from seamark.reading.words import clean, human_number, plural, shorten, step_text, time_text
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _errors(screen: Screen, errors: Sequence[Mapping[str, Any]]) -> None:
     columns = [Column("TIME"), Column("RANK", right=True), Column("ERROR", shrink=True)]
     rows = [
         [
-            Cell(_facts.value_text(one["time"], exact=not screen.terminal), "dim"),
+            Cell(value_text(one["time"], exact=not screen.terminal), "dim"),
             Cell("" if one["rank"] is None else str(one["rank"])),
             Cell(clean(f"{one['type']}: {one['message']}")),
         ]
@@ -474,7 +475,7 @@ def _statistics(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     for attribute, unit in zip(attributes, units, strict=True):
         found = attribute.value.to_dict()
         texts = [
-            _facts.value_text(found[name], exact=exact) if name in found and found["count"] else "—"
+            value_text(found[name], exact=exact) if name in found and found["count"] else "—"
             for name in names
         ]
         rows.append(
@@ -501,7 +502,7 @@ def _value(attribute: Attribute, *, exact: bool) -> str:
     unit, value = unit_of(attribute.path), attribute.value
     if unit and isinstance(value, float):
         return _measured(value, unit)
-    return _facts.short_text(attribute, exact=exact) + (f" {unit}" if unit else "")
+    return short_text(attribute, exact=exact) + (f" {unit}" if unit else "")
 
 
 def _changes_of(view: Reader, attributes: Sequence[Attribute]) -> Mapping[str, Any]:
@@ -520,8 +521,8 @@ def _change(shown: _Shown, path: str) -> str:
     exact = not shown.screen.terminal
     until = datetime.fromisoformat(told[-1]["time"])
     more = f", {plural(len(told) - 1, 'change')}" if len(told) > 2 else ""  # noqa: PLR2004
-    was = _facts.value_text(told[-2]["value"], exact=exact)
-    return f"was {was} until {_facts.value_text(until, exact=exact)}{more}"
+    was = value_text(told[-2]["value"], exact=exact)
+    return f"was {was} until {value_text(until, exact=exact)}{more}"
 
 
 def _tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:
@@ -536,7 +537,7 @@ def _tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:
             Cell(clean(a.path)),
             Cell(f"{a.value.count:,}"),
             Cell(_facts.span_text(a.value), "dim"),
-            Cell(_facts.last_text(a.value)),
+            Cell(last_text(a.value)),
         ]
         for a in attributes
     ]

@@ -57,7 +57,6 @@ __all__ = [
     "ends",
     "exact_text",
     "extreme_text",
-    "file_place",
     "file_words",
     "full_text",
     "print_facts",
@@ -212,11 +211,6 @@ def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
     )
 
 
-def file_place(view: Reader, name: str) -> str:
-    """Return where a file is, relative to the run's folder if it lies in there."""
-    return view.contents.shorter(name)
-
-
 def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
     """Yield what is known about an attribute other than an atom or a series of numbers or texts."""
     yield "path", attribute.path
@@ -232,14 +226,14 @@ def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
     elif attribute.family == "artifact":
         yield from _artifact_details(value)
     elif isinstance(value, Keep):
-        yield from _kept_details(value)
+        for name, found in value.to_dict().items():
+            numbers = found if isinstance(found, list) else [found]
+            yield name.replace("_", " "), ", ".join(value_text(one, exact=True) for one in numbers)
     elif attribute.family == "file_series":
         for point in view.files(attribute.path):
-            size, where = (
-                human_bytes(point.file.get("size") or 0),
-                view.contents.whereabouts(point.file),
-            )
-            yield f"step {step_text(point.step)}", f"{file_name(point.file)}  {size}  {where}"
+            size, where = point.file.get("size") or 0, view.contents.whereabouts(point.file)
+            words = f"{file_name(point.file)}  {human_bytes(size)}  {where}"
+            yield f"step {step_text(point.step)}", words
     else:
         yield "points", f"{attribute.value.count:,}"
         yield "steps", span_text(attribute.value)
@@ -260,12 +254,6 @@ def _artifact_details(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "reference", str(reference)
     for member in value.get("files", []):
         yield human_bytes(member.get("size") or 0), str(member["path"])
-
-
-def _kept_details(value: Keep) -> Iterator[tuple[str, str]]:
-    for name, found in value.to_dict().items():
-        numbers = found if isinstance(found, list) else [found]
-        yield name.replace("_", " "), ", ".join(value_text(one, exact=True) for one in numbers)
 
 
 def _file_details(view: Reader, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -75,10 +75,6 @@ class Ailment:
     advice: tuple[str, ...]
     what: Any
 
-    def as_mapping(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {"kind": self.kind, "text": self.text, "advice": self.advice, "what": self.what}
-
 
 def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
     """Yield what a run lost while it was recorded, what is damaged, and what contradicts itself.

@@ -106,8 +106,6 @@ _SHORT_ID: Final = 12
 """How much is shown of the digest of an artifact, which finds it."""
 _TITLE_CELLS: Final = 20
 """The last part of a path is rather shown up to so many cells than more columns."""
-_TWO_PARTS: Final = 10
-"""And so are the last two, if they have no more."""
 _DEFAULT_LIMIT: Final = 100
 _NEWEST: Final = "sys/creation_time"
 _FIRST_TO_GO: Final = 10
@@ -584,10 +582,7 @@ def _field_of_others(row: Mapping[str, Any], name: str, screen: Screen, now: dat
 
 def _least(title: str) -> int:
     """Return to how many cells a title is cut at most: ``…/val/loss``, ``…/batch_size``."""
-    *_, one = parts = title.split("/")
-    two = "/".join(parts[-2:])
-    wanted = two if len(two) <= _TWO_PARTS else one
-    return max(8, min(len(wanted) + 2, _TITLE_CELLS))
+    return max(8, min(len(title.rpartition("/")[2]) + 2, _TITLE_CELLS))
 
 
 def _cell(value: Any, name: str, screen: Screen, now: datetime) -> Cell:

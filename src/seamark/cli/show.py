@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -147,7 +147,7 @@ def show(
             report = report_of_run(view, attributes, project=ref.project)
             told["report"] = report
             told["ranks"] = rank_mappings(view)
-            told["health"] = [one.as_mapping() for one in ailments(report["health"])]
+            told["health"] = [asdict(one) for one in ailments(report["health"])]
         click.echo(dumps(told))
         return
     _print(
@@ -566,7 +566,7 @@ def _files(shown: _Shown, attributes: Sequence[Attribute]) -> None:
                 Cell(size),
                 Cell(where, style),
                 *([_score(note)] if noted else ()),
-                Cell(clean(_facts.file_place(shown.view, name) if shown.digest else name), "dim"),
+                Cell(clean(shown.view.contents.shorter(name) if shown.digest else name), "dim"),
             ]
         )
     shown.screen.table(columns, rows, indent=2)

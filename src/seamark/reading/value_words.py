@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["file_name", "file_text", "last_text", "short_text", "value_text"]
 
+_MOST_BYTES: Final = 1 << 63
+"""No file is larger; a record may say anything."""
 _DIGITS: Final = 8
 """How much of a digest is shown."""
 
@@ -103,7 +105,7 @@ def file_text(value: Any, *, exact: bool) -> str:
     if all(isinstance(member, Mapping) for member in value.values()):
         return plural(len(value), "file")
     parts = [str(value.get("name") or value.get("ref") or "file")]
-    if isinstance(value.get("size"), int):
+    if isinstance(value.get("size"), int) and abs(value["size"]) < _MOST_BYTES:
         parts.append(human_bytes(value["size"]))
     if isinstance(value.get("sha256"), str):
         parts.append(value["sha256"] if exact else value["sha256"][:_DIGITS])

@@ -9,12 +9,13 @@ given something wrong; 130 interrupted; 141 the reader of a pipe went away.
 from __future__ import annotations
 
 import codecs
+import functools
 import gc
 import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
@@ -35,7 +36,7 @@ from seamark.errors import (
 )
 from seamark.reading.words import clean, readable
 
-__all__ = ["Misuse", "Trouble", "app", "main", "root_only", "root_option"]
+__all__ = ["Misuse", "Trouble", "app", "main", "options", "root_only", "root_option"]
 
 EXIT_TROUBLE: Final = 1
 EXIT_MISUSE: Final = 2
@@ -132,6 +133,11 @@ def root_option(command: Any) -> Any:
         help="The server that has the runs: https://seamark.lab.  [default: SEAMARK_REMOTE]",
     )
     return root_only(remote(command))
+
+
+def options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what gives a command several options, in this order."""
+    return lambda command: functools.reduce(lambda made, one: one(made), reversed(given), command)
 
 
 def _hush(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - by click

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import click
 
-from seamark.cli._app import misuse
+from seamark.cli._app import misuse, options
 from seamark.cli._screen import Cell, Column, Screen, note
 from seamark.reading.words import clean
 
@@ -85,29 +85,26 @@ class _Kept:
         self._accounts.note(Identity("local", admin=True), "token.revoke", token)
 
 
-def _where(command: Any) -> Any:
-    """Give a command the options that say which server is meant."""
-    for option in (
-        click.option(
-            "--store",
-            metavar="URL",
-            help="On the server's machine: its databases, as `seamark server --store` was told.",
-        ),
-        click.option(
-            "--folder",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="On the server's machine: its folder.",
-        ),
-        click.option(
-            "--server",
-            "url",
-            metavar="URL",
-            help="The server.  [default: SEAMARK_REMOTE, else the one that you are logged in to]",
-        ),
-    ):
-        command = option(command)
-    return command
+_where = options(
+    click.option(
+        "--server",
+        "url",
+        metavar="URL",
+        help="The server.  [default: SEAMARK_REMOTE, else the one that you are logged in to]",
+    ),
+    click.option(
+        "--folder",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="On the server's machine: its folder.",
+    ),
+    click.option(
+        "--store",
+        metavar="URL",
+        help="On the server's machine: its databases, as `seamark server --store` was told.",
+    ),
+)
+"""Which server is meant."""
 
 
 @click.group(short_help="Make, list and revoke tokens of a server.")

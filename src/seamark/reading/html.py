@@ -98,14 +98,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") 
     return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}{body}</table>{below}"
 
 
-def _ends(count: int) -> tuple[range, range]:
-    """Return which rows of a long table are shown: the first and the last ones."""
-    if count <= _SHOWN:
-        return range(count), range(0)
-    half = _SHOWN // 2
-    return range(half), range(count - half, count)
-
-
 def rows_of(
     title: str,
     header: Sequence[str],
@@ -122,10 +114,12 @@ def rows_of(
         row: Returns one row as HTML.
         *before: HTML above the table.
     """
-    first, last = _ends(count)
-    rows = [row(at) for at in first]
-    if last:
-        rows += [["…"] * len(header), *(row(at) for at in last)]
+    half = _SHOWN // 2
+    if count <= _SHOWN:
+        rows = [row(at) for at in range(count)]
+    else:
+        rows = [row(at) for at in (*range(half), *range(count - half, count))]
+        rows.insert(half, ["…"] * len(header))
     return block(text(title), *before, table(header, rows))
 
 

@@ -272,12 +272,17 @@ class _LongTable:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Iterate over the rows as dicts."""
         for run, path, part in self.parts:
-            columns = [getattr(part, name).tolist() for name, _ in self._kinds.values()]
-            for values in zip(*columns, strict=True):
-                row = {"run": run, "path": path, **dict(zip(self._kinds, values, strict=True))}
-                if "time" in row:
-                    row["time"] = time_of(row["time"])
-                yield row
+            yield from self._rows(run, path, part)
+
+    def _rows(
+        self, run: str, path: str, part: Any, some: slice = slice(None)
+    ) -> Iterator[dict[str, Any]]:
+        columns = [getattr(part, name)[some].tolist() for name, _ in self._kinds.values()]
+        for values in zip(*columns, strict=True):
+            row = {"run": run, "path": path, **dict(zip(self._kinds, values, strict=True))}
+            if "time" in row:
+                row["time"] = time_of(row["time"])
+            yield row
 
     @overload
     def __getitem__(self, at: int) -> dict[str, Any]: ...
@@ -306,16 +311,9 @@ class _LongTable:
         place = number_of(at, len(self))
         for run, path, part in self.parts:
             if place < len(part):
-                return self._row(run, path, part, place)
+                return next(self._rows(run, path, part, slice(place, place + 1)))
             place -= len(part)
         raise AssertionError  # the parts are as long as the table
-
-    def _row(self, run: str, path: str, part: Any, place: int) -> dict[str, Any]:
-        row: dict[str, Any] = {"run": run, "path": path}
-        row |= {name: getattr(part, of)[place].item() for name, (of, _) in self._kinds.items()}
-        if "time" in row:
-            row["time"] = time_of(row["time"])
-        return row
 
     def __contains__(self, column: object) -> bool:
         """Return whether there is such a column, or, of a dict, such a row."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from seamark.reading.wire import encode
 
 from seamark.errors import FamilyError
 from seamark.journal.reader import JournalReader

@@ -13,7 +13,7 @@ from recording import QUIET
 
 from seamark import init_run
 from seamark.reading.curves import Look
-from seamark.store.chunks import pack_floats, packed_stride, unpack_floats
+from seamark.store.chunks import is_progression, pack_floats, unpack_floats
 from seamark.store.drawing import draw_series
 from seamark.store.stretches import cell_starts, pack_cells
 from seamark.store.windows import means_of_ranges
@@ -26,7 +26,7 @@ class Packed:
         self.count, self.first, self.last = len(step), float(step[0]), float(step[-1])
         self.rising = bool((np.diff(step) >= 0).all())
         self._step, self._value = pack_floats(step), pack_floats(value)
-        self.stride = packed_stride(self._step)
+        self.stride = (step[0], np.ptp(step[:2])) if is_progression(step) else None
         self._cells = pack_cells(value, cell_starts(step)) if self.rising else None
 
     def steps(self):

@@ -28,7 +28,6 @@ __all__ = [
     "pack_floats",
     "pack_ints",
     "packed_first",
-    "packed_stride",
     "split_parts",
     "unpack_floats",
     "unpack_ints",
@@ -51,20 +50,17 @@ class Codec(IntEnum):
 
 
 def _shuffled(numbers: np.ndarray[Any, Any]) -> bytes:
-    width = numbers.dtype.itemsize
-    planes = np.ascontiguousarray(numbers.view(np.uint8).reshape(-1, width).T)
+    planes = numbers.view(np.uint8).reshape(-1, numbers.dtype.itemsize).T
     return zstandard.ZstdCompressor(level=_LEVEL).compress(planes.tobytes())
 
 
-def _unshuffled(
-    data: bytes, count: int, width: int, out: np.ndarray[Any, Any] | None = None
-) -> np.ndarray[Any, Any]:
-    """Return ``count`` unsigned integers of ``width`` bytes, or ``out`` filled with their bytes."""
+def _unshuffled(data: bytes, count: int, width: int) -> np.ndarray[Any, Any]:
+    """Return ``count`` unsigned integers of ``width`` bytes."""
     raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, count * width))
     planes = np.frombuffer(raw, np.uint8).reshape(width, count)
-    numbers = np.empty(count, np.dtype(f"<u{width}")) if out is None else out
+    numbers = np.empty(count, f"<u{width}")
     into = numbers.view(np.uint8).reshape(count, width)
-    for plane in range(width):
+    for plane in range(width):  # quicker than a copy of planes.T
         into[:, plane] = planes[plane]
     return numbers
 
@@ -94,7 +90,7 @@ def packed_first(data: bytes) -> int:
 
 
 def is_progression(values: Floats) -> bool:
-    """Return whether numbers are a progression of whole ones, as `packed_stride` tells it."""
+    """Return whether numbers are a progression of whole ones."""
     if not len(values):
         return False
     whole = _whole(values)
@@ -104,25 +100,15 @@ def is_progression(values: Floats) -> bool:
     return bool((steps == steps[:1]).all())
 
 
-def packed_stride(data: bytes) -> tuple[int, int] | None:
-    """Return the first number and the difference if the numbers are known to be a progression."""
-    codec, _, _, first, difference = _HEAD.unpack_from(data)
-    return (first, difference) if codec == Codec.STRIDE else None
-
-
-def unpack_ints(data: bytes, out: Ints | None = None) -> Ints:
-    """Return what `pack_ints` was given, in ``out`` (N,) if that is given."""
+def unpack_ints(data: bytes) -> Ints:
+    """Return what `pack_ints` was given."""
     codec, width, count, first, least = _HEAD.unpack_from(data)
-    values = np.empty(count, np.int64) if out is None else out
     if codec == Codec.STRIDE:
-        values[:] = np.arange(count, dtype=np.int64)
-        values *= np.int64(least)
-        values += np.int64(first)
-        return values
+        return np.arange(count, dtype=np.int64) * np.int64(least) + np.int64(first)
+    values = np.empty(count, np.int64)
     values[0] = first
     steps = _unshuffled(data[_HEAD.size :], count - 1, width)
-    signed = steps.view(np.int64) if width == values.itemsize else steps
-    np.add(signed, np.int64(least), out=values[1:], dtype=np.int64, casting="unsafe")
+    np.add(steps, np.int64(least), out=values[1:], dtype=np.int64, casting="unsafe")
     return np.cumsum(values, out=values)
 
 
@@ -150,17 +136,13 @@ def pack_floats(values: Floats) -> bytes:
     return _HEAD.pack(Codec.FLOAT64, 8, len(values), 0, 0) + _shuffled(values)
 
 
-def unpack_floats(data: bytes, out: Floats | None = None) -> Floats:
-    """Return what `pack_floats` was given, in ``out`` (N,) if that is given."""
+def unpack_floats(data: bytes) -> Floats:
+    """Return what `pack_floats` was given."""
     codec, width, count, _, _ = _HEAD.unpack_from(data)
-    values = np.empty(count) if out is None else out
     if codec in (Codec.STRIDE, Codec.DELTA):
-        values[:] = unpack_ints(data)
-    elif codec == Codec.FLOAT32:
-        values[:] = _unshuffled(data[_HEAD.size :], count, width).view(np.float32)
-    else:
-        _unshuffled(data[_HEAD.size :], count, width, values)
-    return values
+        return unpack_ints(data).astype(np.float64)
+    numbers = _unshuffled(data[_HEAD.size :], count, width).view(f"<f{width}")
+    return numbers.astype(np.float64, copy=False)
 
 
 def join_parts(parts: Sequence[bytes]) -> bytes:

@@ -31,7 +31,7 @@ from seamark.store.windows import means_of_ranges
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["Listed", "draw_series", "reduce_series"]
+__all__ = ["Listed", "draw_series"]
 
 
 class Listed:
@@ -58,20 +58,6 @@ class Listed:
         return None
 
 
-def reduce_series(pieces: Sequence[Piece], points: int) -> Curve:
-    """Return a series as a curve with at most ``points`` representative points.
-
-    Args:
-        pieces: Consecutive stretches of the series, in the order of writing. Where steps fall, all
-            points are read and sorted by step; points of one step keep their order.
-        points: At least 2; a series with no more points is returned point by point.
-
-    Raises:
-        ArgumentError: If ``points`` is not a whole number, or less than 2.
-    """
-    return draw_series(pieces, points).curve
-
-
 def draw_series(
     pieces: Sequence[Piece],
     points: int,
@@ -90,8 +76,10 @@ def draw_series(
     A smoothed line is made of all points, whichever of them are drawn.
 
     Args:
-        pieces: As for `reduce_series`; their steps are the places on the x axis.
-        points: As for `reduce_series`.
+        pieces: Consecutive stretches of the series, in the order of writing; their steps are the
+            places on the x axis. Where steps fall, all points are read and sorted by step; points
+            of one step keep their order.
+        points: At most so many representative points, at least 2; of no more points each is drawn.
         low: Only points whose x is not less; None for all.
         high: Only points whose x is not greater.
         window: Width of the window of the smoothed line, in units of x; None for none.

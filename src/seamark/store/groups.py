@@ -43,8 +43,7 @@ __all__ = [
     "StoredGroup",
     "drawn_groups",
     "drop_groups",
-    "group_ends",
-    "group_times",
+    "group_bounds",
     "last_place",
     "load_group",
     "load_groups",
@@ -135,21 +134,9 @@ _VALUES: Final = (
     .order_by(_chunk.place)
     .limit(sa.bindparam("most"))
 )
-_ENDS: Final = (
-    sa.select(_chunk.journal, _chunk.place, _chunk.high_step)
-    .where(_chunk.run == sa.bindparam("run"), _chunk.path == sa.bindparam("number"))
-    .order_by(_chunk.high_step.desc())
-)
-_BEGINS: Final = (
-    sa.select(_chunk.journal, _chunk.place, _chunk.low_step, _chunk.high_step)
-    .where(_chunk.run == sa.bindparam("run"), _chunk.path == sa.bindparam("number"))
-    .order_by(_chunk.low_step, _chunk.journal, _chunk.place)
-)
-_TIMED: Final = (
-    sa.select(_chunk.journal, _chunk.place, _chunk.low_t)
-    .where(*_of_series)
-    .order_by(_chunk.journal, _chunk.place)
-)
+_BOUNDS: Final = sa.select(
+    _chunk.journal, _chunk.place, _chunk.low_step, _chunk.high_step, _chunk.low_t
+).where(*_of_series)
 
 
 # ---------------------------------------------------------------------- making
@@ -389,25 +376,11 @@ def load_group(
     return group
 
 
-def group_ends(
+def group_bounds(
     database: Database, connection: sa.Connection, run: int, number: int
-) -> list[tuple[int, int, float]]:
-    """Return journal, place and greatest step of the groups of a series, the greatest first."""
-    return database.rows(connection, _ENDS, run=run, number=number)
-
-
-def group_begins(
-    database: Database, connection: sa.Connection, run: int, number: int
-) -> list[tuple[int, int, float, float]]:
-    """Return journal, place, smallest and greatest step of the groups, the smallest first."""
-    return database.rows(connection, _BEGINS, run=run, number=number)
-
-
-def group_times(
-    database: Database, connection: sa.Connection, run: int, number: int
-) -> list[tuple[int, int, int]]:
-    """Return journal, place and smallest time (ns) of the groups, in the order of the journals."""
-    return database.rows(connection, _TIMED, run=run, number=number)
+) -> list[tuple[int, int, float, float, int]]:
+    """Return journal, place, smallest and greatest step, smallest time (ns) of a series' groups."""
+    return sorted(database.rows(connection, _BOUNDS, run=run, number=number))
 
 
 def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:

@@ -13,7 +13,7 @@ from seamark.store.stretches import likely_width
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["LEAST_WIDTH", "Log2", "Piece", "Series", "Steps", "divide"]
+__all__ = ["LEAST_WIDTH", "Log2", "Piece", "Series", "divide"]
 
 LEAST_WIDTH: Final = math.ulp(0.0)
 """All floats are multiples of it: one part for each step."""
@@ -54,16 +54,6 @@ class Piece(Protocol):
 
     def cells(self) -> bytes | None:
         """Return the cells that were packed; None if the points are to be read instead."""
-
-
-class Steps(Protocol):
-    """Steps of a series that never fall."""
-
-    def at(self, places: Ints) -> Floats:
-        """Return the steps at these places."""
-
-    def rank(self, edges: Floats) -> Ints:
-        """Return for each edge how many steps are less; edges are sorted."""
 
 
 class Series:
@@ -113,7 +103,7 @@ class Series:
         return np.concatenate([np.empty(0), *found])
 
     def rank(self, edges: Floats) -> Ints:
-        """Return for each edge how many steps are less; there is at least one step."""
+        """Return for each edge how many steps are less; edges are sorted."""
         piece = np.searchsorted(self._last, edges).clip(max=len(self._last) - 1)
         whole = np.ceil(edges).clip(-_FAR, _FAR).astype(np.int64)
         less = -((self._first[piece] - whole) // np.maximum(self._difference[piece], 1))
@@ -142,7 +132,7 @@ class Log2:
         end: Place behind the last.
     """
 
-    def __init__(self, steps: Steps, first: int, end: int) -> None:
+    def __init__(self, steps: Series, first: int, end: int) -> None:
         self._steps, self._first, self._end = steps, first, end
 
     def at(self, places: Ints) -> Floats:
@@ -164,7 +154,7 @@ class Log2:
 
 
 def divide(
-    steps: Steps, first: int, end: int, limit: int, least: float = 0.0
+    steps: Series | Log2, first: int, end: int, limit: int, least: float = 0.0
 ) -> tuple[float, Ints]:
     """Return the width of parts, and the places where they begin; see `Curve`.
 
@@ -189,14 +179,14 @@ def divide(
     return width, starts
 
 
-def _starts(steps: Steps, first: int, low: float, high: float, width: float) -> Ints:
+def _starts(steps: Series | Log2, first: int, low: float, high: float, width: float) -> Ints:
     """Return where parts begin, given the first place, the first and the last step."""
     number, last = _numbers(np.array([low, high]), width).tolist()
     edges = np.arange(number + 1, last + 1).astype(np.float64) * width
     return _distinct(np.append(first, steps.rank(edges)))
 
 
-def _halved(steps: Steps, starts: Ints, width: float, end: int) -> Ints:
+def _halved(steps: Series | Log2, starts: Ints, width: float, end: int) -> Ints:
     """Return where parts of half the width begin."""
     with np.errstate(over="ignore"):
         middle = (_numbers(steps.at(starts), width) + 0.5) * width
@@ -218,7 +208,7 @@ def _distinct(places: Ints) -> Ints:
     return kept
 
 
-def _are_single(steps: Steps, starts: Ints, end: int) -> bool:
+def _are_single(steps: Series | Log2, starts: Ints, end: int) -> bool:
     """Return whether the points of each part share one step."""
     ends = np.append(starts[1:], end) - 1
     return bool((steps.at(starts) == steps.at(ends)).all())

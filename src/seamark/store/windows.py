@@ -6,17 +6,16 @@ mean would be what that value left of the digits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from seamark.store.stretches import SMALL, enlarge
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
 __all__ = ["means_of_ranges"]
-
-_SMALL: Final = 2.0**-64
-"""So many values of any size can be added up when they are scaled by it."""
 
 
 def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Floats:
@@ -34,8 +33,8 @@ def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Float
         found = _sums(known * counts, low, high) / number
         lost = (number > 0) & ~np.isfinite(found)  # the sum is too large, the mean cannot be
         if lost.any():
-            scaled = _sums(known * _SMALL * counts, low[lost], high[lost]) / number[lost]
-            found[lost] = scaled / _SMALL
+            scaled = _sums(known * SMALL * counts, low[lost], high[lost]) / number[lost]
+            found[lost] = enlarge(scaled)
     return np.where(number > 0, found, np.nan)
 
 

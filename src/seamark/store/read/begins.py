@@ -12,8 +12,14 @@ import numpy as np
 
 from seamark.errors import ArgumentError
 from seamark.paths import check_path
-from seamark.store.groups import group_times, load_group
-from seamark.store.read.series import read_floats, shown, span_of, tail_pieces, unpacked
+from seamark.store.groups import group_bounds, load_group
+from seamark.store.read.series import (
+    read_floats,
+    shown,
+    shown_journals,
+    tail_pieces,
+    unpacked,
+)
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -131,13 +137,8 @@ class _Search:
     ) -> None:
         self.found: dict[str, dict[int, Piece]] = {path: {} for path in paths}
         self._database, self._connection, self._share = store.database, connection, share
-        state = share.run.state
         self._spans = {
-            journal.number: (journal, span)
-            for journal in state.journals.values()
-            if journal.point_end >= 0
-            and journal.attempt is not None
-            and (span := span_of(state, journal, share.attempt)).end > 0
+            at: one for at, one in shown_journals(share).items() if one[0].attempt is not None
         }
         lacking: dict[int, list[str]] = {}
         for path, number in store.numbers.known(connection, paths).items():
@@ -158,8 +159,10 @@ class _Search:
         found: dict[int, list[tuple[int, int]]] = {}
         if any(journal.chunked for journal, _ in self._spans.values()):
             run = int(self._share.run.number or 0)
-            for at, *facts in group_times(self._database, self._connection, run, number):
-                found.setdefault(at, []).append((facts[0], facts[1]))
+            for at, place, _, _, low_t in group_bounds(
+                self._database, self._connection, run, number
+            ):
+                found.setdefault(at, []).append((place, low_t))
         return found
 
     def _in_time(self, groups: Mapping[int, Sequence[tuple[int, int]]]) -> list[int]:

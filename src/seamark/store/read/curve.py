@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look, check_points
-from seamark.store.drawing import Listed, draw_series, reduce_series
+from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look
+from seamark.store.drawing import Listed, draw_series
 from seamark.store.groups import Drawn, drawn_groups
 from seamark.store.read.series import (
     Span,
     read_floats,
     shown,
-    span_of,
+    shown_journals,
     tail_pieces,
     unpacked,
 )
@@ -57,9 +57,7 @@ def read_curve(
     Raises:
         ArgumentError: If ``points`` is not a number of at least 2.
     """
-    limit = check_points(points)
-    pieces = _pieces(store, connection, shares, path)
-    return reduce_series(pieces, limit)
+    return draw_series(_pieces(store, connection, shares, path), points).curve
 
 
 def read_drawing(
@@ -165,7 +163,7 @@ def _add_shown(
     packed: list[_Packed],
 ) -> None:
     """Add what was read of a series of one run, and groups of which nothing is hidden."""
-    run, state, after, last = share.run, share.run.state, share.after(path), share.end(path)
+    after, last, journals = share.after(path), share.end(path), shown_journals(share)
     if last == -np.inf:
         return
 
@@ -177,14 +175,13 @@ def _add_shown(
     for piece in tail_pieces(store, connection, share, [path])[path]:
         add(piece)
     number = store.numbers.number(connection, path)
-    assert run.number is not None  # noqa: S101 - it was loaded
     groups = []
-    if number is not None and any(journal.chunked for journal in state.journals.values()):
-        groups = drawn_groups(store.database, connection, run.number, number)
-    journals = {journal.number: journal for journal in state.journals.values()}
-    spans = {at: span_of(state, journal, share.attempt) for at, journal in journals.items()}
+    if number is not None and any(journal.chunked for journal, _ in journals.values()):
+        groups = drawn_groups(store.database, connection, share.run.number or 0, number)
     for at, group in enumerate(groups):
-        journal, span = journals[group.journal], spans[group.journal]
+        if group.journal not in journals:
+            continue
+        journal, span = journals[group.journal]
         same = at + 1 < len(groups) and groups[at + 1].journal == group.journal
         end = groups[at + 1].place if same else journal.chunked
         if group.place >= span.end or end <= span.begin or not group.count or group.first > last:

@@ -32,8 +32,7 @@ from seamark.store.fold.names import Names
 from seamark.store.fold.payloads import record_points
 from seamark.store.groups import (
     StoredGroup,
-    group_begins,
-    group_ends,
+    group_bounds,
     load_group,
     load_groups,
     record_offsets,
@@ -62,6 +61,7 @@ __all__ = [
     "read_records",
     "read_text_page",
     "shown",
+    "shown_journals",
     "span_of",
     "tail_pieces",
     "text_begin",
@@ -153,25 +153,25 @@ def _add_floats(
     limit: int | None,
 ) -> None:
     """Add what float series have of one run."""
-    run, state = share.run, share.run.state
-    numbers = store.numbers.known(connection, paths)
-    journals = {
-        journal.number: (journal, span)
-        for journal in state.journals.values()
-        if journal.point_end >= 0 and (span := span_of(state, journal, share.attempt)).end > 0
-    }
+    number_of = store.numbers.known(connection, paths)
+    journals = shown_journals(share)
     tails = tail_pieces(store, connection, share, paths)
+    run, every = share.run.number or 0, {}
+    chunked = any(journal.chunked for journal, _ in journals.values())
     # What lies behind the step of a fork is none of the last points.
     least = limit if share.ends is None else None
-    groups = _Groups(store, connection, run, list(numbers.values()), least)
+    if chunked and least is None:
+        every = load_groups(store.database, connection, [run], list(number_of.values()))
     for path in paths:
         pieces = found[path]
         pieces += [kept for one in tails[path] if len((kept := shown(share, path, one)).step)]
-        number = numbers.get(path)
-        if number is not None:
-            for group in groups.of(number, pieces):
-                if group.journal not in journals:
-                    continue
+        if not chunked or path not in number_of:
+            continue
+        groups: Iterable[StoredGroup] = every.get((run, number_of[path]), ())
+        if least is not None:
+            groups = _last_groups(store, connection, run, number_of[path], pieces, least)
+        for group in groups:
+            if group.journal in journals:
                 kept = shown(share, path, unpacked(*journals[group.journal], group))
                 if len(kept.step):
                     pieces.append(kept)
@@ -247,15 +247,7 @@ class _Parts:
     ) -> None:
         self._store, self._connection, self._path = store, connection, path
         self._shares = [share for share in shares if share.end(path) > -np.inf]
-        self._spans = [
-            {
-                journal.number: (journal, span)
-                for journal in share.run.state.journals.values()
-                if journal.point_end >= 0
-                and (span := span_of(share.run.state, journal, share.attempt)).end > 0
-            }
-            for share in self._shares
-        ]
+        self._spans = [shown_journals(share) for share in self._shares]
         self.hidden = zlib.crc32(repr([self._hidden(share) for share in self._shares]).encode())
         self._tails = [
             kept
@@ -316,11 +308,9 @@ class _Parts:
             if self._number is None or not chunked:
                 continue
             number, last = int(share.run.number or 0), share.end(self._path)
-            rows = group_begins(self._store.database, self._connection, number, self._number)
-            found += [(at, *row) for row in rows if row[2] <= last]
-        if len(self._shares) > 1:
-            found.sort(key=itemgetter(3))
-        return found
+            rows = group_bounds(self._store.database, self._connection, number, self._number)
+            found += [(at, *row[:4]) for row in rows if row[2] <= last]
+        return sorted(found, key=itemgetter(3))
 
 
 def _from(piece: Piece, begin: float) -> Piece:
@@ -347,62 +337,35 @@ def tail_pieces(
         paths: Of the series.
         journals: Numbers of those that are read; None for all.
     """
-    run, state = share.run, share.run.state
     found: dict[str, list[Piece]] = {path: [] for path in paths}
-    for journal in state.journals.values():
-        span = span_of(state, journal, share.attempt)
-        if journal.point_end < 0 or span.end <= 0:
-            continue
-        if journals is not None and journal.number not in journals:
+    for number, (journal, span) in shown_journals(share).items():
+        if journals is not None and number not in journals:
             continue
         wanted = frozenset(paths)
-        for batch in _tail_batches(store, connection, run, journal, share.sources, wanted):
+        for batch in _tail_batches(store, connection, share.run, journal, share.sources, wanted):
             for path, piece in _pieces(journal, batch, span):
                 found[path].append(piece)
     return found
 
 
-class _Groups:
-    """The groups of some series: all of them, or of each the last that are needed for a limit."""
+def _last_groups(
+    store: Store,
+    connection: sa.Connection,
+    run: int,
+    number: int,
+    pieces: list[Piece],
+    limit: int,
+) -> Iterator[StoredGroup]:
+    """Yield groups of a series, those with the greatest steps first.
 
-    def __init__(
-        self,
-        store: Store,
-        connection: sa.Connection,
-        run: StoredRun,
-        numbers: list[int],
-        limit: int | None,
-    ) -> None:
-        assert run.number is not None  # noqa: S101 - it was loaded
-        self._database = store.database
-        self._connection = connection
-        self._run = run.number
-        self._limit = limit
-        self._all: dict[tuple[int, int], list[StoredGroup]] = {}
-        self._there = any(journal.chunked for journal in run.state.journals.values())
-        if self._there and limit is None:
-            self._all = load_groups(store.database, connection, [run.number], numbers)
-
-    def of(self, number: int, pieces: list[Piece]) -> Iterator[StoredGroup]:
-        """Yield the groups of a series.
-
-        With a limit, those with the greatest steps come first, and it ends when no other can hold
-        one of the last points.
-
-        Args:
-            number: Of the path.
-            pieces: What is known of the series; grows as the groups are read.
-        """
-        if not self._there:
+    It ends when no other can hold one of the last points of ``pieces``, which grow meanwhile.
+    """
+    bounds = group_bounds(store.database, connection, run, number)
+    for journal, place, _, high, _ in sorted(bounds, key=itemgetter(3), reverse=True):
+        least = _least_of_last(pieces, limit)
+        if least is not None and high < least:
             return
-        if self._limit is None:
-            yield from self._all.get((self._run, number), [])
-            return
-        for journal, place, high in group_ends(self._database, self._connection, self._run, number):
-            least = _least_of_last(pieces, self._limit)
-            if least is not None and high < least:
-                return
-            yield load_group(self._database, self._connection, self._run, number, journal, place)
+        yield load_group(store.database, connection, run, number, journal, place)
 
 
 def _least_of_last(pieces: list[Piece], limit: int) -> float | None:
@@ -451,6 +414,13 @@ def _pieces(journal: JournalState, batch: RowBatch, span: Span) -> Iterator[tupl
             some = slice(*np.searchsorted(rows, (first, end)).tolist())
             part, own = rows[some], values[some]
         yield path, Piece(journal, batch.step[part], own, batch.t[part], batch.time[part])
+
+
+def shown_journals(share: Share) -> dict[int, tuple[JournalState, Span]]:
+    """Return by number the journals that may hold points that are shown, and between where."""
+    state = share.run.state
+    spans = ((one, span_of(state, one, share.attempt)) for one in state.journals.values())
+    return {one.number: (one, span) for one, span in spans if one.point_end >= 0 and span.end > 0}
 
 
 def unpacked(journal: JournalState, span: Span, group: StoredGroup) -> Piece:

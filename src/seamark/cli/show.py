@@ -19,7 +19,7 @@ from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_arg
 from seamark.cli._screen import Cell, Column, Screen
 from seamark.paths import is_inside, matches
 from seamark.reading.attributes import CHANGES
-from seamark.reading.document import attributes_of
+from seamark.reading.document import attributes_of, ref_of
 from seamark.reading.nearest import hint_for
 from seamark.reading.overview import (
     CheckpointNote,
@@ -140,7 +140,7 @@ def show(
         )
     if as_json:
         told: dict[str, Any] = {
-            **ref.as_mapping(),
+            **ref_of(ref.project, ref.run),
             "attributes": attributes_of(attributes),
         }
         if not wanted:

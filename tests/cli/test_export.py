@@ -133,11 +133,11 @@ def test_a_file_is_whole_or_not_there(
     before = target.read_text(encoding="utf-8")
     assert strict(before)["runs"]
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         msg = "no more room"
         raise OSError(28, msg)
 
-    monkeypatch.setattr("seamark.cli.export._document", fail)
+    monkeypatch.setattr("seamark.cli.export.document_of", fail)
     result = cli("export", run, "--out", target, "--force")
     assert result.exit_code == 1
     assert "no more room" in result.stderr

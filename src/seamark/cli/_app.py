@@ -108,48 +108,43 @@ def _keep(context: click.Context, option: click.Parameter, value: str | None) ->
         context.find_root().params[str(option.name)] = value
 
 
-def root_only(command: Any) -> Any:
-    """Give a command the option ``--root``, which may also come before the command's name.
+def options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what gives a command several options, in this order."""
+    return lambda command: functools.reduce(lambda made, one: one(made), reversed(given), command)
 
-    For commands that look into folders, and can do nothing with a server.
-    """
-    return click.option(
+
+root_only = options(
+    click.option(
         "--root",
         type=click.Path(),
         metavar="DIR",
         expose_value=False,
         callback=_keep,
         help="Where the runs are.  [default: SEAMARK_DIR, else the nearest .seamark from here up]",
-    )(command)
+    )
+)
+"""``--root``, which may also come before the command's name.
 
-
-def root_option(command: Any) -> Any:
-    """Give a command ``--root`` and ``--remote``, which may also come before the command's name."""
-    remote = click.option(
+For commands that look into folders, and can do nothing with a server.
+"""
+root_option = options(
+    root_only,
+    click.option(
         "--remote",
         metavar="URI",
         expose_value=False,
         callback=_keep,
         help="The server that has the runs: https://seamark.lab.  [default: SEAMARK_REMOTE]",
-    )
-    return root_only(remote(command))
-
-
-def options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what gives a command several options, in this order."""
-    return lambda command: functools.reduce(lambda made, one: one(made), reversed(given), command)
-
-
-def _hush(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - by click
-    if value:
-        be_quiet(context)
+    ),
+)
+"""``--root`` and ``--remote``, which may also come before the command's name."""
 
 
 _QUIET: Final = click.Option(
     ["--quiet"],
     is_flag=True,
     expose_value=False,
-    callback=_hush,
+    callback=be_quiet,
     help="No hints and notes on standard error, only warnings and errors.",
 )
 """An option of every command."""
@@ -224,7 +219,7 @@ def _told(error: SeamarkError) -> click.ClickException:
     "--quiet",
     is_flag=True,
     expose_value=False,
-    callback=_hush,
+    callback=be_quiet,
     help="No hints and notes on standard error; after a command, write --quiet (there, -q is "
     "--query).",
 )

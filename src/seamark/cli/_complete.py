@@ -19,6 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from seamark.cli._app import place_of
+from seamark.errors import SeamarkError
 from seamark.reading.words import clean
 
 if TYPE_CHECKING:
@@ -111,13 +112,12 @@ def _projects(index: Catalog, _: click.Context, __: str) -> Words:
 
 def _paths(index: Catalog, context: click.Context, incomplete: str) -> Words:
     """Find the paths of the run that the line names before, else those of all runs."""
-    word, known = context.params.get("run"), index.paths()
-    newest = _newest(index, context) if isinstance(word, str) else []
-    for (project, run), row in newest:
-        known_as = ("latest", row.get(_NAME), row["sys/id"], run, f"{project}/{run}")
-        if word in known_as or run.startswith(str(word)):
-            known = [one.path for one in index.view(project, run).attributes()]
-            break
+    from seamark.reading.finding import Finder
+
+    known = index.paths()
+    if isinstance(word := context.params.get("run"), str):
+        with contextlib.suppress(SeamarkError):
+            known = [one.path for one in index.view(*Finder(index).find(word)).attributes()]
     dull = ("monitoring/", "ranks/")  # of them there are hundreds
     wanted = (one for one in known if incomplete.startswith(dull) or not one.startswith(dull))
     found = [one for one in wanted if one.startswith(incomplete)]

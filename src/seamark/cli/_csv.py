@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import IO, Any
 
 import click
 
@@ -14,10 +14,6 @@ from seamark.cli._screen import data_output
 from seamark.reading.words import csv_safe
 
 __all__ = ["CsvWriter", "write_rows"]
-
-
-class _Output(Protocol):
-    def write(self, text: str, /) -> object: ...
 
 
 class CsvWriter:
@@ -30,7 +26,7 @@ class CsvWriter:
         file: Where to write.
     """
 
-    def __init__(self, file: _Output) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self._plain = csv.writer(file, lineterminator="\n")
         self._quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
 

@@ -83,7 +83,8 @@ def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
         found: See `seamark.reading.facts.health_of`.
     """
     if dropped := found.get("dropped"):
-        text = ", ".join(_lost(reason, count) for reason, count in dropped.items())
+        words = {reason: _LOST.get(reason, (reason, reason)) for reason in dropped}
+        text = ", ".join(plural(count, *words[reason]) for reason, count in dropped.items())
         advice = tuple(dict.fromkeys(_ADVICE[one] for one in dropped if one in _ADVICE))
         yield Ailment("dropped", f"lost while recording: {text}", advice, dropped)
     for stream, size in found.get("output", {}).items():
@@ -112,14 +113,16 @@ def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
         advice = ("its series begin where it was forked; put that run into the same project",)
         yield Ailment("fork", text, advice, fork)
     if tags := found.get("tags"):
-        said = [f"{key} ({_tag(one)})" for key, one in tags.items()]
+        said = [
+            clean(
+                f"{key} ({one.get('own')!r:.40} here, "
+                f"{one.get('value')!r:.40} in {one.get('project')})"
+            )
+            for key, one in tags.items()
+        ]
         text = f"tags that a project above has otherwise, which counts: {listed(said)}"
         advice = ("delete those of the run, or change that of the project",)
         yield Ailment("tags", text, advice, tags)
-
-
-def _tag(one: Mapping[str, Any]) -> str:
-    return clean(f"{one.get('own')!r:.40} here, {one.get('value')!r:.40} in {one.get('project')}")
 
 
 def _forwarded(places: Mapping[str, Mapping[str, Any]]) -> Iterator[Ailment]:
@@ -145,11 +148,6 @@ def _contradictions(conflicts: Mapping[str, Any]) -> Iterator[Ailment]:
             "seamark fsck)"
         )
         yield Ailment("copies", text, (), names)
-
-
-def _lost(reason: str, count: int) -> str:
-    """Return what was lost: ``"3 files"``; for a reason without words ``"purged 1"``."""
-    return plural(count, *_LOST[reason]) if reason in _LOST else f"{reason} {count:,}"
 
 
 def listed(value: Iterable[Any]) -> str:

@@ -80,7 +80,7 @@ def list_places(
     return len(every) - len(rows)
 
 
-def _in_order(rows: list[Row], sort: str | None, *, descending: bool | None) -> list[Row]:
+def _in_order(rows: Sequence[Row], sort: str | None, *, descending: bool | None) -> Sequence[Row]:
     if sort is None:
         return rows[::-1] if descending else rows
     known = [row for row in rows if row.get(sort) is not None]

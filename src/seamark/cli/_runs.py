@@ -16,7 +16,6 @@ from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
 from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside, kind_of, matches
-from seamark.reading.document import ref_of
 from seamark.reading.nearest import hint_for
 from seamark.reading.words import clean
 
@@ -120,10 +119,6 @@ class RunRef:
     def __str__(self) -> str:
         """Return ``project/id``, which names exactly this run."""
         return f"{self.project}/{self.run}"
-
-    def as_mapping(self) -> dict[str, Any]:
-        """Return the same for programs, with its kind where it is no run."""
-        return dict(ref_of(self.project, self.run))
 
 
 class Runs:

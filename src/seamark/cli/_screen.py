@@ -90,9 +90,9 @@ class Column:
     rank: int = 0
 
 
-def be_quiet(context: click.Context) -> None:
-    """Make a command print nothing besides its output but warnings and errors."""
-    context.meta[_QUIET] = True
+def be_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - by click
+    """Make a command print nothing besides its output but warnings and errors, if it is to."""
+    context.meta[_QUIET] = value or context.meta.get(_QUIET, False)
 
 
 def quiet() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -35,7 +36,6 @@ from seamark.reading.words import csv_safe, human_bytes, plural, step_text
 
 if TYPE_CHECKING:
     from seamark.reading.points import Attempt
-    from seamark.reading.reader import Reader
 
 __all__ = ["export"]
 
@@ -214,19 +214,15 @@ def _output(path: Path | None, *, binary: bool) -> Iterator[IO[Any]]:
     if path is None:
         yield data_output()
         return
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with _new(partial, binary=binary) as file:
+        words = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+        given: Any = {} if binary else words
+        with draft.open("xb" if binary else "x", **given) as file:
             yield file
-        partial.replace(path)
+        draft.replace(path)
     finally:
-        partial.unlink(missing_ok=True)
-
-
-def _new(path: Path, *, binary: bool) -> IO[Any]:
-    if binary:
-        return path.open("xb")
-    return path.open("x", encoding="utf-8", errors="backslashreplace", newline="")
+        draft.unlink(missing_ok=True)
 
 
 def _write_csv(file: IO[str], tables: Tables, what: str) -> int:
@@ -261,7 +257,13 @@ def _write_json(file: IO[str], tables: Tables, what: str | None) -> int:
     file.write('{"runs": [')
     count = 0
     for number, (_, view) in enumerate(tables.views):
-        document = _document(view, what, tables.patterns, tables.attempt)
+        document = document_of(
+            view,
+            ("attributes", *SERIES) if what is None else (what,),
+            wanted=set(matching_paths(view, tables.patterns, None)).__contains__,
+            attempt=tables.attempt,
+            whole=partial(_facts.text_or_record, view),
+        )
         count += len(document.get("attributes", ()))
         for part in SERIES:
             count += sum(len(one["step"]) for one in document.get(part, {}).values())
@@ -269,17 +271,3 @@ def _write_json(file: IO[str], tables: Tables, what: str | None) -> int:
         file.write(dumps(document, indent=None))
     file.write("\n]}\n")
     return count
-
-
-def _document(
-    view: Reader, what: str | None, patterns: Sequence[str], attempt: Attempt
-) -> dict[str, Any]:
-    parts = ("attributes", *SERIES) if what is None else (what,)
-    wanted = set(matching_paths(view, patterns, None))
-    return document_of(
-        view,
-        parts,
-        wanted=wanted.__contains__,
-        attempt=attempt,
-        whole=lambda text, path: _facts.text_or_record(view, text, path),
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,11 +11,11 @@ from seamark.cli._app import EXIT_TROUBLE, root_only
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import Cell, Column, Screen, note
 from seamark.journal.folder import root_dir
-from seamark.reading.words import clean, human_bytes, human_time, plural
+from seamark.reading.words import clean, human_bytes, plural, time_text
 
 if TYPE_CHECKING:
     from seamark.interchange.found import Notes
-    from seamark.interchange.importing import Imported, Listed, Source
+    from seamark.interchange.importing import Listed, Source
 
 __all__ = ["import_"]
 
@@ -172,18 +171,13 @@ def _import(root: Path, sources: list[Source], left_out: Notes) -> bool:
     _tell_notes(done.notes)
     for problem in done.problems:
         note(problem, style="warning")
-    _tell(root, done)
-    return bool(done.problems)
-
-
-def _tell(root: Path, done: Imported) -> None:
     if done.runs or not done.there:
         note(f"imported {plural(len(done.runs), 'run')} to {root}")
     if done.there:
         note(f"{plural(done.there, 'run')} {'was' if done.there == 1 else 'were'} there already")
     if done.problems:
-        count = len(done.problems)
-        note(f"{plural(count, 'run')} could not be imported", style="error")
+        note(f"{plural(len(done.problems), 'run')} could not be imported", style="error")
+    return bool(done.problems)
 
 
 def _tell_notes(notes: Notes) -> None:
@@ -209,15 +203,12 @@ def _tell_listed(root: Path, listed: list[Listed], left_out: Notes) -> bool:
 
 def _row(one: Listed) -> list[Any]:
     seen = one.glance
-    created = ""
-    if seen is not None and seen.created_ns:
-        created = human_time(datetime.fromtimestamp(seen.created_ns / 1e9, timezone.utc))
     return [
         Cell(one.project),
         Cell(one.run, "cyan"),
         Cell(clean(one.called)),
         Cell(clean(seen.name) if seen else "", "bold"),
-        Cell(created),
+        Cell(time_text(seen.created_ns) if seen and seen.created_ns else ""),
         Cell(f"{seen.rows:,}" if seen else ""),
         Cell(human_bytes(one.size) if one.size else ""),
         Cell(one.status, "" if one.status in ("new", "more") else "dim"),

@@ -153,7 +153,7 @@ def logs(
         colours = obeys_escapes(sys.stdout) and wanted_colour() is not False
     printing = Printing(chosen, streams, since_ns=since_ns, lines=tail)
     lines = Lines(colours=colours and not as_json, since_ns=since_ns)
-    writer = _Json() if as_json else _Text(there, chosen, colours=colours, times=times)
+    writer = _Writer(there, chosen, colours=colours, times=times, as_json=as_json)
     if goes_on:
 
         def look() -> Reader:
@@ -206,31 +206,7 @@ def _ranks(
     return set(wanted)
 
 
-class _Json:
-    """A JSON object for each line."""
-
-    def write(self, lines: Iterable[Part]) -> bool:
-        """Write lines; return whether there were any."""
-        one = None
-        for one in lines:
-            told = {
-                "t": time_of(one.t),
-                "stream": one.stream,
-                "rank": one.process.rank,
-                "writer": one.process.writer,
-                "text": one.text,
-            }
-            click.echo(dumps(told, indent=None))
-        return one is not None
-
-    def draw(self, live: Sequence[Part]) -> None:
-        """Do nothing: lines that can still change are for people."""
-
-    def leave(self) -> None:
-        """Do nothing."""
-
-
-class _Text:
+class _Writer:
     """Lines for people and pipes, and in a terminal below them those that can still change.
 
     Args:
@@ -239,16 +215,24 @@ class _Text:
             which process comes next, where there are several.
         colours: Whether colours are shown.
         times: Whether lines begin with their time.
+        as_json: Whether each line is written as a JSON object, without what is for people.
     """
 
     def __init__(
-        self, processes: Collection[Process], ranks: Collection[int], *, colours: bool, times: bool
+        self,
+        processes: Collection[Process],
+        ranks: Collection[int],
+        *,
+        colours: bool,
+        times: bool,
+        as_json: bool,
     ) -> None:
+        self._as_json = as_json
         self._shown = [one for one in processes if one.rank in ranks]
         self._attempts = len({one.attempt for one in self._shown}) > 1
         self._ranks = len({one.rank for one in processes}) > 1
         self._by_rank = len(ranks) > 1
-        self._redraws = obeys_escapes(sys.stdout)
+        self._redraws = obeys_escapes(sys.stdout) and not as_json
         self._colours = colours
         self._times = times
         self._process: Process | None = None
@@ -268,7 +252,7 @@ class _Text:
         """Say which process comes next, where there are several."""
         is_only = self._process is None and len(self._shown) < 2  # noqa: PLR2004
         self._process = process
-        if self._by_rank or is_only:
+        if self._by_rank or self._as_json or is_only:
             return
         host = f" on {process.host}" if process.host else ""
         words = [f"process {process.pid or process.writer}{host}", f"from {time_text(t)}"]
@@ -277,6 +261,9 @@ class _Text:
         sys.stdout.write(self._styled(f"--- {clean(', '.join(words))} ---", _DIM) + "\n")
 
     def _line(self, one: Part) -> str:
+        if self._as_json:
+            of = {"stream": one.stream, "rank": one.process.rank, "writer": one.process.writer}
+            return dumps({"t": time_of(one.t), **of, "text": one.text}, indent=None)
         text = self._safe(one.text)
         if one.stream == "stderr" and "\x1b" not in text:
             text = self._styled(text, _DIM)
@@ -331,7 +318,7 @@ def _follow(
     look: Callable[[], Reader],
     printing: Printing,
     lines: Lines,
-    writer: _Json | _Text,
+    writer: _Writer,
     tail: int | None,
 ) -> str:
     """Show what is printed in a run as it comes, until it has ended; return its state then.

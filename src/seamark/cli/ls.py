@@ -299,8 +299,17 @@ def ls(
         if any([*tags, *states, *by, offset, trashed, differing]):
             options = "--tag, --state, --trashed, --differing, --offset and --by"
             misuse(f"--kind {kind}: {options} are of runs")
-        order = {"descending": descending, "limit": limit, "form": form}
-        beyond = list_places(runs, kind, project, query, columns, sort, **order)
+        beyond = list_places(
+            runs,
+            kind,
+            project,
+            query,
+            columns,
+            sort,
+            descending=descending,
+            limit=limit,
+            form=form,
+        )
         _note_more(limit, limit + beyond, kind)
         return
     sorting = _sorting(sort, descending=descending)

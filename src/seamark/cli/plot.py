@@ -249,17 +249,15 @@ def _another_run(
     Raises:
         ArgumentError: If it may be any of several runs.
     """
-    for beginnings in (False, True):
-        try:
-            return runs.find(word, project, beginnings=beginnings)
-        except RunNotFoundError:
-            if not beginnings and _is_series(runs, refs, word):
-                return None
-        except ArgumentError:
-            if not _is_series(runs, refs, word):
-                raise
-            return None
-    return None
+    is_series = _is_series(runs, refs, word)
+    try:
+        return runs.find(word, project, beginnings=not is_series)
+    except RunNotFoundError:
+        return None
+    except ArgumentError:
+        if not is_series:
+            raise
+        return None
 
 
 def _is_series(runs: Runs, refs: Sequence[RunRef], word: str) -> bool:

@@ -11,7 +11,6 @@ import click
 
 from seamark.cli._app import Misuse, options
 from seamark.cli._screen import note
-from seamark.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from seamark.server.settings import Settings
@@ -165,18 +164,10 @@ def init(context: click.Context) -> None:
 
 
 def settings_at(folder: Path | None, store: str | None, blobs: str | None, **rest: Any) -> Settings:
-    """Return the settings of a server, after a look whether its packages are installed.
-
-    Raises:
-        MissingExtraError: If they are not.
-    """
-    try:
-        import sqlalchemy  # noqa: F401  # a dependency of ours, and of all that follows
-
-        from seamark.server.settings import DEFAULT_FOLDER, Settings
-    except ImportError as error:  # pragma: no cover - a broken installation
-        raise MissingExtraError(str(error)) from error
+    """Return the settings of a server, after a look whether its packages are installed."""
     _check_extra()
+    from seamark.server.settings import DEFAULT_FOLDER, Settings
+
     place = folder or Path(DEFAULT_FOLDER)
     if store is not None and store.startswith("sqlite:///"):
         store = f"sqlite:///{Path(store.removeprefix('sqlite:///')).absolute()}"
@@ -186,7 +177,7 @@ def settings_at(folder: Path | None, store: str | None, blobs: str | None, **res
 def _check_extra() -> None:
     from importlib.util import find_spec
 
-    names = ("alembic", "fastapi", "psycopg", "re2", "uvicorn")
+    names = ("alembic", "fastapi", "psycopg", "re2", "sqlalchemy", "uvicorn")
     if missing := [name for name in names if find_spec(name) is None]:
         msg = (
             f"the server needs {', '.join(missing)}, not installed here: "

@@ -19,7 +19,7 @@ from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_arg
 from seamark.cli._screen import Cell, Column, Screen
 from seamark.paths import is_inside, matches
 from seamark.reading.attributes import CHANGES
-from seamark.reading.document import attributes_of
+from seamark.reading.document import attributes_of, ref_of
 from seamark.reading.nearest import hint_for
 from seamark.reading.overview import (
     CheckpointNote,
@@ -140,7 +140,7 @@ def show(
         )
     if as_json:
         told: dict[str, Any] = {
-            **ref.as_mapping(),
+            **ref_of(ref.project, ref.run),
             "attributes": attributes_of(attributes),
         }
         if not wanted:
@@ -397,10 +397,12 @@ def _single(screen: Screen, view: Reader, attribute: Attribute, limit: int) -> N
 def _values(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     screen = shown.screen
     costs = [one for one in attributes if screen.terminal and _is_cost(one)]
-    columns = [Column("PATH", shrink=True, path=True), Column("VALUE", shrink=True)]
     changed = any(one.path in shown.changes for one in attributes)
-    if changed:
-        columns.append(Column("CHANGED", shrink=True))
+    columns = [
+        Column("PATH", shrink=True, path=True),
+        Column("VALUE", shrink=True),
+        *([Column("CHANGED", shrink=True)] if changed else ()),
+    ]
     rows = [
         [
             Cell(clean(one.path)),
@@ -423,6 +425,8 @@ def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     number_of_any: Callable[[float], str] = human_number if screen.terminal else repr
     units = [unit_of(attribute.path) for attribute in attributes]
     marked = any(attribute.path in shown.best for attribute in attributes)
+    drawn = screen.terminal and len(attributes) <= _SPARKED_SERIES
+    spark = _SPARK if screen.width >= _WIDE else _SHORT_SPARK
     columns = [
         Column("PATH", shrink=True, path=True),
         Column("LAST", right=True),
@@ -432,11 +436,8 @@ def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
         *([Column("BEST", rank=3)] if marked else ()),
         Column("POINTS", right=True, rank=1),
         Column("STEPS", rank=4),
+        *([Column("CURVE", rank=5)] if drawn else ()),
     ]
-    drawn = screen.terminal and len(attributes) <= _SPARKED_SERIES
-    spark = _SPARK if screen.width >= _WIDE else _SHORT_SPARK
-    if drawn:
-        columns.append(Column("CURVE", rank=5))
     rows = []
     for attribute, unit in zip(attributes, units, strict=True):
         summary, best = attribute.value, shown.best.get(attribute.path, "")
@@ -452,10 +453,12 @@ def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
             *([Cell(best, _BEST)] if marked else ()),
             Cell(points, "yellow" if odd else ""),
             Cell(_facts.span_text(summary), "dim"),
+            *(
+                [Cell(_facts.sparkline(shown.view.points(attribute.path).value, spark), "cyan")]
+                if drawn
+                else ()
+            ),
         ]
-        if drawn:
-            points_of = shown.view.points(attribute.path)
-            row.append(Cell(_facts.sparkline(points_of.value, spark), "cyan"))
         rows.append(row)
     screen.table(columns, rows, indent=2)
 

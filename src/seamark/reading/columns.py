@@ -99,11 +99,8 @@ def asked_aside(path: str, space: str, wanted: Sequence[str]) -> bool:
         space: The namespace, as `seamark.reading.interest.aside` returns it.
         wanted: Paths and patterns.
     """
-    for one in wanted:
-        head = re.split(r"[*?]", one, maxsplit=1)[0]
-        if path == one or (head.startswith(space) and fnmatchcase(path, one)):
-            return True
-    return False
+    named = (one for one in wanted if re.split(r"[*?]", one)[0].startswith(space))
+    return path in wanted or any(fnmatchcase(path, one) for one in named)
 
 
 def left_out(columns: Sequence[str], shown: Collection[str]) -> str:

@@ -30,12 +30,17 @@ class _Draws(Protocol):
     """Part of `seamark.reading.reader.Reader` that drawing a series needs."""
 
     @property
-    def project(self) -> str: ...
+    def project(self) -> str:
+        """Project path."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Run id."""
+
     def drawing(
         self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
-    ) -> Drawing: ...
+    ) -> Drawing:
+        """Return a series as it is drawn."""
 
 
 def curves_of_runs(

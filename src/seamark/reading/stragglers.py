@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from seamark.errors import MissingFieldError
 from seamark.reading.points import time_of
 from seamark.reading.rank_words import common_path, of_rank
 
 if TYPE_CHECKING:
+    from seamark.reading.points import Points
     from seamark.reading.ranks import RankStatus
-    from seamark.reading.reader import Reader
 
-__all__ = ["OWN_TIME", "STEP_TIME", "RankTiming", "rank_timings"]
+__all__ = ["OWN_TIME", "STEP_TIME", "RankTiming", "Timed", "rank_timings"]
 
 STEP_TIME: Final = "profiling/step_time_s"
 """Path of the time of a step on rank 0, seconds; on rank n it has ``ranks/<n>/`` in it."""
@@ -84,7 +84,28 @@ class RankTiming:
         return self.mean_s if math.isnan(self.own_s) else self.own_s
 
 
-def rank_timings(view: Reader) -> list[RankTiming]:
+class Timed(Protocol):
+    """Part of `seamark.reading.reader.Reader` that is needed to time ranks."""
+
+    @property
+    def project(self) -> str:
+        """Project path."""
+
+    @property
+    def name(self) -> str:
+        """Run id."""
+
+    def ranks(self) -> list[RankStatus]:
+        """Return how each rank is doing."""
+
+    def series_paths(self) -> list[str]:
+        """Return the paths that show a float series."""
+
+    def many_points(self, paths: Collection[str]) -> Mapping[str, Points]:
+        """Return the points of several float series."""
+
+
+def rank_timings(view: Timed) -> list[RankTiming]:
     """Return the timing of every rank of a run, the slowest first, those without times last.
 
     Args:
@@ -126,7 +147,7 @@ def _ranks_of(paths: Sequence[str]) -> set[int]:
     return found | {0} if found else found
 
 
-def _values(view: Reader, paths: Sequence[str], name: str) -> Mapping[int, Sequence[float]]:
+def _values(view: Timed, paths: Sequence[str], name: str) -> Mapping[int, Sequence[float]]:
     """Return the finite values of a series by rank.
 
     It is looked for at the root, and else in the first namespace that has it.

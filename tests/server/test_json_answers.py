@@ -16,10 +16,8 @@ pytest.importorskip("fastapi")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.reading.answers import SomePoints
-from seamark.reading.attributes import Attribute, SeriesTail
 from seamark.reading.names import RunName
-from seamark.reading.points import Points, TextPage
+from seamark.reading.points import Points, TextPage, TextPoint
 from seamark.reading.tables import RunsTable, SeriesTable, StringList
 from seamark.reading.verbs import Answer
 from seamark.server.json_answers import to_json
@@ -80,19 +78,13 @@ def test_values_can_be_told_from_their_json(value) -> None:
             {"$": "datetime", "v": "2026-01-31T12:00:00+00:00"},
         ),
         (
-            Attribute("p", "string_series", "string_series", SeriesTail("x", 1, 0.0, 0.0)),
+            TextPoint(1.0, {"$": 1}, 2, 3),
             {
-                "$": "Attribute",
-                "path": "p",
-                "family": "string_series",
-                "type": "string_series",
-                "value": {
-                    "$": "SeriesTail",
-                    "last": "x",
-                    "count": 1,
-                    "first_step": 0.0,
-                    "last_step": 0.0,
-                },
+                "$": "TextPoint",
+                "step": 1.0,
+                "text": {"$": "dict", "v": {"$": 1}},
+                "time_ns": 2,
+                "attempt": 3,
             },
         ),
         (TextPage([(1, "p", "t")], 5, more=False), None),
@@ -122,17 +114,12 @@ def test_every_value_says_what_it_is(value, expected) -> None:
 
 
 def test_an_answer_says_only_what_there_is_to_say() -> None:
-    """Its own fields have no tag, nor has an answer of several values."""
+    """Its own fields have no tag."""
     assert told(Answer(None)) == {"answer": None}
     assert told(Answer([], "tag", 3)) == {"answer": [], "seen": "tag", "next": 3}
     assert told(Answer(unchanged=True)) == {"unchanged": True}
     name = RunName("p", "r", None, 1, trashed=False)
     assert told(Answer([name]))["answer"][0]["$"] == "RunName"
-    assert told(Answer(SomePoints({}, 0, alone=False)))["answer"] == {
-        "points": {},
-        "left": 0,
-        "alone": False,
-    }
 
 
 def test_arrays_are_bytes_or_numbers() -> None:

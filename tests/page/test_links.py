@@ -15,10 +15,9 @@ pytest.importorskip("fastapi")
 
 import httpx
 import psutil
-from page_served import PROJECT, Clock, record
+from page_served import PROJECT, Clock, read, record
 from served import folding, served
 
-from seamark.reading import wire
 from seamark.server.access import Role
 from seamark.server.links import Links
 from seamark.server.state import open_server
@@ -28,9 +27,9 @@ PART = {"Range": "bytes=5-9"}
 
 def address(api: httpx.Client, run: str) -> str:
     """Return a signed address of a film, which may still be on its way."""
-    while (found := api.get(f"runs/{PROJECT}/{run}/attribute?path=film")).status_code == 404:
+    while (found := read(api, "", "attribute", project=PROJECT, run=run, path="film")) is None:
         pass
-    digest = wire.loads(found.content)["attribute"].value["sha256"]
+    digest = found["value"]["sha256"]
     body = {"project": PROJECT, "run": run, "sha256": digest, "name": "f.mp4"}
     while (asked := api.post("link", json=body)).status_code == 404:
         pass

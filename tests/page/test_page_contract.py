@@ -19,12 +19,12 @@ pytest.importorskip("fastapi")
 import httpx
 from databases import fresh_database
 from page_process import until
-from page_served import PROJECT, page, record
+from page_served import PROJECT, page, read, record
 from served import folding, served
 
 import seamark
 from seamark.journal.folder import RunFolder
-from seamark.reading import wire
+from seamark.reading.answers import Curves, SomePoints, Table
 from seamark.server.positions import as_header
 from seamark.server.settings import Limits
 
@@ -51,79 +51,78 @@ def both(request, postgresql, tmp_path_factory) -> Iterator[Any]:
         bearer = {"Authorization": f"Bearer {there.token}", "Seamark-Position": as_header(sent)}
         with page(root) as own, httpx.Client(headers=bearer, timeout=60, verify=False) as client:
             client.base_url = f"{there.url}/api/v1/"
-            while "seamark-behind" in client.get("projects").headers:
+            while "seamark-behind" in client.post("read/projects").headers:
                 pass
             yield SimpleNamespace(
                 page=own, server=client, stranger=own.stranger, ids=ids, root=root, there=there
             )
 
 
-OF_RUN = [
-    "overview",
-    "attributes",
-    "attribute?path=parameters/lr",
-    "attribute?path=train/loss",
-    "attribute?path=nothing",
-    "has?path=train",
-    "families",
-    "points?path=train/loss&path=train/acc",
-    "points?path=train/loss&limit=5",
-    "points-part?path=train/loss&last=50",
-    "curve?path=train/loss&points=20",
-    "drawing?path=train/loss&points=40&window=9",
-    "drawing?path=train/loss&points=40&x=train/acc&log_x=true",
-    "texts?path=log",
-    "files?path=train/loss",
-    "last?path=log",
-    "log?path=log",
-    "ranks",
+Questions = list[tuple[str, dict[str, Any]]]
+LOSS = {"path": "train/loss"}
+OF_RUN: Questions = [
+    ("overview", {}),
+    ("attributes", {}),
+    ("attribute", {"path": "parameters/lr"}),
+    ("attribute", LOSS),
+    ("attribute", {"path": "nothing"}),
+    ("some", {"paths": ["sys/name", "nothing"]}),
+    ("has", {"path": "train"}),
+    ("families", {}),
+    ("some_points", {"paths": ["train/loss", "train/acc"]}),
+    ("some_points", {"paths": ["train/loss"], "limit": 5}),
+    ("points_part", LOSS | {"last": 50}),
+    ("curve", LOSS | {"points": 20}),
+    ("drawing", LOSS | {"look": {"points": 40, "window": 9.0}}),
+    ("drawing", LOSS | {"look": {"points": 40, "x": "train/acc", "log_x": True}}),
+    ("texts", {"path": "log"}),
+    ("files", LOSS),
+    ("last", {"path": "log"}),
+    ("log", {"path": ["log"]}),
+    ("ranks", {}),
 ]
-GETS = [
-    "projects",
-    "runs?columns=sys/name&columns=parameters/*&columns=train/loss:min&sort_by=train/loss:min",
-    "runs?query=`parameters/lr` > 0.15&columns=parameters/lr&limit=1",
-    'runs?query=`sys/name`:string =~ "run-[01]"&columns=sys/tags',
-    "runs?query=no such grammar",
-    "runs?sort_by=never/was",
-    "runs?state=failed&columns=sys/failed",
-    "runs?project=team&columns=*",
-    "runs?project=elsewhere",
-    "runs/names",
-    "paths",
-]
-POSTS: list[tuple[str, dict[str, Any]]] = [
-    ("runs/select", {"tag": "t1"}),
-    ("runs/fields", {"contains": "train"}),
-    ("runs/paths", {"contains": "parameters"}),
-    ("runs/groups", {"by": ["parameters/optimizer"], "columns": ["train/loss:min"]}),
-    ("runs/losses", {"refs": "all"}),
-    ("runs/attempts", {"refs": "all"}),
-    ("runs/attempts", {"refs": "all", "paths": ["train/loss", "never/was", "log"]}),
-    ("runs/attempts", {"refs": "all", "paths": ["train/loss"], "x": "time"}),
-    ("runs/attempts", {"refs": "all", "paths": ["train/loss"], "x": "train/acc"}),
-    ("runs/attempts", {"refs": "all", "paths": ["train/loss"], "x": "order"}),
-    ("runs/attempts", {"refs": [["../..", "etc"]], "paths": ["train/loss"]}),
-    ("runs/crash-reasons", {"refs": "all"}),
-    ("runs/series-paths", {"refs": "all"}),
-    ("runs/series", {"refs": "all", "paths": ["train/*"]}),
+SHOWN = ["sys/name", "parameters/*", "train/loss:min"]
+OF_ALL: Questions = [
+    ("projects", {}),
+    ("table", {"columns": SHOWN, "sort_by": "train/loss:min"}),
+    ("table", {"query": "`parameters/lr` > 0.15", "columns": ["parameters/lr"], "limit": 1}),
+    ("table", {"query": '`sys/name`:string =~ "run-[01]"', "columns": ["sys/tags"]}),
+    ("table", {"query": "no such grammar"}),
+    ("table", {"sort_by": "never/was"}),
+    ("table", {"state": "failed", "columns": ["sys/failed"]}),
+    ("table", {"project": "team", "columns": ["*"]}),
+    ("table", {"project": "elsewhere"}),
+    ("names", {}),
+    ("paths", {}),
+    ("select", {"tag": "t1"}),
+    ("shared", {"contains": "train"}),
+    ("fields", {"contains": "parameters"}),
+    ("groups", {"by": ["parameters/optimizer"], "columns": ["train/loss:min"]}),
+    ("losses", {"refs": "all"}),
+    ("attempts", {"refs": "all"}),
+    ("attempts", {"refs": "all", "paths": ["train/loss", "never/was", "log"]}),
+    ("attempts", {"refs": "all", "paths": ["train/loss"], "x": "time"}),
+    ("attempts", {"refs": "all", "paths": ["train/loss"], "x": "train/acc"}),
+    ("attempts", {"refs": "all", "paths": ["train/loss"], "x": "order"}),
+    ("attempts", {"refs": [["../..", "etc"]], "paths": ["train/loss"]}),
+    ("crash_reasons", {"refs": "all"}),
+    ("series_paths", {"refs": "all"}),
+    ("series", {"refs": "all", "paths": ["train/*"]}),
     ("curves", {"refs": "all", "paths": ["train/loss", "train/acc"], "px": 50, "window": 11}),
     ("curves", {"refs": "all", "paths": ["train/loss"], "x": "time", "px": 50}),
-    ("curves/groups", {"groups": "all", "paths": ["train/loss"], "px": 50}),
+    ("group_curves", {"groups": "all", "paths": ["train/loss"], "px": 50}),
     ("curves", {"refs": [[PROJECT, "never-was"]], "paths": ["train/loss"]}),
     ("curves", {"refs": [["../..", "etc"]], "paths": ["train/loss"]}),
     ("curves", {"refs": "all", "paths": ["train/loss"], "px": 1}),
 ]
-_ITS_OWN = {"cursor", "looked_ns", "left", "last_record_ns", "last_t", "row_t", "end_t"}
+_ITS_OWN = {"seen", "cursor", "looked_ns", "left", "last_record_ns", "last_t", "row_t", "end_t"}
 """What each says of itself, and when it heard of a rank, which a server knows by its own clock."""
 
 
-def answered(client: httpx.Client, base: str, method: str, path: str, body: Any = None) -> Any:
+def answered(client: httpx.Client, base: str, verb: str, question: Any) -> Any:
     """Return status and what an answer says, without what each says of itself."""
-    at, _, query = path.partition("?")
-    params = [tuple(one.split("=", 1)) for one in query.split("&") if one]
-    answer = client.request(method, base + at, params=params, json=body)
-    told = json.loads(answer.content)
-    return answer.status_code, _same(told)
+    answer = client.post(f"{base}read/{verb}", json=question)
+    return answer.status_code, _same(json.loads(answer.content))
 
 
 def _same(told: Any) -> Any:
@@ -132,29 +131,28 @@ def _same(told: Any) -> Any:
     return [_same(one) for one in told] if isinstance(told, list) else told
 
 
-def of_run(both: Any, rest: str) -> str:
-    return f"runs/{PROJECT}/{both.ids['run-1']}/{rest}"
+def of_run(both: Any) -> dict[str, str]:
+    return {"project": PROJECT, "run": both.ids["run-1"]}
 
 
-@pytest.mark.parametrize("path", [*OF_RUN, *GETS])
-def test_a_folder_answers_as_a_server_does(both, path) -> None:
+@pytest.mark.parametrize("case", range(len(OF_RUN)))
+def test_a_folder_answers_of_a_run_as_a_server_does(both, case) -> None:
     """Status and content are the same, refusals included."""
-    if path in OF_RUN:
-        path = of_run(both, path)
-    own = answered(both.page.client, both.page.base, "GET", path)
-    assert own == answered(both.server, "", "GET", path)
+    verb, question = OF_RUN[case]
+    own = answered(both.page.client, both.page.base, verb, of_run(both) | question)
+    assert own == answered(both.server, "", verb, of_run(both) | question)
     assert own[0] in {200, 404, 422}
 
 
-@pytest.mark.parametrize("case", range(len(POSTS)))
-def test_a_folder_answers_longer_questions_as_a_server_does(both, case) -> None:
+@pytest.mark.parametrize("case", range(len(OF_ALL)))
+def test_a_folder_answers_of_many_runs_as_a_server_does(both, case) -> None:
     """As above."""
-    path, body = POSTS[case]
+    verb, question = OF_ALL[case]
     refs = [[PROJECT, run] for run in both.ids.values()]
     given: dict[str, Any] = {"refs": refs, "groups": [{"by": {"x": 1}, "refs": refs}]}
-    body = {key: given[key] if value == "all" else value for key, value in body.items()}
-    own = answered(both.page.client, both.page.base, "POST", path, body)
-    assert own == answered(both.server, "", "POST", path, body)
+    question = {key: given[key] if value == "all" else value for key, value in question.items()}
+    own = answered(both.page.client, both.page.base, verb, question)
+    assert own == answered(both.server, "", verb, question)
     assert own[0] in {200, 422}
 
 
@@ -162,49 +160,47 @@ def test_a_folder_answers_what_python_reads(both) -> None:
     """Points, tables, texts and states are those of the Python API."""
     project = seamark.init_project(PROJECT, root=str(both.root), mode="read-only")
     frame = project.fetch_runs_table(columns=["sys/name", "train/loss"]).to_pandas()
-    asked = both.page.client.post(
-        f"{both.page.base}runs", json={"columns": ["sys/name", "train/loss"]}
-    )
-    found = wire.loads(asked.content)
-    assert found["table"]["sys/name"] == frame["sys/name"].tolist()
-    told = [np.nan if one is None else one for one in found["table"]["train/loss"]]
+    asking = (both.page.client, both.page.base)
+    found = read(*asking, "table", of=Table, columns=["sys/name", "train/loss"])
+    assert found.table["sys/name"] == frame["sys/name"].tolist()
+    told = [np.nan if one is None else one for one in found.table["train/loss"]]
     np.testing.assert_array_equal(told, frame["train/loss"])
-    assert found["names"] == frame["sys/name"].tolist()
+    assert found.names == frame["sys/name"].tolist()
     for name, run_id in both.ids.items():
-        at = f"{both.page.base}runs/{PROJECT}/{run_id}/"
+        one = {"project": PROJECT, "run": run_id}
         with seamark.init_run(
             PROJECT, with_id=run_id, root=str(both.root), mode="read-only"
         ) as run:
-            told = wire.loads(both.page.client.get(f"{at}overview").content)
+            told = read(*asking, "overview", **one)
             assert (told["state"], told["name"]) == (run["sys/state"].fetch(), name)
             if name == "bad":
                 assert told["failed"] is True
                 continue
-            points = wire.loads(both.page.client.get(f"{at}points?path=train/loss").content)
+            some = read(*asking, "some_points", of=SomePoints, paths=["train/loss"], **one)
             values = run["train/loss"].fetch_values()["value"]
-            np.testing.assert_array_equal(points["points"]["train/loss"].value, values)
+            np.testing.assert_array_equal(some.points["train/loss"].value, values)
 
 
 def test_a_drawing_that_is_asked_for_again_has_only_what_changed(both) -> None:
     """Its cursor names the whole of it, also where parts were left out."""
     ref = [PROJECT, both.ids["run-0"]]
     body: dict[str, Any] = {"refs": [ref], "paths": ["train/loss"], "px": 50}
-    first = wire.loads(both.page.client.post(f"{both.page.base}curves", json=body).content)
-    (whole,) = first["curves"]
+    asking = (both.page.client, both.page.base)
+    (whole,) = read(*asking, "curves", of=Curves, **body).curves
     body["since"] = [[*ref, "train/loss", whole.cursor]]
-    again = wire.loads(both.page.client.post(f"{both.page.base}curves", json=body).content)
-    (rest,) = again["curves"]
+    (rest,) = read(*asking, "curves", of=Curves, **body).curves
     assert rest.drawing.kept == len(whole.drawing.curve) > 10
     assert rest.cursor == whole.cursor
 
 
 def test_nothing_new_is_no_body(both) -> None:
     """A page that asks again is told that nothing changed, and how old that is."""
-    for path in ("runs", "projects", of_run(both, "overview"), of_run(both, "attributes")):
-        first = both.page.client.get(both.page.base + path)
-        tag = {"If-None-Match": first.headers["etag"]}
-        again = both.page.client.get(both.page.base + path, headers=tag)
-        assert (again.status_code, again.content) == (304, b"")
+    run = of_run(both)
+    for verb, question in (("table", {}), ("projects", {}), ("overview", run), ("attributes", run)):
+        at = f"{both.page.base}read/{verb}"
+        seen = both.page.client.post(at, json=question).json()["seen"]
+        again = both.page.client.post(at, json=question | {"seen": seen})
+        assert again.json() == {"unchanged": True}
         assert again.headers["seamark-looked"] == "12345"
 
 
@@ -239,7 +235,7 @@ def test_refusals_at_the_gate_name_the_version_too(both) -> None:
             (431, "", "X-More", "x" * limits.header_bytes),
         ):
             with contextlib.closing(HTTPConnection(urlsplit(url).netloc, timeout=60)) as connection:
-                connection.putrequest("POST", f"/api/v1/runs{path}")
+                connection.putrequest("POST", f"/api/v1/read/table{path}")
                 connection.putheader(name, value)
                 connection.endheaders()
                 answer = connection.getresponse()
@@ -255,8 +251,8 @@ def test_what_is_not_there_is_known_before_it_is_asked_for(both) -> None:
         (both.page.client, both.page.base, both.page.url),
         (both.server, "", f"{both.there.url}/"),
     ):
-        found = client.get(f"{base}runs/{PROJECT}/{run}/attribute?path=film")
-        digest = wire.loads(found.content)["attribute"].value["sha256"]
+        found = read(client, base, "attribute", project=PROJECT, run=run, path="film")
+        digest = found["value"]["sha256"]
         at = f"{base}runs/{PROJECT}/{run}/contents"
         asked = {"sha256": [none, digest, none]}
         while (told := client.post(at, json=asked).json()["absent"]) != [none]:
@@ -275,8 +271,8 @@ def test_a_server_gives_addresses_of_files_as_a_folder_does(both) -> None:
         (both.page.client, both.page.base, both.page.url),
         (both.server, "", f"{both.there.url}/"),
     ):
-        found = client.get(f"{base}runs/{PROJECT}/{run}/attribute?path=film")
-        digest = wire.loads(found.content)["attribute"].value["sha256"]
+        found = read(client, base, "attribute", project=PROJECT, run=run, path="film")
+        digest = found["value"]["sha256"]
         body = {"project": PROJECT, "run": run, "sha256": digest, "name": "f.mp4"}
         while (asked := client.post(f"{base}link", json=body)).status_code == 404:
             pass  # it is still being sent
@@ -294,8 +290,8 @@ def test_who_looks_at_a_folder_is_told_whose_curves_are_asked_for(both) -> None:
     look = {"paths": ["train/loss"], "px": 100}
     drawn, post = both.page.watch.drawn, both.page.client.post
     drawn.clear()
-    assert post(f"{both.page.base}curves", json={"refs": refs[:1], **look}).status_code == 200
+    assert post(f"{both.page.base}read/curves", json={"refs": refs[:1], **look}).status_code == 200
     assert [list(ref) for ref in drawn] == refs[:1]
     body = {"groups": [{"by": {}, "refs": refs[1:]}], **look}
-    assert post(f"{both.page.base}curves/groups", json=body).status_code == 200
+    assert post(f"{both.page.base}read/group_curves", json=body).status_code == 200
     assert [list(ref) for ref in drawn] == refs

@@ -34,14 +34,14 @@ def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(he
         True,
     )
     asked = [
-        ("GET", "r0/api/v1/runs"),
-        ("GET", "r0/api/v1/projects"),
+        ("POST", "r0/api/v1/read/table"),
+        ("POST", "r0/api/v1/read/projects"),
         ("GET", "r0/api/v1/openapi.json"),
-        ("POST", "r0/api/v1/curves"),
+        ("POST", "r0/api/v1/read/curves"),
         ("PATCH", "r0/api/v1/runs"),
         ("POST", "r0/api/v1/link"),
-        ("GET", "r9/api/v1/runs"),
-        ("GET", "api/v1/runs"),
+        ("POST", "r9/api/v1/read/table"),
+        ("POST", "api/v1/read/table"),
         ("GET", "nowhere"),
     ]
     for method, path in asked:
@@ -55,8 +55,8 @@ def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(he
             answer = stranger.request(method, path, headers=headers)
             assert answer.status_code == 401, (method, path, headers)
             assert set(answer.json()) == {"error", "hint"}
-    assert here.client.get("r0/api/v1/runs").status_code == 200
-    assert here.client.get("r1/api/v1/runs").status_code == 200
+    assert here.client.post("r0/api/v1/read/table").status_code == 200
+    assert here.client.post("r1/api/v1/read/table").status_code == 200
     known = here.client.get("api/v1/").json()["roots"][0]
     assert known["path"] == str(here.watch.roots[0])
 
@@ -83,7 +83,7 @@ def test_answers_say_what_a_browser_may_do(here) -> None:
     assert script.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert script.headers["content-encoding"] == "gzip"
     assert here.client.get("static/other/js/main.js").headers["cache-control"] == "no-store"
-    read = here.client.get("r0/api/v1/runs", headers={"Origin": "https://evil.example"})
+    read = here.client.post("r0/api/v1/read/table", headers={"Origin": "https://evil.example"})
     assert read.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
     for answer in (index, script, read, here.client.get("nowhere")):
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -93,7 +93,7 @@ def test_answers_say_what_a_browser_may_do(here) -> None:
         assert not [name for name in answer.headers if name.startswith("access-control")]
         assert "set-cookie" not in answer.headers
     asked = here.client.options(
-        "r0/api/v1/runs", headers={"Access-Control-Request-Method": "PATCH", "Origin": "null"}
+        "r0/api/v1/read/table", headers={"Access-Control-Request-Method": "PATCH", "Origin": "null"}
     )
     assert asked.status_code == 405
 
@@ -159,25 +159,26 @@ def test_without_a_token_only_names_of_this_machine_are_answered(tmp_path) -> No
     with page(tmp_path / "a", token=None, hosts=("lab.example",)) as here:
         client = here.stranger
         for host, status in HOSTS.items():
-            for path in ("", "api/v1/", "r0/api/v1/runs"):
-                answer = client.get(path, headers={"Host": host})
+            for method, path in (("GET", ""), ("GET", "api/v1/"), ("POST", "r0/api/v1/read/table")):
+                answer = client.request(method, path, headers={"Host": host})
                 assert answer.status_code == status, (host, path)
         assert client.get("api/v1/").json()["login"] == "none"
         sites = {"cross-site": 403, "same-site": 200, "same-origin": 200, "none": 200}
         for site, status in sites.items():
-            for path in ("api/v1/", "r0/api/v1/runs"):
-                answer = client.get(path, headers={"Sec-Fetch-Site": site})
+            for method, path in (("GET", "api/v1/"), ("POST", "r0/api/v1/read/table")):
+                answer = client.request(method, path, headers={"Sec-Fetch-Site": site})
                 assert answer.status_code == status, (site, path)
 
 
 def test_with_a_token_the_name_does_not_matter(here) -> None:
     """A proxy of a notebook server passes on the name that the browser knows it by."""
     shown = {**SECRET, "Host": "hub.lab.example:8443"}
-    answer = here.stranger.get("r0/api/v1/runs", headers=shown)
+    answer = here.stranger.post("r0/api/v1/read/table", headers=shown)
     assert answer.status_code == 200
 
 
 def test_there_is_no_third_root_and_none_by_another_name(here) -> None:
     """Roots are numbered as the greeting says."""
-    for path in ("r2/api/v1/runs", "r00/api/v1/runs", "r-1/api/v1/runs", "api/v1/runs", "r0/"):
-        assert here.client.get(path).status_code == 404, path
+    for root in ("r2/", "r00/", "r-1/", ""):
+        assert here.client.post(f"{root}api/v1/read/table").status_code == 404, root
+    assert here.client.get("r0/").status_code == 404

@@ -14,15 +14,18 @@ import pytest
 pytest.importorskip("fastapi")
 
 import sqlalchemy as sa
-from page_served import HTML, PNG, PROJECT, Clock, page, record
+from page_served import HTML, PNG, PROJECT, Clock, page, read, record
 
 import seamark
-from seamark.index.index import is_damaged
+from seamark.index.file import is_damaged
 from seamark.index.place import index_path
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.page.editing import Edits
-from seamark.reading import wire
+from seamark.reading.answers import SomePoints, Table
+from seamark.reading.attributes import JournalInfo
+from seamark.reading.codec import unpack
+from seamark.reading.verbs import Answer
 
 if TYPE_CHECKING:
     import httpx
@@ -79,9 +82,10 @@ def test_an_edit_is_a_record_of_a_journal_that_owns_nothing(runs) -> None:
         seen = {"Seamark-Position": f"{PROJECT}/{run}={told['position']}"}
         columns = ["sys/name", "sys/tags", "sys/description", "sys/trashed", *derived]
         asked = {"columns": columns, "trashed": None, "id": run}
-        answer = here.client.post(at, json=asked, headers=seen)
+        seen["Accept"] = "application/msgpack"
+        answer = here.client.post(f"{here.base}read/table", json=asked, headers=seen)
         assert "seamark-behind" not in answer.headers
-        (row,) = wire.loads(answer.content)["table"].rows
+        (row,) = unpack(answer.content, Answer[Table]).answer.table.rows
         assert (row["sys/name"], sorted(row["sys/tags"])) == ("best", ["t0", "x"])
         assert (row["sys/description"], row["sys/trashed"]) == ("why", True)
         assert {path: row[path] for path in derived} == derived
@@ -177,9 +181,9 @@ def test_a_run_that_is_somebody_elses_is_refused_by_itself(runs, monkeypatch) ->
 
 
 def digest_of(client: httpx.Client, base: str, run: str, path: str) -> str:
-    answer = client.get(f"{base}runs/{PROJECT}/{run}/attribute", params={"path": path})
-    found: str = wire.loads(answer.content)["attribute"].value["sha256"]
-    return found
+    found = read(client, base, "attribute", project=PROJECT, run=run, path=path)
+    digest: str = found["value"]["sha256"]
+    return digest
 
 
 def test_a_file_is_given_to_who_has_the_token_or_an_address_of_it(recorded) -> None:
@@ -289,18 +293,21 @@ def test_names_lead_to_nothing_outside_of_the_root(unlooked, name) -> None:
         body = {"project": project, "run": run, "sha256": "0" * 64}
         asked += [
             ("POST", "link", body),
-            ("POST", "runs/losses", {"refs": [[project, run]]}),
+            ("POST", "read/losses", {"refs": [[project, run]]}),
             ("PATCH", "runs", {"refs": [[project, run]], "trashed": True}),
         ]
-        for rest in ("overview", f"blobs/{'0' * 64}", "attributes", "points?path=x"):
-            asked.append(("GET", f"runs/{_quoted(project)}/{_quoted(run)}/{rest}", None))
+        for verb, more in (("overview", {}), ("attributes", {}), ("some_points", {"paths": ["x"]})):
+            question = {"project": project, "run": run, **more}
+            asked.append(("POST", f"read/{verb}", question))
+        blob = f"runs/{_quoted(project)}/{_quoted(run)}/blobs/{'0' * 64}"
+        asked.append(("GET", blob, None))
     asked.append(("GET", f"runs/{PROJECT}/{ids['run-0']}/blobs/{_quoted(name)}", None))
     for method, path, body in asked:
         answer = here.client.request(method, here.base + path, json=body)
         assert answer.status_code in {200, 404, 422}, (path, answer.text)
         assert b"secret" not in answer.content
         if answer.status_code == 200:
-            assert answer.json() == {"losses": []}
+            assert answer.json() == {"answer": []}
 
 
 def _quoted(name: str) -> str:
@@ -314,25 +321,26 @@ def test_what_is_folded_so_far_is_answered_before_the_first_look_has_ended(runs)
     root, ids = runs
     with page(root, look=False) as here:
         index_path(root)
-        first = here.client.get(f"{here.base}changes")
-        assert first.json()["left"] == 7
+        at = f"{here.base}read/changes"
+        first = here.client.post(at)
+        assert first.json()["answer"]["left"] == 7
         assert first.headers["seamark-left"] == "7"
         assert first.headers["seamark-looked"] == "0"
-        assert wire.loads(here.client.get(f"{here.base}runs").content)["table"].total == 0
+        assert read(here.client, here.base, "table")["table"]["total"] == 0
         begin = here.client.get(f"{here.url}api/v1/").json()["roots"][0]["cursor"]
         here.watch.look()
-        since = here.client.get(f"{here.base}changes?cursor={begin}").json()
+        since = read(here.client, here.base, "changes", cursor=begin)
         assert {one["run"] for one in since["runs"]} >= set(ids.values())
-        told = here.client.get(f"{here.base}changes?cursor={first.json()['cursor']}")
-        assert {one["run"] for one in told.json()["runs"]} >= set(ids.values())
+        told = here.client.post(at, json={"cursor": first.json()["answer"]["cursor"]})
+        assert {one["run"] for one in told.json()["answer"]["runs"]} >= set(ids.values())
         assert "seamark-left" not in told.headers
-        cursor = told.json()["cursor"]
-        assert here.client.get(f"{here.base}changes?cursor={cursor}").json()["runs"] == []
+        cursor = told.json()["answer"]["cursor"]
+        assert read(here.client, here.base, "changes", cursor=cursor)["runs"] == []
         shutil.rmtree(RunFolder(root, PROJECT, ids["run-2"]).path)
         here.watch.look()
-        (gone,) = here.client.get(f"{here.base}changes?cursor={cursor}").json()["runs"]
+        (gone,) = read(here.client, here.base, "changes", cursor=cursor)["runs"]
         assert (gone["run"], gone["gone"]) == (ids["run-2"], True)
-        assert here.client.get(f"{here.base}changes?cursor=made.1.2").json()["reset"] is True
+        assert read(here.client, here.base, "changes", cursor="made.1.2")["reset"] is True
 
 
 def test_damage_is_told_as_python_tells_it(runs) -> None:
@@ -348,18 +356,19 @@ def test_damage_is_told_as_python_tells_it(runs) -> None:
         journal.path.write_bytes(data)
     with page(root) as here:
         for name in ("run-0", "run-1"):
-            at = f"{here.base}runs/{PROJECT}/{ids[name]}/"
-            told = wire.loads(here.client.get(f"{at}writers").content)["journals"]
+            one = {"project": PROJECT, "run": ids[name]}
+            told = read(here.client, here.base, "journals", of=list[JournalInfo], **one)
             with seamark.init_run(
                 PROJECT, with_id=ids[name], root=str(root), mode="read-only"
             ) as run:
                 mine = run.session.recorded.view().journals()
                 assert [one.gaps for one in told] == [one.gaps for one in mine]
                 values = run["train/loss"].fetch_values()["value"].tolist()
-            found = wire.loads(here.client.get(f"{at}points?path=train/loss").content)
-            assert len(found["points"]["train/loss"]) == len(values)
+            asked = {"paths": ["train/loss"], **one}
+            found = read(here.client, here.base, "some_points", of=SomePoints, **asked)
+            assert len(found.points["train/loss"]) == len(values)
         refs = [[PROJECT, run] for run in ids.values()]
-        losses = here.client.post(f"{here.base}runs/losses", json={"refs": refs}).json()["losses"]
+        losses = read(here.client, here.base, "losses", refs=refs)
         assert ids["run-1"] in {run for _, run, _ in losses}
 
 
@@ -373,10 +382,9 @@ def test_a_run_that_lies_in_two_roots_is_in_both(runs, tmp_path) -> None:
         seen = {"Seamark-Position": f"{PROJECT}/{ids['run-0']}={told['position']}"}
         names = []
         for place in range(2):
-            answer = here.client.get(
-                f"r{place}/api/v1/runs/{PROJECT}/{ids['run-0']}/overview", headers=seen
-            )
-            names.append(answer.json()["name"])
+            one = {"project": PROJECT, "run": ids["run-0"]}
+            found = read(here.client, f"r{place}/api/v1/", "overview", headers=seen, **one)
+            names.append(found["name"])
         assert names == ["run-0", "only here"]
 
 
@@ -384,24 +392,24 @@ def test_an_index_that_is_made_again_or_damaged_is_not_the_end(runs) -> None:
     """The next answers come from the new one; every cursor begins anew."""
     root, _ = runs
     with page(root) as here:
-        cursor = here.client.get(f"{here.base}changes").json()["cursor"]
-        before = here.client.get(f"{here.base}runs").headers["etag"]
+        cursor = read(here.client, here.base, "changes")["cursor"]
+        at = f"{here.base}read/table"
+        before = here.client.post(at).json()["seen"]
         file = index_path(root)
         for end in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{file}{end}").unlink()
         here.watch.look()
-        answer = here.client.get(f"{here.base}runs", headers={"If-None-Match": before})
-        assert wire.loads(answer.content)["table"].total == 4
-        asked = here.client.get(f"{here.base}changes?cursor={cursor}").json()
-        assert asked["reset"] is True
+        answer = here.client.post(at, json={"seen": before})
+        assert answer.json()["answer"]["table"]["total"] == 4
+        assert read(here.client, here.base, "changes", cursor=cursor)["reset"] is True
         with contextlib.closing(sqlite3.connect(file)) as connection:
             connection.execute("DROP TABLE series")
             connection.commit()
         table = {"columns": ["train/loss"]}
         while True:  # it is folded again beside the answers
-            answer = here.client.post(f"{here.base}runs", json=table)
-            if answer.status_code == 200 and wire.loads(answer.content)["table"].total == 4:
+            answer = here.client.post(at, json=table)
+            if answer.status_code == 200 and answer.json()["answer"]["table"]["total"] == 4:
                 break
             assert answer.status_code in {200, 503}, answer.text
 
@@ -413,14 +421,12 @@ def test_a_pattern_of_a_link_holds_nothing_up(runs) -> None:
     with page(root) as here:
         told = here.client.patch(f"{here.base}runs", json=edits).json()["runs"][0]
         seen = {"Seamark-Position": f"{PROJECT}/{ids['run-0']}={told['position']}"}
-        asked = {"query": 'sys/description =~ "(a|a)*b"', "columns": []}
-        answer = here.client.post(f"{here.base}runs", json=asked, headers=seen)
-        assert wire.loads(answer.content)["table"].total == 0
-        asked["query"] = 'sys/description =~ "^a+$"'
-        answer = here.client.post(f"{here.base}runs", json=asked, headers=seen)
-        assert wire.loads(answer.content)["table"].total == 1
+        for pattern, total in (("(a|a)*b", 0), ("^a+$", 1)):
+            asked = {"query": f'sys/description =~ "{pattern}"', "columns": []}
+            found = read(here.client, here.base, "table", headers=seen, **asked)
+            assert found["table"]["total"] == total
         asked["query"] = 'sys/description =~ "(?=a)"'
-        assert here.client.post(f"{here.base}runs", json=asked).status_code == 422
+        assert here.client.post(f"{here.base}read/table", json=asked).status_code == 422
 
 
 def test_what_somebody_looks_for_is_no_damage() -> None:

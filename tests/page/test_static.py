@@ -171,7 +171,7 @@ const said = decode(JSON.parse(process.argv[2]));
 const api = new Api("r0/api/v1/", "secret");
 const far = "../../../../../mallory/proxy/9";
 for (const [project, run] of [[far, "x"], ["..", ".."], ["a/b", "c"]]) {
-  await api.get(runPath(project, run, "overview")).catch(() => undefined);
+  await api.get(runPath(project, run, "contents")).catch(() => undefined);
 }
 const drawn = [said.rank, said.rank.props, said.gone].map((one) => one.constructor === undefined);
 const text = String(said.rank);
@@ -198,4 +198,4 @@ def test_what_a_run_holds_is_neither_an_element_nor_an_address(tmp_path):
     assert told["drawn"] == [False, False, False]
     assert told["said"] == given
     assert (told["text"], told["names"]) == ("…", list(given))
-    assert told["asked"] == ["https://hub/user/anna/proxy/8765/r0/api/v1/runs/a/b/c/overview"]
+    assert told["asked"] == ["https://hub/user/anna/proxy/8765/r0/api/v1/runs/a/b/c/contents"]

@@ -389,6 +389,11 @@ def test_folders_are_looked_at_for_who_has_the_token(token, heard):
         [(b"x-seamark-token", b"another")],
         [(b"x-seamark-token", b"seamark_secret")],
     ):
-        scope = {"type": "http", "method": "GET", "path": "/r0/api/v1/changes", "headers": shown}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/r0/api/v1/read/changes",
+            "headers": shown,
+        }
         asyncio.run(entry(scope, None, None))
     assert len(calls) == heard

@@ -51,7 +51,7 @@ class RunningPage:
         """Wait until all runs of its first folder have been read."""
 
         def has_read() -> bool:
-            told = self.ask("GET", "/r0/api/v1/changes", {"X-Seamark-Token": self.token})[1]
+            told = self.ask("POST", "/r0/api/v1/read/changes", {"X-Seamark-Token": self.token})[1]
             return "seamark-looked" in told and not int(told.get("seamark-left", 0))
 
         until(has_read)

@@ -19,6 +19,8 @@ from seamark.index.index import Index
 from seamark.page.app import make_page
 from seamark.page.roots import Root
 from seamark.page.watch import Looked
+from seamark.reading.codec import unpack
+from seamark.reading.verbs import Answer
 from seamark.server.checks import bind
 from seamark.types import File
 
@@ -108,6 +110,16 @@ def page(*roots: Path, look: bool = True, **given: Any) -> Iterator[Any]:
         yield SimpleNamespace(
             url=url, client=client, stranger=stranger, watch=watch, base="r0/api/v1/"
         )
+
+
+def read(
+    client: httpx.Client, base: str, verb: str, *, of: Any = None, headers: Any = None, **asked: Any
+) -> Any:
+    """Return the answer to a question: of a type, or as JSON has it."""
+    accepted = {} if of is None else {"Accept": "application/msgpack"}
+    answer = client.post(f"{base}read/{verb}", json=asked, headers=accepted | (headers or {}))
+    assert answer.status_code == 200, answer.text
+    return answer.json()["answer"] if of is None else unpack(answer.content, Answer[of]).answer
 
 
 def record(root: Path, remote: str | None = None, token: str | None = None) -> dict[str, str]:

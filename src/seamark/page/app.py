@@ -14,7 +14,6 @@ import ipaddress
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
@@ -26,7 +25,7 @@ from seamark import __version__
 from seamark.page.files import Marked, PageFiles
 from seamark.page.folder import THREADS, TOKEN, Folder, is_token
 from seamark.server import failures
-from seamark.server.app import BASE, description
+from seamark.server.app import BASE, description, routers
 from seamark.server.failures import Refusal, answer_of
 from seamark.server.gate import Gate
 from seamark.server.guard import asker, public
@@ -110,8 +109,7 @@ def _application(folders: Sequence[Folder], files: PageFiles) -> FastAPI:
     failures.install(app)
     for kind in (DamageError, sa.exc.DatabaseError):
         app.add_exception_handler(kind, _healing)
-    for name in _ROUTES:
-        router = import_module(f"seamark.server.routes.{name}").router
+    for router in routers(_ROUTES):
         app.include_router(router, prefix=BASE, dependencies=[Depends(asker)])
     app.include_router(description(), prefix=BASE, dependencies=[Depends(asker)])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pkgutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -65,9 +65,9 @@ def make_app(server: Server) -> FastAPI:
     return app
 
 
-def routers() -> Iterator[APIRouter]:
-    """Yield the routers of all modules of `seamark.server.routes`, by name."""
-    names = sorted(found.name for found in pkgutil.iter_modules(routes.__path__))
+def routers(names: Iterable[str] = ()) -> Iterator[APIRouter]:
+    """Yield the routers of some modules of `seamark.server.routes`, or of all, by name."""
+    names = names or sorted(found.name for found in pkgutil.iter_modules(routes.__path__))
     # All modules first: some of them add routes to a router that they share.
     for module in [import_module(f"{routes.__name__}.{name}") for name in names]:
         if isinstance(router := getattr(module, "router", None), APIRouter):

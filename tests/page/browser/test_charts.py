@@ -51,15 +51,15 @@ def test_every_spike_and_every_nan_is_on_the_chart(main_page, tab, run_of):
         until(lambda shown=shown: chart(tab, "spiky").evaluate(INK, shown) == [])
 
 
-@pytest.mark.parametrize("last", ["series-paths", "attempts", "curves"])
+@pytest.mark.parametrize("last", ["series_paths", "attempts", "curves"])
 def test_a_chosen_run_is_drawn_whichever_answer_comes_last(last, main_page, tab):
     """And "no points" is not said of it before."""
     tab.goto(opening(main_page, "?project=sweep"))
     tab.get_by_role("checkbox", name="Select sweep-013").check()
     plotted(tab, "val/loss", lambda found: len(found["data"]) == 2)
-    others = {"series-paths", "attempts"} - {last}
+    others = {"series_paths", "attempts"} - {last}
     held, answered = [], set()
-    tab.route(f"**/{last}", lambda route: held.append(route))  # noqa: PLW0108 - it is marked
+    tab.route(f"**/read/{last}", lambda route: held.append(route))  # noqa: PLW0108 - it is marked
     tab.on("response", lambda one: answered.add(one.url.rpartition("/")[2]))
     tab.get_by_role("checkbox", name="Select sweep-014").check()
     until(lambda: tab.wait_for_timeout(20) or (held and others <= answered))

@@ -168,7 +168,7 @@ def test_a_link_may_come_before_what_it_leads_to(main_page, tab, watched):
         else:
             route.continue_()
 
-    tab.route("**/overview", answer)
+    tab.route("**/read/overview", answer)
     tab.goto(opening(main_page, f"{found}&root=elsewhere"))
     expect(tab.get_by_role("heading", name="sweep-209")).to_be_visible()
     assert len(asked) > 1

@@ -15,6 +15,7 @@ const slow = window.setTimeout;
 window.setTimeout = (call, ms = 0, ...rest) => slow(call, ms < 1000 ? ms : ms / 500, ...rest);
 """
 """A poll every few milliseconds instead of every two or ten seconds."""
+UNCHANGED = '{"unchanged":true}'
 HEAP = 2_000_000
 """Bytes: a tenth of a megabyte for each of the news, which is less than what is shown of them."""
 NODES = """() => {
@@ -63,9 +64,9 @@ class Asked:
         self.requests += 1
 
     def _answered(self, response):
-        if "/changes" in response.url:
+        if response.url.endswith("/read/changes"):
             self.polls += 1
-            self.news += response.status == 200
+            self.news += int(response.headers["content-length"]) > len(UNCHANGED)
 
 
 def held(tab, session):

@@ -3,6 +3,8 @@
 
 const AT_ONCE = 4;
 const KEPT = 80;
+/** Characters of an answer that is kept; longer ones are asked for again. */
+const KEPT_LENGTH = 4 << 20;
 const ACTIVE_MS = 2000;
 const IDLE_MS = 10000;
 const LONGEST_MS = 60000;
@@ -10,8 +12,6 @@ const EDITED_MS = 6000;
 const MOST_POSITIONS = 16;
 const AWAY_MS = 30 * 60 * 1000;
 
-/** @typedef {string | number | boolean | null | undefined} Scalar */
-/** @typedef {Record<string, Scalar | Scalar[]>} Params */
 /**
  * What happens to the connection: `lost` and `back` of the server, `token` when it wants one,
  * `upgraded` when another version answers than the page is of.
@@ -114,7 +114,7 @@ export class Api {
     /** The version that answered first. */
     this.version = "";
     this.lost = false;
-    /** @type {Map<string, {tag: string, data: any}>} */
+    /** Answers by their questions. @type {Map<string, {seen: string, answer: any}>} */
     this.known = new Map();
     /** @type {Set<(what: Happening, detail?: any) => void>} */
     this.listeners = new Set();
@@ -141,17 +141,41 @@ export class Api {
 
   /**
    * Read; what has not changed is the same object as before.
-   * @param {string} path relative to the base: "runs"
-   * @param {Params} [params] lists are repeated; null and undefined are left out
+   * @param {string} verb of `seamark.server.reads`
+   * @param {Record<string, any>} question its arguments
    * @param {{signal?: AbortSignal}} [options]
-   * @returns {Promise<any>}
+   * @returns {Promise<any>} the answer; a list that comes in parts is whole
    */
-  get(path, params, options) {
-    return this.send("GET", addressOf(path, params), undefined, options);
+  async read(verb, question, { signal } = {}) {
+    const path = `read/${verb}`;
+    const key = path + JSON.stringify(question, sendable);
+    const before = this.known.get(key);
+    const text = await (await this.ask("POST", path, { ...question, seen: before?.seen }, signal)).text();
+    const said = decode(JSON.parse(text));
+    if (said.unchanged) Object.assign(said, before);
+    while (said.next) {
+      const more = await this.post(path, { ...question, offset: said.next }, { signal });
+      said.answer = said.answer.concat(more.answer);
+      said.next = more.next;
+    }
+    this.known.delete(key);
+    if (said.seen && said.answer !== undefined && text.length < KEPT_LENGTH) this.known.set(key, { seen: said.seen, answer: said.answer });
+    const oldest = this.known.keys().next().value;
+    if (this.known.size > KEPT && oldest !== undefined) this.known.delete(oldest);
+    return said.answer;
   }
 
   /**
-   * Read what is too long to ask by an address.
+   * @param {string} path relative to the base; "" for the greeting
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<any>}
+   */
+  get(path, options) {
+    return this.send("GET", path, undefined, options);
+  }
+
+  /**
+   * Send what is no question of `read`.
    * @param {string} path
    * @param {any} body
    * @param {{signal?: AbortSignal}} [options]
@@ -197,12 +221,12 @@ export class Api {
   /**
    * Bytes, for pictures that go through a `blob:` address.
    * @param {string} path
-   * @param {Params} [params]
+   * @param {string} name of the file
    * @param {{signal?: AbortSignal}} [options]
    * @returns {Promise<Blob>}
    */
-  async blob(path, params, { signal } = {}) {
-    const answer = await this.ask("GET", addressOf(path, params), undefined, signal);
+  async blob(path, name, { signal } = {}) {
+    const answer = await this.ask("GET", `${path}?name=${encodeURIComponent(name)}`, undefined, signal);
     return answer.blob();
   }
 
@@ -214,22 +238,7 @@ export class Api {
    * @returns {Promise<any>}
    */
   async send(method, path, body, { signal } = {}) {
-    const reads = method === "GET";
-    const before = reads ? this.known.get(path) : undefined;
-    const answer = await this.ask(method, path, body, signal, before?.tag);
-    if (answer.status === 304 && before) {
-      this.known.delete(path);
-      this.known.set(path, before);
-      return before.data;
-    }
-    const data = decode(await answer.json());
-    const tag = answer.headers.get("etag");
-    if (reads && tag) {
-      this.known.set(path, { tag, data });
-      const oldest = this.known.keys().next().value;
-      if (this.known.size > KEPT && oldest !== undefined) this.known.delete(oldest);
-    }
-    return data;
+    return decode(await (await this.ask(method, path, body, signal)).json());
   }
 
   /**
@@ -237,13 +246,12 @@ export class Api {
    * @param {string} path
    * @param {any} body
    * @param {AbortSignal} [signal]
-   * @param {string} [tag]
    * @returns {Promise<Response>}
    */
-  async ask(method, path, body, signal, tag) {
+  async ask(method, path, body, signal) {
     await gate.enter(signal);
     try {
-      return await this.fetched(method, path, body, signal, tag);
+      return await this.fetched(method, path, body, signal);
     } finally {
       gate.leave();
     }
@@ -254,14 +262,12 @@ export class Api {
    * @param {string} path
    * @param {any} body
    * @param {AbortSignal} [signal]
-   * @param {string} [tag]
    * @returns {Promise<Response>}
    */
-  async fetched(method, path, body, signal, tag) {
+  async fetched(method, path, body, signal) {
     /** @type {Record<string, string>} */
     const headers = {};
     if (this.token) headers["X-Seamark-Token"] = this.token;
-    if (tag) headers["If-None-Match"] = tag;
     if (body !== undefined) headers["Content-Type"] = "application/json";
     // What was edited here is to be read here, too.
     const edited = method === "PATCH" ? "" : [...this.positions].slice(-MOST_POSITIONS).map((one) => one.join("=")).join(",");
@@ -295,7 +301,7 @@ export class Api {
       this.tell("back");
     }
     this.hear(answer);
-    if (answer.ok || answer.status === 304) return answer;
+    if (answer.ok) return answer;
     const said = await answer.json().catch(() => ({}));
     const { error = `http-${answer.status}`, hint = answer.statusText, ...more } = said ?? {};
     if (answer.status === 401) this.tell("token", hint);
@@ -323,30 +329,13 @@ export function pageAddress() {
 }
 
 /**
- * A path and what is asked of it; also for `project` paths, whose parts are escaped one by one.
- * @param {string} path
- * @param {Params} [params]
- */
-function addressOf(path, params) {
-  const asked = new URLSearchParams();
-  for (const [name, given] of Object.entries(params ?? {})) {
-    for (const one of Array.isArray(given) ? given : [given]) {
-      if (one !== null && one !== undefined) asked.append(name, String(one));
-    }
-  }
-  const said = asked.toString();
-  return said ? `${path}?${said}` : path;
-}
-
-/**
- * Where a run is read, below the base: "runs/vision/digits/quick-otter/overview".
+ * Where something of a run is, below the base: "runs/vision/digits/quick-otter/contents".
  * @param {string} project
  * @param {string} run
- * @param {string} [rest]
+ * @param {string} rest
  */
-export function runPath(project, run, rest = "") {
-  const parts = ["runs", ...project.split("/"), run].map(encodeURIComponent).join("/");
-  return rest ? `${parts}/${rest}` : parts;
+export function runPath(project, run, rest) {
+  return `${["runs", ...project.split("/"), run].map(encodeURIComponent).join("/")}/${rest}`;
 }
 
 /** @param {string} _ @param {unknown} one */
@@ -356,7 +345,7 @@ function sendable(_, one) {
 
 /**
  * What an answer means: arrays are `Float64Array`, times `Date`, whole numbers beyond 2**53
- * `bigint`, sets and tuples lists, classes objects that keep their name as `$`.
+ * `bigint`, classes objects that keep their name as `$`.
  * @param {any} data
  * @returns {any}
  */
@@ -378,18 +367,11 @@ export function decode(data) {
       return v.startsWith("-") ? -BigInt(v.slice(1)) : BigInt(v);
     case "datetime":
       return new Date(v);
-    case "set":
-    case "strings":
-      return v;
-    case "tuple":
-      return decode(v);
     case "dict":
       return members(v);
     case "f8":
     case "i8":
-      return typeof v === "string" ? unpacked(v, known) : Float64Array.from(v, odd);
-    case "rows":
-      return rows(decode(v), data.of);
+      return unpacked(v, known);
     default:
       return members(data);
   }
@@ -412,11 +394,6 @@ function members(data) {
   return made;
 }
 
-/** @param {any} one */
-function odd(one) {
-  return one === "inf" ? Infinity : one === "-inf" ? -Infinity : one === "nan" ? NaN : one;
-}
-
 /** @param {string} text @param {"f8" | "i8"} kind @returns {Float64Array} */
 function unpacked(text, kind) {
   const raw = atob(text);
@@ -424,18 +401,6 @@ function unpacked(text, kind) {
   for (let at = 0; at < raw.length; at += 1) packed[at] = raw.charCodeAt(at);
   if (kind === "f8") return new Float64Array(packed.buffer);
   return Float64Array.from(new BigInt64Array(packed.buffer), Number);
-}
-
-/** @param {Record<string, ArrayLike<any>>} columns @param {string} of */
-function rows(columns, of) {
-  const names = Object.keys(columns);
-  const length = names.length ? columns[names[0]].length : 0;
-  return Array.from({ length }, (_, at) => {
-    /** @type {Record<string, any>} */
-    const made = { $: of };
-    for (const name of names) made[name] = columns[name][at];
-    return made;
-  });
 }
 
 /**

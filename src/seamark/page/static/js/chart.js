@@ -988,7 +988,7 @@ function curvesOf(api, part, since, look, signal) {
     made.answer = new Promise((go) => setTimeout(go, GATHER_MS)).then(async () => {
       if (gathering.get(key) === made) gathering.delete(key);
       const body = { refs, paths: [...made.paths], since: made.since, ...look };
-      return (await api.post("curves", body, { signal: made.abort.signal })).curves;
+      return (await api.read("curves", body, { signal: made.abort.signal })).curves;
     });
     gathering.set(key, made);
     asked = made;

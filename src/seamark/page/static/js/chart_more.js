@@ -432,7 +432,7 @@ export class Closer {
       const refs = [...new Map(left.map(([line]) => [line.run, [line.project, line.run]])).values()];
       const paths = [...new Set(left.map(([line]) => line.path))];
       const body = { refs, paths, px: POINTS, x: axis, low, high, ...(whole ? { attempt: "all" } : {}) };
-      const { curves } = await api.post("curves", body, { signal: abort.signal });
+      const { curves } = await api.read("curves", body, { signal: abort.signal });
       if (abort.signal.aborted) return;
       /** @type {[Line, Parts][]} */
       const again = [];
@@ -505,9 +505,8 @@ export function ofGroup(line, of) {
  */
 export async function groupCurves(api, groups, paths, look, signal) {
   const body = { groups: groups.map((one) => ({ by: one.by, refs: one.refs })), paths, ...look };
-  const answer = await api.post("curves/groups", body, { signal });
   const found = new Map();
-  for (const one of answer.groups) {
+  for (const one of await api.read("group_curves", body, { signal })) {
     const own = groups.find((each) => sameBy(each.by, one.by));
     if (own) found.set(`${own.label}\n${one.path}\n`, { parts: partsOfGroup(one), cursor: "" });
   }
@@ -533,7 +532,7 @@ export async function findResumes(api, { refs, paths }, x, resumes, stamp, signa
   const key = (/** @type {string} */ id) => [id, ...paths].join("\n");
   const stale = refs.filter((run) => resumes.get(key(run.id))?.stamp !== stamp(run));
   if (!stale.length) return;
-  const { begins } = await api.post("runs/attempts", { refs: stale.map((run) => [run.project, run.id]), paths, x }, { signal });
+  const { begins } = await api.read("attempts", { refs: stale.map((run) => [run.project, run.id]), paths, x }, { signal });
   for (const run of stale) {
     // Of several series it is the first point of any.
     const first = new Map();
@@ -593,7 +592,7 @@ export function rampAt(theme, part) {
  */
 export async function colouring(api, runs, groups, { by, project }, signal) {
   const body = { id: runs.map((run) => run.id), by, columns: [], unknown: "tell", trashed: null, project: project || null };
-  const answer = groups && by.every((path) => groups.every((one) => path in one.by)) ? { groups } : await api.post("runs/groups", body, { signal });
+  const answer = groups && by.every((path) => groups.every((one) => path in one.by)) ? { groups } : await api.read("groups", body, { signal });
   /** @type {Map<string, {value: any, size: number, keys: string[]}>} */
   const found = new Map();
   for (const one of answer.groups) {
@@ -646,7 +645,7 @@ export function ColourChooser({ api, runs, view }) {
   useEffect(() => input.current?.focus(), []);
   const ids = runs.map((run) => run.id);
   const { data, error } = useAnswer(
-    (/** @type {AbortSignal} */ signal) => api.post("runs/paths", { id: ids, project: view.project || null, trashed: null, unknown: "tell", limit: 1000 }, { signal }),
+    (/** @type {AbortSignal} */ signal) => api.read("fields", { id: ids, project: view.project || null, trashed: null, unknown: "tell", limit: 1000 }, { signal }),
     [api, ids.join()],
   );
   const paths = (data?.fields ?? []).filter((/** @type {any} */ one) => one.differing && ["atom", "float_series"].includes(one.family)).map((/** @type {any} */ one) => one.path);

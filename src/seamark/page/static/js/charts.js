@@ -125,8 +125,8 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   useEffect(() => {
     if (given.length || only) return undefined;
     const abort = new AbortController();
-    const body = { project: view.project || null, limit: NEWEST, columns: ["sys/name"], unknown: "tell" };
-    api.post("runs", body, { signal: abort.signal }).then(
+    const body = { project: view.project || null, limit: NEWEST, columns: ["sys/name"], unknown: "tell", counted: false };
+    api.read("table", body, { signal: abort.signal }).then(
       (/** @type {any} */ answer) => {
         const { table } = answer;
         const names = table.cells[table.columns.indexOf("sys/name")] || [];
@@ -142,12 +142,12 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     if (!runs.length) return undefined;
     const abort = new AbortController();
     const refs = runs.map((run) => [run.project, run.id]);
-    api.post("runs/series-paths", { refs }, { signal: abort.signal }).then(
-      (/** @type {any} */ answer) => {
+    api.read("series_paths", { refs }, { signal: abort.signal }).then(
+      (/** @type {any[]} */ answer) => {
         setError(null);
         setHas((old) => {
           const fresh = new Map(runs.map((run) => [run.id, new Set()]));
-          for (const [, id, paths] of answer.paths) fresh.set(id, new Set(paths));
+          for (const [, id, paths] of answer) fresh.set(id, new Set(paths));
           return old && sameSets(old, fresh) ? old : fresh;
         });
       },
@@ -160,7 +160,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   useEffect(() => {
     if (!runs.length) return undefined;
     const abort = new AbortController();
-    api.post("runs/attempts", { refs: runs.map((run) => [run.project, run.id]) }, { signal: abort.signal }).then(
+    api.read("attempts", { refs: runs.map((run) => [run.project, run.id]) }, { signal: abort.signal }).then(
       (/** @type {any} */ answer) => {
         const found = answer.attempts.map((/** @type {[string, string, number]} */ [, id, n]) => [id, Number(n)]);
         setAttempts((old) => (JSON.stringify([...old]) === JSON.stringify(found) ? old : new Map(found)));
@@ -204,7 +204,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     }
     const abort = new AbortController();
     const body = { id: runs.map((run) => run.id), by, columns: [], unknown: "tell", project: view.project || null };
-    api.post("runs/groups", body, { signal: abort.signal }).then(
+    api.read("groups", body, { signal: abort.signal }).then(
       (/** @type {any} */ answer) => setGroups(answer.groups.map((/** @type {any} */ one) => ({ by: one.by, refs: one.refs, label: labelOf(one.by, one.refs.length) }))),
       (/** @type {any} */ failed) => !isAbort(failed) && setError(failed),
     );

@@ -53,7 +53,7 @@ export function CompareScreen({ api, view, live }) {
       const of = refs
         ? { id: refs.map((one) => one[1]), project: null, trashed: null, unknown: "tell" }
         : { ...which(view), limit: MOST };
-      const table = tableOf(await api.post("runs", { ...of, columns: null }, { signal }), project);
+      const table = tableOf(await api.read("table", { ...of, columns: null }, { signal }), project);
       if (!refs) return { rows: table.rows, total: table.total, gone: 0 };
       const by = new Map(table.rows.map((one) => [one.ref.join("\n"), one]));
       const rows = refs.map((one) => by.get(one.join("\n"))).filter((one) => one !== undefined);
@@ -164,7 +164,7 @@ export function Groups({ api, view, columns, live }) {
   const numbers = columns.filter((one) => !ALWAYS.includes(one) && !view.group.includes(one)).slice(0, 20);
   const { data, error, busy, again } = useAnswer(
     (signal) =>
-      api.post("runs/groups", { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: path || null, least_first: ascending }, { signal }),
+      api.read("groups", { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: path || null, least_first: ascending }, { signal }),
     [api, JSON.stringify([which(view), view.group, numbers, view.page, view.order]), Math.floor(live.tick / 3)],
   );
   /** @type {Group[]} */
@@ -244,8 +244,8 @@ export function Chooser({ api, view, shown, onChange }) {
   }, [text]);
   const { data, error, busy } = useAnswer(
     (signal) =>
-      api.post(
-        "runs/paths",
+      api.read(
+        "fields",
         { project: view.project || null, query: view.q || null, contains: asked, unknown: "tell", limit: 1000 },
         { signal },
       ),
@@ -323,7 +323,7 @@ export async function saveTable(api, view, columns, refs) {
   const project = view.project;
   const asked = [...new Set([...ALWAYS, ...columns])];
   const of = refs ? { project: project || null, id: refs.map((one) => one[1]), trashed: null, sort_by: view.sort, ascending: view.ascending, unknown: "tell" } : which(view);
-  const made = tableOf(await api.post("runs", { ...of, columns: asked, limit: CSV_MOST }), "");
+  const made = tableOf(await api.read("table", { ...of, columns: asked, limit: CSV_MOST }), "");
   const lines = made.rows.map((row) => [row.ref[0], row.ref[1], ...asked.map((one) => row.values.get(one))]);
   save(`${(project || "runs").replaceAll("/", "-")}.csv`, [["project", "run", ...asked], ...lines].map((line) => line.map(cell).join(",")).join("\r\n"));
   return { saved: made.rows.length, total: made.total };

@@ -5,7 +5,6 @@
  */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { runPath } from "./api.js";
 import { Dialog, ErrorBox } from "./components.js";
 import { count } from "./format.js";
 
@@ -46,7 +45,7 @@ async function tagsOf(api, refs) {
   const found = new Map();
   for (let at = 0; at < refs.length; at += AT_ONCE) {
     const id = refs.slice(at, at + AT_ONCE).map((one) => one[1]);
-    const { table } = await api.post("runs", { id, columns: ["sys/tags"], trashed: null, unknown: "tell", limit: 2 * AT_ONCE });
+    const { table } = await api.read("table", { id, columns: ["sys/tags"], trashed: null, unknown: "tell", limit: 2 * AT_ONCE });
     const tags = table.cells[table.columns.indexOf("sys/tags")] ?? [];
     table.refs.forEach((/** @type {Ref} */ ref, /** @type {number} */ n) => found.set(ref.join("/"), tags[n] ?? []));
   }
@@ -202,11 +201,11 @@ export function WordsDialog({ api, run, onClose, onDone, onNote }) {
   useEffect(() => {
     const ended = new AbortController();
     api
-      .post(runPath(run.project, run.id, "attributes"), { paths: ["sys/name", "sys/description"] }, { signal: ended.signal })
-      .then((said) => {
+      .read("some", { project: run.project, run: run.id, paths: ["sys/name", "sys/description"] }, { signal: ended.signal })
+      .then((/** @type {any[]} */ said) => {
         /** @type {Record<string, any>} */
         const found = {};
-        for (const one of said.attributes) if (one) found[one.path] = one.value;
+        for (const one of said) found[one.path] = one.value;
         const text = (/** @type {any} */ one) => (typeof one === "string" ? one : null);
         const read = { name: text(found["sys/name"]), description: text(found["sys/description"]) };
         setWas(read);

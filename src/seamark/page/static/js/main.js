@@ -170,14 +170,13 @@ function Page({ greeting, roots, token, onRefused }) {
         let reset = false;
         let cursor = api.cursor || root.cursor || "";
         while (more) {
-          const said = await api.get("changes", { cursor, project: view.project }, { signal });
+          const said = await api.read("changes", { cursor, project: view.project }, { signal });
           more = Boolean(said.more);
           reset ||= Boolean(cursor && said.reset);
-          // The same question again is answered with 304 until there is something.
+          // The answer to the same question again is unchanged until there is something.
           if (!cursor || said.reset || said.runs.length || said.more) api.cursor = cursor = said.cursor;
           changed.push(...said.runs);
           setLooked(api.looked || api.now());
-          if (said.active !== undefined) active = said.active;
         }
         active = changed.some((one) => one.state === "running") || (active && pace.running > 0);
         const now = pace.running > 0 || active;

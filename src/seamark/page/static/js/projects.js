@@ -31,7 +31,7 @@ function Go({ change, children, className }) {
  * @param {{count: number, root: Root, token: string}} props
  */
 export function Unread({ count, root, token }) {
-  const { data } = useAnswer((signal) => new Api("api/v1/", token).get("", {}, { signal }), [token, count]);
+  const { data } = useAnswer((signal) => new Api("api/v1/", token).get("", { signal }), [token, count]);
   /** @type {[string, string][]} */
   const first = data?.roots?.find((/** @type {Root} */ one) => one.api === root.api)?.unread_first ?? [];
   return html`<${Banner} kind="warn">${count === 1 ? "1 folder" : `${number(count)} folders`} cannot be read: new runs in there are missing, others are as they were.
@@ -45,11 +45,11 @@ export function Unread({ count, root, token }) {
  */
 export function ProjectsScreen({ api, view, live, root, roots }) {
   const { data, error, busy, again } = useAnswer(
-    (signal) => api.get("projects", {}, { signal }),
+    (signal) => api.read("projects", {}, { signal }),
     [api, live.tick],
   );
   /** @type {Project[]} */
-  const all = data?.projects ?? [];
+  const all = data ?? [];
   const inside = view.project
     ? all.filter((one) => one.project === view.project || one.project.startsWith(`${view.project}/`))
     : all;
@@ -58,7 +58,7 @@ export function ProjectsScreen({ api, view, live, root, roots }) {
   const described = useAnswer(
     (signal) =>
       view.project
-        ? api.post("runs", { kind: "project", project: view.project, columns: ["sys/description"], unknown: "tell" }, { signal })
+        ? api.read("table", { kind: "project", project: view.project, columns: ["sys/description"], unknown: "tell" }, { signal })
         : Promise.resolve(null),
     [api, view.project],
   );

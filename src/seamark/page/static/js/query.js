@@ -126,11 +126,11 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
     if (text.trim() !== value) setText(value);
   }, [value]);
   const { data } = useAnswer(
-    (signal) => (open ? api.get("paths", { project }, { signal }) : Promise.resolve(undefined)),
+    (signal) => (open ? api.read("paths", { project }, { signal }) : Promise.resolve(undefined)),
     [api, project, open],
   );
   const place = placeOf(text.slice(0, caret));
-  const found = open ? proposals(place, data?.paths ?? [], tags) : [];
+  const found = open ? proposals(place, data ?? [], tags) : [];
   const shown = found.length > 0 && !(found.length === 1 && found[0] === place.typed);
 
   useEffect(() => document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: "nearest" }), [at]);

@@ -3,7 +3,6 @@
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { href, write } from "./address.js";
-import { runPath } from "./api.js";
 import { Badge, CopyButton, ErrorBox, Menu, State, Time, isTyping, tell, useAnswer, useModule } from "./components.js";
 import { duration } from "./format.js";
 import { TABS, TabPanel } from "./tabs.js";
@@ -20,7 +19,7 @@ export const SLOW = 1.2;
  */
 export function RunScreen({ api, view, live, root }) {
   const { project, run: id } = view;
-  const at = runPath(project, id);
+  const of = useMemo(() => ({ project, run: id }), [project, id]);
   const [version, setVersion] = useState(0);
   const again = () => setVersion((old) => old + 1);
   const [note, setNote] = useState(/** @type {any} */ (null));
@@ -33,14 +32,14 @@ export function RunScreen({ api, view, live, root }) {
     });
   }, [live?.subscribe, id]);
   const keys = [api, project, id, version];
-  const overview = useAnswer((signal) => api.get(`${at}/overview`, {}, { signal }), keys);
-  const attributes = useAnswer((signal) => everyAttribute(api, at, signal), keys);
-  const writers = useAnswer((signal) => api.get(`${at}/writers`, {}, { signal }), keys);
-  const ranks = useAnswer((signal) => api.get(`${at}/ranks`, {}, { signal }), keys);
-  const several = (ranks.data?.ranks.length || 0) > 1;
-  const stragglers = useAnswer((signal) => (several ? api.get(`${at}/stragglers`, {}, { signal }).catch(() => null) : Promise.resolve(null)), [...keys, several]);
+  const overview = useAnswer((signal) => api.read("overview", of, { signal }), keys);
+  const attributes = useAnswer((signal) => api.read("attributes", of, { signal }), keys);
+  const journals = useAnswer((signal) => api.read("journals", of, { signal }), keys);
+  const ranks = useAnswer((signal) => api.read("ranks", of, { signal }), keys);
+  const several = (ranks.data?.length || 0) > 1;
+  const stragglers = useAnswer((signal) => (several ? api.read("stragglers", of, { signal }).catch(() => null) : Promise.resolve(null)), [...keys, several]);
   const beside = useAnswer(
-    (signal) => api.post("runs/select", { project, query: view.q || null, sort_by: view.sort, ascending: view.ascending, trashed: view.trashed ? null : false, limit: MOST_BESIDE, counted: false, unknown: "tell" }, { signal }),
+    (signal) => api.read("select", { project, query: view.q || null, sort_by: view.sort, ascending: view.ascending, trashed: view.trashed ? null : false, limit: MOST_BESIDE, counted: false, unknown: "tell" }, { signal }),
     [api, project, view.q, view.sort, view.ascending, view.trashed],
   );
   /** @type {Map<string, any>} */
@@ -51,7 +50,7 @@ export function RunScreen({ api, view, live, root }) {
   useEffect(() => {
     if (!lacking) return undefined;
     const abort = new AbortController();
-    api.post("runs/select", { project, id: [id], trashed: null }, { signal: abort.signal }).then(
+    api.read("select", { project, id: [id], trashed: null }, { signal: abort.signal }).then(
       (/** @type {any} */ answer) => answer.refs.length === 1 && answer.refs[0][1] !== id && write({ project: answer.refs[0][0], run: answer.refs[0][1] }),
       () => undefined,
     );
@@ -112,10 +111,10 @@ export function RunScreen({ api, view, live, root }) {
   if (overview.error && !known) {
     return html`<section class="run"><p><a href=${href({ run: "", tab: "" })} onClick=${follow({ run: "", tab: "" })}>‹ all runs</a></p><${ErrorBox} error=${overview.error} onRetry=${overview.again} /></section>`;
   }
-  const attempts = attemptsOf(writers.data?.journals || []);
-  const openings = openingsOf(writers.data?.journals || []);
-  const slow = (stragglers.data?.ranks || []).filter((/** @type {any} */ one) => one.slowdown >= SLOW);
-  const odd = (ranks.data?.ranks || []).filter((/** @type {any} */ one) => several && ["hangs", "lost", "missing", "killed", "failed"].includes(one.state));
+  const attempts = attemptsOf(journals.data || []);
+  const openings = openingsOf(journals.data || []);
+  const slow = (stragglers.data || []).filter((/** @type {any} */ one) => one.slowdown >= SLOW);
+  const odd = (ranks.data || []).filter((/** @type {any} */ one) => several && ["hangs", "lost", "missing", "killed", "failed"].includes(one.state));
   const troubles = Object.keys(overview.data?.troubles || {});
   const trashed = valueOf("sys/trashed") === true;
   const own = /** @type {string[]} */ (Array.isArray(valueOf("sys/tags")) ? valueOf("sys/tags") : []);
@@ -166,7 +165,7 @@ export function RunScreen({ api, view, live, root }) {
     <div role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${tab}`} class="run-panel" key=${`${project}/${id}`}>
       ${attributes.error && html`<${ErrorBox} error=${attributes.error} onRetry=${attributes.again} />`}
       <${TabPanel} tab=${tab} api=${api} view=${view} live=${live} project=${project} id=${id} name=${name} overview=${known ? overview.data : null}
-        attributes=${attributes.data || null} journals=${writers.data?.journals || null} ranks=${ranks.data?.ranks || null} timings=${stragglers.data?.ranks || null} version=${version} />
+        attributes=${attributes.data || null} journals=${journals.data || null} ranks=${ranks.data || null} timings=${stragglers.data || null} version=${version} />
     </div>
     ${edits && open === "tags" && html`<${edits.TagsDialog} api=${api} refs=${[[project, id]]} known=${[...own].sort()} onClose=${() => setOpen("")} onDone=${again} onNote=${setNote} />`}
     ${edits && open === "words" && html`<${edits.WordsDialog} api=${api} run=${{ project, id }} onClose=${() => setOpen("")} onDone=${again} onNote=${setNote} />`}
@@ -208,20 +207,4 @@ function follow(change) {
     event.preventDefault();
     write(change, { push: true });
   };
-}
-
-/**
- * @param {any} api
- * @param {string} at
- * @param {AbortSignal} signal
- * @returns {Promise<any[]>}
- */
-async function everyAttribute(api, at, signal) {
-  /** @type {any[]} */
-  let found = [];
-  for (;;) {
-    const answer = await api.get(`${at}/attributes`, found.length ? { offset: found.length } : {}, { signal });
-    found = found.length ? [...found, ...answer.attributes] : answer.attributes;
-    if (!answer.attributes.length || found.length >= answer.total) return found;
-  }
 }

@@ -157,7 +157,7 @@ function useTable({ api, view, columns, live }) {
     // Another page of the same question is turned in the snapshot that is shown.
     const same = shown.current && shown.current.what === asked.replace(/,\d+,(\d+)\]$/, ",$1]");
     const snapshot = same ? shown.current.cursor : "";
-    api.post("runs", { ...body, snapshot }, { signal: ended.signal }).then(
+    api.read("table", { ...body, snapshot }, { signal: ended.signal }).then(
       (said) => {
         if (ended.signal.aborted) return;
         const made = tableOf(said, project);
@@ -197,12 +197,12 @@ function useTable({ api, view, columns, live }) {
       /** @type {Table | null} */
       let fresh = null;
       if (touched && table.cursor) {
-        const said = await api.post("runs", { ...body, snapshot: table.cursor }, { signal });
+        const said = await api.read("table", { ...body, snapshot: table.cursor }, { signal });
         const made = tableOf(said, project);
         if (made.cursor === table.cursor) fresh = made;
       }
       const { columns: _, ...rest } = body;
-      const now = await api.post("runs/select", rest, { signal });
+      const now = await api.read("select", rest, { signal });
       if (looking.current !== mine) return;
       looking.current = null;
       const order = now.refs.map((/** @type {Ref} */ one) => one.join("/")).join();
@@ -244,7 +244,7 @@ function useCurves({ api, rows, path, live }) {
     const fetchAll = async () => {
       for (let at = 0; at < missing.length; at += CURVES_AT_ONCE) {
         const refs = missing.slice(at, at + CURVES_AT_ONCE).map((one) => one.ref);
-        const said = await api.post("curves", { refs, paths: [path], px: CURVE_PX }, { signal: ended.signal });
+        const said = await api.read("curves", { refs, paths: [path], px: CURVE_PX }, { signal: ended.signal });
         if (ended.signal.aborted) return;
         setCurves((was) => {
           const next = new Map(was);
@@ -275,19 +275,19 @@ function useHonesty(api, rows, live) {
       if (!refs.length) return null;
       await new Promise((go) => whenQuiet(() => go(null))); // what is shown comes first
       const crashed = rows.filter((one) => one.state === "crashed").map((one) => one.ref);
-      const none = () => ({});
+      const none = () => [];
       const [lost, again, why] = await Promise.all([
-        api.post("runs/losses", { refs }, { signal }).catch(none),
-        api.features.includes("attempts") ? api.post("runs/attempts", { refs }, { signal }).catch(none) : none(),
-        crashed.length ? api.post("runs/crash-reasons", { refs: crashed }, { signal }).catch(none) : none(),
+        api.read("losses", { refs }, { signal }).catch(none),
+        api.features.includes("attempts") ? api.read("attempts", { refs }, { signal }).catch(none) : none(),
+        crashed.length ? api.read("crash_reasons", { refs: crashed }, { signal }).catch(none) : none(),
       ]);
       const by = (/** @type {any[] | undefined} */ list) =>
         new Map((list ?? []).map(([project, run, one]) => [`${project}/${run}`, one]));
       return {
-        losses: by(/** @type {any} */ (lost).losses),
+        losses: by(lost),
         attempts: by(/** @type {any} */ (again).attempts),
         openings: by(/** @type {any} */ (again).openings),
-        reasons: by(/** @type {any} */ (why).reasons),
+        reasons: by(why),
       };
     },
     [api, key, rows.map((one) => one.state).join(), Math.floor(live.tick / 5)],
@@ -305,7 +305,7 @@ function useProgress(api, rows, live) {
   const { data } = useAnswer(
     async (signal) => {
       if (!running.length) return EMPTY;
-      const said = await api.post("runs", { id: running, columns: ["sys/progress"], unknown: "tell" }, { signal });
+      const said = await api.read("table", { id: running, columns: ["sys/progress"], unknown: "tell" }, { signal });
       return new Map(tableOf(said, "").rows.map((one) => [one.ref.join("/"), one.values.get("sys/progress")]));
     },
     [api, running.join(), live.tick],
@@ -328,7 +328,7 @@ function useNewest(api, view, table, failed) {
   const asked = useAnswer(
     async (signal) => {
       if (!isAsked) return null;
-      const said = await api.post("runs", { ...which(view), sort_by: START.sort, ascending: false, limit: NEWEST, columns: ALWAYS }, { signal });
+      const said = await api.read("table", { ...which(view), sort_by: START.sort, ascending: false, limit: NEWEST, columns: ALWAYS, counted: false }, { signal });
       return { question, rows: tableOf(said, view.project).rows };
     },
     [api, question, isAsked],
@@ -355,7 +355,7 @@ function useSelected(api, view) {
       if (!given.length) return { gone: [], rows: [] };
       const id = given.map((one) => refOf(one, view.project)[1]);
       const asked = { id, trashed: null, unknown: "tell", limit: CSV_MOST, columns: ALWAYS };
-      const { rows } = tableOf(await api.post("runs", asked, { signal }), view.project);
+      const { rows } = tableOf(await api.read("table", asked, { signal }), view.project);
       const there = new Set(rows.map((one) => one.key));
       return { gone: given.filter((one) => !there.has(one)), rows };
     },
@@ -393,7 +393,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const barren = useRef(0);
   const shared = useAnswer(
     (signal) =>
-      api.post("runs/fields", { project: project || null, trashed: view.trashed, unknown: "tell", limit: 200, sample: 50 }, { signal }),
+      api.read("shared", { project: project || null, trashed: view.trashed, unknown: "tell", limit: 200, sample: 50 }, { signal }),
     [api, project, view.trashed, barren.current],
   );
   const known = shared.data?.fields;
@@ -440,7 +440,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
       if (!more) return null;
       await new Promise((go) => setTimeout(go, COUNTED_MS)); // what is shown comes first
       const some = ["running", "crashed"].map((state) => ({ ...which(view), query: `${view.q && `(${view.q}) AND `}sys/state = ${state}`, limit: 1 }));
-      return (await Promise.all(some.map((body) => api.post("runs/select", body, { signal })))).map((one) => Number(one.total));
+      return (await Promise.all(some.map((body) => api.read("select", body, { signal })))).map((one) => Number(one.total));
     },
     [api, more, JSON.stringify([project, view.q, view.trashed]), Math.floor(live.tick / 5)],
   );
@@ -476,7 +476,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   };
   const chosenRefs = async () => {
     if (!all) return view.selected.map((one) => refOf(one, project));
-    const said = await api.post("runs/select", { ...which(view), limit: CSV_MOST });
+    const said = await api.read("select", { ...which(view), limit: CSV_MOST });
     return /** @type {Ref[]} */ (said.refs);
   };
   const chosenCount = all ? (table?.total ?? 0) : view.selected.length;

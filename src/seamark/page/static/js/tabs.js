@@ -233,7 +233,7 @@ function ImagesTab({ api, view, project, id, name, attributes, version }) {
   const [beside, setBeside] = useState(others.length > 0);
   const runs = useMemo(() => [{ project, id, name }, ...(beside ? others.map(([project, id]) => ({ project, id, name: "" })) : [])], [project, id, name, beside, JSON.stringify(others)]);
   const names = useAnswer(
-    (signal) => (others.length ? api.post("runs", { id: others.map(([, one]) => one), columns: ["sys/name"], unknown: "tell", trashed: null }, { signal }) : Promise.resolve(null)),
+    (signal) => (others.length ? api.read("table", { id: others.map(([, one]) => one), columns: ["sys/name"], unknown: "tell", trashed: null }, { signal }) : Promise.resolve(null)),
     [api, JSON.stringify(others)],
   );
   /** @type {Map<string, string>} */
@@ -253,7 +253,7 @@ function ImageSeries({ api, path, runs, version }) {
   const [at, setAt] = useState(-1);
   const key = runs.map((run) => run.id).join("\n");
   const answer = useAnswer(
-    (signal) => (seen ? Promise.all(runs.map((run) => api.get(`${runPath(run.project, run.id)}/files`, { path }, { signal }).then((/** @type {any} */ one) => one.points, () => []))) : Promise.resolve(null)),
+    (signal) => (seen ? Promise.all(runs.map((run) => api.read("files", { project: run.project, run: run.id, path }, { signal }).catch(() => []))) : Promise.resolve(null)),
     [api, path, key, seen, version],
   );
   const found = /** @type {any[][]} */ (answer.data || []);
@@ -288,7 +288,7 @@ function Picture({ api, project, id, file, label }) {
     setUrl(before || "");
     if (before) return undefined;
     const abort = new AbortController();
-    api.blob(`${runPath(project, id)}/blobs/${file.sha256}`, { name: file.name || `file.${file.ext}` }, { signal: abort.signal }).then(
+    api.blob(runPath(project, id, `blobs/${file.sha256}`), file.name || `file.${file.ext}`, { signal: abort.signal }).then(
       (/** @type {Blob} */ blob) => {
         const made = URL.createObjectURL(blob);
         fetched.set(key, made);
@@ -324,8 +324,8 @@ function LogTab({ api, project, id, version, overview }) {
   const [follow, setFollow] = useState(true);
   const [filter, setFilter] = useState("");
   const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const answer = useAnswer((signal) => api.get(`${runPath(project, id)}/log`, { tail }, { signal }), [api, project, id, tail, version]);
-  const texts = /** @type {[any, string, any][]} */ (answer.data?.texts || []);
+  const answer = useAnswer((signal) => api.read("log", { project, run: id, tail }, { signal }), [api, project, id, tail, version]);
+  const texts = /** @type {[any, string, any][]} */ (answer.data || []);
   const streams = [...new Set(texts.map(([, path]) => path))].sort();
   const shown = texts.filter(([, path, text]) => (!stream || path.endsWith(stream)) && (!filter || String(text).toLowerCase().includes(filter.toLowerCase())));
   useEffect(() => {
@@ -389,7 +389,7 @@ function refersTo(file) {
 async function absentOf(api, at, sha256, signal) {
   const found = new Set();
   for (let from = 0; from < sha256.length; from += 1000) {
-    const { absent } = await api.post(`${at}/contents`, { sha256: sha256.slice(from, from + 1000) }, { signal });
+    const { absent } = await api.post(at, { sha256: sha256.slice(from, from + 1000) }, { signal });
     for (const one of absent) found.add(one);
   }
   return found;
@@ -407,7 +407,7 @@ function FilesTab({ api, project, id, attributes, overview, version }) {
     else if (one.family === "artifact") files.push({ path: one.path, file: one.value, note: "artifact" });
   }
   const digests = [...new Set(files.map((one) => one.file?.sha256).filter(Boolean))];
-  const { data: absent } = useAnswer((signal) => absentOf(api, runPath(project, id), digests, signal), [api, project, id, digests.join(), version]);
+  const { data: absent } = useAnswer((signal) => absentOf(api, runPath(project, id, "contents"), digests, signal), [api, project, id, digests.join(), version]);
   for (const one of files) if (absent?.has(one.file?.sha256)) one.file = { ...one.file, gone: true };
   const lost = overview?.state === "running" ? html`<${Badge} kind="warn" title="It is still to be sent, or was deleted">not here yet<//>` : html`<${Badge} kind="bad" title="The content is not here: it was never sent, or was deleted">gone<//>`;
   const scores = /** @type {any[]} */ (attributes).filter((one) => /(^|\/)best_model_score$/.test(one.path));
@@ -520,7 +520,7 @@ function ProfileTab({ api, project, id, attributes }) {
 function ProfileTable({ api, project, id, file }) {
   const large = Number(file.size) > MOST_CSV;
   const answer = useAnswer(
-    (signal) => (large ? Promise.resolve("") : api.blob(`${runPath(project, id)}/blobs/${file.sha256}`, { name: "summary.csv" }, { signal }).then((/** @type {Blob} */ blob) => blob.text())),
+    (signal) => (large ? Promise.resolve("") : api.blob(runPath(project, id, `blobs/${file.sha256}`), "summary.csv", { signal }).then((/** @type {Blob} */ blob) => blob.text())),
     [api, project, id, file.sha256],
   );
   const [sort, setSort] = useState("self_s");

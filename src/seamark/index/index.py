@@ -201,6 +201,12 @@ class Index:
                     with quietly(only=(sqlite3.Error, sa.exc.SQLAlchemyError)):
                         stack.close()
 
+    @contextlib.contextmanager
+    def snapshot(self, project: str, run: str) -> Iterator[RunView]:
+        """Give the reader of one run in a `moment`."""
+        with self.moment():
+            yield self.view(project, run)
+
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
         """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
         rows = self._ask(lambda asked: self.store.database.rows(asked, _RUNS, kind=kind))

@@ -7,17 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.process.crashes import Crash
+from seamark.reading.attributes import Attribute, JournalInfo
 from seamark.reading.catalog import RunField, SharedPath
 from seamark.reading.changes import ChangedRun
 from seamark.reading.curves import RunCurve
 from seamark.reading.groups import RunGroup
 from seamark.reading.points import Points
+from seamark.reading.ranks import RankStatus
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 
 __all__ = [
     "Attempts",
     "ChangesPage",
     "Curves",
+    "Facts",
     "Fields",
     "Groups",
     "Opening",
@@ -61,6 +64,23 @@ class Overview:
     failed: bool
     crash: Crash | None
     troubles: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that is known of a run but its points, of one moment.
+
+    Attributes:
+        overview: How it is doing.
+        ranks: How each rank is doing.
+        journals: What is known of every journal.
+        attributes: What it shows, sorted by path.
+    """
+
+    overview: Overview
+    ranks: list[RankStatus]
+    journals: list[JournalInfo]
+    attributes: list[Attribute]
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,8 +191,17 @@ class Catalog(Protocol):
     def moment(self) -> AbstractContextManager[None]:
         """Answer everything that is asked in a block from one state of a root, as last refreshed.
 
-        A server answers each question from the state that it has then. Nothing can be refreshed in
-        the block.
+        Nothing can be refreshed in the block. A server answers each question from the state that it
+        has then; what it tells of a run that is viewed in the block is of one state, but for points
+        and texts of series, which may be newer.
+        """
+        ...
+
+    def snapshot(self, project: str, run: str) -> AbstractContextManager[Reader]:
+        """Give the reader of one run in a `moment`.
+
+        Raises:
+            RunNotFoundError: If there is no such run.
         """
         ...
 

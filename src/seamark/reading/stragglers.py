@@ -13,7 +13,9 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
+
+from msgspec import Meta
 
 from seamark.errors import MissingFieldError
 from seamark.reading.points import time_of
@@ -30,6 +32,7 @@ STEP_TIME: Final = "profiling/step_time_s"
 OWN_TIME: Final = "profiling/own_time_s"
 """The same of the part of a step in which a rank does not wait for others."""
 
+Moment = Annotated[datetime, Meta(tz=True)]
 _WARM_UP: Final = 5
 """From this many times on, means leave out the first one: it compiles, allocates, connects."""
 
@@ -68,8 +71,8 @@ class RankTiming:
     pid: int | None = None
     state: str | None = None
     why: str = ""
-    last_seen: datetime | None = None
-    last_step: datetime | None = None
+    last_seen: Moment | None = None
+    last_step: Moment | None = None
     steps: int = 0
     mean_s: float = math.nan
     p50_s: float = math.nan

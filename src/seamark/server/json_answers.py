@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from seamark.reading.names import RunName
+from seamark.reading.points import TextPage
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.reading.verbs import Answer
 from seamark.values.arrays import Floats, Ints
@@ -41,6 +43,8 @@ _TOO_DEEP: Final = "..."
 _ENVELOPES: Final = "seamark.reading.answers"
 _ARRAYS: Final = {"float64": "f8", "int64": "i8"}
 _PLAIN: Final = {str, bool, type(None)}
+_NAMED: Final = (RunName, TextPage)
+"""Tuples that are objects here; other tuples are lists."""
 
 
 def to_json(value: Any, *, plain_arrays: bool = False) -> bytes:
@@ -97,7 +101,7 @@ class _Encoder:
                 {one.name: getattr(value, one.name) for one in fields(value)}, depth
             )
             return made if type(value).__module__ == _ENVELOPES else {_TAG: name} | made
-        if hasattr(value, "_asdict"):
+        if isinstance(value, _NAMED):
             return {_TAG: name} | self._members(value._asdict(), depth)
         if isinstance(value, list | tuple):
             return self._list(value, depth)
@@ -199,6 +203,21 @@ def _widened(schema: Any) -> Any:
         return list(map(_widened, schema))
     if not isinstance(schema, dict):
         return schema
+    for kind in _NAMED if "prefixItems" in schema else ():
+        if schema.get("title") == kind.__name__:
+            schema = _named(schema, kind._fields)
     if schema.get("type") in ("integer", "number") or schema.get("format") == "date-time":
         return {"anyOf": [schema, _SPECIAL_REF]}
     return {key: _widened(one) for key, one in schema.items()}
+
+
+def _named(schema: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+    """Return the schema of a tuple as that of an object."""
+    properties = dict(zip(fields, schema["prefixItems"], strict=True))
+    return {
+        "title": schema["title"],
+        "description": schema.get("description", ""),
+        "type": "object",
+        "properties": {_TAG: {"const": schema["title"]}, **properties},
+        "required": [_TAG, *fields],
+    }

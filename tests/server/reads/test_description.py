@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
 from journal_builder import JournalBuilder
-from seamark.server.models import MODELS
+
+from seamark.server import reads
 
 
 def document(here):
@@ -31,13 +33,13 @@ def test_every_read_is_described(here) -> None:
     described = document(here)
     found = list(operations(described))
     names = [operation["operationId"] for _, _, operation in found]
-    assert len(names) == len(set(names)) > 25
+    assert len(names) == len(set(names)) > 40
+    assert set(reads.verbs()) <= set(names)
     for path, method, operation in found:
         if (path.count("{") and method == "delete") or "journals" in path or "blobs" in path:
             continue
         answers = operation["responses"]
-        shown = answers["200"]["content"]["application/json"]["schema"]
-        assert shown.get("$ref", "").startswith("#/components/schemas/"), (path, method)
+        assert answers["200"]["content"]["application/json"]["schema"], (path, method)
         assert "hint" in json.dumps(described["components"]["schemas"]["Failure"])
         assert "401" in answers
 
@@ -62,84 +64,110 @@ def filled(here) -> JournalBuilder:
     return made
 
 
+def asked_of(made: JournalBuilder) -> dict[str, dict[str, Any]]:
+    """Return a good question for every verb."""
+    run: dict[str, Any] = {"project": "team/x", "run": "run0"}
+    refs = {"refs": [["team/x", "run0"]]}
+    lines = {**run, "file": made.file, "paths": ["log"]}
+    return {
+        "overview": run,
+        "ranks": run,
+        "stragglers": run,
+        "journals": run,
+        "attributes": run,
+        "attribute": {**run, "path": "loss"},
+        "some": {**run, "paths": ["loss", "lr"]},
+        "has": {**run, "path": "loss"},
+        "families": run,
+        "some_points": {**run, "paths": ["loss"]},
+        "points_part": {**run, "path": "loss"},
+        "opening": run,
+        "curve": {**run, "path": "loss", "points": 100},
+        "drawing": {**run, "path": "loss", "look": {"window": 3}},
+        "texts": {**run, "path": "log"},
+        "files": {**run, "path": "f"},
+        "histograms": {**run, "path": "h"},
+        "last": {**run, "path": "h"},
+        "log": {**run, "path": ["log"]},
+        "text_page": lines,
+        "text_begin": {**lines, "lines": 1},
+        "projects": {},
+        "table": {"columns": ["lr", "loss", "sys/tags"]},
+        "names": {},
+        "paths": {},
+        "changes": {},
+        "select": {},
+        "shared": {},
+        "fields": {},
+        "groups": {"by": ["lr"], "columns": ["loss:mean"]},
+        "losses": refs,
+        "crash_reasons": refs,
+        "attempts": {**refs, "paths": ["loss"]},
+        "series": {**refs, "paths": ["*"]},
+        "series_paths": refs,
+        "curves": {**refs, "paths": ["loss"]},
+        "group_curves": {"groups": [refs], "paths": ["loss"]},
+    }
+
+
+def checked(described, path: str, method: str, answer) -> None:
+    """Check an answer by the schema that the description has for it."""
+    jsonschema = pytest.importorskip("jsonschema")
+    operation = described["paths"][f"/api/v1/{path}"][method]
+    schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    assert answer.status_code == 200, (path, answer.text)
+    whole = {**schema, "components": described["components"]}
+    jsonschema.Draft202012Validator(whole).validate(answer.json())
+
+
 @pytest.mark.parametrize("shared", ["sqlite"], indirect=True, scope="module")
 @pytest.mark.parametrize("arrays", ["base64", "json"])
 def test_answers_are_as_described(here, arrays) -> None:
-    """What is sent is what the description says, field by field."""
-    made = filled(here)
-    at = "runs/team/x/run0"
-    gets = {
-        "overview": f"{at}/overview",
-        "ranks": f"{at}/ranks",
-        "stragglers": f"{at}/stragglers",
-        "writers": f"{at}/writers",
-        "attributes": f"{at}/attributes",
-        "attribute": f"{at}/attribute?path=loss",
-        "has": f"{at}/has?path=loss",
-        "families": f"{at}/families",
-        "points": f"{at}/points?path=loss",
-        "points-part": f"{at}/points-part?path=loss",
-        "opening": f"{at}/opening",
-        "curve": f"{at}/curve?path=loss",
-        "drawing": f"{at}/drawing?path=loss&window=3",
-        "texts": f"{at}/texts?path=log",
-        "files": f"{at}/files?path=f",
-        "histograms": f"{at}/histograms?path=h",
-        "last": f"{at}/last?path=h",
-        "log": f"{at}/log?path=log",
-        "projects": "projects",
-        "runs": "runs?columns=lr",
-        "names": "runs/names",
-        "paths": "paths",
-        "changes": "changes",
-    }
+    """What is sent is what the description says, field by field, and so is what was asked."""
+    jsonschema = pytest.importorskip("jsonschema")
+    questions, described = asked_of(filled(here)), document(here)
+    assert set(questions) == set(reads.verbs())
+    with here.client() as asks:
+        for verb, question in questions.items():
+            answer = asks.post(f"read/{verb}", json=question, params={"arrays": arrays})
+            checked(described, f"read/{verb}", "post", answer)
+            assert answer.json()["answer"] not in (None, {}) or verb == "changes", verb
+            # What is several values has no class of its own.
+            assert verb not in ("overview", "table", "curves") or "$" not in answer.json()["answer"]
+            if seen := answer.json().get("seen"):
+                again = asks.post(f"read/{verb}", json={**question, "seen": seen})
+                assert again.json() == {"unchanged": True}
+                checked(described, f"read/{verb}", "post", again)
+            body = described["paths"][f"/api/v1/read/{verb}"]["post"]["requestBody"]
+            schema = body["content"]["application/json"]["schema"]
+            whole = {**schema, "components": described["components"]}
+            jsonschema.Draft202012Validator(whole).validate(question)
+
+
+@pytest.mark.parametrize("shared", ["sqlite"], indirect=True, scope="module")
+def test_what_is_said_of_writing_is_as_described(here) -> None:
+    """The same of what changes something."""
+    filled(here)
+    described, at = document(here), "runs/{project}/{run}/contents"
     refs = [["team/x", "run0"]]
-    posts = {
-        "select": ("runs/select", {}),
-        "fields": ("runs/fields", {}),
-        "run-fields": ("runs/paths", {}),
-        "groups": ("runs/groups", {"by": ["lr"], "columns": ["loss:mean"]}),
-        "losses": ("runs/losses", {"refs": refs}),
-        "reasons": ("runs/crash-reasons", {"refs": refs}),
-        "attempts": ("runs/attempts", {"refs": refs, "paths": ["loss"]}),
-        "series": ("runs/series", {"refs": refs, "paths": ["*"]}),
-        "series-paths": ("runs/series-paths", {"refs": refs}),
-        "curves": ("curves", {"refs": refs, "paths": ["loss"]}),
-        "group-curves": ("curves/groups", {"groups": [{"refs": refs}], "paths": ["loss"]}),
-        "text-page": (f"{at}/text-page", {"file": made.file, "paths": ["log"]}),
-        "text-begin": (f"{at}/text-begin", {"file": made.file, "paths": ["log"], "lines": 1}),
-    }
     kept = hashlib.sha256(b"x").hexdigest()
     here.server.blobs.put("team/x", "run0", kept, 1, 0, b"x")
-    posts["link"] = ("link", {"project": "team/x", "run": "run0", "sha256": kept})
-    posts["contents"] = (f"{at}/contents", {"sha256": [kept, "0" * 64]})
     claimant = {"host": "here", "pid": 1, "key": "0" * 16, "t": 1}
-    posts["arrival"] = ("arrivals", {"project": "team/x", "run": "run9", "name": "new"})
-    posts["claimed"] = ("runs/claims", {"refs": refs, "claimant": claimant})
     claim = {"project": "team/x", "name": "run0", "number": 1, "key": "0" * 16}
-    posts["held"] = ("runs/claims/held", claim)
+    posts = {
+        "link": {"project": "team/x", "run": "run0", "sha256": kept},
+        at: {"sha256": [kept, "0" * 64]},
+        "arrivals": {"project": "team/x", "run": "run9", "name": "new"},
+        "runs/claims": {"refs": refs, "claimant": claimant},
+        "runs/claims/held": claim,
+        "runs/claims/release": claim,
+    }
     with here.client() as asks:
-        for name, address in gets.items():
-            answer = asks.get(
-                address,
-                params=None
-                if arrays == "base64"
-                else {
-                    **dict(
-                        part.split("=") for part in address.partition("?")[2].split("&") if part
-                    ),
-                    "arrays": arrays,
-                },
-            )
-            assert answer.status_code == 200, (address, answer.text)
-            MODELS[name].model_validate(answer.json())
-        for name, (address, body) in posts.items():
-            answer = asks.post(address, json=body, params={"arrays": arrays})
-            assert answer.status_code == 200, (address, answer.text)
-            MODELS[name].model_validate(answer.json())
-        edited = asks.patch("runs", json={"refs": refs, "add_tags": ["x"]})
-        MODELS["edited"].model_validate(edited.json())
-    assert {*gets, *posts, "edited"} == set(MODELS)
+        for path, body in posts.items():
+            answer = asks.post(path.format(project="team/x", run="run0"), json=body)
+            checked(described, path, "post", answer)
+        body = {"refs": refs, "add_tags": ["x"]}
+        checked(described, "runs", "patch", asks.patch("runs", json=body))
 
 
 @pytest.mark.once
@@ -176,7 +204,7 @@ def test_no_request_breaks_the_server(here) -> None:
                 case.path_parameters |= {"project": "team/x", "run": "run0"}
             answer = case.call(base_url=here.url, headers=headers)
             assert answer.status_code < 500 or answer.status_code == 503, answer.text
-            assert answer.status_code == 304 or answer.content
+            assert answer.content
 
         from hypothesis import given
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import threading
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from msgspec import UNSET
 
 from seamark.reading.codec import pack
 from seamark.reading.curves import Look
+from seamark.reading.reader import Reader
 from seamark.remote.http import run
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
@@ -118,6 +120,81 @@ def test_every_read_is_what_the_store_says(here) -> None:
         assert begin == read.text_begin(info.file, ["monitoring/x/stdout"], lines=1)
         page = told("text_page", **asked, begin=begin)
         assert page == read.text_page(info.file, ["monitoring/x/stdout"], begin)
+
+
+STDOUT = "monitoring/x/stdout"
+EVERY: dict[str, list[dict[str, Any]]] = {
+    # the arguments of several calls of each method of a reader; None in place of a journal
+    "attributes": [{}, {"namespace": "sys"}, {"namespace": "none"}],
+    "attribute": [{"path": path} for path in ("big", "nan", "conf", "long", "when", "loss", "h")]
+    + [{"path": path} for path in ("note", "sys/tags", "log", "none", "lr/none")],
+    "has": [{"path": "sys"}, {"path": "none"}],
+    "series_paths": [{}],
+    "families": [{}],
+    "some": [{"paths": ["when", "lr", "none", "sys/state", "lr"]}, {"paths": []}],
+    "crash": [{}],
+    "has_failed": [{}],
+    "ranks": [{}],
+    "journals": [{}],
+    "troubles": [{}],
+    "points": [{"path": path} for path in ("loss", "epoch", "none")]
+    + [{"path": "loss", "attempt": one} for one in ("all", "replaced", 0, 1, 7)]
+    + [{"path": "loss", "limit": 7}],
+    "many_points": [{"paths": ["loss", "none", "epoch"]}, {"paths": ["loss"], "limit": 7}],
+    "curve": [{"path": "loss", "points": 50}, {"path": "none", "points": 2, "attempt": "all"}],
+    "drawing": [
+        {"path": "loss"},
+        {"path": "loss", "look": Look(50, x="epoch", window=3.0), "attempt": "all"},
+        {"path": "none"},
+    ],
+    "texts": [{"path": "log"}, {"path": STDOUT, "attempt": 0}, {"path": "none"}],
+    "text_page": [{"file": None, "paths": [STDOUT]}, {"file": None, "paths": [], "begin": 99}],
+    "text_begin": [
+        {"file": None, "paths": [STDOUT], "lines": 1},
+        {"file": None, "paths": ["log", STDOUT], "points": 2},
+        {"file": None, "paths": ["log"], "since_ns": START},
+    ],
+    "files": [{"path": "images"}, {"path": "none"}],
+    "histograms": [{"path": "h"}, {"path": "none"}],
+    "last": [{"path": path} for path in ("loss", "log", "h", "images", "lr", "none")],
+}
+
+
+def test_a_run_there_reads_as_one_here(here) -> None:
+    """Every method of a reader returns the same, of the same types, whoever is asked."""
+    first = journal()
+    first.op("file_point", path="images", file=LONG, step=0.0)
+    second = JournalBuilder("two", rank=0, attempt=1, positions={first.writer: first.offset})
+    second.t = first.t + 10**9
+    second.row({"loss": 2.0}, 280.0).op("state", state="failed", error={"type": "E"})
+    here.put("run0", first, second)
+    catalog, mine = RemoteCatalog(Connection(here.url, here.admin)), reader(here)
+    methods = {name for name in vars(Reader) if not name.startswith("_")}
+    properties = {name for name in methods if isinstance(vars(Reader)[name], property)}
+    assert methods - properties == set(EVERY)
+    there = catalog.view(FIRST, "run0")
+    for name in properties - {"contents", "now_ns"}:
+        assert getattr(there, name) == getattr(mine, name), name
+    (file,) = (one.file for one in mine.journals() if one.writer == first.writer)
+    for name, calls in EVERY.items():
+        for call in calls:
+            arguments = {**call, "file": file} if "file" in call else call
+            one = getattr(mine, name)(**arguments)
+            # One that was asked for nothing before, one that knows all attributes already.
+            for view in (catalog.view(FIRST, "run0"), there):
+                other = getattr(view, name)(**arguments)
+                assert type(other) is type(one) or name == "many_points", (name, call)
+                if isinstance(one, list):
+                    assert list(map(type, other)) == list(map(type, one)), (name, call)
+                is_plain = name == "many_points"
+                assert same(*map(dict, (one, other))) if is_plain else same(one, other), call
+        for call in calls:  # by position, as far as there are defaults for what follows
+            if "file" not in call and "limit" not in call:
+                other = getattr(there, name)(*call.values())
+                one = getattr(mine, name)(*call.values())
+                assert name == "many_points" or same(one, other), (name, call)
+        there.attributes()
+    catalog.close()
 
 
 def test_points_of_several_series_stop_where_an_answer_is_full(here, monkeypatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -78,6 +78,7 @@ class RemoteCatalog:
         self._asking = Asking(connection)
         self._names: dict[str, list[RunName]] = {}
         self._there: set[Ref] = set()
+        self._at_once = False
 
     @classmethod
     def open(cls, uri: str, token: str | None = None) -> Self:
@@ -107,9 +108,20 @@ class RemoteCatalog:
         """Whether the last answer lacked something that was sent before it was asked for."""
         return self._asking.behind
 
-    def moment(self) -> AbstractContextManager[None]:
-        """Do nothing: each answer is of the state that the server has then."""
-        return nullcontext()
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Ask at once for what is known of each run that is viewed in a block, but its points."""
+        before, self._at_once = self._at_once, True
+        try:
+            yield
+        finally:
+            self._at_once = before
+
+    @contextmanager
+    def snapshot(self, project: str, run: str) -> Iterator[Reader]:
+        """Give the reader of one run; see `moment`."""
+        with self.moment():
+            yield self.view(project, run)
 
     def place_meant(self) -> str | None:
         """Return None: no other place is known."""
@@ -376,12 +388,12 @@ class RemoteCatalog:
             RunNotFoundError: If there is no such run for who asks.
         """
         found = RemoteRun(self._asking, project, run)
-        if (project, run) in self._there:
+        if (project, run) in self._there and not self._at_once:
             return cast(
                 "Reader", found
             )  # the server has told it; if it is gone since, each verb says so
         try:
-            found.overview()
+            found.keep_facts() if self._at_once else found.overview()
         except RunNotFoundError as error:
             where = f"project {project!r} on {self.where}"
             msg = f"run {run!r} does not exist in {where}, or you may not see it"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from seamark.paths import is_inside
-from seamark.reading.answers import Overview, PartOfSeries, SomePoints
+from seamark.reading.answers import Facts, Overview, PartOfSeries, SomePoints
 from seamark.reading.attributes import Attribute
 from seamark.reading.curves import Curve, Drawing, Look, check_points
 from seamark.reading.points import Attempt, Points, check_attempt
@@ -100,6 +101,15 @@ class RemoteRun:
         """
         found: Overview = self._once("overview", Overview)
         return found
+
+    def keep_facts(self) -> None:
+        """Ask for all but points at once, so that what is read of it is of one moment.
+
+        Raises:
+            RunNotFoundError: If it is not there.
+        """
+        facts: Facts = self._ask("facts", Facts)
+        self._known.update({one.name: getattr(facts, one.name) for one in fields(Facts)})
 
     @property
     def state(self) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from seamark.errors import ArgumentError
-from seamark.reading.answers import Opening, Overview, PartOfSeries, SomePoints
+from seamark.reading.answers import Facts, Opening, Overview, PartOfSeries, SomePoints
 from seamark.reading.names import generated_name
 from seamark.reading.points import Attempt, Points
 from seamark.reading.stragglers import RankTiming, rank_timings
@@ -52,6 +52,13 @@ def overview(one: OneRun) -> Overview:
         read.crash(),
         read.troubles(),
     )
+
+
+@of_run(heavy=True, timely=True)
+def facts(one: OneRun) -> Facts:
+    """Return all that is known of a run but its points, of one moment."""
+    read = one.read
+    return Facts(overview(one), read.ranks(), read.journals(), read.attributes())
 
 
 def _name(read: RunReader, run: str) -> str:

@@ -1,0 +1,107 @@
+"""What one snapshot of a run says agrees, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from seamark.index.index import Index
+
+ROWS = 2000
+WRITER = f"""
+import seamark
+import time
+run = seamark.init_run("p", custom_run_id="r", root={{root!r}})
+for step in range({ROWS}):
+    run.log_metrics({{{{"a": step, "b": -step}}}}, step=step)
+    time.sleep(0.002)
+    if step == {ROWS} // 2:
+        run["half"] = step
+raise ValueError("boom")
+"""
+
+
+@contextlib.contextmanager
+def writing(root):
+    """Record rows of two series in a process that fails; its run is there already."""
+    script = WRITER.format(root=str(root))
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL) as process:
+        while not any(root.glob("p/*/journal/*")) and process.poll() is None:
+            time.sleep(0.01)
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def check(seen) -> bool:
+    """Check what a snapshot says; return whether the run has ended by it."""
+    attributes = {one.path: one.value for one in seen.attributes()}
+    state, reason = seen.state, seen.reason
+    assert attributes["sys/state"] == state
+    assert (state == "failed") == bool(reason) == seen.has_failed()
+    if "a" not in attributes:
+        return False
+    a, b = attributes["a"], attributes["b"]
+    assert (a.count, a.last_step, a.last) == (b.count, b.last_step, -b.last)
+    assert ("half" in attributes) <= (a.count > ROWS // 2)
+    assert a.count == ROWS or "half" in attributes or a.count <= ROWS // 2 + 1
+    if state == "failed":
+        assert a.count == ROWS
+        assert "ValueError: boom" in reason
+    assert seen.families().keys() == attributes.keys()
+    return state == "failed"
+
+
+def test_of_a_root(tmp_path) -> None:
+    """State, reason, counts, points and curves are of one moment."""
+    root, ended, tries = tmp_path / "runs", False, 0
+    with writing(root) as process, Index(root) as index:
+        while not ended:
+            over = process.poll() is not None
+            index.refresh()
+            (ref,) = index.runs()
+            with index.snapshot(*ref) as seen:
+                ended = check(seen)
+                found = seen.attribute("a")
+                count = 0 if found is None else found.value.count
+                assert len(seen.points("b")) == count
+                assert int(seen.curve("a", 100).count.sum()) == count
+                assert seen.percentiles("a", [100]) == [count - 1] or not count
+            assert ended or not over
+            tries += 1
+    assert tries > 2
+
+
+def test_of_a_server(tmp_path) -> None:
+    """State, reason and counts are of one moment; points are never older."""
+    pytest.importorskip("fastapi")
+    from through import Servers
+
+    from seamark.remote.http.catalog import RemoteCatalog
+
+    root, ended, tries = tmp_path / "runs", False, 0
+    servers = Servers()
+    home = servers.home(root)
+    try:
+        with RemoteCatalog.open(home.url, home.token) as catalog, writing(root) as process:
+            while not ended:
+                over = process.poll() is not None
+                home.take()
+                catalog.refresh()
+                (ref,) = catalog.runs()
+                with catalog.snapshot(*ref) as seen:
+                    ended = check(seen)
+                    found = seen.attribute("a")
+                    count = 0 if found is None else found.value.count
+                    assert len(seen.points("b")) >= count
+                assert ended or not over
+                tries += 1
+    finally:
+        servers.end(home)
+        servers.close()
+    assert tries > 2

@@ -214,7 +214,8 @@ const api = new Api("api/v1/");
 answers = [
   { answer: [{ a: 1 }], seen: "x", next: 1 }, { answer: [{ a: 2 }], seen: "y", next: 2 },
   { answer: [3], seen: "y" }, { answer: { b: 1 }, seen: "z" },
-  { unchanged: true }, { unchanged: true }, { runs: [] }, { answer: { b: 1 }, seen: "z" }, { answer: 4 },
+  { unchanged: true }, { unchanged: true },
+  { runs: [] }, { answer: { b: 1 }, seen: "z" }, { answer: 4 },
 ];
 const list = await api.read("files", { path: "p" });
 const one = await api.read("table", { limit: 1 });

@@ -17,11 +17,13 @@ from recording import QUIET
 
 from seamark import init_project, init_run
 from seamark.errors import FamilyError, MissingFieldError, ValueKindError
-from seamark.pictures.notebook import _file, _image, image_type
+from seamark.pictures.notebook import _image, image_type
 from seamark.pictures.render import png
-from seamark.reading.html import line_of, text
+from seamark.reading.curves import line_of
+from seamark.reading.html import text
+from seamark.reading.value_words import file_text
 from seamark.run.run import make_run
-from seamark.store.pyramid import Listed, draw_series
+from seamark.store.drawing import Listed, draw_series
 from seamark.types import File
 
 HOSTILE = "<img src=x onerror=alert(1)> $\\href{x}{y}$ \u202e\ud800\x1b[31m"
@@ -352,7 +354,7 @@ def test_images_are_shown_whose_bytes_say_so(run):
 def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run, record):
     """It comes from disk, and may say anything."""
     assert _image(run.session.recorded.view(), record) == ""
-    assert isinstance(_file(record), str)
+    assert isinstance(file_text(record, exact=False), str)
 
 
 def test_a_link_in_the_run_is_not_followed(run, tmp_path):

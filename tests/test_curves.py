@@ -19,7 +19,7 @@ def project(tmp_path):
 
 
 def record(root, name, values, steps=None, **given):
-    """Record a series that is long enough for a pyramid, and leave the run."""
+    """Record a series that is long enough for cells, and leave the run."""
     with init_run(
         project="team", custom_run_id=name, name=name, root=root, **QUIET, **given
     ) as run:

@@ -255,7 +255,7 @@ def test_a_run_that_rests_says_so(tmp_path, monkeypatch):
         index.refresh()
         (rank,) = index.view("p", run.id).ranks()
         assert (rank.rank, rank.state) == (0, "hangs")
-        from seamark.cli._ranks import rank_troubles
+        from seamark.reading.rank_words import rank_troubles
 
         (line,) = rank_troubles(index.view("p", run.id), "running")
         index.close()

@@ -273,6 +273,20 @@ def test_points_become_a_data_frame(tmp_path):
     run.stop()
 
 
+def test_percentiles_are_those_of_the_finite_values(tmp_path):
+    with seamark.init_run("p", root=tmp_path, **QUIET) as run:
+        values = [float(one) for one in np.random.default_rng(0).normal(size=1001)]
+        run["x"].extend([*values, math.nan, math.inf])
+        run["empty"].extend([math.nan])
+        found = run["x"].fetch_percentiles([0, 12.5, 50, 100])
+        assert found == dict(
+            zip([0, 12.5, 50, 100], np.percentile(values, [0, 12.5, 50, 100]).tolist(), strict=True)
+        )
+        assert math.isnan(run["empty"].fetch_percentiles([50])[50])
+        with pytest.raises(ArgumentError, match="percents"):
+            run["x"].fetch_percentiles([50, 100.5])
+
+
 def test_a_file_is_read_into_memory(tmp_path):
     """Content and files on disk; what is no single file says how it is read."""
     run = seamark.init_run("p", root=tmp_path / "root", **QUIET)

@@ -37,7 +37,7 @@ with closing(sqlite3.connect(index_path(Path(".seamark")))) as connection:
         return int(connection.execute(f"SELECT {what}").fetchone()[0] or 0)
 
     size = total("sum(length(data)) FROM chunk")
-    summaries = total("sum(length(data)) FROM pyramid")
+    summaries = total("sum(length(cells)) FROM chunk")
 print(
     json.dumps(
         {

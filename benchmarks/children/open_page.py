@@ -36,7 +36,9 @@ with started(which) as behind, chromium() as browser:
         launched = before - begun - sample["address_s"]
         sample["rows_s"] = time.perf_counter() - begun - launched
         asked = {"headers": {"X-Seamark-Token": behind.token}}
-        looked = partial(page.request.get, f"{behind.place}r0/api/v1/projects", **asked)
+        looked = partial(
+            page.request.post, f"{behind.place}r0/api/v1/read/projects", data={}, **asked
+        )
         while "seamark-left" in looked().headers:  # runs that nobody has read before
             time.sleep(0.5)
     else:

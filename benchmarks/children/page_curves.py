@@ -27,15 +27,15 @@ with started("seamark") as behind, chromium() as browser:
     api = f"{behind.place}r0/api/v1"
     asked = {"headers": {"X-Seamark-Token": behind.token}}
     body: dict[str, Any] = {"project": "default", "limit": runs}
-    refs = page.request.post(f"{api}/runs/select", data=body, **asked).json()["refs"]
+    refs = page.request.post(f"{api}/read/select", data=body, **asked).json()["answer"]["refs"]
     body = {"refs": refs, "paths": ["metrics/loss"], "px": PX}
-    request = urllib.request.Request(f"{api}/curves", json.dumps(body).encode())
+    request = urllib.request.Request(f"{api}/read/curves", json.dumps(body).encode())
     for name, value in (*asked["headers"].items(), ("Content-Type", "application/json")):
         request.add_header(name, value)
     request.add_header("Accept-Encoding", "gzip")
     with urllib.request.urlopen(request) as answer:
         sent = answer.read()
-    curves = json.loads(gzip.decompress(sent))["curves"]
+    curves = json.loads(gzip.decompress(sent))["answer"]["curves"]
     sample: dict[str, Any] = {"bytes": len(sent), "curves": len(curves)}
     page.close()
     chosen = ",".join(run for _, run in refs)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from itertools import accumulate
 from typing import Final
 
 from seamark.errors import PathError, StageError
@@ -367,6 +368,5 @@ def projects_above(project: str, run: str) -> list[str]:
         project: Where it lies; see `kind_of`.
         run: What it is called there; a project itself inherits from those above it.
     """
-    parts = home_of(project).split("/")
-    most = len(parts) - (run == PROJECT_LOG)
-    return ["/".join(parts[:end]) for end in range(1, most + 1)]
+    found = list(accumulate(home_of(project).split("/"), "{}/{}".format))
+    return found[:-1] if run == PROJECT_LOG else found

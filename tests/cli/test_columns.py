@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.cli._columns import aside, importance, left_out, telling_columns
+from seamark.reading.columns import aside, importance, left_out, telling_columns
 from seamark.store.read.shared import SharedPath
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seamark.cli._differences import Row, rows_of, summaries
 from seamark.reading.attributes import Attribute, SeriesSummary
+from seamark.reading.differences import Row, rows_of, summaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +124,7 @@ def test_paths_choose_what_is_compared(cli: Callable[..., Result], two: list[str
     }
     done = cli("compare", *two, "--path", "vall/loss")
     assert done.exit_code == 2
-    assert "none of these runs has anything at 'vall/loss'; there is 'val/loss'" in done.stderr
+    assert "none of these runs has anything at 'vall/loss'; did you mean 'val/loss'?" in done.stderr
 
 
 def test_a_sentence_says_when_nothing_differs(

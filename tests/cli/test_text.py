@@ -11,19 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.cli._json import dumps
-from seamark.cli._text import (
+from seamark.reading.ages import age_words, duration_words
+from seamark.reading.plain import plain
+from seamark.reading.words import (
     clean,
     display_width,
     float_text,
-    human_age,
     human_bytes,
-    human_duration,
     human_number,
     plural,
     shorten,
     step_text,
 )
-from seamark.reading.plain import plain
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
@@ -87,7 +86,7 @@ def test_blocks_keep_their_lines() -> None:
 )
 def test_durations_are_told_in_two_units(seconds: float, shown: str) -> None:
     """The two greatest units; what cannot be a duration is a question mark."""
-    assert human_duration(seconds) == shown
+    assert duration_words(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ def test_sizes_have_decimal_units(size: float, shown: str) -> None:
 )
 def test_ages_are_told_in_one_unit(ago: timedelta, shown: str) -> None:
     """Also for a moment in the future, as clocks of hosts differ."""
-    assert human_age(NOON - ago, NOON) == shown
+    assert age_words(ago.total_seconds()) == shown
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seamark.cli._ranks import lags
 from seamark.reading.attributes import Attribute, SeriesSummary
+from seamark.reading.rank_words import lags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -229,18 +229,17 @@ def check_folded(
         if only not in (None, folder.run):
             continue
         here = init_run(PROJECT, root=root, with_id=folder.run, mode="read-only", **QUIET)
-        at = f"runs/{PROJECT}/{folder.run}"
+        asked = {"project": PROJECT, "run": folder.run}
         position = f"{PROJECT}/{folder.run}", positions[folder.run]
         for path in ("train/loss", "train/step"):
             points = here[path].fetch_points()
-            told = place.get(f"{at}/points", position, path=path)
-            there = told["points"][path]
+            there = place.read("points_part", position, **asked, path=path).points
             assert there.step.tolist() == points.step.tolist(), f"SEAMARK_KILL_SEED={SEED}"
             assert there.value.tolist() == points.value.tolist()
             count += len(points.step)
-        lines = place.get(f"{at}/texts", position, path="log")
-        assert lines["total"] == len(here["log"].fetch_values())
-        count += lines["total"]
+        lines = place.read("texts", position, **asked, path="log")
+        assert len(lines) == len(here["log"].fetch_values())
+        count += len(lines)
     return count
 
 
@@ -550,9 +549,10 @@ def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place) -
     for anew in (False, True):
         if anew:
             refold(place)
-        for path in ("/opening", "/journals", "/points?path=train/loss"):
-            status = place.request("GET", f"runs/{PROJECT}/{gone.run}{path}")
-            assert status == (410 if path == "/journals" else 404)
+        asked = {"project": PROJECT, "run": gone.run}
+        assert place.request("GET", f"runs/{PROJECT}/{gone.run}/journals") == 410
+        assert place.request("POST", "read/opening", asked) == 404
+        assert place.request("POST", "read/points_part", {**asked, "path": "train/loss"}) == 404
         remote = open_remote(place.server.url, place.token)
         with pytest.raises(Purged):
             remote.journals(RunKey(PROJECT, gone.run))

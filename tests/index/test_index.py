@@ -25,6 +25,7 @@ from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import SETTLE_NS
 from seamark.store import ingest
+from seamark.store.runs import load_run
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -177,7 +178,10 @@ def test_the_index_agrees_with_the_oracle_after_every_refresh(
             journals[at].save(folder, ends[at])
             index.refresh()
             for look in (index, Index.open(folder.root)):
-                state = look.view("p", "r").state_of_fold
+                with look.store.database.reading() as connection:
+                    run = load_run(look.store, connection, "p", "r")
+                    run.state.need_all()
+                state = run.state
                 found = property_test.shown(state)
                 assert property_test.same(found, oracle.expected(journals, ends))
                 if look is not index:
@@ -639,13 +643,35 @@ def test_a_forked_child_opens_the_file_for_itself(builder, folder, open_index):
     assert value(index, folder, "a") == 1
 
 
+def _raise_in_a_moment(index, folder):
+    with index.moment():
+        assert len(index.view(folder.project, folder.run).points("m")) == 5000
+        msg = "raised in the block"
+        raise KeyError(msg)
+
+
+def test_an_error_in_a_moment_is_not_hidden_by_a_damaged_index(builder, folder):
+    """The connection of the moment is closed by then, which nobody is told."""
+    journal = builder()
+    for step in range(5000):
+        journal.row({"m": float(step)}, step)
+    journal.close().save(folder)
+    with Index.open(folder.root) as index:
+        index.refresh()
+        with index.store.database.writing() as connection:
+            connection.exec_driver_sql("UPDATE chunk SET data = CAST(substr(data, 1, 99) AS BLOB)")
+        with pytest.raises(KeyError, match="raised in the block"):
+            _raise_in_a_moment(index, folder)
+        assert len(index.view(folder.project, folder.run).points("m")) == 5000
+
+
 def test_a_child_forked_while_a_thread_reads_can_read(builder, folder, open_index):
     """The thread does not live on in the child, and never lets go of what it held."""
     builder().assign(a=1).save(folder)
     index, reads, forked = open_index(), threading.Event(), threading.Event()
 
     def read_long():
-        with index.lock:
+        with index._updater.lock:
             reads.set()
             forked.wait(30)
 
@@ -775,13 +801,14 @@ def test_damage_within_packed_points_makes_the_index_again(builder, folder, open
     index = open_index()
     index.refresh()
     whole = index.view(folder.project, folder.run).points("m")
-    for table in ("chunk", "pyramid"):
+    for column in ("data", "cells"):
         with index.store.database.writing() as connection:
-            rows = connection.exec_driver_sql(f"SELECT rowid, data FROM {table}").fetchall()
+            there = f"FROM chunk WHERE {column} IS NOT NULL"
+            rows = connection.exec_driver_sql(f"SELECT rowid, {column} {there}").fetchall()
             for number, data in rows:
                 wrong = bytearray(data)
                 wrong[len(wrong) // 2] ^= 1
-                change = f"UPDATE {table} SET data = ? WHERE rowid = ?"
+                change = f"UPDATE chunk SET {column} = ? WHERE rowid = ?"
                 connection.exec_driver_sql(change, (bytes(wrong), number))
         assert rows
         view = index.view(folder.project, folder.run)
@@ -880,3 +907,75 @@ def test_a_damaged_index_is_made_again_in_the_middle_of_a_moment(builder, folder
             assert len(view.points("m")) == 5000
             assert len(view.points("m")) == 5000
         assert len(index.view(folder.project, folder.run).points("m")) == 5000
+
+
+# ---------------------------------------------------------------------- what a process remembers
+
+
+def statements(index, work):
+    """Return what a piece of work asks of the tables."""
+    asked = []
+    with index.store.database.reading() as connection:
+        driver = connection.connection.dbapi_connection
+    driver.set_trace_callback(asked.append)
+    work()
+    driver.set_trace_callback(None)
+    return [one for one in asked if one.startswith(("SELECT", "INSERT", "UPDATE", "PRAGMA"))]
+
+
+def test_a_run_without_anything_new_is_asked_for_once(builder, folder, open_index):
+    """One question, whether it is still as it was; its attributes are not loaded again."""
+    builder().assign(a=1).save(folder)
+    index = open_index()
+
+    def read():
+        assert index.fresh_view(folder.project, folder.run).attribute("a").value == 1
+
+    read()
+    (asked,) = statements(index, read)
+    assert "FROM run" in asked.replace("\n", "")
+
+
+def test_what_others_fold_rebuild_and_remove_is_seen_by_who_remembers(builder, folder, open_index):
+    """Of two processes with one index, each remembers what it saw."""
+    first, second = open_index(), open_index()
+    journal = builder().assign(a=1)
+    for number in range(2, 6):
+        journal.save(folder)
+        for index in (first, second):
+            view = index.fresh_view(folder.project, folder.run)
+            assert view.attribute("a").value == number - 1
+        if number == 3:
+            second.rebuild()
+        journal.assign(a=number)
+    shutil.rmtree(folder.path)
+    second.refresh()
+    for index in (second, first):
+        with pytest.raises(RunNotFoundError):
+            index.fresh_view(folder.project, folder.run)
+    builder().assign(a=6).save(folder)
+    for index in (first, second):
+        assert index.fresh_view(folder.project, folder.run).attribute("a").value == 6
+
+
+def test_a_run_that_another_process_forgot_and_folded_anew_is_read(builder, folder, open_index):
+    """Its number is another one then."""
+    builder().assign(a=1).row({"m": 1.0}, 0).save(folder)
+    first, second = open_index(), open_index()
+    first.fresh_view(folder.project, folder.run).attributes()
+    other = RunFolder(folder.root, folder.project, "0" * 16)
+    second._updater._forget([((folder.project, folder.run), 1)])
+    builder().assign(a=2).save(other)
+    second.refresh(other.project, other.run)
+    second.refresh()
+    assert first.fresh_view(folder.project, folder.run).attribute("a").value == 1
+    assert first.fresh_view(other.project, other.run).attribute("a").value == 2
+
+
+def test_a_view_can_be_read_when_its_index_is_gone(builder, folder):
+    """The file is open as long as one of them is there."""
+    builder().assign(a=1).save(folder)
+    view = Index.open(folder.root).fresh_view(folder.project, folder.run)
+    driver = view._find_store().database
+    assert view.attribute("a").value == 1
+    assert view._find_store().database is driver

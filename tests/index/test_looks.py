@@ -182,13 +182,13 @@ def test_a_folder_that_changed_just_now_is_listed_until_it_rests(
     changed = journals.stat().st_mtime_ns
     with Index.open(root, now_ns=lambda: changed + 1) as index:
         index.refresh()
-        [known] = index._looks.runs.values()
+        [known] = index._file.looks.runs.values()
         assert known.listed == 0
         index.refresh()
         assert values(index) == [1]
     with Index.open(root, now_ns=lambda: changed + LATER_NS) as index:
         index.refresh()
-        [known] = index._looks.runs.values()
+        [known] = index._file.looks.runs.values()
         assert known.listed > 0
 
 

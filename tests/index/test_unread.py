@@ -15,7 +15,7 @@ from recording import QUIET
 import seamark
 from seamark.cli import main
 from seamark.errors import RunNotFoundError
-from seamark.index import index as local_index
+from seamark.index import updater
 from seamark.index.index import Index
 from seamark.journal.folder import hashed_run_id, iter_runs
 
@@ -243,7 +243,7 @@ def test_what_is_not_sent_is_said(root, closed, tmp_path, capsys):
 
 def test_a_run_that_goes_away_while_it_is_listed_is_not_there(root, monkeypatch):
     """Nothing is made of what is left of it, and the others are read."""
-    found = local_index.iter_runs
+    found = updater.iter_runs
 
     def going(*args, **given):
         for folder in found(*args, **given):
@@ -251,7 +251,7 @@ def test_a_run_that_goes_away_while_it_is_listed_is_not_there(root, monkeypatch)
                 shutil.rmtree(folder.path)
             yield folder
 
-    monkeypatch.setattr(local_index, "iter_runs", going)
+    monkeypatch.setattr(updater, "iter_runs", going)
     with Index.open(root) as index:
         index.refresh()
         assert {name for _, name in index.runs()} == {A, C, D}

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from page_served import HTML, PNG, PROJECT, Clock, page, read, record
 
 import seamark
-from seamark.index.index import is_damaged
+from seamark.index.file import is_damaged
 from seamark.index.place import index_path
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader

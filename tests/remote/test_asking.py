@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ import psutil
 from recording import QUIET
 
 import seamark
+from seamark.reading.codec import pack
+from seamark.reading.verbs import Answer
 from seamark.remote import shipper
 from seamark.remote.http import asking
 from seamark.remote.http.catalog import RemoteCatalog
@@ -25,13 +28,13 @@ def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch) -> None:
     asked = []
 
     class Answering(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = self.headers.get("If-None-Match") == '"x"'
+        def do_POST(self) -> None:
+            question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            known = question.get("seen") == "x"
             asked.append((self.path.rpartition("/")[2], known))
-            body = b"" if known else b'{"a": 1}'
-            self.send_response(304 if known else 200)
-            self.send_header("ETag", '"x"')
-            self.send_header("Content-Type", "application/json")
+            body = pack(Answer(unchanged=True) if known else Answer({"a": 1}, "x"))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/msgpack")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -42,8 +45,8 @@ def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         questions = asking.Asking(Connection(f"http://127.0.0.1:{server.server_port}", "t"))
-        for path in ("one", "two", "one", "three", "one", "three", "two"):
-            assert questions.get(path) == {"a": 1}
+        for verb in ("one", "two", "one", "three", "one", "three", "two"):
+            assert questions.read(verb, dict[str, int], {}) == {"a": 1}
         questions.connection.close()
         server.shutdown()
     assert asked == [

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from seamark.reading.wire import encode
 
 from seamark.errors import FamilyError
 from seamark.journal.reader import JournalReader
@@ -22,11 +22,10 @@ FAR = 1_900_000_000_000_000_000
 
 def opening(largest_t: int) -> dict[str, Any]:
     return {
-        "largest_t": encode(largest_t),
+        "largest_t": largest_t,
         "journals": {"elsewhere-1-00": {"attempt": 2, "owner": True, "lineage": "x"}},
         "families": {"train/loss": "float_series", "note": "atom", "sys/name": "atom"},
-        "last_steps": {"train/loss": 41},
-        "failed": False,
+        "last_steps": {"train/loss": 41.0},
     }
 
 
@@ -79,14 +78,20 @@ def test_without_an_answer_recording_goes_on(
     assert run.id == RUN
 
 
-def test_odd_answers_are_taken_for_nothing(begin: Begin, keeper: Any) -> None:
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"largest_t": "soon"},
+        {"journals": {"a": {"attempt": -5}, "b": 7}},
+        {"families": {"x": ["atom"], "y": "float_series"}},
+        {"last_steps": {"y": math.inf, "x": None}},
+        {"trained": 3},
+    ],
+    ids="".join,
+)
+def test_odd_answers_are_taken_for_nothing(begin: Begin, keeper: Any, odd: dict[str, Any]) -> None:
     """What comes from the wire is a stranger's."""
-    keeper.openings["p", RUN] = {
-        "largest_t": "soon",
-        "journals": {"a": {"attempt": -5}, "b": 7},
-        "families": {"x": ["atom"], "y": "float_series"},
-        "last_steps": {"y": 1e400, "x": None},
-    }
+    keeper.openings["p", RUN] = opening(1) | odd
     run = begin(remote=keeper.url, with_id=RUN)
     run["y"].append(1.0)
     run.stop()

@@ -299,19 +299,21 @@ def test_what_was_recorded_is_never_a_page(here) -> None:
     made.texts("t", (0, HTML))
     assert send(here, "xss/x", "run1", made).status == 200
     fold(here, "xss/x", "run1")
-    at = "runs/xss/x/run1"
-    for path in (
-        f"{at}/attributes",
-        f"{at}/texts?path=t",
-        f"{at}/last?path=t",
-        "runs?project=xss/x",
-        "runs/names?project=xss/x",
-        f"{at}/attribute?path={quote(HTML)}",
-        f"runs?query={quote(HTML)}",
-        f"runs/{quote(HTML, safe='')}/run1/overview",
-        f"accounts/tokens?project={quote(HTML, safe='')}",
-    ):
-        answer = ask(here.url, "GET", path, here.token, headers={"Accept": "text/html"})
+    run = {"project": "xss/x", "run": "run1"}
+    asked = (
+        ("POST", "read/attributes", run),
+        ("POST", "read/texts", {**run, "path": "t"}),
+        ("POST", "read/last", {**run, "path": "t"}),
+        ("POST", "read/table", {"project": "xss/x"}),
+        ("POST", "read/names", {"project": "xss/x"}),
+        ("POST", "read/attribute", {**run, "path": HTML}),
+        ("POST", "read/table", {"query": HTML}),
+        ("POST", "read/overview", {"project": HTML, "run": "run1"}),
+        ("POST", f"read/{quote(HTML, safe='')}", {}),
+        ("GET", f"accounts/tokens?project={quote(HTML, safe='')}", None),
+    )
+    for method, path, body in asked:
+        answer = ask(here.url, method, path, here.token, body, {"Accept": "text/html"})
         assert answer.headers["content-type"].split(";")[0] == "application/json", path
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "default-src 'none'" in answer.headers["content-security-policy"]
@@ -333,18 +335,23 @@ def test_a_body_of_json_without_end_is_a_mistake_of_its_sender(here) -> None:
         (json.dumps({"query": "NOT " * 4_000 + "a"}).encode(), {}),
     ]
     for body, headers in bodies:
-        answer = ask(here.url, "POST", "runs", here.token, body, {**json_type, **headers})
-        assert answer.status in {400, 413, 415, 422}, (body[:20], answer.body[:200])
-        assert set(answer.json()) >= {"error", "hint"}
+        for path in ("read/table", "read/overview", "read/attempts"):
+            answer = ask(here.url, "POST", path, here.token, body, {**json_type, **headers})
+            assert answer.status in {400, 413, 415, 422}, (body[:20], answer.body[:200])
+            assert set(answer.json()) >= {"error", "hint"}
+            answer = ask(here.url, "POST", path, "", body, {**json_type, **headers})
+            assert answer.status in {401, 413, 415}, (body[:20], answer.body[:200])
     assert eventually(lambda: ask(here.url, "GET", "").status == 200)
 
 
 def test_a_token_is_in_no_answer_and_no_log(here, caplog) -> None:
     """Also where it is shown in the wrong place."""
     mine = token_for(here, "careless", "careless/x")
-    for path in (f"runs/{mine}/x/overview", f"runs?query={mine}", f"accounts/tokens/{mine}x"):
+    for path in (f"runs/{mine}/x/journals", f"read/table?query={mine}", f"accounts/tokens/{mine}x"):
         ask(here.url, "GET", path, mine)
         ask(here.url, "DELETE", path, mine)
+    ask(here.url, "POST", "read/overview", mine, {"project": mine, "run": mine})
+    ask(here.url, "POST", "read/table", mine, {"query": mine})
     answer = ask(here.url, "GET", "accounts/audit", here.token)
     assert mine.encode() not in answer.body
     assert mine not in caplog.text

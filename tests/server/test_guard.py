@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from asking import ask
+from asking import Answer, ask
 from folding import a_journal
 from served import served
 
@@ -86,66 +86,72 @@ RUN = "run1"
 OF_A_RUN: dict[tuple[str, str], tuple[str, str, Any]] = {
     # method and what follows the run: the smallest role, the query, and the body
     ("DELETE", ""): ("owner", "", None),
-    ("GET", "attribute"): ("viewer", f"?path={WORTH}/lr", None),
-    ("GET", "attributes"): ("viewer", "", None),
     ("GET", "blobs/{digest}"): ("viewer", "", None),
     ("GET", "blobs/{digest}/upload"): ("contributor", "", None),
-    ("GET", "curve"): ("viewer", f"?path={WORTH}/loss", None),
-    ("GET", "drawing"): ("viewer", f"?path={WORTH}/loss", None),
-    ("GET", "families"): ("viewer", "", None),
-    ("GET", "files"): ("viewer", f"?path={WORTH}/f", None),
-    ("GET", "has"): ("viewer", f"?path={WORTH}/lr", None),
-    ("GET", "histograms"): ("viewer", f"?path={WORTH}/h", None),
     ("GET", "journals"): ("contributor", "", None),
     ("GET", "journals/{journal}"): ("contributor", "?offset=0", None),
-    ("GET", "last"): ("viewer", f"?path={WORTH}/text", None),
-    ("GET", "log"): ("viewer", f"?path={WORTH}/text", None),
-    ("GET", "opening"): ("viewer", "", None),
-    ("GET", "overview"): ("viewer", "", None),
-    ("GET", "points"): ("viewer", f"?path={WORTH}/loss", None),
-    ("GET", "points-part"): ("viewer", f"?path={WORTH}/loss", None),
-    ("GET", "ranks"): ("viewer", "", None),
-    ("GET", "stragglers"): ("viewer", "", None),
-    ("GET", "texts"): ("viewer", f"?path={WORTH}/text", None),
-    ("GET", "writers"): ("viewer", "", None),
-    ("POST", "attributes"): ("viewer", "", {"paths": [f"{WORTH}/lr"]}),
     ("POST", "blobs"): ("contributor", "", {"digests": ["0" * 64]}),
     ("POST", "contents"): ("viewer", "", {"sha256": ["0" * 64]}),
-    ("POST", "points"): ("viewer", "", {"paths": [f"{WORTH}/loss"]}),
-    ("POST", "text-begin"): ("viewer", "", {"file": "{journal}", "paths": [f"{WORTH}/text"]}),
-    ("POST", "text-page"): ("viewer", "", {"file": "{journal}", "paths": [f"{WORTH}/text"]}),
     ("PUT", "blobs/{digest}"): ("contributor", "?offset=0&size=9", b"x"),
     ("PUT", "journals/{journal}"): ("contributor", "?offset=0", b"{data}"),
+}
+READS_OF_A_RUN: dict[str, dict[str, Any]] = {
+    "attribute": {"path": f"{WORTH}/lr"},
+    "attributes": {},
+    "curve": {"path": f"{WORTH}/loss", "points": 100},
+    "drawing": {"path": f"{WORTH}/loss"},
+    "families": {},
+    "files": {"path": f"{WORTH}/f"},
+    "has": {"path": f"{WORTH}/lr"},
+    "histograms": {"path": f"{WORTH}/h"},
+    "journals": {},
+    "last": {"path": f"{WORTH}/text"},
+    "log": {"path": [f"{WORTH}/text"]},
+    "opening": {},
+    "overview": {},
+    "points_part": {"path": f"{WORTH}/loss"},
+    "ranks": {},
+    "some": {"paths": [f"{WORTH}/lr"]},
+    "some_points": {"paths": [f"{WORTH}/loss"]},
+    "stragglers": {},
+    "text_begin": {"file": "{journal}", "paths": [f"{WORTH}/text"]},
+    "text_page": {"file": "{journal}", "paths": [f"{WORTH}/text"]},
+    "texts": {"path": f"{WORTH}/text"},
 }
 _REFS = {"refs": [[SECRET, RUN]]}
 _CLAIMED = {"project": SECRET, "name": RUN, "number": 1, "key": "0" * 16}
 _CLAIMANT = {"host": "here", "pid": 1, "key": "0" * 16, "t": 1}
-OF_MANY: dict[tuple[str, str], list[tuple[str, Any]]] = {
-    ("GET", "/changes"): [("", None)],
-    ("GET", "/paths"): [("", None), (f"?project={SECRET}", None)],
-    ("GET", "/projects"): [("", None)],
-    ("GET", "/runs"): [("", None), (f"?project={SECRET}", None), (f"?id={RUN}", None)],
-    ("GET", "/runs/names"): [("", None), (f"?project={SECRET}", None)],
-    ("PATCH", "/runs"): [("", {**_REFS, "add_tags": ["x"]})],
-    ("POST", "/arrivals"): [("", {"project": SECRET, "run": "another"})],
-    ("POST", "/curves"): [("", {**_REFS, "paths": [f"{WORTH}/loss"]})],
-    ("POST", "/curves/groups"): [
-        ("", {"groups": [{"refs": [[SECRET, RUN]]}], "paths": [f"{WORTH}/loss"]})
+_READS_OF_MANY: dict[str, list[Any]] = {
+    "attempts": [_REFS],
+    "changes": [{}],
+    "crash_reasons": [_REFS],
+    "curves": [{**_REFS, "paths": [f"{WORTH}/loss"]}],
+    "fields": [{}, {"project": SECRET}],
+    "group_curves": [{"groups": [{"refs": [[SECRET, RUN]]}], "paths": [f"{WORTH}/loss"]}],
+    "groups": [{"by": [f"{WORTH}/lr"], "unknown": "tell"}],
+    "losses": [_REFS],
+    "names": [{}, {"project": SECRET}],
+    "paths": [{}, {"project": SECRET}],
+    "projects": [{}, {"project": SECRET}],
+    "select": [{}, {"query": f"`{WORTH}/lrr` > 0", "unknown": "tell"}],
+    "series": [{**_REFS, "paths": ["*"], "unknown": "tell"}],
+    "series_paths": [_REFS],
+    "shared": [{}, {"project": SECRET}],
+    "table": [
+        {"columns": ["*"]},
+        {"project": SECRET},
+        {"id": RUN},
+        {"query": f"`{WORTH}/lr` > 0"},
     ],
-    ("POST", "/link"): [("", {"project": SECRET, "run": RUN, "sha256": "0" * 64})],
-    ("POST", "/runs"): [("", {"columns": ["*"]}), ("", {"query": f"`{WORTH}/lr` > 0"})],
-    ("POST", "/runs/attempts"): [("", _REFS)],
-    ("POST", "/runs/claims"): [("", {**_REFS, "claimant": _CLAIMANT})],
-    ("POST", "/runs/claims/held"): [("", _CLAIMED)],
-    ("POST", "/runs/claims/release"): [("", _CLAIMED)],
-    ("POST", "/runs/crash-reasons"): [("", _REFS)],
-    ("POST", "/runs/fields"): [("", {}), ("", {"project": SECRET})],
-    ("POST", "/runs/groups"): [("", {"by": [f"{WORTH}/lr"], "unknown": "tell"})],
-    ("POST", "/runs/losses"): [("", _REFS)],
-    ("POST", "/runs/paths"): [("", {}), ("", {"project": SECRET})],
-    ("POST", "/runs/select"): [("", {}), ("", {"query": f"`{WORTH}/lrr` > 0", "unknown": "tell"})],
-    ("POST", "/runs/series"): [("", {**_REFS, "paths": ["*"], "unknown": "tell"})],
-    ("POST", "/runs/series-paths"): [("", _REFS)],
+}
+OF_MANY: dict[tuple[str, str], list[Any]] = {
+    **{("POST", f"/read/{verb}"): bodies for verb, bodies in _READS_OF_MANY.items()},
+    ("PATCH", "/runs"): [{**_REFS, "add_tags": ["x"]}],
+    ("POST", "/arrivals"): [{"project": SECRET, "run": "another"}],
+    ("POST", "/link"): [{"project": SECRET, "run": RUN, "sha256": "0" * 64}],
+    ("POST", "/runs/claims"): [{**_REFS, "claimant": _CLAIMANT}],
+    ("POST", "/runs/claims/held"): [_CLAIMED],
+    ("POST", "/runs/claims/release"): [_CLAIMED],
 }
 WITHOUT = "/linked/{signed}/{name}"
 """Answers without a token what was signed for it; see `tests/page/test_page_edits.py`."""
@@ -191,15 +197,18 @@ def tenants(tmp_path_factory) -> Iterator[Any]:
 
 def test_every_route_is_asked_by_somebody_elses_token() -> None:
     """A route that is added comes with a request that would work, for the two tests below."""
-    of_run, many = set(), set()
+    of_run, many, reads = set(), set(), {f"/read/{verb}" for verb in READS_OF_A_RUN}
     for method, path in every_route():
         if "{project" in path:
             rest = path.removeprefix("/runs/{project:path}/{run}").lstrip("/")
             of_run.add((method, rest))
+        elif path in reads:
+            reads.remove(path)
         elif not path.startswith("/accounts") and path not in ("/", WITHOUT):
             many.add((method, path))  # those have tables of their own
     assert of_run == set(OF_A_RUN)
     assert many == set(OF_MANY)
+    assert not reads
 
 
 @pytest.mark.parametrize("case", OF_A_RUN, ids=" ".join)
@@ -207,34 +216,52 @@ def test_a_run_is_not_there_for_other_tokens(tenants, case) -> None:
     """Whole and good requests: who has a role too small is told so, all others see nothing."""
     least, query, body = OF_A_RUN[case]
     method, rest = case
-    file = tenants.made.file
-    rest = rest.replace("{digest}", "0" * 64).replace("{journal}", file)
-    path = f"runs/{SECRET}/{RUN}/{rest}".rstrip("/") + query
+    rest = rest.replace("{digest}", "0" * 64).replace("{journal}", tenants.made.file)
     if body == b"{data}":
         body = tenants.made.data
-    elif isinstance(body, dict) and "file" in body:
-        body = {**body, "file": file}
-    asked = {
-        who: ask(tenants.url, method, path, getattr(tenants, who), body)
-        for who in ("nobody", "stranger", "sibling", "namesake", "viewer")
-    }
-    status = {who: answer.status for who, answer in asked.items()}
-    assert status["nobody"] == 401
-    for who in ("stranger", "sibling", "namesake"):
-        assert status[who] == 404, (who, asked[who].body)
-        assert WORTH.encode() not in asked[who].body
-        nowhere = ask(
-            tenants.url, method, path.replace(SECRET, "no/such"), getattr(tenants, who), body
-        )
-        assert nowhere.status == 404
-        assert nowhere.body.replace(b"no/such", SECRET.encode()) == asked[who].body
-    # What this run does not have is said to those who may read it: a file, and ranks to compare.
-    has_not = rest in ("stragglers", f"blobs/{'0' * 64}")
-    expected = {403} if least != "viewer" else {404} if has_not else {200}
-    assert status["viewer"] in expected, asked["viewer"].body
+
+    def asked(token: str, project: str) -> Answer:
+        path = f"runs/{project}/{RUN}/{rest}".rstrip("/") + query
+        return ask(tenants.url, method, path, token, body)
+
+    check_hidden(tenants, asked)
+    answer = asked(tenants.viewer, SECRET)
+    # What this run does not have is said to those who may read it.
+    has_not = rest == f"blobs/{'0' * 64}"
+    expected = 403 if least != "viewer" else 404 if has_not else 200
+    assert answer.status == expected, answer.body
     if least == "contributor":
-        answer = ask(tenants.url, method, path, tenants.contributor, body)
+        answer = asked(tenants.contributor, SECRET)
         assert answer.status == 200, answer.body
+
+
+@pytest.mark.parametrize("verb", READS_OF_A_RUN)
+def test_nothing_of_a_run_is_read_with_other_tokens(tenants, verb) -> None:
+    """The same of every question about one run, in both forms of an answer."""
+    arguments = dict(READS_OF_A_RUN[verb])
+    if "file" in arguments:
+        arguments["file"] = tenants.made.file
+    for accept in ({}, {"Accept": "application/msgpack"}):
+
+        def asked(token: str, project: str, accept: Any = accept) -> Answer:
+            question = {"project": project, "run": RUN, **arguments}
+            return ask(tenants.url, "POST", f"read/{verb}", token, question, accept)
+
+        check_hidden(tenants, asked)
+        answer = asked(tenants.viewer, SECRET)
+        # There are no ranks to compare, and that is said to those who may read the run.
+        assert answer.status == (404 if verb == "stragglers" else 200), answer.body
+
+
+def check_hidden(tenants: Any, asked: Callable[[str, str], Answer]) -> None:
+    """Check that a run answers to strangers as if it were not there."""
+    assert asked(tenants.nobody, SECRET).status == 401
+    for who in ("stranger", "sibling", "namesake"):
+        token = getattr(tenants, who)
+        answer, nowhere = asked(token, SECRET), asked(token, "no/such")
+        assert (answer.status, nowhere.status) == (404, 404), (who, answer.body)
+        assert WORTH.encode() not in answer.body
+        assert nowhere.body.replace(b"no/such", SECRET.encode()) == answer.body
 
 
 @pytest.mark.parametrize("case", OF_MANY, ids=" ".join)
@@ -242,9 +269,9 @@ def test_a_run_is_in_no_table_of_other_tokens(tenants, case) -> None:
     """Neither asked for by name, nor among all there are, nor in what is said of a mistake."""
     method, path = case
     told = b""
-    for query, body in OF_MANY[case]:
+    for body in OF_MANY[case]:
         for who in ("stranger", "sibling", "namesake", "nobody"):
-            answer = ask(tenants.url, method, path.lstrip("/") + query, getattr(tenants, who), body)
+            answer = ask(tenants.url, method, path.lstrip("/"), getattr(tenants, who), body)
             assert answer.status in {200, 401, 403, 404, 422}, answer.body
             assert (answer.status == 401) == (who == "nobody")
             asked_for = json.dumps(body).encode() if body else b""
@@ -253,11 +280,11 @@ def test_a_run_is_in_no_table_of_other_tokens(tenants, case) -> None:
             assert f'"{RUN}"'.encode() not in answer.body, answer.body
             assert b'"loss"' not in answer.body
             assert b"/lr'" not in answer.body  # no "there is ..." of a path of others
-        answer = ask(tenants.url, method, path.lstrip("/") + query, tenants.viewer, body)
+        answer = ask(tenants.url, method, path.lstrip("/"), tenants.viewer, body)
         # There is no such content to make an address of, and that is said to those who may read it.
         expected = 403 if case in CHANGING else 404 if path == "/link" else 200
         assert answer.status == expected, answer.body
         told += answer.body
-    silent = {"/changes", "/runs/attempts", "/runs/crash-reasons", "/runs/losses"}
+    silent = {f"/read/{verb}" for verb in ("changes", "attempts", "crash_reasons", "losses")}
     if case not in CHANGING and path not in silent:
         assert SECRET.encode() in told or WORTH.encode() in told, told

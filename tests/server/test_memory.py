@@ -132,24 +132,17 @@ def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch) 
             assert ask(url, "GET", "accounts/me", new_token().secret).status in (401, 429)
             while worker.round():
                 pass
-            for path in ("", f"?path=path{number}x1"):
-                assert ask(url, "GET", f"{place}/attribute{path or 's'}", token).status == 200
-            query = {"query": f"path{number}x0 >= 0", "columns": [f"path{number}*"]}
-            table = ask(url, "POST", "runs", token, query)
-            assert table.status == 200, table.body
-            assert (
-                ask(
-                    url,
-                    "POST",
-                    "runs/series",
-                    token,
-                    {
-                        "refs": [[project, run]],
-                        "paths": [f"loss{number}*"],
-                    },
-                ).status
-                == 200
-            )
+            of_run = {"project": project, "run": run}
+            asked = {
+                "attributes": of_run,
+                "attribute": {**of_run, "path": f"path{number}x1"},
+                "table": {"query": f"path{number}x0 >= 0", "columns": [f"path{number}*"]},
+                "series": {"refs": [[project, run]], "paths": [f"loss{number}*"]},
+            }
+            for verb, question in asked.items():
+                for accept in ({}, {"Accept": "application/msgpack"}):
+                    answer = ask(url, "POST", f"read/{verb}", token, question, accept)
+                    assert answer.status == 200, answer.body
 
         always = Client(url, admin).new_run("team/always")
         roots = (server, worker, here.app.state.neptune_logs)
@@ -159,7 +152,7 @@ def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch) 
         for number in range(RUNS, 3 * RUNS):
             send(number)
         last = held(*roots)
-        assert ask(url, "GET", "projects", admin).status == 200
+        assert ask(url, "POST", "read/projects", admin, {}).status == 200
     grown = {place: (first.get(place, 0), size) for place, size in last.items()}
     assert len(last) > 20  # it was looked into
     assert {place: sizes for place, sizes in grown.items() if sizes[1] - sizes[0] >= RUNS} == {}

@@ -23,6 +23,7 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind
 from seamark.journal.source import FileSource
 from seamark.store import groups, ingest, schema
+from seamark.store.database import Database
 from seamark.store.query.selection import Selection
 
 
@@ -401,6 +402,35 @@ def test_a_pattern_that_a_database_cannot_read_is_a_query_error(builder, engines
         assert len(engines.Tables(store).select(Selection(query="a =~ '(?i:FOO)'"))) == 1
     except QueryError as error:
         assert "regular expression that this database can read" in str(error)  # noqa: PT017 - PostgreSQL
+
+
+def test_a_page_asks_a_few_questions_however_many_paths_it_names(
+    builder, engines, store, monkeypatch
+):
+    """Round trips to a server are what a small page takes."""
+    engines.fold(store, "r", [builder().assign(a=1, b=2, c=3)])
+    tables, asked = engines.Tables(store), []
+
+    def spy(name):
+        ask = getattr(Database, name)
+
+        def noted(*given, **values):
+            asked.append(name)
+            return ask(*given, **values)
+
+        monkeypatch.setattr(Database, name, noted)
+
+    def questions(query, columns):
+        tables.table(Selection(query=query, sort_by="a", limit=5), columns)  # learns the paths
+        asked.clear()
+        tables.table(Selection(query=query, sort_by="a", limit=5), columns)
+        return len(asked)
+
+    for name in ("rows", "stream"):  # what `query` returns is of `stream`
+        spy(name)
+    few = questions("a > 0", ["a"])
+    assert few <= 6
+    assert questions("a > 0 AND b > 0 AND c > 0", ["a", "b", "c", "sys/state"]) == few
 
 
 # ---------------------------------------------------------------------- a recorded run

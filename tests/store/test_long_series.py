@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seamark.reading.curves import Look
-from seamark.store import groups, ingest, pyramid
+from seamark.store import groups, ingest
 from seamark.store.database import Database
 
 NAN, INF = math.nan, math.inf
@@ -21,27 +21,25 @@ def small(monkeypatch):
         monkeypatch.setattr(module, "GROUP_ROWS", 256)
     monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
     monkeypatch.setattr(ingest, "CHUNK_BYTES", 0)
-    monkeypatch.setattr(groups, "_PYRAMID_POINTS", 64)
-    monkeypatch.setattr(pyramid, "_COARSE", 128)
-    monkeypatch.setattr(pyramid, "_LONG_PART", 0)
+    monkeypatch.setattr(groups, "_CELL_POINTS", 64)
 
 
 @pytest.fixture
 def asked(monkeypatch):
     """Note every question to a database, and every chunk of which values are unpacked."""
     found = {"questions": 0, "chunks": 0}
-    rows, unpack = Database.rows, groups.unpack_floats_at
+    rows, unpack = Database.rows, groups.unpack_floats
 
     def counted(self, *args, **values):
         found["questions"] += 1
         return rows(self, *args, **values)
 
-    def unpacked(data, places):
+    def unpacked(data):
         found["chunks"] += 1
-        return unpack(data, places)
+        return unpack(data)
 
     monkeypatch.setattr(Database, "rows", counted)
-    monkeypatch.setattr(groups, "unpack_floats_at", unpacked)
+    monkeypatch.setattr(groups, "unpack_floats", unpacked)
     return found
 
 
@@ -103,27 +101,26 @@ def test_a_curve_is_what_all_points_give(store, engines, builder, plain, seed):
 
 
 def test_one_question_brings_what_many_borders_need(store, engines, builder, asked):
-    """Each border of a picture cuts a cell of a group of its own."""
+    """Each border of a picture along another axis cuts a cell of a group of its own."""
     counts = {}
     for groups_ in (20, 120):
         size = groups_ * 256
-        step, value = np.arange(size) * 50.0, np.sin(np.arange(size) / 99)
+        step, value = np.arange(1.0, size + 1), np.sin(np.arange(size) / 99)
         journal = builder(f"w{groups_}").column("loss", step.tolist(), value.tolist())
         engines.fold(store, f"r{groups_}", [journal])
         reader = engines.look(store, f"r{groups_}", [journal])
         asked.update(questions=0, chunks=0)
-        found = reader.curve("loss", 2 * groups_)
+        found = reader.drawing("loss", Look(2 * groups_, log_x=True, window=9.0)).curve
         assert int(found.count.sum()) == size
         counts[groups_] = dict(asked, parts=len(found))
     for found in counts.values():
-        assert 0 < found["chunks"] <= found["parts"]
+        assert found["chunks"] > 0
     assert counts[120]["chunks"] > 60
-    assert counts[120]["questions"] <= counts[20]["questions"] + 2
+    assert counts[120]["questions"] <= counts[20]["questions"] + 2 * 100 // 16 + 1
 
 
-def test_parts_of_whole_coarse_cells_ask_for_no_values(store, engines, builder, asked, monkeypatch):
-    """Nor for steps, nor for what is known of finer cells."""
-    monkeypatch.setattr(groups._DrawnSeries, "pyramid", None)
+def test_parts_of_whole_cells_ask_for_no_values(store, engines, builder, asked, monkeypatch):
+    """Nor for steps."""
     monkeypatch.setattr(groups._DrawnSeries, "group", None)
     step = np.arange(16_384.0)
     journal = builder().column("loss", step.tolist(), np.cos(step).tolist())
@@ -168,6 +165,4 @@ def test_a_long_frame_is_in_several_groups_and_what_follows_it_is_kept(
     counts = [one.count for one in drawn]
     assert sum(counts) == 2000
     assert counts[:4] == [256, 256, 256, 132]
-    begins = np.cumsum([0, *counts])
-    assert set(range(1024, 2000, 256)) <= set(begins.tolist())  # where parts of a picture begin
     assert max(counts) == 256

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
 import numpy as np
@@ -15,21 +15,14 @@ from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
 from seamark.reading.curves import Curve
-from seamark.store import pyramid as levels
 from seamark.store.chunks import (
     pack_floats,
     packed_stride,
     unpack_floats,
-    unpack_floats_at,
 )
-from seamark.store.pyramid import (
-    draw_series,
-    pack_coarse,
-    pack_pyramid,
-    reduce_series,
-    unpack_coarse,
-    unpack_pyramid,
-)
+from seamark.store.drawing import draw_series, reduce_series
+from seamark.store.steps import Series
+from seamark.store.stretches import cell_starts, pack_cells
 
 NAN, INF = math.nan, math.inf
 PIECES = 16
@@ -38,19 +31,16 @@ COLUMNS = [one.name for one in fields(Curve) if one.name not in ("width", "mean"
 
 @dataclass
 class Packed:
-    """A piece as a chunk holds it, which notes what was read of its values."""
+    """A piece as a chunk holds it, which notes whether its values were read."""
 
     step: bytes
     value: bytes
-    packed_pyramid: bytes | None
+    packed_cells: bytes | None
     count: int
     first: float
     last: float
     rising: bool
-    read: list[int] = field(default_factory=list)
-    read_whole: bool = False
-    packed_coarse: bytes | None = None
-    announced: int = 0
+    read: bool = False
 
     @property
     def stride(self):
@@ -60,47 +50,34 @@ class Packed:
         return unpack_floats(self.step)
 
     def values(self):
-        self.read_whole = True
+        self.read = True
         return unpack_floats(self.value)
 
-    def will_read(self):
-        self.announced += 1
-
-    def values_at(self, places):
-        self.announced -= 1
-        assert not self.announced
-        self.read += places.tolist()
-        return unpack_floats_at(self.value, places)
-
-    def pyramid(self, *, coarse=False):
-        if self.packed_pyramid is None:
-            return None
-        if coarse and self.packed_coarse is not None:
-            return unpack_coarse(self.packed_coarse, self.count)
-        return unpack_pyramid(self.packed_pyramid)
+    def cells(self):
+        return self.packed_cells
 
 
-def packed(step, value, *, pyramid=True):
+def packed(step, value, *, cells=True):
     step, value = np.array(step, np.float64), np.array(value, np.float64)
+    rising = bool((step[1:] >= step[:-1]).all())
     return Packed(
         pack_floats(step),
         pack_floats(value),
-        pack_pyramid(value) if pyramid else None,
+        pack_cells(value, cell_starts(step)) if cells and rising and len(step) else None,
         len(step),
         *((float(step[0]), float(step[-1])) if len(step) else (NAN, NAN)),
-        rising=bool((step[1:] >= step[:-1]).all()),
-        packed_coarse=pack_coarse(value) if pyramid else None,
+        rising=rising,
     )
 
 
-def pieces_of(step, value, sizes, pyramids=(True,)):
+def pieces_of(step, value, sizes, cells=(True,)):
     """Cut a series into pieces of these sizes, over and over again; the last one is the rest."""
     found, start = [], 0
     while start < len(step):
         number = len(found)
         end = start + sizes[number % len(sizes)] if number < PIECES else len(step)
-        has_pyramid = pyramids[number % len(pyramids)]
-        found.append(packed(step[start:end], value[start:end], pyramid=has_pyramid))
+        has_cells = cells[number % len(cells)]
+        found.append(packed(step[start:end], value[start:end], cells=has_cells))
         start = end
     return found
 
@@ -230,7 +207,7 @@ def series(draw):
 
 
 SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=3)
-PYRAMIDS = st.sampled_from([(True,), (True,), (False,), (True, False)])
+CELLS = st.sampled_from([(True,), (True,), (False,), (True, False)])
 FLOATS = st.floats(width=64)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 FEWER = settings(max_examples=min(40, settings.default.max_examples))
@@ -239,13 +216,13 @@ FEWER = settings(max_examples=min(40, settings.default.max_examples))
 # ---------------------------------------------------------------------- the same as all points
 
 
-@given(series(), SIZES, PYRAMIDS, st.integers(2, 80))
+@given(series(), SIZES, CELLS, st.integers(2, 80))
 @example((FARTHEST, [float(at) for at in range(120)]), [50, 7], (True, False), 14)
 @pytest.mark.once
-def test_a_curve_is_what_all_points_give(drawn, sizes, pyramids, points):
+def test_a_curve_is_what_all_points_give(drawn, sizes, cells, points):
     """Whatever is read instead of them: bit for bit, means to 1e-12."""
     step, value = drawn
-    check(reduce_series(pieces_of(step, value, sizes, pyramids), points), step, value, points)
+    check(reduce_series(pieces_of(step, value, sizes, cells), points), step, value, points)
 
 
 @given(st.lists(st.tuples(FINITE, FLOATS), max_size=12), SIZES, st.integers(2, 9))
@@ -266,7 +243,7 @@ def test_few_odd_points_give_the_same_curve_too(points_of, sizes, points):
 def test_the_pieces_make_no_difference(drawn, sizes):
     """Only means may differ, and those by rounding."""
     step, value = drawn
-    one = reduce_series([packed(step, value, pyramid=False)], 20)
+    one = reduce_series([packed(step, value, cells=False)], 20)
     many = reduce_series(pieces_of(step, value, sizes), 20)
     assert one.width == many.width
     for name in COLUMNS:
@@ -275,13 +252,10 @@ def test_the_pieces_make_no_difference(drawn, sizes):
 
 @given(series(), SIZES, st.lists(st.booleans(), min_size=1, max_size=3), st.integers(2, 40))
 @pytest.mark.once
-def test_coarse_cells_make_no_difference(drawn, sizes, pyramids, points):
-    """Also beside fine ones, and in what is said of values that have no place in a picture."""
+def test_cells_make_no_difference(drawn, sizes, cells, points):
+    """Also beside chunks without them, and in what is told of values without a place."""
     step, value = (np.asarray(one, np.float64) for one in drawn)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(levels, "_COARSE", 128)
-        patch.setattr(levels, "_LONG_PART", 0)
-        drawing = draw_series(pieces_of(step, value, sizes, pyramids), points, log_y=True)
+    drawing = draw_series(pieces_of(step, value, sizes, cells), points, log_y=True)
     check(drawing.curve, step, value, points)
     order = np.argsort(step, kind="stable")
     step, value = step[order], value[order]
@@ -306,23 +280,21 @@ def test_steps_are_read_only_where_they_are_no_progression_and_a_border_falls():
     assert read == [14]
 
 
-def test_infinities_are_found_without_reading_all_of_them():
-    """At most two cells of a part, even of a series that is infinite throughout."""
+def test_infinities_are_found_without_reading_them():
+    """Even in a series that is infinite throughout."""
     step, value = np.arange(64_000.0), np.where(np.arange(64_000) % 2, INF, -INF)
     pieces = pieces_of(step, value, [16_000])
     drawing = draw_series(pieces, 20)
     parts = len(drawing.curve)
     assert len(drawing.plus_inf) == len(drawing.minus_inf) == parts
-    assert sum(len(piece.read) for piece in pieces) <= 4 * 64 * parts
+    assert not any(piece.read for piece in pieces)
 
 
 def test_a_logarithmic_axis_asks_for_few_steps(monkeypatch):
     """What is looked at grows with the parts and not with the points."""
     step = np.arange(200_000.0)
-    asked, real = [], levels._InPieces.at
-    monkeypatch.setattr(
-        levels._InPieces, "at", lambda self, at: asked.append(len(at)) or real(self, at)
-    )
+    asked, real = [], Series.at
+    monkeypatch.setattr(Series, "at", lambda self, at: asked.append(len(at)) or real(self, at))
     drawing = draw_series(pieces_of(step, step, [20_000]), 100, log_x=True)
     assert drawing.left_out == 1
     assert int(drawing.curve.count.sum()) == 199_999
@@ -386,15 +358,18 @@ def test_minimum_and_maximum_are_drawn_in_the_order_of_their_steps():
 @FEWER
 @given(series(), SIZES, st.integers(4, 60), st.integers(1, 60))
 def test_appended_points_change_no_part_but_the_last(drawn, sizes, points, more):
-    """As long as the width stays the same and the steps rise."""
+    """As long as the width stays the same and the steps rise; means may be rounded otherwise."""
     step, value = drawn
     step = sorted(step)
     before = reduce_series(pieces_of(step[:-more], value[:-more], sizes), points)
     after = reduce_series(pieces_of(step, value, sizes), points)
     if before.width == after.width and len(before):
-        for name in (*COLUMNS, "mean"):
+        for name in COLUMNS:
             kept = getattr(before, name)[:-1]
             assert same_bits(kept, getattr(after, name)[: len(kept)])
+        sizes_of = np.maximum(np.abs(before.min), np.abs(before.max))[:-1]
+        apart = np.abs(before.mean[:-1] / 4 - after.mean[: len(before) - 1] / 4)
+        assert (np.isnan(apart) | (apart <= 1e-12 * sizes_of)).all()
 
 
 # ---------------------------------------------------------------------- means
@@ -422,39 +397,29 @@ def test_values_whose_sum_overflows_have_a_mean():
 # ---------------------------------------------------------------------- what is read
 
 
-def test_parts_of_whole_cells_read_no_points():
-    """Steps that count up from 0, in parts of at least 64."""
+@pytest.mark.parametrize("stride", [1.0, 7.0, 50.0, 0.3])
+def test_parts_of_whole_cells_read_no_points(stride):
+    """Whatever the distance between steps and the place where a chunk begins."""
+    step = np.arange(65_536.0) * stride - 12_345
+    pieces = pieces_of(step, np.sin(step), [16_384, 9_000])
+    check(reduce_series(pieces, 400), step, np.sin(step), 400)
+    assert not any(piece.read for piece in pieces)
+
+
+def test_only_chunks_that_a_border_cuts_are_read():
+    """Those at the ends of a window."""
     step = np.arange(65_536.0)
-    pieces = pieces_of(step, np.sin(step), [16_384])
-    assert reduce_series(pieces, 1000).width == 256.0
-    assert not any(piece.read or piece.read_whole for piece in pieces)
+    pieces = pieces_of(step, np.sin(step), [4096])
+    drawing = draw_series(pieces, 200, low=5_001.0, high=50_007.0)
+    assert int(drawing.curve.count.sum()) == 45_007
+    assert [number for number, piece in enumerate(pieces) if piece.read] == [1, 12]
 
 
-def test_only_cells_that_a_border_cuts_are_read():
-    """At most one of 64 points for each part, none as a whole piece."""
-    step = np.arange(65_536.0) * 50
-    pieces = pieces_of(step, np.sin(step), [16_384])
-    curve = reduce_series(pieces, 100)
-    assert not any(piece.read_whole for piece in pieces)
-    assert 0 < sum(len(piece.read) for piece in pieces) <= 64 * len(curve)
-
-
-def test_a_pyramid_takes_little_room():
-    """Less than a byte a point for noisy values, next to nothing where they do not change."""
-    rng = np.random.default_rng(0)
-    noisy = rng.standard_normal(65_536)
-    assert len(pack_pyramid(noisy.astype(np.float32).astype(np.float64))) < 0.25 * 65_536
-    assert len(pack_pyramid(noisy)) < 0.5 * 65_536
-    assert len(pack_pyramid(np.ones(65_536))) < 1000
-
-
-@given(series())
-def test_some_numbers_of_a_column_are_those_of_the_whole(drawn):
-    """Bit for bit, for each way of packing."""
-    for numbers in map(np.array, drawn):
-        places = np.arange(len(numbers))[::7]
-        data = pack_floats(numbers)
-        assert same_bits(unpack_floats_at(data, places), unpack_floats(data)[places])
+def test_cells_take_little_room():
+    """Less than a third of a byte a point."""
+    noisy = np.random.default_rng(0).standard_normal(16_384)
+    for stride in (1.0, 50.0):
+        assert len(pack_cells(noisy, cell_starts(np.arange(16_384) * stride))) < 0.33 * 16_384
 
 
 def test_a_progression_tells_its_first_number_and_difference():

@@ -13,14 +13,9 @@ from recording import QUIET
 
 from seamark import init_run
 from seamark.reading.curves import Look
-from seamark.store.chunks import pack_floats, packed_stride, unpack_floats, unpack_floats_at
-from seamark.store.pyramid import (
-    draw_series,
-    pack_coarse,
-    pack_pyramid,
-    unpack_coarse,
-    unpack_pyramid,
-)
+from seamark.store.chunks import pack_floats, packed_stride, unpack_floats
+from seamark.store.drawing import draw_series
+from seamark.store.stretches import cell_starts, pack_cells
 from seamark.store.windows import means_of_ranges
 
 
@@ -32,7 +27,7 @@ class Packed:
         self.rising = bool((np.diff(step) >= 0).all())
         self._step, self._value = pack_floats(step), pack_floats(value)
         self.stride = packed_stride(self._step)
-        self._pyramid, self._coarse = pack_pyramid(value), pack_coarse(value)
+        self._cells = pack_cells(value, cell_starts(step)) if self.rising else None
 
     def steps(self):
         return unpack_floats(self._step)
@@ -40,16 +35,8 @@ class Packed:
     def values(self):
         return unpack_floats(self._value)
 
-    def will_read(self):
-        pass
-
-    def values_at(self, places):
-        return unpack_floats_at(self._value, places)
-
-    def pyramid(self, *, coarse=False):
-        if coarse:
-            return unpack_coarse(self._coarse, self.count)
-        return unpack_pyramid(self._pyramid)
+    def cells(self):
+        return self._cells
 
 
 def cut(step, value, size=1000):

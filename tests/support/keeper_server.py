@@ -15,12 +15,23 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import msgspec
 import zstandard
 
 PATH = re.compile(
-    r"/api/v1/runs/(?P<project>.+)/(?P<run>[^/]+)/(?P<kind>journals|blobs|opening)(?P<more>/.*)?$"
+    r"/api/v1/runs/(?P<project>.+)/(?P<run>[^/]+)/(?P<kind>journals|blobs)(?P<more>/.*)?$"
 )
 
+NOTHING_KNOWN: dict[str, Any] = {
+    "largest_t": 0,
+    "journals": {},
+    "families": {},
+    "last_steps": {},
+    "trained": [],
+    "failed": False,
+    "resumable": False,
+}
+"""What is answered about a run that is resumed, where a test says nothing else."""
 Answer = tuple[int, dict[str, Any] | bytes, dict[str, str]]
 
 
@@ -58,13 +69,16 @@ class Keeper:
                 return instead
             if headers.get("Content-Encoding") == "zstd":
                 body = zstandard.ZstdDecompressor().decompress(body, 1 << 27)
+            if path == "/api/v1/read/opening":
+                asked = json.loads(body)
+                told = self.openings.get((asked["project"], asked["run"]))
+                if told is None:
+                    return _no(404, "no-run")
+                return 200, msgspec.msgpack.encode({"answer": NOTHING_KNOWN | told}), {}
             found = PATH.match(path)
             if found is None:
                 return _no(404, "not-found")
             key, more = (found["project"], found["run"]), (found["more"] or "/")[1:]
-            if found["kind"] == "opening":
-                told = self.openings.get(key)
-                return (200, told, {}) if told is not None else _no(404, "no-run")
             if found["kind"] == "journals":
                 return self._journal(method, key, more, query, body)
             return self._blob(method, key[0], more, query, body)

@@ -10,14 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 import urllib3
 from proxy import Proxy, Trouble
 from server_process import Running, running_server
 
-from seamark.reading import wire
+from seamark.reading.codec import unpack
+from seamark.server import reads
 from seamark.server.databases import open_databases
 from seamark.server.kept.journals import KeptJournals
 from seamark.server.objects import open_objects
@@ -92,19 +93,22 @@ class Place:
 
     # ------------------------------------------------------------------ what it says
 
-    def get(self, at: str, position: tuple[str, int], /, **query: Any) -> Any:
+    def read(self, verb: str, position: tuple[str, int], /, **question: Any) -> Any:
         headers = {
             "Authorization": f"Bearer {self.token}",
             "Seamark-Position": f"{position[0]}={position[1]}",
+            "Accept": "application/msgpack",
         }
-        address = f"{self.server.url}/api/v1/{at}?{urlencode(query)}"
+        address = f"{self.server.url}/api/v1/read/{verb}"
         with urllib3.PoolManager() as pool:
             while True:  # each waits for two seconds at most; the test has a limit
-                answer = pool.request("GET", address, headers=headers, retries=False)
+                answer = pool.request(
+                    "POST", address, json=question, headers=headers, retries=False
+                )
                 if answer.status == 404 or "Seamark-Behind" in answer.headers:
                     continue
                 assert answer.status == 200, answer.data
-                return wire.loads(answer.data)
+                return unpack(answer.data, reads.verbs()[verb].envelope).answer
 
     def request(self, method: str, at: str, body: Any = None) -> int:
         """Ask for something and return the status."""

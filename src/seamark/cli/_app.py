@@ -9,12 +9,13 @@ given something wrong; 130 interrupted; 141 the reader of a pipe went away.
 from __future__ import annotations
 
 import codecs
+import functools
 import gc
 import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
@@ -24,7 +25,6 @@ import click
 
 from seamark.cli._screen import be_quiet, wanted_colour
 from seamark.cli._suggest import about_command, about_option
-from seamark.cli._text import clean, readable
 from seamark.errors import (
     ArgumentError,
     MissingExtraError,
@@ -34,8 +34,9 @@ from seamark.errors import (
     RunNotFoundError,
     SeamarkError,
 )
+from seamark.reading.words import clean, readable
 
-__all__ = ["Misuse", "Trouble", "app", "main", "root_only", "root_option"]
+__all__ = ["Misuse", "Trouble", "app", "main", "options", "root_only", "root_option"]
 
 EXIT_TROUBLE: Final = 1
 EXIT_MISUSE: Final = 2
@@ -66,7 +67,6 @@ _COMMANDS: Final = {
     "stragglers": "stragglers",
     "export": "export",
     "lineage": "lineage",
-    "changes": "changes",
     "tag": "tag",
     "rename": "rename",
     "describe": "describe",
@@ -135,6 +135,11 @@ def root_option(command: Any) -> Any:
     return root_only(remote(command))
 
 
+def options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what gives a command several options, in this order."""
+    return lambda command: functools.reduce(lambda made, one: one(made), reversed(given), command)
+
+
 def _hush(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - by click
     if value:
         be_quiet(context)
@@ -155,12 +160,10 @@ class CommandGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of the help."""
-        del ctx
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command, or None if no command has that name."""
-        del ctx
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"seamark.cli.{_COMMANDS[cmd_name]}")
@@ -195,18 +198,15 @@ class CommandGroup(click.Group):
             _drop_output()
             ctx.exit(EXIT_PIPE)  # click itself would exit with 1
         except OSError as error:
-            raise Trouble(_os_words(error)) from error
+            words = error.strerror or str(error) or type(error).__name__
+            where = f"{error.filename}: " if error.filename else ""
+            raise Trouble(where + words) from error
 
 
 def _told(error: SeamarkError) -> click.ClickException:
     if isinstance(error, QueryError):
         return Misplaced(re.sub(r"^sort_by:", "sort:", str(error)))  # as the option is called
     return (Misuse if isinstance(error, _MISUSES) else Trouble)(str(error))
-
-
-def _os_words(error: OSError) -> str:
-    words = error.strerror or str(error) or type(error).__name__
-    return f"{error.filename}: {words}" if error.filename else words
 
 
 @click.group(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._text import human_bytes, plural
+from seamark.cli._screen import note
 from seamark.errors import ArgumentError, JournalError
 from seamark.index.purging import PURGING
 from seamark.journal.folder import (
@@ -24,6 +24,7 @@ from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import names_in, open_file
 from seamark.paths import ARTIFACTS, MODELS
+from seamark.reading.words import human_bytes, plural
 
 if TYPE_CHECKING:
     from seamark.index.view import RunView
@@ -38,6 +39,7 @@ __all__ = [
     "check_journal",
     "check_records",
     "drafts",
+    "finish_queued",
     "half_purged",
     "project_logs",
     "unreadable",
@@ -83,84 +85,49 @@ class Totals:
     live: int = 0
 
 
-@dataclass(slots=True)
-class _Journal:
-    """Journal that is being checked, and the problems found in it."""
-
-    folder: RunFolder
-    file: JournalFile
-    found: list[Finding] = field(default_factory=list)
-
-    def tell(
-        self, problem: str, detail: str, offset: int | None = None, length: int | None = None
-    ) -> None:
-        self.found.append(
-            Finding(
-                self.folder.project,
-                self.folder.run,
-                problem,
-                self.file.path.name,
-                detail,
-                offset,
-                length,
-            )
-        )
-
-
-def check_journal(folder: RunFolder, file: JournalFile, totals: Totals) -> list[Finding]:
-    """Read one journal to its end and return what is wrong with it.
+def check_journal(folder: RunFolder, file: JournalFile, totals: Totals) -> Iterator[Finding]:
+    """Read one journal to its end and yield what is wrong with it.
 
     The end of a journal that is being written may be incomplete at any moment; that is not a
     finding.
     """
-    journal = _Journal(folder, file)
+    name = file.path.name
     totals.journals += 1
     try:
         with JournalReader(file.path) as reader:
-            _read(journal, reader, totals)
+            for problem, detail, *span in _problems(reader, totals):
+                yield _found(folder, problem, name, detail, *span)
     except JournalError as error:
-        journal.tell("not a journal", str(error))
+        yield _found(folder, "not a journal", name, str(error))
     except OSError as error:
-        journal.tell("unreadable", error.strerror or str(error))
-    return journal.found
+        yield _found(folder, "unreadable", name, error.strerror or str(error))
 
 
-def _read(journal: _Journal, reader: JournalReader, totals: Totals) -> None:
+def _found(folder: RunFolder, problem: str, where: str, detail: str, *span: int) -> Finding:
+    return Finding(folder.project, folder.run, problem, where, detail, *span)
+
+
+def _problems(reader: JournalReader, totals: Totals) -> Iterator[tuple[Any, ...]]:
+    """Yield the problem, its description, and its offset and length as far as they are known."""
     totals.size_bytes += reader.size
     if reader.damaged_header:
-        journal.tell(
-            "damaged header",
-            "the first 32 bytes; the journal is still read, by its name",
-            0,
-            32,
-        )
-    first = True
-    for frame in reader.frames():
+        yield "damaged header", "the first 32 bytes; the journal is still read, by its name", 0, 32
+    for number, frame in enumerate(reader.frames()):
         totals.frames += 1
-        if first and frame.kind != Kind.HEADER:
-            journal.tell(
-                "no header",
-                "its first record does not say which run and process it belongs to",
-                frame.offset,
-            )
-        first = False
+        if not number and frame.kind != Kind.HEADER:
+            detail = "its first record does not say which run and process it belongs to"
+            yield "no header", detail, frame.offset
     for gap in reader.gaps:
         size = human_bytes(gap.length)
         detail = f"{size} at {gap.offset:,} hold no valid record; what follows was read"
-        journal.tell("gap", detail, gap.offset, gap.length)
-    _read_end(journal, reader, totals)
-
-
-def _read_end(journal: _Journal, reader: JournalReader, totals: Totals) -> None:
+        yield "gap", detail, gap.offset, gap.length
     if reader.stopped == "newer":
         detail = f"written by a newer Seamark from {reader.offset:,} on; upgrade to read it"
-        journal.tell("newer format", detail, reader.offset)
+        yield "newer format", detail, reader.offset
     elif reader.tail is not None:
         size = human_bytes(reader.tail.length)
-        detail = (
-            f"the last {size} are not a whole record: the process died while writing, or damage"
-        )
-        journal.tell("torn tail", detail, *reader.tail)
+        why = "the process died while writing, or damage"
+        yield "torn tail", f"the last {size} are not a whole record: {why}", *reader.tail
     elif not reader.settled():
         totals.live += 1
 
@@ -175,14 +142,12 @@ def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
     """
     if folder.is_purged:
         detail = "purged, but its folder exists again (copied back?); seamark purge removes it"
-        yield Finding(folder.project, folder.run, "purged", "", detail)
+        yield _found(folder, "purged", "", detail)
     yield from _strange_entries(folder)
     if not live and (left := _names(folder.staging_dir)):
         listed = ", ".join(left[:_LISTED]) + (", …" if len(left) > _LISTED else "")
         detail = f"{plural(len(left), 'file')} taken, not stored: {listed} (fsck --finish stores)"
-        yield Finding(
-            folder.project, folder.run, "leftover staging", str(folder.staging_dir.name), detail
-        )
+        yield _found(folder, "leftover staging", folder.staging_dir.name, detail)
 
 
 def _names(folder: Path) -> list[str]:
@@ -204,7 +169,7 @@ def _strange_entries(folder: RunFolder) -> Iterator[Finding]:
             if path is place or path.name[0] != ".":
                 detail = "a link, a folder, a pipe, or a name that is not text: it is not read"
                 where = path.relative_to(folder.path).as_posix()
-                yield Finding(folder.project, folder.run, "not a file", where, detail)
+                yield _found(folder, "not a file", where, detail)
 
 
 def check_records(view: RunView) -> Iterator[Finding]:
@@ -214,28 +179,18 @@ def check_records(view: RunView) -> Iterator[Finding]:
             continue  # `check_journal` reports it
         for offset, message in journal.notes:
             detail = f"at {offset:,}: {message}"
-            yield Finding(
-                view.folder.project,
-                view.folder.run,
-                "unusable record",
-                journal.file,
-                detail,
-                offset,
-            )
+            yield _found(view.folder, "unusable record", journal.file, detail, offset)
         if more := journal.errors - len(journal.notes):
             detail = f"{plural(more, 'further record')} that cannot be applied"
-            yield Finding(
-                view.folder.project, view.folder.run, "unusable record", journal.file, detail
-            )
+            yield _found(view.folder, "unusable record", journal.file, detail)
 
 
 def check_copies(view: RunView) -> Iterator[Finding]:
     """Yield the files that have the id of a journal but other contents."""
-    folder = view.folder
     for name, journals in view.troubles().get("conflicts", {}).items():
         if name.startswith(COPY):
             detail = f"not read: it has the id of {journals[0]}, but is not a copy of it"
-            yield Finding(folder.project, folder.run, "diverged", name.removeprefix(COPY), detail)
+            yield _found(view.folder, "diverged", name.removeprefix(COPY), detail)
 
 
 def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Finding]:
@@ -253,15 +208,12 @@ def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Fin
             continue
         seen.add(digest)
         totals.blobs += 1
-        problem = _blob_problem(folder, digest, size, digests=digests)
-        if problem:
-            yield Finding(
-                folder.project, folder.run, problem[0], path, f"{problem[1]} ({digest[:12]}…)"
-            )
+        if problem := _blob_problem(folder, digest, size, digests=digests):
+            yield _found(folder, problem[0], path, f"{problem[1]} ({digest[:12]}…)")
     for attribute in view.attributes() if digests else ():
         if attribute.family == "file" and not _is_whole(folder, attribute.value):
             detail = "the file in the run folder is not what was recorded, though its time is"
-            yield Finding(folder.project, folder.run, "wrong file", attribute.path, detail)
+            yield _found(folder, "wrong file", attribute.path, detail)
 
 
 def _is_whole(folder: RunFolder, record: Mapping[str, Any]) -> bool:
@@ -340,6 +292,21 @@ def _records(path: str, record: Mapping[str, Any]) -> Iterator[tuple[str, str, i
                 yield f"{path}/{name}", digest, size
     elif record.get("sha256"):
         yield path, record["sha256"], record.get("size")
+
+
+def finish_queued(folders: Iterable[RunFolder]) -> int:
+    """Store the files that dead processes had taken; say how many, and return it."""
+    from seamark.blobs import finish_staged
+
+    count = 0
+    for folder in folders:
+        try:
+            count += finish_staged(folder)
+        except OSError as error:
+            note(f"{folder.words}: queued files were not stored: {error}", style="warning")
+    if count:
+        note(f"stored {plural(count, 'file')} that a process had left unfinished")
+    return count
 
 
 def half_purged(root: Path, project: str | None) -> list[Path]:

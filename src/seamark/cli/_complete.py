@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from seamark.cli._app import place_of
-from seamark.cli._text import clean
+from seamark.reading.words import clean
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
@@ -105,8 +105,7 @@ def _runs(index: Catalog, context: click.Context, incomplete: str) -> Words:
             yield CompletionItem(run, help=f"{state} {clean(name)}".strip())
 
 
-def _projects(index: Catalog, context: click.Context, incomplete: str) -> Words:
-    del context, incomplete
+def _projects(index: Catalog, _: click.Context, __: str) -> Words:
     return (CompletionItem(project) for project in sorted({project for project, _ in index.runs()}))
 
 
@@ -131,16 +130,14 @@ def _run_or_path(index: Catalog, context: click.Context, incomplete: str) -> Wor
         yield from _paths(index, context, incomplete)
 
 
-def _tags(index: Catalog, context: click.Context, incomplete: str) -> Words:
-    del incomplete
+def _tags(index: Catalog, context: click.Context, _: str) -> Words:
     found = {tag for _, row in _newest(index, context) for tag in row.get(_TAGS) or ()}
     return (CompletionItem(tag) for tag in sorted(found))
 
 
-def _states(index: Catalog, context: click.Context, incomplete: str) -> Words:
+def _states(_: Catalog, __: click.Context, ___: str) -> Words:
     from seamark.store.query.kinds import GROUPS, STATES
 
-    del index, context, incomplete
     return (CompletionItem(state) for state in (*STATES, *GROUPS))
 
 

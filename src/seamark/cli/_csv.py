@@ -1,12 +1,19 @@
-"""CSV with line feeds alone, which every reader takes apart again."""
+"""Rows for programs: CSV with line feeds alone, which every reader takes apart again, and JSON."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-__all__ = ["CsvWriter"]
+import click
+
+from seamark.cli._facts import exact_text
+from seamark.cli._json import dumps
+from seamark.cli._screen import data_output
+from seamark.reading.words import csv_safe
+
+__all__ = ["CsvWriter", "write_rows"]
 
 
 class _Output(Protocol):
@@ -27,12 +34,24 @@ class CsvWriter:
         self._plain = csv.writer(file, lineterminator="\n")
         self._quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
 
-    def row(self, cells: Sequence[Any]) -> None:
-        """Write one row."""
-        odd = any(isinstance(cell, str) and "\r" in cell for cell in cells)
-        (self._quoted if odd else self._plain).writerow(cells)
-
     def rows(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Write many rows."""
+        """Write rows."""
         for row in rows:
-            self.row(row)
+            odd = any(isinstance(cell, str) and "\r" in cell for cell in row)
+            (self._quoted if odd else self._plain).writerow(row)
+
+
+def write_rows(form: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a table to standard output.
+
+    Args:
+        form: ``"csv"`` or ``"json"``.
+        columns: What is written of each row.
+        rows: Values by column; what is missing is null in JSON and an empty cell in CSV.
+    """
+    if form == "json":
+        click.echo(dumps([{name: row.get(name) for name in columns} for row in rows]))
+        return
+    writer = CsvWriter(data_output())
+    writer.rows([list(map(csv_safe, columns))])
+    writer.rows([exact_text(row.get(name)) for name in columns] for row in rows)

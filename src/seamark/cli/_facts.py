@@ -6,42 +6,40 @@ import json
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._health import ailments, listed
 from seamark.cli._json import dumps
-from seamark.cli._machine import machine_lines
-from seamark.cli._ranks import rank_facts, rank_troubles, seen_text
-from seamark.cli._screen import STATE_STYLES, Screen, note
-from seamark.cli._text import (
-    clean,
-    csv_safe,
-    float_text,
-    human_age,
-    human_bytes,
-    human_duration,
-    human_number,
-    human_time,
-    int_text,
-    plural,
-    shorten,
-    step_text,
-)
+from seamark.cli._screen import LABEL, STATE_STYLES, Screen, note
 from seamark.paths import kind_of, model_key
 from seamark.process.crashes import (
+    GONE,
     LIKELY_OUT_OF_MEMORY,
     LOST,
     OUT_OF_MEMORY,
     REBOOTED,
     SEGMENTATION_FAULT,
 )
+from seamark.reading.ages import duration_words
 from seamark.reading.artifacts import label_of, source_label
 from seamark.reading.facts import health_of
+from seamark.reading.machine import machine_lines
 from seamark.reading.names import generated_name
+from seamark.reading.rank_words import rank_facts, rank_troubles
+from seamark.reading.value_words import file_name, last_text, short_text, value_text
+from seamark.reading.words import (
+    clean,
+    csv_safe,
+    human_bytes,
+    plural,
+    seen_text,
+    shorten,
+    step_text,
+    time_text,
+)
 from seamark.remote.protocol import RemoteError
 from seamark.values.keeping import Keep
-from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,19 +57,13 @@ __all__ = [
     "ends",
     "exact_text",
     "extreme_text",
-    "file_place",
     "file_words",
     "full_text",
-    "indented",
-    "last_text",
     "print_facts",
-    "short_text",
     "span_text",
     "sparkline",
     "text_or_record",
-    "time_text",
     "troubles",
-    "value_text",
     "whole_text",
 ]
 
@@ -84,7 +76,6 @@ CODE: Final = frozenset(
 )
 """What the line about the code of a run tells."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
-_LABEL: Final = 12
 _COMMIT: Final = 8
 _CLUSTERS: Final = (
     ("slurm", "array_job_id", "array_task_id"),
@@ -94,37 +85,17 @@ _CLUSTERS: Final = (
 )
 """Clusters, and what is shown of a job that is one of an array."""
 _LONGEST_REASON: Final = 300
-
-
-def value_text(value: Any, *, exact: bool) -> str:
-    """Return a value in one line, safe to print.
-
-    Args:
-        value: A decoded atom, or a set of strings.
-        exact: Numbers with all digits that they need, times as ISO 8601, instead of what is quickly
-            read.
-    """
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return float_text(value) if exact else human_number(value, 6)
-    if isinstance(value, int):
-        return int_text(value) if exact else human_number(value)
-    if isinstance(value, datetime):
-        return value.isoformat() if exact else human_time(value)
-    if isinstance(value, set | frozenset):
-        return ", ".join(clean(str(item)) for item in sorted(value))
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, Statistics) and value.count:
-        mean, std = (value_text(one, exact=exact) for one in (value.mean, value.std))
-        return f"{mean} ± {std}, {plural(value.count, 'observation')}"
-    if isinstance(value, Keep):
-        last = value_text(value.last, exact=exact)
-        return f"{last}, {plural(value.count, 'observation')}"
-    return clean(json.dumps(value, ensure_ascii=False, default=str))
+_HEARTBEAT: Final = "heartbeat lost: not heard from since"
+_CRASHES: Final = {
+    OUT_OF_MEMORY: "out of memory: the kernel killed its process ({who})",
+    LIKELY_OUT_OF_MEMORY: "likely out of memory: its process ({who}) is gone, and since it began "
+    "the kernel has killed one in its job or container because there was no memory left",
+    SEGMENTATION_FAULT: "segmentation fault: an error in C code ended its process ({who})",
+    REBOOTED: "host rebooted: {host} has been started again since",
+    LOST: f"{_HEARTBEAT}; whether its process ({{who}}) lives cannot be seen from here",
+    GONE: "its process ended without reporting why ({who}): killed (SIGKILL), os._exit, or an "
+    "error in C code",
+}
 
 
 def exact_text(value: Any) -> str:
@@ -141,13 +112,6 @@ def exact_text(value: Any) -> str:
     return csv_safe(text) if isinstance(value, set | frozenset) else text
 
 
-def short_text(attribute: Attribute, *, exact: bool) -> str:
-    """Return the value of an atom or a string set in one line."""
-    if attribute.type == "text" and isinstance(attribute.value, Mapping):
-        return f"text of {human_bytes(attribute.value.get('size', 0))}"
-    return value_text(attribute.value, exact=exact)
-
-
 def full_text(view: Reader, attribute: Attribute) -> str:
     """Return the value of an atom as lines: JSON indented, texts with their line feeds."""
     value = attribute.value
@@ -156,11 +120,6 @@ def full_text(view: Reader, attribute: Attribute) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str, indent=2)
     return short_text(attribute, exact=True)
-
-
-def time_text(time_ns: int) -> str:
-    """Return a time, given in nanoseconds since the Unix epoch, in this computer's time zone."""
-    return human_time(datetime.fromtimestamp(time_ns / 1e9, tz=timezone.utc))
 
 
 def whole_text(view: Reader, text: str | Mapping[str, Any]) -> str:
@@ -196,18 +155,6 @@ def span_text(summary: Any) -> str:
         return ""
     first, last = step_text(summary.first_step), step_text(summary.last_step)
     return first if first == last else f"{first}…{last}"
-
-
-def last_text(attribute: Attribute) -> str:
-    """Return the last point of a series of texts, files or histograms in one line."""
-    last = attribute.value.last
-    if isinstance(last, str):
-        return clean(last)
-    if isinstance(last, Mapping):
-        return clean(str(last.get("name") or last.get("ext") or "file"))
-    if isinstance(last, Sequence) and last:
-        return f"{len(last[-1])} bins"
-    return ""
 
 
 def sparkline(values: NDArray[np.float64], width: int) -> str:
@@ -260,18 +207,8 @@ def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
     return (
         size,
         view.contents.whereabouts(value),
-        view.contents.referred(value) or _file_name(value),
+        view.contents.referred(value) or file_name(value),
     )
-
-
-def file_place(view: Reader, name: str) -> str:
-    """Return where a file is, relative to the run's folder if it lies in there."""
-    return view.contents.shorter(name)
-
-
-def _file_name(record: Mapping[str, Any]) -> str:
-    name, ending = str(record.get("name") or "file"), record.get("ext")
-    return name if not ending or name.endswith(f".{ending}") else f"{name}.{ending}"
 
 
 def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
@@ -289,18 +226,18 @@ def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
     elif attribute.family == "artifact":
         yield from _artifact_details(value)
     elif isinstance(value, Keep):
-        yield from _kept_details(value)
+        for name, found in value.to_dict().items():
+            numbers = found if isinstance(found, list) else [found]
+            yield name.replace("_", " "), ", ".join(value_text(one, exact=True) for one in numbers)
     elif attribute.family == "file_series":
         for point in view.files(attribute.path):
-            size, where = (
-                human_bytes(point.file.get("size") or 0),
-                view.contents.whereabouts(point.file),
-            )
-            yield f"step {step_text(point.step)}", f"{_file_name(point.file)}  {size}  {where}"
+            size, where = point.file.get("size") or 0, view.contents.whereabouts(point.file)
+            words = f"{file_name(point.file)}  {human_bytes(size)}  {where}"
+            yield f"step {step_text(point.step)}", words
     else:
         yield "points", f"{attribute.value.count:,}"
         yield "steps", span_text(attribute.value)
-        yield "last", last_text(attribute)
+        yield "last", last_text(attribute.value)
 
 
 def _source(of: Mapping[str, Any]) -> str:
@@ -319,15 +256,9 @@ def _artifact_details(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield human_bytes(member.get("size") or 0), str(member["path"])
 
 
-def _kept_details(value: Keep) -> Iterator[tuple[str, str]]:
-    for name, found in value.to_dict().items():
-        numbers = found if isinstance(found, list) else [found]
-        yield name.replace("_", " "), ", ".join(value_text(one, exact=True) for one in numbers)
-
-
 def _file_details(view: Reader, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     where = view.contents.whereabouts(record)
-    yield "name", _file_name(record)
+    yield "name", file_name(record)
     if isinstance(record.get("size"), int):
         yield "size", f"{record['size']:,} bytes"
     yield "where", where
@@ -364,7 +295,6 @@ def print_facts(
         attributes: All that it shows.
         more: Labels and texts of further facts; they are broken into lines, not cut short.
     """
-    now = datetime.now(timezone.utc)
     kind = kind_of(ref.project, ref.run)
     state = str(report["state"] or ("unknown" if kind == "run" else ""))
     name = report["name"] or (ref.run if kind != "run" else None)
@@ -379,42 +309,29 @@ def print_facts(
         ]
     )
     for trouble in ends(view, report["state"]):
-        screen.line(f"! {indented(trouble, 2)}", style="bold red")
-    for label, text in _fact_lines(screen, ref, view, report, attributes, now):
-        screen.styled([(f"{label:<{_LABEL}}", "dim"), (indented(text, _LABEL), "")])
+        screen.line(f"! {trouble}".replace("\n", "\n  "), style="bold red")
+    for label, text in _fact_lines(screen, ref, view, report, attributes):
+        screen.fact(label, text)
     for label, text in more:
-        lines = textwrap.wrap(clean(text), max(20, screen.width - _LABEL)) or [""]
-        for at, line in enumerate(lines):
-            screen.styled([(f"{'' if at else label:<{_LABEL}}", "dim"), (line, "")])
-
-
-def indented(text: str, width: int) -> str:
-    """Return a text whose further lines are indented, so that none looks like a line of ours."""
-    return text.replace("\n", "\n" + " " * width)
+        screen.fact(label, "\n".join(textwrap.wrap(clean(text), max(20, screen.width - LABEL))))
 
 
 def _fact_lines(
-    screen: Screen,
-    ref: RunRef,
-    view: Reader,
-    report: Report,
-    attributes: Sequence[Attribute],
-    now: datetime,
+    screen: Screen, ref: RunRef, view: Reader, report: Report, attributes: Sequence[Attribute]
 ) -> Iterator[tuple[str, str]]:
     yield from _version_lines(ref, report)
     yield from _given_lines(report)
-    moments = {"created": report["creation_time"], **_started(report)}
-    moments |= {"last record": report["last_record"], "edited": report["edited"]}
+    created, started = report["creation_time"], report["start_time"]
+    if not (_is_moment(created, started) and started - created >= timedelta(seconds=1)):
+        started = None  # one that began a while after it was recorded says so
+    moments = {"created": created, "started": started, "last record": report["last_record"]}
+    moments["edited"] = report["edited"]
     for label, moment in moments.items():
-        if isinstance(moment, datetime):
-            yield (
-                label,
-                f"{human_time(moment)} ({human_age(moment, now)})"
-                if screen.terminal
-                else human_time(moment),
-            )
+        if _is_moment(moment):
+            t_ns = round(moment.timestamp() * 1e9)
+            yield label, seen_text(t_ns, view.now_ns) if screen.terminal else time_text(t_ns)
     if isinstance(report["running_time_s"], int | float):
-        yield "ran for", human_duration(float(report["running_time_s"]))
+        yield "ran for", duration_words(float(report["running_time_s"]))
     if report["progress"]:
         yield "progress", clean(report["progress"])
     if attempts := _attempts(report["attempts"]):
@@ -432,6 +349,10 @@ def _fact_lines(
     yield view.contents.kind, view.contents.where
 
 
+def _is_moment(*values: Any) -> bool:
+    return all(isinstance(one, datetime) for one in values)
+
+
 def _version_lines(ref: RunRef, report: Report) -> Iterator[tuple[str, str]]:
     kind = kind_of(ref.project, ref.run)
     yield kind.rpartition("_")[2], str(ref)
@@ -442,14 +363,6 @@ def _version_lines(ref: RunRef, report: Report) -> Iterator[tuple[str, str]]:
         aliases = ", ".join(report.get("aliases") or ())
         told = label_of(ref.project, ref.run, report.get("number"))
         yield "version", f"{told} ({clean(aliases)})" if aliases else told
-
-
-def _started(report: Report) -> dict[str, Any]:
-    """Return when a run began that was recorded a while before; nothing of others."""
-    created, started = report["creation_time"], report["start_time"]
-    if not isinstance(created, datetime) or not isinstance(started, datetime):
-        return {}
-    return {"started": started} if started - created >= timedelta(seconds=1) else {}
 
 
 def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
@@ -476,17 +389,12 @@ def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
 
 def _attempts(told: Mapping[str, Any]) -> str:
     """Return how often the training was begun, and where the last attempt went on; "" if once."""
-    if not told:
-        return ""
     if "resumed_after" in told:
-        return f"{told['count']:,} (resumed after step {_step(told['resumed_after'])})"
-    return f"{told['count']:,}" + (" (the last began anew)" if told.get("anew") else "")
-
-
-def _step(step: float) -> str:
-    """Return a step to be read: ``4,000``."""
-    text = step_text(step)
-    return f"{int(text):,}" if text.lstrip("-").isdecimal() else text
+        step = step_text(told["resumed_after"])
+        step = f"{int(step):,}" if step.lstrip("-").isdecimal() else step
+        return f"{told['count']:,} (resumed after step {step})"
+    anew = " (the last began anew)" if told.get("anew") else ""
+    return f"{told['count']:,}{anew}" if told else ""
 
 
 def _code(told: Mapping[str, Any]) -> str:
@@ -494,30 +402,19 @@ def _code(told: Mapping[str, Any]) -> str:
 
     Empty if none of it was recorded.
     """
-    texts = {
-        name: shorten(clean(told[name]), 60)
-        for name in ("entrypoint", "commit", "branch", "version")
-        if name in told
-    }
-    words = [texts.get("entrypoint", ""), _commit(told, texts)]
-    if version := texts.get("version"):
-        words.append(f"version {version}")
-    return " · ".join(word for word in words if word)
-
-
-def _commit(told: Mapping[str, Any], texts: Mapping[str, str]) -> str:
-    """Return commit, branch and what has changed since; empty outside of a repository."""
-    commit, branch = texts.get("commit", "")[:_COMMIT], texts.get("branch", "")
-    if not commit and not branch:
-        return ""
+    names = ("entrypoint", "commit", "branch", "version")
+    script, commit, branch, version = (shorten(clean(told.get(one, "")), 60) for one in names)
     words = [branch] if branch else []
     if "files_changed" in told:
-        kept = ": diff kept" if "diff" in told else ""
-        part = ", not all of it" if told.get("diff") == "partly" else ""
-        words.append(f"{plural(told['files_changed'], 'file')} changed{kept}{part}")
+        kept = {"kept": ": diff kept", "partly": ": diff kept, not all of it"}
+        diff = kept.get(told.get("diff", ""), "")
+        words.append(f"{plural(told['files_changed'], 'file')} changed{diff}")
     elif told.get("dirty"):
         words.append("changed")
-    return f"{commit or 'no commit'}" + (f" ({', '.join(words)})" if words else "")
+    if commit or branch:
+        commit = (commit[:_COMMIT] or "no commit") + (f" ({', '.join(words)})" if words else "")
+    parts = (script, commit, f"version {version}" if version else "")
+    return " · ".join(filter(None, parts))
 
 
 def _devices(found: Mapping[str, int | str]) -> str:
@@ -525,12 +422,10 @@ def _devices(found: Mapping[str, int | str]) -> str:
     size, nodes = found.get("world_size"), found.get("nodes")
     if not isinstance(size, int):
         return ""
-    words = [plural(size, "process", "processes")]
-    if isinstance(nodes, int) and nodes > 1:
-        words[0] += f" on {nodes:,} nodes"
-    words += [str(found[name]) for name in ("accelerator",) if name in found]
-    if size > 1 and "strategy" in found:
-        words.append(str(found["strategy"]))
+    several = f" on {nodes:,} nodes" if isinstance(nodes, int) and nodes > 1 else ""
+    words = [plural(size, "process", "processes") + several]
+    shown = ("accelerator", "strategy") if size > 1 else ("accelerator",)
+    words += [str(found[name]) for name in shown if name in found]
     if not str(found.get("precision", "32")).startswith("32"):
         words.append(f"precision {found['precision']}")
     return ", ".join(words)
@@ -546,15 +441,13 @@ def troubles(view: Reader, state: str) -> Iterator[str]:
 def _surroundings(told: Mapping[str, str]) -> Iterator[str]:
     """Yield what the process that trained the run was in: a job, a container, a service, torch."""
     for cluster, of_array, task in _CLUSTERS:
-        if number := told.get(f"{cluster}/{of_array}") or told.get(f"{cluster}/job_id"):
-            index = told.get(f"{cluster}/{task}", "")
-            whole = f"{number}_{index}" if index and told.get(f"{cluster}/{of_array}") else number
-            yield f"{cluster.upper()} {whole}"
+        array, index = told.get(f"{cluster}/{of_array}"), told.get(f"{cluster}/{task}")
+        if number := array or told.get(f"{cluster}/job_id"):
+            yield f"{cluster.upper()} {number}" + (f"_{index}" if array and index else "")
     if pod := told.get("kubernetes/pod"):
         yield "/".join(filter(None, ("Kubernetes " + told.get("kubernetes/namespace", ""), pod)))
     if container := told.get("container"):
-        image = told.get("container_image")
-        yield f"{container} {image}" if image else container
+        yield " ".join(filter(None, (container, told.get("container_image"))))
     if service := told.get("service"):
         yield service
     if torch := told.get("torch/version"):
@@ -573,28 +466,10 @@ def ends(view: Reader, state: str | None) -> Iterator[str]:
 def _crash(crash: Crash, now_ns: int) -> str:
     """Return how a run ended that did not say so; no more than is known."""
     host = crash.host or "its host"
-    who = f"pid {crash.pid} on {host}"
-    seen = f"last sign of life {seen_text(crash.last_t, now_ns)}"
-    if crash.reason == OUT_OF_MEMORY:
-        why = f"out of memory: the kernel killed its process ({who})"
-    elif crash.reason == LIKELY_OUT_OF_MEMORY:
-        why = (
-            f"likely out of memory: its process ({who}) is gone, and since it began the kernel has "
-            "killed one in its job or container because there was no memory left"
-        )
-    elif crash.reason == SEGMENTATION_FAULT:
-        why = f"segmentation fault: an error in C code ended its process ({who})"
-    elif crash.reason == REBOOTED:
-        why = f"host rebooted: {host} has been started again since"
-    elif crash.reason == LOST:
-        where = crash.detail or f"whether its process ({who}) lives cannot be seen from here"
-        why = f"heartbeat lost: not heard from since; {where}"
-    else:
-        why = (
-            f"its process ended without reporting why ({who}): killed (SIGKILL), os._exit, or an "
-            "error in C code"
-        ) + (f"; {crash.detail}" if crash.detail else "")
-    return f"crashed: {why}; {seen}"
+    why = _CRASHES[crash.reason].format(who=f"pid {crash.pid} on {host}", host=host)
+    if crash.detail and crash.reason in (GONE, LOST):
+        why = f"{why if crash.reason == GONE else _HEARTBEAT}; {crash.detail}"
+    return f"crashed: {why}; last sign of life {seen_text(crash.last_t, now_ns)}"
 
 
 def _ending(view: Reader, state: str) -> str:

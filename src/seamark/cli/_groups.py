@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-import click
-
-from seamark.cli._facts import exact_text, value_text
-from seamark.cli._json import dumps
-from seamark.cli._screen import Cell, Column, Screen, data_output, note
-from seamark.cli._text import clean, csv_safe, human_number
+from seamark.cli._csv import write_rows
+from seamark.cli._facts import exact_text
+from seamark.cli._screen import Cell, Column, Screen, note, note_no_room
+from seamark.reading.value_words import value_text
+from seamark.reading.words import clean, human_number
 
 if TYPE_CHECKING:
     from seamark.reading.groups import RunGroups, Spread
@@ -30,18 +28,13 @@ def print_groups(groups: RunGroups, by: Sequence[str], columns: Sequence[str], f
         columns: Columns that are summed up.
         form: ``"csv"``, ``"json"``, or empty for people.
     """
-    if form == "json":
-        click.echo(dumps(groups.to_rows()))
-        return
     summed = [name for name in columns if any(name in group.values for group in groups)]
-    if form == "csv":
-        writer = csv.writer(data_output(), lineterminator="\n")
-        sums = [f"{name}:{one}" for name in summed for one in _SUMS]
-        names = [*by, "n", *sums, "ids"]
-        writer.writerow(map(csv_safe, names))
-        for row in groups.to_rows():
+    if form:
+        rows = groups.to_rows()
+        for row in rows if form == "csv" else ():
             row["ids"] = " ".join(row["ids"])
-            writer.writerow([exact_text(row.get(name)) for name in names])
+        sums = [f"{name}:{one}" for name in summed for one in _SUMS]
+        write_rows(form, [*by, "n", *sums, "ids"], rows)
         return
     if not groups:
         note("no run matches")
@@ -58,19 +51,12 @@ def print_groups(groups: RunGroups, by: Sequence[str], columns: Sequence[str], f
         ]
         for group in groups
     ]
-    if without := screen.table(titles, lines):
-        note(f"no room for {', '.join(without)}; widen the terminal, or choose with --columns")
+    note_no_room(screen.table(titles, lines))
 
 
 def _words(spread: Spread, runs: int, *, exact: bool) -> str:
     """Return mean and standard deviation, and of how many if not of all runs of the group."""
-    if spread.mean is None:
-        return ""
-
-    def number(value: float) -> str:
-        return exact_text(value) if exact else human_number(value)
-
-    words = number(spread.mean)
-    if spread.std is not None:
-        words += f" ± {number(spread.std)}"
-    return words if spread.n == runs else f"{words} (of {spread.n})"
+    number = exact_text if exact else human_number
+    known = [number(one) for one in (spread.mean, spread.std) if one is not None]
+    words = " ± ".join(known)
+    return words if spread.n == runs or not words else f"{words} (of {spread.n})"

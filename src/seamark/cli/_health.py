@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._checks import COPY
-from seamark.cli._text import clean, human_bytes, plural
+from seamark.reading.words import clean, human_bytes, plural
 from seamark.remote.lacking import WORDS
 
 if TYPE_CHECKING:
@@ -74,10 +74,6 @@ class Ailment:
     text: str
     advice: tuple[str, ...]
     what: Any
-
-    def as_mapping(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {"kind": self.kind, "text": self.text, "advice": self.advice, "what": self.what}
 
 
 def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:

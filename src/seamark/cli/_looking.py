@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._facts import sparkline, troubles
-from seamark.cli._machine import machine_now
 from seamark.cli._printed import LastLines
-from seamark.cli._ranks import lags, of_rank
-from seamark.cli._text import clean, human_duration, human_number, step_text
 from seamark.paths import is_inside, matches
+from seamark.reading.ages import duration_words
 from seamark.reading.interest import aside, is_counter, metric_order
 from seamark.reading.progress import PROGRESS, loops_of, progress_words
+from seamark.reading.rank_words import has_points, of_rank
+from seamark.reading.words import clean, human_number, step_text
 
 if TYPE_CHECKING:
     from seamark.cli._runs import RunRef, Runs
@@ -31,6 +31,7 @@ _LEFT: Final = "profiling/eta_s"
 """Where a training says how many seconds are left, if anything records it."""
 _LAST_LINES: Final = 5
 _EPOCH: Final = "epoch"
+_MACHINE: Final = "monitoring"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +42,30 @@ class Seen:
         view: What reads it.
         label: Its name, or its id.
         state: Its state.
-        facts: Values below ``sys``, by path.
+        attributes: All that it shows.
         series: The series that matter, by path, the most telling ones first.
         progress: How far it is and how fast, in words; empty if nothing says it.
-        machine: How busy the machine is, in words; empty if that is not recorded.
         ranks: How each rank is doing.
-        behind: By rank, how many steps it is behind the first.
         problems: What a person should know, a line each.
-        now_ns: When that was, nanoseconds since the Unix epoch.
-        last_ns: When it last recorded a point, the same; None if it did not.
-        curves: Lines that were drawn of its series, kept for the next look.
         output: The last lines that it printed.
+        curves: Lines that were drawn of its series, kept for the next look.
     """
 
     view: Reader
     label: str
     state: str
-    facts: Mapping[str, Any]
+    attributes: Sequence[Attribute]
     series: Mapping[str, SeriesSummary]
     progress: str
-    machine: str
     ranks: Sequence[RankStatus]
-    behind: Mapping[int, float]
     problems: Sequence[str]
-    now_ns: int
-    last_ns: int | None
-    curves: dict[str, tuple[SeriesSummary, str]]
     output: Sequence[str]
+    curves: dict[str, tuple[SeriesSummary, str]]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Single values, by path."""
+        return {one.path: one.value for one in self.attributes if one.family == "atom"}
 
     def curve(self, path: str, width: int) -> str:
         """Return a series as one line of so many cells; read again only if it has new points."""
@@ -119,34 +117,27 @@ class Looker:
             self._modified, self._attributes = modified.value, view.attributes()
             self._progress = self._told_progress(view)
             self._output = [one.text for one in self._printed.look(view)]
-        state, ranks = view.state, view.ranks()
-        facts = {one.path: one.value for one in self._attributes if is_inside(one.path, "sys")}
-        facts["sys/state"] = state
-        points = [rank.row_t for rank in ranks if rank.row_t is not None]
+        state = view.state
         return Seen(
             view=view,
             label=self._label,
             state=state,
-            facts=facts,
+            attributes=self._attributes,
             series={
                 one.path: one.value
                 for one in sorted(self._attributes, key=lambda each: metric_order(each.path))
                 if self._matters(one)
             },
             progress=self._progress,
-            machine=machine_now(self._attributes, ranks),
-            ranks=ranks,
-            behind=lags(self._attributes),
+            ranks=view.ranks(),
             problems=list(troubles(view, state)),
-            now_ns=view.now_ns,
-            last_ns=max(points, default=None),
-            curves=self._curves,
             output=self._output,
+            curves=self._curves,
         )
 
     def _matters(self, attribute: Attribute) -> bool:
         path = attribute.path
-        if attribute.family != "float_series" or not attribute.value.count:
+        if not has_points(attribute):
             return False
         if self._patterns:
             return matches(path, *self._patterns)
@@ -154,17 +145,14 @@ class Looker:
 
     def _told_progress(self, view: Reader) -> str:
         """Return step, epoch, pace and time left, as far as the series say it."""
-        series = {one.path: one.value for one in self._attributes if one.family == "float_series"}
-        own = {
-            path: one
-            for path, one in series.items()
-            if one.count and not is_inside(path, "monitoring") and of_rank(path) is None
-        }
         told = next((one.value for one in self._attributes if one.path == PROGRESS), None)
-        if loops := loops_of(told):
+        own = {
+            one.path: one.value
+            for one in self._attributes
+            if has_points(one) and of_rank(one.path) is None and not is_inside(one.path, _MACHINE)
+        }
+        if (loops := loops_of(told)) or not own:
             return clean(progress_words(loops))
-        if not own:
-            return ""
         longest = max(own, key=lambda path: (own[path].last_step, own[path].count))
         words = [f"step {step_text(own[longest].last_step)}"]
         epochs = [one.last for path, one in own.items() if path.rpartition("/")[2] == _EPOCH]
@@ -174,7 +162,7 @@ class Looker:
         if pace:
             words.append(f"{human_number(pace, 3)} steps/s")
         if _LEFT in own:
-            words.append(f"about {human_duration(own[_LEFT].last)} left")
+            words.append(f"about {duration_words(own[_LEFT].last)} left")
         return ", ".join(words)
 
 

@@ -80,19 +80,14 @@ def _schema(what: str) -> pa.Schema:
 
 def _points(tables: Tables, what: str) -> Iterator[tuple[Any, ...]]:
     """Yield the columns of one series after the other."""
-    for run, path, points in tables.series() if what == "series" else tables.texts():
-        size, value = len(points.step), points.value
-        if what == "texts":
-            value = [_unicode(text) for text in value]
-        names = [run] * size, [_unicode(path)] * size
-        yield (*names, points.step, value, points.time_ns, points.attempt)
+    for run, path, step, value, time_ns, attempt in tables.points(what):
+        values = [_unicode(text) for text in value] if what == "texts" else value
+        size = len(step)
+        yield [run] * size, [_unicode(path)] * size, step, values, time_ns, attempt
 
 
 def _attributes(tables: Tables) -> Iterator[tuple[Any, ...]]:
-    rows = (
-        tuple(map(_unicode, (one.run, one.path, one.family, one.type, one.value)))
-        for one in tables.attributes()
-    )
+    rows = (tuple(map(_unicode, row)) for row, _ in tables.attributes())
     while part := list(islice(rows, _GROUP)):
         yield tuple(zip(*part, strict=True))
 

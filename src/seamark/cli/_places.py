@@ -2,178 +2,129 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from seamark.cli._app import misuse
-from seamark.cli._facts import exact_text, value_text
-from seamark.cli._json import dumps
-from seamark.cli._screen import Cell, Column, Screen, data_output, note
-from seamark.cli._text import clean, csv_safe, human_time, plural
+from seamark.cli._csv import write_rows
+from seamark.cli._runs import names_of
+from seamark.cli._screen import Cell, Column, Screen, note, note_no_room
 from seamark.paths import is_inside
+from seamark.reading.value_words import value_text
+from seamark.reading.words import clean, human_time
 
 if TYPE_CHECKING:
     from seamark.cli._runs import Runs
 
-__all__ = ["Places", "places_of"]
+__all__ = ["PLACES", "list_places"]
 
-_PLAIN: Final = {
+PLACES: Final[Mapping[str, Sequence[str]]] = {
     "project": ("runs", "sys/description", "tags/*"),
     "group": ("runs", "description", "metadata/*"),
 }
-"""What is shown of each."""
+"""What is shown of each kind, as far as there is something in it."""
 _TITLES: Final = {"runs": "RUNS", "sys/description": "DESCRIPTION", "description": "DESCRIPTION"}
 
 Row = Mapping[str, Any]
 
 
-def places_of(
-    runs: Runs, kind: str, project: str | None, query: str | None, of_runs: Sequence[object]
-) -> Places | None:
-    """Return the projects or groups that match; None if something else is listed.
+def list_places(
+    runs: Runs,
+    kind: str,
+    project: str | None,
+    query: str | None,
+    columns: Sequence[str],
+    sort: str | None,
+    *,
+    descending: bool | None,
+    limit: int,
+    form: str,
+) -> int:
+    """Write the projects or groups that match; return how many there are beyond the limit.
 
     Args:
         runs: What is there, up to date.
-        kind: What is listed.
+        kind: ``"project"`` or ``"group"``.
         project: Only this one and those below it, or their groups; None for all.
         query: In the language of queries; None for all.
-        of_runs: Options that mean nothing where no runs are listed.
+        columns: Paths and patterns; none for what people look for, or, of programs, everything.
+        sort: Path by which to sort; None leaves them in the order of their names.
+        descending: Greatest first; None does so where a path is given.
+        limit: How many are shown; 0 for all.
+        form: ``"csv"``, ``"json"``, or empty for people.
 
     Raises:
-        Misuse: If one of these is given.
         QueryError: If the query breaks the grammar.
     """
-    if kind not in _PLAIN:
-        return None
-    if any(of_runs):
-        misuse(
-            f"--kind {kind}: --tag, --state, --trashed, --differing, --offset and --by are of runs"
-        )
     from seamark.registry.group import group_rows
     from seamark.registry.projects import project_rows, table_of
 
-    rows = project_rows(runs.index) if kind == "project" else group_rows(runs.index)
-    there = {at: row for at, row in rows.items() if is_inside(at[0], project or "")}
+    known = project_rows(runs.index) if kind == "project" else group_rows(runs.index)
+    there = {ref: row for ref, row in known.items() if is_inside(ref[0], project or "")}
     table = table_of(there, query, note)
-    found: list[tuple[str, Row]] = [
-        (at[0], dict(row)) for at, row in zip(table.refs, table, strict=True)
+    every = [
+        {**row, "project": at, kind: row["sys/id"]}
+        for (at, _), row in zip(table.refs, table, strict=True)
     ]
-    missing = f"no {kind} matches" if there else f"no {kind}s in {runs.where} yet"
-    return Places(kind, found, missing)
+    rows = _in_order(every, sort, descending=descending)[: limit or None]
+    wanted = names_of(columns)
+    if form:
+        named = dict.fromkeys(("project", kind))
+        write_rows(form, [*named, *_matching(rows, kind, wanted or ["*"])], rows)
+    elif rows:
+        _print(rows, kind, _matching(rows, kind, wanted or PLACES[kind]))
+    else:
+        note(f"no {kind} matches" if there else f"no {kind}s in {runs.where} yet")
+    return len(every) - len(rows)
 
 
-@dataclass(slots=True)
-class Places:
-    """Projects or groups, and how they are shown.
+def _in_order(rows: list[Row], sort: str | None, *, descending: bool | None) -> list[Row]:
+    if sort is None:
+        return rows[::-1] if descending else rows
+    known = [row for row in rows if row.get(sort) is not None]
+    try:
+        known.sort(key=lambda row: row[sort], reverse=descending is not False)
+    except TypeError:
+        misuse(f"--sort {sort}: values of several types have no order")
+    return [*known, *(row for row in rows if row.get(sort) is None)]
 
-    Attributes:
-        kind: ``"project"`` or ``"group"``.
-        rows: Project path and values by path of each.
-        missing: What to say if there are none.
-        total: How many there are.
-        columns: What is shown of them; None for what people look for, or, of programs, everything.
-    """
 
-    kind: str
-    rows: list[tuple[str, Row]]
-    missing: str
-    total: int = 0
-    columns: list[str] | None = None
-
-    def arrange(
-        self, wanted: Sequence[str], sort: str | None, *, descending: bool | None, limit: int
-    ) -> None:
-        """Choose columns, sort, and leave out what is too much.
-
-        Args:
-            wanted: Paths and patterns, perhaps several with commas between them.
-            sort: Path by which to sort; None leaves them in the order of their names.
-            descending: Greatest first; None does so where a path is given.
-            limit: How many are shown; 0 for all.
-        """
-        self.total = len(self.rows)
-        named = [name.strip() for one in wanted for name in one.split(",") if name.strip()]
-        if named:
-            self.columns = self._matching(named)
-        if sort is not None:
-            known = [one for one in self.rows if one[1].get(sort) is not None]
-            try:
-                known.sort(key=lambda one: one[1][sort], reverse=descending is not False)
-            except TypeError:
-                misuse(f"--sort {sort}: values of several types have no order")
-            self.rows = [*known, *(one for one in self.rows if one[1].get(sort) is None)]
-        elif descending:
-            self.rows.reverse()
-        if limit:
-            self.rows = self.rows[:limit]
-
-    def write(self, *, as_csv: bool, as_json: bool) -> None:
-        """Write a table, CSV or JSON."""
-        if as_json:
-            every = self._matching(["*"]) if self.columns is None else self.columns
-            click.echo(dumps([self._named(at, row) | _some(row, every) for at, row in self.rows]))
-        elif as_csv:
-            every = self._matching(["*"]) if self.columns is None else self.columns
-            writer = csv.writer(data_output(), lineterminator="\n")
-            writer.writerow([*self._named("", {}), *map(csv_safe, every)])
-            for at, row in self.rows:
-                named = self._named(at, row).values()
-                writer.writerow([exact_text(one) for one in (*named, *map(row.get, every))])
-        elif self.rows:
-            self._print(Screen())
-        else:
-            note(self.missing)
-        if self.total > len(self.rows):
-            note(f"{plural(len(self.rows), self.kind)} of {self.total:,}; --limit 0 shows all")
-
-    def _print(self, screen: Screen) -> None:
-        shown = self._matching(_PLAIN[self.kind]) if self.columns is None else self.columns
-        several = self.kind == "group" and len({at for at, _ in self.rows}) > 1
-        titles = [
-            Column(self.kind.upper()),
-            *([Column("PROJECT", shrink=True)] if several else []),
-            *(
-                Column(_TITLES.get(name, clean(name)), shrink=name != "runs", right=name == "runs")
-                for name in shown
-            ),
-        ]
-        lines = [
-            [
-                Cell(clean(str(row["sys/id"])), "cyan"),
-                *([Cell(clean(at))] if several else []),
-                *(_cell(row.get(name), screen) for name in shown),
-            ]
-            for at, row in self.rows
-        ]
-        screen.table(titles, lines)
-
-    def _matching(self, patterns: Sequence[str]) -> list[str]:
-        known = dict.fromkeys(path for _, row in self.rows for path in row if path != "sys/id")
-        found = [
+def _matching(rows: Sequence[Row], kind: str, patterns: Sequence[str]) -> list[str]:
+    """Return the columns that patterns name; of those of `PLACES` only what some row has."""
+    known = sorted({path for row in rows for path in row} - {"sys/id", "project", kind})
+    optional = PLACES[kind]
+    return list(
+        dict.fromkeys(
             path
             for pattern in patterns
-            for path in (sorted(known) if "*" in pattern else [pattern])
-            if fnmatchcase(path, pattern) and (path in known or pattern not in _OPTIONAL)
+            for path in (known if "*" in pattern else [pattern])
+            if fnmatchcase(path, pattern) and (path in known or pattern not in optional)
+        )
+    )
+
+
+def _print(rows: Sequence[Row], kind: str, shown: Sequence[str]) -> None:
+    screen = Screen()
+    several = kind == "group" and len({row["project"] for row in rows}) > 1
+    titles = [
+        Column(kind.upper()),
+        *([Column("PROJECT", shrink=True)] if several else []),
+        *(
+            Column(_TITLES.get(name, clean(name)), shrink=name != "runs", right=name == "runs")
+            for name in shown
+        ),
+    ]
+    lines = [
+        [
+            Cell(clean(str(row[kind])), "cyan"),
+            *([Cell(clean(row["project"]))] if several else []),
+            *(_cell(row.get(name), screen) for name in shown),
         ]
-        return list(dict.fromkeys(found))
-
-    def _named(self, project: str, row: Row) -> dict[str, Any]:
-        named = {"project": project}
-        return named if self.kind == "project" else named | {"group": row.get("sys/id")}
-
-
-_OPTIONAL: Final = frozenset({"sys/description", "description"})
-"""Columns that are only shown where there is something in them."""
-
-
-def _some(row: Row, columns: Sequence[str]) -> dict[str, Any]:
-    return {name: row.get(name) for name in columns}
+        for row in rows
+    ]
+    note_no_room(screen.table(titles, lines))
 
 
 def _cell(value: Any, screen: Screen) -> Cell:

@@ -22,12 +22,11 @@ __all__ = [
     "LastLines",
     "Lines",
     "Part",
-    "Printed",
     "Printing",
     "Process",
     "is_output",
     "output_paths",
-    "ranks_that_printed",
+    "processes_that_printed",
 ]
 
 STREAMS: Final = ("stdout", "stderr")
@@ -60,13 +59,14 @@ class Process:
 
 
 class Part(NamedTuple):
-    """Part of what a process printed.
+    """Part of what a process printed, or a line as a terminal shows it in the end.
 
     Attributes:
-        t: When it was recorded, nanoseconds since the Unix epoch.
+        t: When it was recorded, or changed last, nanoseconds since the Unix epoch.
         process: Which process.
         path: Of the series.
-        text: As it was written.
+        text: As it was written; of a line without control characters, but with escape sequences
+            for its colours, if wanted.
     """
 
     t: int
@@ -80,22 +80,6 @@ class Part(NamedTuple):
         return self.path.rpartition("/")[2]
 
 
-class Printed(NamedTuple):
-    """A line as a terminal shows it in the end.
-
-    Attributes:
-        t: When it changed last, nanoseconds since the Unix epoch.
-        process: Which process printed it.
-        stream: ``"stdout"`` or ``"stderr"``.
-        text: Without control characters; with escape sequences for its colours, if wanted.
-    """
-
-    t: int
-    process: Process
-    stream: str
-    text: str
-
-
 def is_output(path: str, family: str, streams: Collection[str] = STREAMS) -> bool:
     """Return whether an attribute holds what was printed; its namespace may be a person's own."""
     return family == "string_series" and path.rpartition("/")[2] in streams
@@ -107,20 +91,20 @@ def output_paths(view: Reader, streams: Collection[str] = STREAMS) -> list[str]:
     return [path for path, family in found if is_output(path, family, streams)]
 
 
-def ranks_that_printed(view: Reader, streams: Collection[str] = STREAMS) -> set[int]:
-    """Return the ranks of the processes that printed something that is recorded.
+def processes_that_printed(view: Reader, streams: Collection[str] = STREAMS) -> set[Process]:
+    """Return the processes that printed something that is recorded.
 
-    Where a series is not named after its writer, that is every rank, unless rank 0 wrote to it.
+    Where a series is not named after its writer, those are all, unless rank 0 wrote to it.
     """
-    ranks = {one.writer: _process(one).rank for one in view.journals()}
+    known = {one.writer: _process(one) for one in view.journals()}
     paths = output_paths(view, streams)
-    found = {ranks.get(path.rpartition("/")[0].rpartition("/")[2]) for path in paths}
-    known = {rank for rank in found if rank is not None}
+    found = {known.get(path.rpartition("/")[0].rpartition("/")[2]) for path in paths}
+    named = {one for one in found if one is not None}
     if None not in found:
-        return known
-    if next(Printing({0}, streams).new(view), None) is not None:
-        known.add(0)
-    return known if 0 in known else set(ranks.values())
+        return named
+    if (first := next(Printing({0}, streams).new(view), None)) is not None:
+        named.add(first.process)
+    return named if any(one.rank == 0 for one in named) else set(known.values())
 
 
 class Printing:
@@ -169,18 +153,6 @@ class Printing:
         yield from heapq.merge(*texts, key=lambda part: part.t)
         self._folded = folded
 
-    def begun(self, view: Reader) -> dict[Process, int]:
-        """Return the processes that printed something, and when the first of it was recorded."""
-        paths = output_paths(view, self._streams)
-        found = {}
-        for journal in view.journals() if paths else ():
-            process, begin, more = _process(journal), 0, True
-            while more and process.rank in self._ranks and process not in found:
-                points, begin, more = view.text_page(journal.file, paths, begin)
-                if points:
-                    found[process] = points[0][0]
-        return found
-
     def _begin(self, view: Reader, file: str, paths: Collection[str]) -> int:
         if self._since_ns is None and self._lines is None:
             return 0
@@ -225,14 +197,14 @@ def _process(journal: JournalInfo) -> Process:
 class _Screen:
     """Virtual terminal for one stream of one process."""
 
-    def __init__(self, process: Process, stream: str, *, colours: bool) -> None:
+    def __init__(self, process: Process, path: str, *, colours: bool) -> None:
         self.terminal = Terminal(colours=colours)
         self.process = process
-        self.stream = stream
+        self.path = path
         self._latest = 0
         self._redrawn: Part | None = None
 
-    def feed(self, part: Part) -> Iterator[tuple[int, Printed]] | None:
+    def feed(self, part: Part) -> Iterator[tuple[int, Part]] | None:
         """Draw a part, and yield lines that are final; None as long as it may be drawn over.
 
         Of a line that is written anew, and covers what it was, only the last state is drawn.
@@ -252,13 +224,13 @@ class _Screen:
             self._redrawn = None
             self.terminal.feed(waiting.text, waiting.t)
 
-    def final(self, lines: Iterable[Any]) -> Iterator[tuple[int, Printed]]:
+    def final(self, lines: Iterable[Any]) -> Iterator[tuple[int, Part]]:
         """Yield lines, and by what they are sorted: none comes before the one above it."""
         for line in lines:
             self._latest = max(self._latest, line.at)
-            yield self._latest, Printed(line.at, self.process, self.stream, line.text)
+            yield self._latest, Part(line.at, self.process, self.path, line.text)
 
-    def live(self) -> Iterator[tuple[int, Printed]]:
+    def live(self) -> Iterator[tuple[int, Part]]:
         """Yield the same of the lines that can still change."""
         self.draw()
         latest = self._latest
@@ -278,23 +250,23 @@ class Lines:
         self._colours = colours
         self._since_ns = since_ns or 0
         self._screens: dict[tuple[str, str], _Screen] = {}
-        self._waiting: list[tuple[int, int, Printed]] = []
+        self._waiting: list[tuple[int, int, Part]] = []
         self._count = itertools.count()
 
-    def finished(self, parts: Iterable[Part]) -> Iterator[Printed]:
+    def finished(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Yield lines that are final, while reading what was printed."""
         for part in parts:
             key = (part.process.writer, part.path)
             screen = self._screens.get(key)
             if screen is None:
-                screen = _Screen(part.process, part.stream, colours=self._colours)
+                screen = _Screen(part.process, part.path, colours=self._colours)
                 self._screens[key] = screen
             if (lines := screen.feed(part)) is None:
                 continue
             self._keep(lines)
             yield from self.settled(part.t - _LATE_NS)
 
-    def settled(self, before: int | None = None) -> Iterator[Printed]:
+    def settled(self, before: int | None = None) -> Iterator[Part]:
         """Yield the lines that have not changed since a time, except those that are being drawn.
 
         Args:
@@ -308,14 +280,14 @@ class Lines:
             if line.t >= self._since_ns:
                 yield line
 
-    def live(self) -> list[Printed]:
+    def live(self) -> list[Part]:
         """Return the lines that are not given yet, as they are now."""
         waiting = list(self._waiting)
         for screen in self._screens.values():
             waiting += ((key, next(self._count), line) for key, line in screen.live())
         return [line for _, _, line in sorted(waiting) if line.t >= self._since_ns]
 
-    def close(self) -> Iterator[Printed]:
+    def close(self) -> Iterator[Part]:
         """Yield the lines that are left."""
         for screen in self._screens.values():
             screen.draw()
@@ -325,7 +297,7 @@ class Lines:
     def _take(self, screen: _Screen, lines: Iterable[Any]) -> None:
         self._keep(screen.final(lines))
 
-    def _keep(self, lines: Iterable[tuple[int, Printed]]) -> None:
+    def _keep(self, lines: Iterable[tuple[int, Part]]) -> None:
         for key, line in lines:
             heapq.heappush(self._waiting, (key, next(self._count), line))
 
@@ -335,36 +307,26 @@ class LastLines:
 
     Args:
         count: How many at most.
-        ranks: Only those, if any are given.
-        streams: Only those.
     """
 
-    def __init__(
-        self,
-        count: int,
-        *,
-        ranks: Collection[int] = (),
-        streams: Collection[str] = STREAMS,
-    ) -> None:
+    def __init__(self, count: int) -> None:
         self._count = count
-        self._ranks = ranks
-        self._streams = streams
         self._lines = Lines(colours=False)
-        self._last: deque[Printed] = deque(maxlen=count)
+        self._last: deque[Part] = deque(maxlen=count)
         self._printing: Printing | None = None
 
-    def look(self, view: Reader) -> list[Printed]:
+    def look(self, view: Reader) -> list[Part]:
         """Return the last lines as they are now; reads what is new.
 
         Args:
             view: The run, the same each time.
         """
         if self._printing is None:
-            there = ranks_that_printed(view, self._streams)
+            there = {one.rank for one in processes_that_printed(view)}
             if not there:
                 return []
-            ranks = self._ranks or ({0} if 0 in there else there)
-            self._printing = Printing(ranks, self._streams, lines=self._count, quick=True)
+            ranks = {0} if 0 in there else there
+            self._printing = Printing(ranks, lines=self._count, quick=True)
         self._last.extend(self._lines.finished(self._printing.new(view)))
         shown = [*self._last, *self._lines.live()]
         return [one for one in shown if one.text.strip()][-self._count :]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +14,18 @@ from seamark.cli import _complete
 from seamark.cli._app import misuse, place_of
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
-from seamark.cli._text import clean
 from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside, kind_of, matches
 from seamark.reading.document import ref_of
+from seamark.reading.nearest import hint_for
+from seamark.reading.words import clean
 
 if TYPE_CHECKING:
     from seamark.index.index import Index
     from seamark.reading.catalog import Catalog
     from seamark.reading.finding import Finder
     from seamark.reading.reader import Reader
+    from seamark.remote.http.catalog import RemoteCatalog
 
 __all__ = [
     "RunRef",
@@ -157,6 +158,14 @@ class Runs:
         assert isinstance(self.index, Index)  # noqa: S101 - it was opened for such a command
         return self.index
 
+    @property
+    def remote(self) -> RemoteCatalog:
+        """The catalog of a server, where the runs are on one."""
+        from seamark.remote.http.catalog import RemoteCatalog
+
+        assert isinstance(self.index, RemoteCatalog)  # noqa: S101 - there are no other places
+        return self.index
+
     def refresh(self, project: str | None = None, run: str | None = None) -> None:
         """Fold what is new, with a progress bar if that takes a while."""
         with progress_bar("Reading runs") as progress:
@@ -246,10 +255,8 @@ class Runs:
         if project is None or self.refs(project) or not self.refs():
             return
         known = sorted({ref.project for ref in self.refs()})
-        near = difflib.get_close_matches(project, known, 1, 0.5)
         some = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {some}"
-        misuse(f"no runs in project {project!r}; {hint}")
+        misuse(f"no runs in project {project!r}{hint_for(project, known, f'; there are {some}')}")
 
     def select(
         self,

@@ -15,14 +15,15 @@ from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 import click
 
-from seamark.cli._text import clean, display_width, shorten
 from seamark.pictures.printing import is_dumb
 from seamark.process.quiet import is_quiet
+from seamark.reading.words import clean, display_width, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
+    "LABEL",
     "STATE_STYLES",
     "Cell",
     "Column",
@@ -30,6 +31,7 @@ __all__ = [
     "be_quiet",
     "data_output",
     "note",
+    "note_no_room",
     "quiet",
     "wanted_colour",
 ]
@@ -52,6 +54,9 @@ STATE_STYLES = {
 
 _GAP = 2
 _QUIET = "seamark.quiet"
+LABEL = 12
+"""Cells of the label of a fact."""
+_NAMED = 8
 
 
 class Cell(NamedTuple):
@@ -113,6 +118,20 @@ def note(message: str, *, style: str = "") -> None:
         dim=not style or None,
         color=wanted_colour(),
     )
+
+
+def note_no_room(titles: Sequence[str], more: int = 0) -> None:
+    """Say which columns a table had no room for, if any of them is worth a word.
+
+    Args:
+        titles: Of the columns that somebody misses; only the first of many are named.
+        more: How many others there were.
+    """
+    if titles:
+        named, more = list(titles[:_NAMED]), more + len(titles[_NAMED:])
+        words = [*named, f"{more} more"] if more else named
+        listed = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+        note(f"no room for {listed}; widen the terminal, or choose with --columns")
 
 
 def wanted_colour() -> bool | None:
@@ -190,6 +209,11 @@ class Screen:
         from rich.text import Text
 
         self.console.print(Text.assemble(*safe), soft_wrap=True)
+
+    def fact(self, label: str, text: str) -> None:
+        """Print a fact; further lines of it are indented, so that none looks like one of ours."""
+        indented = text.replace("\n", "\n" + " " * LABEL)
+        self.styled([(f"{label:<{LABEL}}", "dim"), (indented, "")])
 
     def heading(self, text: str) -> None:
         """Print the title of a section, after an empty line unless it is the first."""

@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli import _facts
 from seamark.cli._json import dumps
 from seamark.cli._runs import RunRef, matching_paths
 from seamark.reading.document import own_attributes, value_mapping
+from seamark.reading.value_words import value_text
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
-    from seamark.reading.points import Attempt, Points
+    from seamark.reading.points import Attempt
     from seamark.reading.reader import Reader
 
-__all__ = [
-    "ATTRIBUTES",
-    "POINTS",
-    "AttributeRow",
-    "Tables",
-    "Texts",
-]
+__all__ = ["ATTRIBUTES", "FAMILIES", "POINTS", "Tables"]
 
 POINTS: Final = ("run", "path", "step", "value", "time", "attempt")
 """Columns of a table of points."""
 ATTRIBUTES: Final = ("run", "path", "family", "type", "value")
 """Columns of a table of attributes."""
-
-
-class Texts(NamedTuple):
-    """Points of a string series; times in nanoseconds since the Unix epoch."""
-
-    step: list[float]
-    value: list[str]
-    time_ns: list[int]
-    attempt: list[int]
-
-
-class AttributeRow(NamedTuple):
-    """Value at a path of a run, as text.
-
-    Attributes:
-        is_text: Whether the value is free text and not a number.
-    """
-
-    run: str
-    path: str
-    family: str
-    type: str
-    value: str
-    is_text: bool
+FAMILIES: Final = {"series": "float_series", "texts": "string_series"}
+"""Tables of points, and the family of what is in each."""
 
 
 class Tables:
@@ -67,38 +40,39 @@ class Tables:
     ) -> None:
         self.views, self.patterns, self.attempt = views, patterns, attempt
 
-    def series(self) -> Iterator[tuple[str, str, Points]]:
-        """Yield run id, path and points of each series of numbers."""
-        for ref, view in self.views:
-            for path in matching_paths(view, self.patterns, ("float_series",)):
-                yield ref.run, path, view.points(path, self.attempt)
+    def points(self, what: str) -> Iterator[tuple[str, str, Any, Any, Any, Any]]:
+        """Yield run id, path, steps, values, times (ns) and attempts of one series after the other.
 
-    def texts(self) -> Iterator[tuple[str, str, Texts]]:
-        """Yield run id, path and points of each series of texts."""
+        Args:
+            what: One of `FAMILIES`.
+        """
         for ref, view in self.views:
-            for path in matching_paths(view, self.patterns, ("string_series",)):
-                points = view.texts(path, self.attempt)
-                yield (
-                    ref.run,
-                    path,
-                    Texts(
-                        [one.step for one in points],
-                        [_text(view, one.text, path) for one in points],
-                        [one.time_ns for one in points],
-                        [one.attempt for one in points],
-                    ),
-                )
+            for path in matching_paths(view, self.patterns, (FAMILIES[what],)):
+                if what == "series":
+                    found = view.points(path, self.attempt)
+                    yield ref.run, path, found.step, found.value, found.time_ns, found.attempt
+                else:
+                    texts = view.texts(path, self.attempt)
+                    yield (
+                        ref.run,
+                        path,
+                        [one.step for one in texts],
+                        [_text(view, one.text, path) for one in texts],
+                        [one.time_ns for one in texts],
+                        [one.attempt for one in texts],
+                    )
 
-    def attributes(self) -> Iterator[AttributeRow]:
-        """Yield every attribute; those of series with their summaries as JSON."""
+    def attributes(self) -> Iterator[tuple[tuple[str, ...], bool]]:
+        """Yield a row of texts for each attribute, and whether its value is free text.
+
+        Of a series the value is its summary, as JSON.
+        """
         for ref, view in self.views:
             wanted = set(matching_paths(view, self.patterns, None))
             for one in own_attributes(view):
                 if one.path in wanted:
                     is_text = isinstance(one.value, str) or one.type == "text"
-                    yield AttributeRow(
-                        ref.run, one.path, one.family, one.type, _value(view, one), is_text
-                    )
+                    yield (ref.run, one.path, one.family, one.type, _value(view, one)), is_text
 
 
 def _text(view: Reader, text: Any, path: str) -> str:
@@ -113,4 +87,4 @@ def _value(view: Reader, attribute: Attribute) -> str:
         return _text(view, value, attribute.path)
     if attribute.family != "atom" or isinstance(value, list | dict):
         return dumps(value_mapping(value), indent=None)
-    return _facts.value_text(value, exact=True)
+    return value_text(value, exact=True)

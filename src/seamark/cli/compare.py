@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -13,16 +12,7 @@ import click
 
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
-from seamark.cli._differences import (
-    PACKAGES,
-    TITLES,
-    Row,
-    of_process,
-    of_rank_or_profiler,
-    rows_of,
-    summaries,
-)
-from seamark.cli._facts import text_or_record, value_text
+from seamark.cli._facts import text_or_record
 from seamark.cli._json import dumps
 from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
@@ -35,19 +25,27 @@ from seamark.cli._runs import (
     runs_argument,
 )
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
-from seamark.cli._text import (
+from seamark.paths import matches
+from seamark.reading.ages import age_words, duration_words
+from seamark.reading.differences import (
+    PACKAGES,
+    TITLES,
+    Row,
+    of_process,
+    of_rank_or_profiler,
+    rows_of,
+    summaries,
+)
+from seamark.reading.document import value_mapping
+from seamark.reading.nearest import hint_for
+from seamark.reading.value_words import file_text, value_text
+from seamark.reading.words import (
     clean,
     display_width,
-    human_age,
-    human_bytes,
-    human_duration,
     human_number,
     human_time,
     plural,
 )
-from seamark.paths import matches
-from seamark.reading.attributes import SeriesTail
-from seamark.reading.document import value_mapping
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -57,8 +55,6 @@ __all__ = ["compare"]
 _ABSENT: Final = Cell("—", "dim")
 _LEAST: Final = 10
 """Cells to which a run's column may shrink where it holds texts; numbers are never cut."""
-_DIGITS: Final = 8
-"""How much of a digest is shown."""
 
 
 class _Compared(NamedTuple):
@@ -175,8 +171,7 @@ def _read(runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str]) -> list[_
             found.append(_Compared(ref, label, facts, attributes))
     for pattern in patterns:
         if not any(matches(path, pattern) for path in known):
-            near = difflib.get_close_matches(pattern, sorted(known), 1)
-            hint = f"; there is {near[0]!r}" if near else f" (see: seamark show {refs[0].run})"
+            hint = hint_for(pattern, sorted(known), f" (see: seamark show {refs[0].run})")
             misuse(f"none of these runs has anything at {pattern!r}{hint}")
     return found
 
@@ -254,22 +249,22 @@ def _head(screen: Screen, compared: Sequence[_Compared]) -> Iterator[_Line]:
         moment = one.facts.get("sys/creation_time")
         if moment is None:
             return ""
-        return human_age(moment, now) if screen.terminal else human_time(moment)
+        return age_words((now - moment).total_seconds()) if screen.terminal else human_time(moment)
 
     yield _Line(Cell("  id"), [Cell(one.ref.run, "cyan") for one in compared])
     if len({one.ref.project for one in compared}) > 1:
         yield _Line(Cell("  project"), [Cell(one.ref.project) for one in compared])
     states = [str(one.facts["sys/state"]) for one in compared]
+    times = [duration_words(one.facts["sys/running_time"]) for one in compared]
     yield _Line(Cell("  state"), [Cell(one, STATE_STYLES.get(one, "")) for one in states])
     yield _Line(Cell("  created"), [Cell(created(one), "dim") for one in compared])
-    times = [human_duration(one.facts["sys/running_time"]) for one in compared]
     yield _Line(Cell("  ran for"), [Cell(one) for one in times])
 
 
 def _lines(screen: Screen, row: Row, runs: int, *, everything: bool) -> Iterator[_Line]:
     name = f"  {clean(row.name)}"
     if row.section != "metrics":
-        text = _file_text if row.section == "files" else _text
+        text = file_text if row.section == "files" else value_text
         cells = [
             Cell(text(row.values[at], exact=not screen.terminal)) if at in row.values else _ABSENT
             for at in range(runs)
@@ -292,32 +287,6 @@ def _number(screen: Screen, numbers: Mapping[int, float], at: int) -> Cell:
     if not math.isfinite(change) or not change:
         return Cell(text)
     return Cell(f"{text} ({change:+.3g})")
-
-
-def _text(value: Any, *, exact: bool) -> str:
-    """Return a value in one line; of a series of texts, files or histograms, what it ends with."""
-    if not isinstance(value, SeriesTail):
-        return value_text(value, exact=exact)
-    last = value.last
-    if isinstance(last, Mapping):
-        last = str(last.get("name") or last.get("ext") or "file")
-    elif not isinstance(last, str):
-        last = "histogram"
-    return f"{plural(value.count, 'point')}, last: {clean(last)}"
-
-
-def _file_text(value: Any, *, exact: bool) -> str:
-    """Return what a file is called, how large it is and how its digest begins."""
-    if not isinstance(value, Mapping):
-        return value_text(value, exact=exact)
-    if all(isinstance(member, Mapping) for member in value.values()):
-        return plural(len(value), "file")
-    parts = [str(value.get("name") or value.get("ref") or "file")]
-    if isinstance(value.get("size"), int):
-        parts.append(human_bytes(value["size"]))
-    if isinstance(value.get("sha256"), str):
-        parts.append(value["sha256"] if exact else value["sha256"][:_DIGITS])
-    return clean(" ".join(parts))
 
 
 def _alike(rows: Sequence[Row], runs: int) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -28,10 +27,11 @@ from seamark.cli._runs import (
     runs_argument,
 )
 from seamark.cli._screen import data_output, note
-from seamark.cli._tables import ATTRIBUTES, POINTS, Tables
-from seamark.cli._text import csv_safe, human_bytes, plural, step_text
+from seamark.cli._tables import ATTRIBUTES, FAMILIES, POINTS, Tables
 from seamark.paths import matches
 from seamark.reading.document import SERIES, document_of, utc
+from seamark.reading.nearest import hint_for
+from seamark.reading.words import csv_safe, human_bytes, plural, step_text
 
 if TYPE_CHECKING:
     from seamark.reading.points import Attempt
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 _FORMATS: Final = ("csv", "json", "parquet")
-_FAMILIES: Final = {"series": ("float_series",), "texts": ("string_series",)}
 _NAMED: Final = {"series": "series of numbers", "texts": "series of texts"}
 
 
@@ -178,8 +177,8 @@ def _check_paths(
             return
         found = {one.path: one.family for one in runs.view(ref).attributes()}
         known.update(found)
-        families = _FAMILIES.get(what or "")
-        fitting = [path for path, family in found.items() if not families or family in families]
+        wanted = FAMILIES.get(what or "")
+        fitting = [path for path, family in found.items() if wanted in (None, family)]
         missing = [one for one in missing if not any(matches(path, one) for path in fitting)]
     if missing:
         misuse(_not_there(missing[0], known, what))
@@ -188,12 +187,10 @@ def _check_paths(
 def _not_there(pattern: str, known: dict[str, str], what: str | None) -> str:
     """Say why a path gives nothing: it holds something else, or is not there at all."""
     if held := next((family for path, family in known.items() if matches(path, pattern)), None):
-        wanted = "texts" if held == "string_series" else "series"
-        what_else = wanted if held in _FAMILIES[wanted] else "attributes"
+        what_else = next((one for one, of in FAMILIES.items() if of == held), "attributes")
         kind = _NAMED[str(what)]
         return f"--path {pattern}: no {kind} is there (--what {what_else} has what is)"
-    near = difflib.get_close_matches(pattern.strip("/*"), known, 1, 0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else "; seamark show RUN lists the paths"
+    hint = hint_for(pattern.strip("/*"), known, "; seamark show RUN lists the paths")
     return f"--path {pattern}: none of the runs has it{hint}"
 
 
@@ -235,51 +232,28 @@ def _new(path: Path, *, binary: bool) -> IO[Any]:
 def _write_csv(file: IO[str], tables: Tables, what: str) -> int:
     """Write one table and return the number of its rows."""
     writer = CsvWriter(file)
-    writer.row(ATTRIBUTES if what == "attributes" else POINTS)
+    writer.rows([ATTRIBUTES if what == "attributes" else POINTS])
     rows = 0
-    for part in _CSV_ROWS[what](tables):
+    for part in _attribute_rows(tables) if what == "attributes" else _point_rows(tables, what):
         rows += len(part)
         writer.rows(part)
     return rows
 
 
-def _series_rows(tables: Tables) -> Iterable[list[Sequence[Any]]]:
-    for run, path, points in tables.series():
+def _point_rows(tables: Tables, what: str) -> Iterator[list[Sequence[Any]]]:
+    shown = csv_safe if what == "texts" else repr
+    for run, path, step, value, time_ns, attempt in tables.points(what):
         name = csv_safe(path)
-        columns = (
-            points.step.tolist(),
-            points.value.tolist(),
-            utc(points.time_ns),
-            points.attempt.tolist(),
-        )
+        listed = [one if what == "texts" else one.tolist() for one in (step, value, attempt)]
         yield [
-            (run, name, step_text(step), repr(value), time, number)
-            for step, value, time, number in zip(*columns, strict=True)
+            (run, name, step_text(at), shown(one), time, number)
+            for at, one, number, time in zip(*listed, utc(time_ns), strict=True)
         ]
 
 
-def _text_rows(tables: Tables) -> Iterable[list[Sequence[Any]]]:
-    for run, path, points in tables.texts():
-        name = csv_safe(path)
-        yield [
-            (run, name, step_text(step), csv_safe(text), time, number)
-            for step, text, time, number in zip(
-                points.step, points.value, utc(points.time_ns), points.attempt, strict=True
-            )
-        ]
-
-
-def _attribute_rows(tables: Tables) -> Iterable[list[Sequence[Any]]]:
-    for one in tables.attributes():
-        value = csv_safe(one.value) if one.is_text else one.value
-        yield [(one.run, csv_safe(one.path), one.family, one.type, value)]
-
-
-_CSV_ROWS: Final[dict[str, Callable[[Tables], Iterable[list[Sequence[Any]]]]]] = {
-    "series": _series_rows,
-    "texts": _text_rows,
-    "attributes": _attribute_rows,
-}
+def _attribute_rows(tables: Tables) -> Iterator[list[Sequence[Any]]]:
+    for (run, path, *kinds, value), is_text in tables.attributes():
+        yield [(run, csv_safe(path), *kinds, csv_safe(value) if is_text else value)]
 
 
 def _write_json(file: IO[str], tables: Tables, what: str | None) -> int:

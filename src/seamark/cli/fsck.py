@@ -17,10 +17,10 @@ from seamark.cli._json import dumps
 from seamark.cli._progress import progress_bar
 from seamark.cli._runs import Runs, open_runs, project_option, runs_argument
 from seamark.cli._screen import Cell, Column, Screen, note
-from seamark.cli._text import clean, human_bytes, plural
 from seamark.errors import SeamarkError
 from seamark.index.purging import PURGING, is_live
 from seamark.journal.folder import RunFolder, iter_runs
+from seamark.reading.words import clean, human_bytes, plural
 
 __all__ = ["fsck"]
 
@@ -71,8 +71,8 @@ def fsck(
     root = runs.local.root
     refs = [runs.find(name, project) for name in names]
     folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or _all_folders(root, project)
-    if finish:
-        _finish(runs, folders)
+    if finish and _checks.finish_queued(folders):
+        runs.refresh()
     totals = Totals()
     findings = [*_check(runs, folders, totals, digests=blobs)]
     if not names:
@@ -89,20 +89,6 @@ def fsck(
 
 def _all_folders(root: Path, project: str | None) -> list[RunFolder]:
     return [*iter_runs(root, project, models=True), *_checks.project_logs(root, project)]
-
-
-def _finish(runs: Runs, folders: Sequence[RunFolder]) -> None:
-    from seamark.blobs import finish_staged
-
-    count = 0
-    for folder in folders:
-        try:
-            count += finish_staged(folder)
-        except OSError as error:
-            note(f"{folder.path}: nothing was finished: {error}", style="warning")
-    if count:
-        note(f"stored {plural(count, 'file')} that a process had left unfinished")
-        runs.refresh()
 
 
 def _check(
@@ -163,29 +149,27 @@ def _print(screen: Screen, findings: Sequence[Finding], totals: Totals) -> None:
     if totals.live:
         looked += f"; {totals.live:,} still being written"
     if findings:
-        (_list if screen.terminal else _table)(screen, findings)
+        _list(screen, findings)
         note(f"checked {looked}: {plural(len(findings), 'problem')}", style="error")
     else:
         screen.line(f"checked {looked}: no damage", style="green")
 
 
 def _list(screen: Screen, findings: Sequence[Finding]) -> None:
-    """Print findings run by run, in as many lines as they take."""
+    """Print findings: run by run, in as many lines as they take, on a terminal; else a table."""
+    if not screen.terminal:
+        rows = [
+            [
+                Cell(clean(text))
+                for text in (f"{one.project}/{one.run}", one.problem, one.where, one.detail)
+            ]
+            for one in findings
+        ]
+        screen.table([Column(title) for title in ("RUN", "PROBLEM", "WHERE", "DETAIL")], rows)
+        return
     for run, found in groupby(findings, key=lambda one: f"{one.project}/{one.run}"):
         screen.line(run, style="bold")
         for one in found:
             screen.styled([(f"  {one.problem}", "bold red"), (f"  {one.where}", "dim")])
             screen.line(f"    {one.detail}")
     screen.line()
-
-
-def _table(screen: Screen, findings: Sequence[Finding]) -> None:
-    titles = ("RUN", "PROBLEM", "WHERE", "DETAIL")
-    rows = [
-        [
-            Cell(clean(text))
-            for text in (f"{one.project}/{one.run}", one.problem, one.where, one.detail)
-        ]
-        for one in findings
-    ]
-    screen.table([Column(title) for title in titles], rows)

@@ -11,8 +11,8 @@ import click
 from seamark.cli._app import EXIT_TROUBLE, root_only
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import Cell, Column, Screen, note
-from seamark.cli._text import clean, human_bytes, human_time, plural
 from seamark.journal.folder import root_dir
+from seamark.reading.words import clean, human_bytes, human_time, plural
 
 if TYPE_CHECKING:
     from seamark.interchange.found import Notes

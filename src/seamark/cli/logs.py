@@ -8,31 +8,27 @@ import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from seamark.cli._app import misuse, root_option
-from seamark.cli._facts import time_text
 from seamark.cli._json import dumps
 from seamark.cli._printed import (
     STREAMS,
-    LastLines,
     Lines,
     Part,
-    Printed,
     Printing,
     Process,
     output_paths,
-    ranks_that_printed,
+    processes_that_printed,
 )
 from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
 from seamark.cli._screen import note, wanted_colour
-from seamark.cli._text import clean, display_width, shorten
 from seamark.pictures.printing import obeys_escapes
 from seamark.reading.points import time_of
+from seamark.reading.words import clean, display_width, shorten, time_text
 from seamark.store.query.moments import MOMENTS, moment
 
 if TYPE_CHECKING:
@@ -44,7 +40,6 @@ _INTERVAL_S: Final = 0.5
 _SETTLED_NS: Final = 2 * 10**9
 """When following, a line that has not changed for so long is final."""
 _AGO: Final = re.compile(r"\d{1,9}[mhdwM]")
-_CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 _DIM: Final = "2"
 _GOING_ON: Final = ("created", "running")
@@ -55,30 +50,12 @@ def _moment(_: click.Context, __: click.Parameter, value: str | None) -> int | N
     """Return nanoseconds since the Unix epoch."""
     if value is None:
         return None
-    now_ns = time.time_ns()
-    text = value.strip()
-    if _AGO.fullmatch(text):
-        text = f"-{text}"
-    elif clock := _CLOCK.fullmatch(text):
-        text = _last_time(clock, now_ns) or text
-    found = moment(text, now_ns, local=True)
+    text = f"-{value.strip()}" if _AGO.fullmatch(value.strip()) else value
+    found = moment(text, time.time_ns(), local=True)
     if found is None:
-        msg = f"expected 10m, 14:30, or {MOMENTS}; got {value!r}"
+        msg = f"expected 10m, or {MOMENTS}; got {value!r}"
         raise click.BadParameter(msg)
     return found * 1000
-
-
-def _last_time(clock: re.Match[str], now_ns: int) -> str | None:
-    """Return when the clock showed this last, in this computer's time zone; None if never."""
-    now = datetime.fromtimestamp(now_ns / 1e9, tz=timezone.utc).astimezone()
-    hour, minute, second = (int(part or 0) for part in clock.groups())
-    try:
-        then = now.replace(hour=hour, minute=minute, second=second, microsecond=0, tzinfo=None)
-    except ValueError:
-        return None
-    if then.astimezone() > now:
-        then -= timedelta(days=1)
-    return then.isoformat()
 
 
 @click.command(short_help="Show what a run printed (--follow: live).")
@@ -98,7 +75,7 @@ def _last_time(clock: re.Match[str], now_ns: int) -> str | None:
     "since_ns",
     metavar="WHEN",
     callback=_moment,
-    help="Only lines since then: 10m, 2h, 14:30, 2026-11-22, 2026-11-22T10:30.",
+    help="Only lines since then: 10m, 2h, 2026-11-22, 2026-11-22T10:30.",
 )
 @click.option(
     "--rank",
@@ -170,56 +147,31 @@ def logs(
         if not goes_on:
             misuse(f"run {ref}: {_nothing(only)}")
         note("nothing has been printed yet")
-    chosen = (set(ranks) or {0}) if goes_on else _ranks(view, ref, streams, ranks)
+    there = processes_that_printed(view, streams)
+    chosen = (set(ranks) or {0}) if goes_on else _ranks(view, ref, streams, ranks, there)
     if colours is None:
         colours = obeys_escapes(sys.stdout) and wanted_colour() is not False
     printing = Printing(chosen, streams, since_ns=since_ns, lines=tail)
     lines = Lines(colours=colours and not as_json, since_ns=since_ns)
-    by_rank = len(chosen) > 1
-    writer = (
-        _Json()
-        if as_json
-        else _Text(
-            colours=colours,
-            times=times,
-            by_rank=by_rank,
-            begun={} if by_rank else printing.begun(view),
-            several_ranks=not by_rank and len(ranks_that_printed(view, streams)) > 1,
-        )
-    )
+    writer = _Json() if as_json else _Text(there, chosen, colours=colours, times=times)
     if goes_on:
 
         def look() -> Reader:
             runs.index.refresh(ref.project, ref.run)
             return runs.view(ref)
 
-        state = _Following(printing, lines, writer, tail).follow(look)
+        state = _follow(look, printing, lines, writer, tail)
         note(f"{runs.label(ref)}: {state}")
         return
-    found: Iterator[Printed] = itertools.chain(lines.finished(printing.new(view)), lines.close())
+    found: Iterator[Part] = itertools.chain(lines.finished(printing.new(view)), lines.close())
     if tail is not None:
         found = iter(deque(found, maxlen=tail))
-    first = next(found, None)
-    if first is None:
-        _say_why(view, chosen, streams, since_ns, tail)
-    else:
-        writer.write(itertools.chain((first,), found))
-
-
-def _say_why(
-    view: Reader,
-    ranks: Collection[int],
-    streams: Collection[str],
-    since_ns: int | None,
-    tail: int | None,
-) -> None:
-    """Say why no line is shown although there are some."""
+    if writer.write(found):
+        return
     if tail == 0:
         note("--tail 0 shows no line")
     elif since_ns is not None:
-        latest = LastLines(1, ranks=ranks, streams=streams).look(view)
-        last = f"; the last line is of {time_text(latest[-1].t)}" if latest else ""
-        note(f"nothing was printed since {time_text(since_ns)}{last}")
+        note(f"nothing was printed since {time_text(since_ns)}")
 
 
 def _nothing(only: str | None) -> str:
@@ -231,14 +183,18 @@ def _nothing(only: str | None) -> str:
 
 
 def _ranks(
-    view: Reader, ref: RunRef, streams: Collection[str], wanted: tuple[int, ...]
+    view: Reader,
+    ref: RunRef,
+    streams: Collection[str],
+    wanted: tuple[int, ...],
+    processes: Collection[Process],
 ) -> set[int]:
     """Return the ranks to show.
 
     Raises:
         Misuse: If nothing is recorded of those that were named.
     """
-    there = ranks_that_printed(view, streams)
+    there = {one.rank for one in processes}
     if not wanted:
         return {0} if 0 in there else there
     if next(Printing(set(wanted), streams).new(view), None) is None:
@@ -253,8 +209,9 @@ def _ranks(
 class _Json:
     """A JSON object for each line."""
 
-    def write(self, lines: Iterable[Printed]) -> None:
-        """Write lines."""
+    def write(self, lines: Iterable[Part]) -> bool:
+        """Write lines; return whether there were any."""
+        one = None
         for one in lines:
             told = {
                 "t": time_of(one.t),
@@ -264,8 +221,9 @@ class _Json:
                 "text": one.text,
             }
             click.echo(dumps(told, indent=None))
+        return one is not None
 
-    def draw(self, live: Sequence[Printed]) -> None:
+    def draw(self, live: Sequence[Part]) -> None:
         """Do nothing: lines that can still change are for people."""
 
     def leave(self) -> None:
@@ -276,62 +234,57 @@ class _Text:
     """Lines for people and pipes, and in a terminal below them those that can still change.
 
     Args:
+        processes: Those that are known to have printed something.
+        ranks: Those that are shown. Of several each line begins with its rank; of one, a line says
+            which process comes next, where there are several.
         colours: Whether colours are shown.
         times: Whether lines begin with their time.
-        by_rank: Whether lines begin with the rank, else a line says which process comes next.
-        begun: The processes that are known to have printed something, and when they began to.
-        several_ranks: Whether it has to be said of which rank a process is.
     """
 
     def __init__(
-        self,
-        *,
-        colours: bool,
-        times: bool,
-        by_rank: bool,
-        begun: Mapping[Process, int],
-        several_ranks: bool,
+        self, processes: Collection[Process], ranks: Collection[int], *, colours: bool, times: bool
     ) -> None:
-        self._begun = dict(begun)
-        self._several_ranks = several_ranks
+        self._shown = [one for one in processes if one.rank in ranks]
+        self._attempts = len({one.attempt for one in self._shown}) > 1
+        self._ranks = len({one.rank for one in processes}) > 1
+        self._by_rank = len(ranks) > 1
         self._redraws = obeys_escapes(sys.stdout)
         self._colours = colours
         self._times = times
-        self._by_rank = by_rank
         self._process: Process | None = None
         self._drawn: list[str] = []
 
-    def write(self, lines: Iterable[Printed]) -> None:
-        """Write lines that are final."""
+    def write(self, lines: Iterable[Part]) -> bool:
+        """Write lines that are final; return whether there were any."""
+        before = self._process
         for one in lines:
             self._take_back()
-            if not self._by_rank and one.process.writer != getattr(self._process, "writer", None):
+            if one.process != self._process:
                 self._head(one.process, one.t)
             sys.stdout.write(self._line(one) + "\n")
+        return self._process is not before
 
     def _head(self, process: Process, t: int) -> None:
         """Say which process comes next, where there are several."""
-        begun = self._begun.setdefault(process, t)
+        is_only = self._process is None and len(self._shown) < 2  # noqa: PLR2004
         self._process = process
-        if len(self._begun) == 1:
+        if self._by_rank or is_only:
             return
-        words = [f"process {process.writer if process.pid is None else process.pid}"]
-        words[0] += f" on {process.host}" if process.host else ""
-        words += [f"from {time_text(begun)}"]
-        if process.attempt is not None and len({one.attempt for one in self._begun}) > 1:
-            words += [f"attempt {process.attempt}"]
-        words += [f"rank {process.rank}"] if self._several_ranks else []
+        host = f" on {process.host}" if process.host else ""
+        words = [f"process {process.pid or process.writer}{host}", f"from {time_text(t)}"]
+        words += [f"attempt {process.attempt}"] if self._attempts else []
+        words += [f"rank {process.rank}"] if self._ranks else []
         sys.stdout.write(self._styled(f"--- {clean(', '.join(words))} ---", _DIM) + "\n")
 
-    def _line(self, one: Printed) -> str:
-        text = self._shown(one.text)
+    def _line(self, one: Part) -> str:
+        text = self._safe(one.text)
         if one.stream == "stderr" and "\x1b" not in text:
             text = self._styled(text, _DIM)
         front = f"{time_text(one.t)}  " if self._times else ""
         front += f"{one.process.rank}: " if self._by_rank else ""
         return self._styled(front, _DIM) + text if front else text
 
-    def _shown(self, text: str) -> str:
+    def _safe(self, text: str) -> str:
         """Return a text that is safe to look at; it holds no escapes but those of colours."""
         if text.isprintable():
             return text
@@ -342,7 +295,7 @@ class _Text:
     def _styled(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self._colours and text else text
 
-    def draw(self, live: Sequence[Printed]) -> None:
+    def draw(self, live: Sequence[Part]) -> None:
         """Draw the lines that can still change below the others, as far as there is room."""
         if not self._redraws:
             return
@@ -374,71 +327,46 @@ def _wait(seconds: float) -> None:
     time.sleep(seconds)
 
 
-class _Following:
-    """Shows what is printed in a run as it comes, until the run has ended.
+def _follow(
+    look: Callable[[], Reader],
+    printing: Printing,
+    lines: Lines,
+    writer: _Json | _Text,
+    tail: int | None,
+) -> str:
+    """Show what is printed in a run as it comes, until it has ended; return its state then.
 
     Args:
+        look: Returns the run as it is now.
         printing: Reads it.
         lines: Makes lines of it.
         writer: Shows them.
         tail: How many of the lines that are there to begin with; None for all.
     """
+    latest_ns, heard_s = 0, time.monotonic()
 
-    def __init__(
-        self, printing: Printing, lines: Lines, writer: _Json | _Text, tail: int | None
-    ) -> None:
-        self._printing = printing
-        self._lines = lines
-        self._writer = writer
-        self._tail = tail
-        self._hidden = 0
-        self._latest_ns = 0
-        self._heard_s = time.monotonic()
-
-    def follow(self, look: Callable[[], Reader]) -> str:
-        """Show lines until the run has ended, and return its state.
-
-        Args:
-            look: Returns the run as it is now.
-        """
-        try:
-            while True:
-                view = look()
-                state = view.state
-                self._show(self._finished(view))
-                if state not in _GOING_ON:
-                    self._write(self._lines.close())
-                    return state
-                self._writer.draw(self._lines.live()[self._hidden :])
-                sys.stdout.flush()
-                _wait(_INTERVAL_S)
-        finally:
-            self._writer.leave()
-
-    def _finished(self, view: Reader) -> Iterator[Printed]:
-        yield from self._lines.finished(self._heard(self._printing.new(view)))
-        silent = time.monotonic() - self._heard_s > _SETTLED_NS / 1e9
-        yield from self._lines.settled(None if silent else self._latest_ns - _SETTLED_NS)
-
-    def _heard(self, parts: Iterable[Part]) -> Iterator[Part]:
+    def heard(parts: Iterable[Part]) -> Iterator[Part]:
+        nonlocal latest_ns, heard_s
         for part in parts:
-            self._latest_ns, self._heard_s = part.t, time.monotonic()
+            latest_ns, heard_s = part.t, time.monotonic()
             yield part
 
-    def _show(self, lines: Iterable[Printed]) -> None:
-        if self._tail is not None:
-            last = deque(lines, maxlen=self._tail)
-            live = len(self._lines.live())
-            while last and len(last) + live > self._tail:
-                last.popleft()
-            self._hidden = max(0, live - self._tail)
-            self._tail, lines = None, last
-        self._write(lines)
-
-    def _write(self, lines: Iterable[Printed]) -> None:
-        """Write lines, except those that come before the last ones that were wanted."""
-        self._writer.write(line for line in lines if not self._hides())
-
-    def _hides(self) -> bool:
-        hidden, self._hidden = self._hidden, max(0, self._hidden - 1)
-        return hidden > 0
+    try:
+        while True:
+            view = look()
+            state = view.state
+            found = list(lines.finished(heard(printing.new(view))))
+            settled = tail is not None or time.monotonic() - heard_s > _SETTLED_NS / 1e9
+            found += lines.settled(None if settled else latest_ns - _SETTLED_NS)
+            live = lines.live()
+            if tail is not None:
+                found, tail = found[max(0, len(found) + len(live) - tail) :], None
+            writer.write(found)
+            if state not in _GOING_ON:
+                writer.write(lines.close())
+                return state
+            writer.draw(live)
+            sys.stdout.flush()
+            _wait(_INTERVAL_S)
+    finally:
+        writer.leave()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -12,18 +10,10 @@ import click
 
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
-from seamark.cli._columns import (
-    PLAIN_OF,
-    asked_aside,
-    importance,
-    left_out,
-    telling_columns,
-)
-from seamark.cli._facts import exact_text, value_text
+from seamark.cli._csv import write_rows
 from seamark.cli._groups import print_groups
 from seamark.cli._health import losses_in_short
-from seamark.cli._json import dumps
-from seamark.cli._places import places_of
+from seamark.cli._places import PLACES, list_places
 from seamark.cli._runs import (
     Runs,
     a_path,
@@ -33,20 +23,26 @@ from seamark.cli._runs import (
     open_runs,
     project_option,
 )
-from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
-from seamark.cli._text import (
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_no_room
+from seamark.paths import home_of, is_inside
+from seamark.reading.ages import age_words, duration_words
+from seamark.reading.columns import (
+    PLAIN_OF,
+    asked_aside,
+    importance,
+    left_out,
+    telling_columns,
+)
+from seamark.reading.interest import aside
+from seamark.reading.names import generated_name
+from seamark.reading.nearest import hint_for
+from seamark.reading.value_words import value_text
+from seamark.reading.words import (
     clean,
-    csv_safe,
-    human_age,
-    human_duration,
     human_number,
     human_time,
     plural,
 )
-from seamark.paths import home_of, is_inside
-from seamark.reading.attributes import PARENT
-from seamark.reading.interest import aside
-from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import SharedPath
@@ -54,15 +50,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ls"]
 
-_PROJECT: Final = "/project"
-_RUN: Final = "/run"
-"""Stands among the columns like a path, but is none: no path begins with a slash."""
+_PROJECT: Final = "project"
+_RUN: Final = "run"
+"""Stand among the columns like paths, but are none."""
 _CLAIMED: Final = "sys/claimed_by"
 _LOSSES: Final = "/losses"
 """The same: what is missing of a run."""
 _REASON: Final = "sys/crash_reason"
-_DEPTH: Final = "/depth"
-"""The same: below how many others a run stands in the tree."""
 _WHY: Final = "/why"
 """The same: why a run crashed, which is shown beside its state."""
 TITLES: Final = {
@@ -109,14 +103,10 @@ _SHORT_ID: Final = 12
 """How much is shown of the digest of an artifact, which finds it."""
 _TITLE_CELLS: Final = 20
 """The last part of a path is rather shown up to so many cells than more columns."""
-_TWO_PARTS: Final = 10
-"""And so are the last two, if they have no more."""
 _DEFAULT_LIMIT: Final = 100
 _NEWEST: Final = "sys/creation_time"
 _FIRST_TO_GO: Final = 10
 """From this number on columns are those that nobody asked for by name."""
-_TOLD: Final = 8
-"""How many of the columns for which there is no room are named."""
 
 
 class Sorting(NamedTuple):
@@ -268,8 +258,7 @@ def ls(
     By default the metrics that most runs have, and the parameters and single numbers in which they
     differ, are shown as far as there is room.
 
-    On a terminal, runs are listed below those that they are parts of (sys/parent), unless --sort
-    asks for another order; children/val/acc:max is a column of what the parts of a run show.
+    children/val/acc:max is a column of what the parts of a run show (runs whose sys/parent it is).
 
     Columns and --sort take paths. The path of a series means its last value; val/loss:min, :max,
     :mean, :count, :first_step and :last_step are its other summaries. A * matches anything:
@@ -305,11 +294,14 @@ def ls(
     context.with_resource(runs.index.moment())
     if kind == "run":
         runs.expect_project(project)
-    of_runs = [*tags, *states, *by, offset, trashed, differing]
-    places = places_of(runs, kind, project, query, of_runs)
-    if places is not None:
-        places.arrange(columns, sort, descending=descending, limit=limit)
-        places.write(as_csv=as_csv, as_json=as_json)
+    form = "csv" if as_csv else "json" if as_json else ""
+    if kind in PLACES:
+        if any([*tags, *states, *by, offset, trashed, differing]):
+            options = "--tag, --state, --trashed, --differing, --offset and --by"
+            misuse(f"--kind {kind}: {options} are of runs")
+        order = {"descending": descending, "limit": limit, "form": form}
+        beyond = list_places(runs, kind, project, query, columns, sort, **order)
+        _note_more(limit, limit + beyond, kind)
         return
     sorting = _sorting(sort, descending=descending)
     chosen = Selection(
@@ -327,19 +319,15 @@ def ls(
     )
     wanted = names_of(columns)
     if by:
-        form = "csv" if as_csv else "json" if as_json else ""
         _ls_groups(runs, chosen, names_of(by), wanted, form, differing=differing)
         return
-    for_people = not (as_json or as_csv)
-    asked = _Asked(wanted, sorting, kind, differing=differing, for_people=for_people)
+    asked = _Asked(wanted, sorting, kind, differing=differing, for_people=not form)
     table = runs.index.table(chosen, asked.columns)
     pairs = zip(table.refs, table.rows, strict=True)
     rows = [{_PROJECT: home_of(at), _RUN: run, **row} for (at, run), row in pairs]
     shown = asked.shown(table.columns)
-    if as_json:
-        click.echo(dumps([_record(row, shown) for row in rows]))
-    elif as_csv:
-        _write_csv(rows, shown)
+    if form:
+        write_rows(form, [_PROJECT, _RUN, *shown], rows)
     elif rows:
         _note_troubles(runs, table.refs, rows)
         _print(Screen(), rows, shown, asked)
@@ -380,7 +368,6 @@ class _Asked:
         kind: Kind of the listed items.
         unasked: Rank of each column that was not requested by name; if the table is too wide, the
             column of the highest rank is removed first.
-        counted: Kind of each column that is only counted if the table is too wide.
 
     Args:
         wanted: Paths and patterns.
@@ -403,7 +390,6 @@ class _Asked:
         self.kind = kind
         self._plain = PLAIN_OF[kind]
         self.unasked: dict[str, int] = {}
-        self.counted: dict[str, str] = {}
         self._wanted, self._differing, self._for_people = wanted, differing, for_people
         self._sorted = [sorting.label] if for_people and sorting.asked else []
 
@@ -414,7 +400,7 @@ class _Asked:
             differing = [f"{name}:differing" for name in self._wanted]
             return [*(differing or ["sys/name", "*:differing"]), *self._sorted]
         if self._wanted:
-            return [*self._sorted, *self._wanted, *self._parent]
+            return [*self._sorted, *self._wanted]
         return self._telling if self._for_people else self._plain
 
     def _telling(self, shared: Sequence[SharedPath]) -> Sequence[str]:
@@ -425,29 +411,17 @@ class _Asked:
             self.unasked[metrics[0]] = _FIRST_METRIC
         if parameters:
             self.unasked[parameters[0]] = _FIRST_PARAMETER
-        self.counted = dict.fromkeys(metrics, "metric") | dict.fromkeys(parameters, "parameter")
         claimed = [one.path for one in shared if one.path == _CLAIMED]
-        return [*self._plain, *claimed, *self._sorted, *metrics, *parameters, *self._parent]
-
-    @property
-    def is_tree(self) -> bool:
-        """Whether runs are listed below those that they are parts of, as nobody asked otherwise."""
-        return self._for_people and self.kind == "run" and not self.sorting.asked
-
-    @property
-    def _parent(self) -> Sequence[str]:
-        return [PARENT] if self.is_tree else []
+        return [*self._plain, *claimed, *self._sorted, *metrics, *parameters]
 
     def shown(self, columns: Sequence[str]) -> list[str]:
         """Return which columns of the store's answer to show, besides the run's id."""
         named = [*self._wanted, *self._sorted]
         if not self._wanted and not self._differing:
-            return [name for name in columns[1:] if name not in self._parent]
+            return list(columns[1:])
         shown = []
         for name in columns:
             space = aside(name)
-            if name in self._parent and name not in named:
-                continue
             if name in named or (name in self._plain and not self._wanted):
                 shown.append(name)
             elif name == "sys/id" or (is_inside(name, "sys") and not self._wanted):
@@ -473,11 +447,6 @@ class _Asked:
                 self.unasked[name] = _FIRST_TO_GO if system else 2 + importance(name)[0]
 
 
-def _record(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    facts = {"project": row[_PROJECT], "run": row[_RUN]}
-    return facts | {name: row.get(name) for name in columns}
-
-
 def _no_such_tag(runs: Runs, tags: Sequence[str]) -> str:
     """Return what to say of a tag that no run has, and which may be meant; else nothing."""
     from seamark.store.query.selection import Selection
@@ -489,16 +458,7 @@ def _no_such_tag(runs: Runs, tags: Sequence[str]) -> str:
     missing = next((one for one in tags if one not in known), None)
     if missing is None:
         return ""
-    near = difflib.get_close_matches(missing, known, 1, 0.5)
-    return f": none has the tag {missing!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-
-
-def _write_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    writer = csv.writer(data_output(), lineterminator="\n")
-    writer.writerow(["project", "run", *map(csv_safe, columns)])
-    for row in rows:
-        cells = [exact_text(row.get(name)) for name in (_PROJECT, _RUN, *columns)]
-        writer.writerow(cells)
+    return f": none has the tag {missing!r}{hint_for(missing, known)}"
 
 
 def _print(
@@ -507,8 +467,6 @@ def _print(
     several = len({row[_PROJECT] for row in rows}) > 1
     names = ["sys/id", *([_PROJECT] if several else [])]
     names += [name for name in columns if name not in names]
-    if screen.terminal and asked.is_tree:
-        rows = _as_tree(rows)
     names += [_LOSSES] if any(row.get(_LOSSES) for row in rows) else []
     now = datetime.now(timezone.utc)
     field = _field if asked.kind == "run" else _field_of_others
@@ -518,38 +476,9 @@ def _print(
         for name in names
     ]
     without = screen.table(titles, lines)
-    unasked = {one.title for one in titles if one.rank >= _FIRST_TO_GO}
-    counted = {one.title: asked.counted.get(name) for name, one in zip(names, titles, strict=True)}
-    missed = [title for title in without if not counted[title] and title not in unasked]
-    kinds = [counted[title] for title in without]
-    told = missed[:_TOLD] + [
-        plural(kinds.count(kind), kind) for kind in ("metric", "parameter") if kind in kinds
-    ]
-    if more := len(missed) - _TOLD if len(missed) > _TOLD else 0:
-        told.append(f"{more} more")
-    if missed:
-        listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
-        note(f"no room for {listed}; widen the terminal, or choose with --columns")
-
-
-def _as_tree(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return rows with the parts of each run below it, as far as both are listed."""
-    known = {(row[_PROJECT], row[_RUN]) for row in rows}
-    below: dict[tuple[str, str] | None, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        above, slash, run = str(row.get(PARENT) or "").rpartition("/")
-        parent = (above if slash else row[_PROJECT], run)
-        below.setdefault(parent if parent in known else None, []).append(row)
-    found: list[Mapping[str, Any]] = []
-    left = [(row, 0) for row in reversed(below.pop(None, []))]
-    while left or below:
-        if not left:  # runs that name each other: they are all listed, whatever they say
-            left = [(row, 0) for row in below.pop(next(iter(below)))]
-        row, depth = left.pop()
-        found.append({**row, _DEPTH: depth})
-        inside = below.pop((row[_PROJECT], row[_RUN]), [])
-        left += [(each, depth + 1) for each in reversed(inside)]
-    return found
+    told = {one.title for one in titles if one.rank < _FIRST_TO_GO}
+    missed = [title for title in without if title in told]
+    note_no_room(missed, len(without) - len(missed))
 
 
 def _note_troubles(
@@ -596,8 +525,6 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
     value = row.get(name)
     if name == "sys/name" and not value:
         return Cell(generated_name(row[_RUN]), "dim")
-    if name == "sys/id" and row.get(_DEPTH):
-        return Cell(f"{'  ' * (row[_DEPTH] - 1)}└ {clean(str(value))}", "cyan")
     if name == "sys/state" and row.get(_WHY) and _REASON not in row:
         return Cell(f"{value}: {row[_WHY]}", STATE_STYLES["crashed"])
     if name == _LOSSES:
@@ -616,10 +543,7 @@ def _field_of_others(row: Mapping[str, Any], name: str, screen: Screen, now: dat
 
 def _least(title: str) -> int:
     """Return to how many cells a title is cut at most: ``…/val/loss``, ``…/batch_size``."""
-    *_, one = parts = title.split("/")
-    two = "/".join(parts[-2:])
-    wanted = two if len(two) <= _TWO_PARTS else one
-    return max(8, min(len(wanted) + 2, _TITLE_CELLS))
+    return max(8, min(len(title.rpartition("/")[2]) + 2, _TITLE_CELLS))
 
 
 def _cell(value: Any, name: str, screen: Screen, now: datetime) -> Cell:
@@ -630,9 +554,12 @@ def _cell(value: Any, name: str, screen: Screen, now: datetime) -> Cell:
     if name in _SETS and isinstance(value, list):
         return Cell(clean(", ".join(map(str, value))), "dim")
     if isinstance(value, datetime):
-        return Cell(human_age(value, now) if screen.terminal else human_time(value), "dim")
+        return Cell(
+            age_words((now - value).total_seconds()) if screen.terminal else human_time(value),
+            "dim",
+        )
     if name == "sys/running_time" and isinstance(value, int | float):
-        return Cell(human_duration(value))
+        return Cell(duration_words(value))
     if isinstance(value, float) and screen.terminal:
         return Cell(human_number(value))
     style = {"sys/id": "cyan", "sys/name": "bold"}.get(name, "")

@@ -26,10 +26,10 @@ from seamark.cli._runs import (
     query_option,
 )
 from seamark.cli._screen import Screen, note
-from seamark.cli._text import clean, plural
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.reading.interest import aside
 from seamark.reading.units import is_measured
+from seamark.reading.words import clean, plural
 
 if TYPE_CHECKING:
     from seamark.pictures.drawing import PlotOptions, Source
@@ -166,7 +166,7 @@ def plot(
         note(f"wrote {out}")
         return
     screen = Screen()
-    from seamark.cli._draw import draw
+    from seamark.pictures.braille import draw
 
     lines = height or max(
         _LEAST_HEIGHT, min(20, shutil.get_terminal_size().lines - 8 - len(curves))
@@ -200,8 +200,8 @@ def _of_groups(
     asked: PlotOptions,
 ) -> tuple[list[Curve], Axes]:
     """Return what is drawn of groups of runs."""
-    from seamark.cli._facts import value_text
     from seamark.pictures.drawing import MOST_CURVES, curves_of_groups, picture_of_groups
+    from seamark.reading.value_words import value_text
     from seamark.store.query.selection import Selection
 
     runs.expect_project(project)

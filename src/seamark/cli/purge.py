@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -13,10 +13,10 @@ from seamark.cli._app import Trouble, misuse, root_option
 from seamark.cli._checks import drafts, half_purged
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_option, runs_argument
 from seamark.cli._screen import note
-from seamark.cli._text import human_bytes, plural
 from seamark.index.purging import delete_hidden, is_live, remove
 from seamark.journal.folder import RunFolder, iter_runs
 from seamark.paths import home_of, kind_of
+from seamark.reading.words import human_bytes, plural
 
 __all__ = ["purge"]
 
@@ -53,86 +53,44 @@ def purge(
       seamark purge --force --query 'sys/state = "crashed"'
     """
     runs = open_runs(context, project)
-    if runs.root is None:
-        _purge_there(runs, names, project, query, yes=yes, force=force)
-        return
+    root = runs.root
     if names or query is not None:
-        refs = _named(runs, names, project, query, force=force)
-        folders = [RunFolder(runs.local.root, ref.project, ref.run) for ref in refs]
+        refs = runs.chosen(names, project, query, trashed=None if force else True)
+        if not force:
+            _refuse_untrashed(runs, refs)
     else:
-        folders = _trash(runs, project)
-        _finish_earlier(runs.local.root, project)
-        _drop_drafts(runs.local.root, project)
-    folders.sort(key=lambda folder: folder.kind == "model")  # whose folder holds its versions
-    _refuse_live(folders)
-    if not folders:
-        note("the trash is empty; nothing to purge")
-        return
-    if not yes:
-        _ask(runs, folders)
-    for folder in folders:
-        remove(folder)
-    runs.refresh(project)
-    note(f"purged {plural(len(folders), 'run')}")
-
-
-def _named(
-    runs: Runs, names: Sequence[str], project: str | None, query: str | None, *, force: bool
-) -> list[RunRef]:
-    refs = runs.chosen(names, project, query, trashed=None if force else True)
-    if not force:
-        _refuse_untrashed(runs, refs)
+        kinds = ("run", "model", "model_version", "artifact")
+        refs = [ref for kind in kinds for ref in runs.select("", project, trashed=True, kind=kind)]
+        if root is not None:
+            refs = list(dict.fromkeys([*refs, *_copied_back(root, project)]))
+            _clear(root, project)
     _refuse_versions(runs, refs)
-    return refs
-
-
-def _in_trash(runs: Runs, project: str | None) -> list[RunRef]:
-    kinds = ("run", "model", "model_version", "artifact")
-    refs = [ref for kind in kinds for ref in runs.select("", project, trashed=True, kind=kind)]
-    _refuse_versions(runs, refs)
-    return refs
-
-
-def _purge_there(
-    runs: Runs,
-    names: Sequence[str],
-    project: str | None,
-    query: str | None,
-    *,
-    yes: bool,
-    force: bool,
-) -> None:
-    """Delete runs on a server, and note that copies on other machines are not deleted."""
-    from seamark.remote.http.catalog import RemoteCatalog
-
-    assert isinstance(runs.index, RemoteCatalog)  # noqa: S101 - there are no other places
-    if names or query is not None:
-        refs = _named(runs, names, project, query, force=force)
-    else:
-        refs = _in_trash(runs, project)
+    if root is not None:
+        refs.sort(key=lambda ref: kind_of(ref.project, ref.run) == "model")  # it holds its versions
+        _refuse_live([RunFolder(root, ref.project, ref.run) for ref in refs])
     if not refs:
         note("the trash is empty; nothing to purge")
         return
     if not yes:
-        _expect_somebody()
-        _list([f"{runs.label(ref)}  ({ref})" for ref in refs])
-        count = plural(len(refs), "run")
-        click.confirm(f"Delete {count} from {runs.where} for good?", abort=True, err=True)
+        _ask(runs, refs)
     for ref in refs:
-        runs.index.purge((ref.project, ref.run))
-    note(
-        f"purged {plural(len(refs), 'run')} from {runs.where}; copies on the machines that "
-        "recorded them stay"
-    )
+        if root is not None:
+            remove(RunFolder(root, ref.project, ref.run))
+        else:
+            runs.remote.purge((ref.project, ref.run))
+    count = plural(len(refs), "run")
+    if root is None:
+        note(f"purged {count} from {runs.where}; copies on the machines that recorded them stay")
+        return
+    runs.refresh(project)
+    note(f"purged {count}")
 
 
-def _trash(runs: Runs, project: str | None) -> list[RunFolder]:
-    """Return what is in the trash, and purged runs that somebody copied back."""
-    refs = _in_trash(runs, project)
-    folders = [RunFolder(runs.local.root, ref.project, ref.run) for ref in refs]
-    there = iter_runs(runs.local.root, project, models=True)
-    back = (folder for folder in there if folder.is_purged)
-    return list(dict.fromkeys([*folders, *back]))
+def _copied_back(root: Path, project: str | None) -> Iterator[RunRef]:
+    """Yield purged runs that somebody copied back."""
+    for folder in iter_runs(root, project, models=True):
+        if folder.is_purged:
+            yield RunRef(folder.project, folder.run)
 
 
 def _refuse_untrashed(runs: Runs, refs: Sequence[RunRef]) -> None:
@@ -167,29 +125,21 @@ def _refuse_live(folders: Sequence[RunFolder]) -> None:
         raise Trouble(msg)
 
 
-def _ask(runs: Runs, folders: Sequence[RunFolder]) -> None:
-    _expect_somebody()
-    size = sum(_size(folder.path) for folder in folders)
-    _list(
-        [f"{runs.label(RunRef(folder.project, folder.run))}  ({folder.path})" for folder in folders]
-    )
-    click.confirm(
-        f"Delete {plural(len(folders), 'run')}, {human_bytes(size)}, for good?",
-        abort=True,
-        err=True,
-    )
-
-
-def _expect_somebody() -> None:
+def _ask(runs: Runs, refs: Sequence[RunRef]) -> None:
+    """Ask whether runs are to be deleted; anything but a yes ends the command."""
     if not sys.stdin.isatty():
         misuse("purge asks before it deletes, and there is no terminal to answer from: add --yes")
-
-
-def _list(lines: Sequence[str]) -> None:
-    for line in lines[:_LISTED]:
-        note(f"  {line}")
-    if len(lines) > _LISTED:
-        note(f"  and {len(lines) - _LISTED} more")
+    root, what = runs.root, plural(len(refs), "run")
+    for ref in refs[:_LISTED]:
+        note(f"  {runs.label(ref)}  ({ref if root is None else root / ref.project / ref.run})")
+    if len(refs) > _LISTED:
+        note(f"  and {len(refs) - _LISTED} more")
+    if root is None:
+        what = f"{what} from {runs.where}"
+    else:
+        size = sum(_size(root / ref.project / ref.run) for ref in refs)
+        what = f"{what}, {human_bytes(size)},"
+    click.confirm(f"Delete {what} for good?", abort=True, err=True)
 
 
 def _size(folder: Path) -> int:
@@ -200,15 +150,10 @@ def _size(folder: Path) -> int:
     )
 
 
-def _drop_drafts(root: Path, project: str | None) -> None:
-    """Remove drafts of artifacts whose process is gone; nobody can save them any more."""
-    left = [one for one in drafts(root, project) if not is_live(one)]
-    for draft in left:
-        delete_hidden(draft.path)
+def _clear(root: Path, project: str | None) -> None:
+    """Remove what earlier purges left, and drafts of artifacts that nobody can save any more."""
+    left = [one.path for one in drafts(root, project) if not is_live(one)]
+    for place in [*half_purged(root, project), *left]:
+        delete_hidden(place)
     if left:
         note(f"removed {plural(len(left), 'draft')} of artifacts that nobody saved")
-
-
-def _finish_earlier(root: Path, project: str | None) -> None:
-    for hidden in list(half_purged(root, project)):
-        delete_hidden(hidden)

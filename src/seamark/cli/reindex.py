@@ -10,7 +10,8 @@ from seamark.cli._app import root_only
 from seamark.cli._progress import progress_bar
 from seamark.cli._runs import open_runs
 from seamark.cli._screen import note
-from seamark.cli._text import human_duration, plural
+from seamark.reading.ages import duration_words
+from seamark.reading.words import plural
 
 __all__ = ["reindex"]
 
@@ -37,5 +38,5 @@ def reindex(context: click.Context) -> None:
     count = len(runs.refs())
     note(
         f"indexed {plural(count, 'run')} of {index.root} "
-        f"in {human_duration(time.monotonic() - started)}"
+        f"in {duration_words(time.monotonic() - started)}"
     )

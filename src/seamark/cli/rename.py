@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from seamark.cli._app import misuse, root_option
-from seamark.cli._edits import as_recorded, assigned, legible, print_change, record
+from seamark.cli._edits import as_recorded, legible, print_change, record
 from seamark.cli._runs import open_runs, project_option, run_argument
 from seamark.cli._screen import Screen, note
 from seamark.reading.names import LATEST
@@ -39,7 +39,7 @@ def rename(context: click.Context, run: str, name: str, project: str | None) -> 
     old = "" if found is None else str(found.value)
     kept = as_recorded(name)
     if kept != old:
-        record(runs, ref, assigned(_NAME, name))
+        record(runs, ref, name=name)
     print_change(Screen(), ref.run, old or "(no name)", kept)
     if others := runs.finder.others_called(kept, (ref.project, ref.run)):
         note(f"{others}; say {ref.run} where you mean this one")

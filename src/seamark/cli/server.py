@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seamark.cli._app import Misuse
+from seamark.cli._app import Misuse, options
 from seamark.cli._screen import note
 from seamark.errors import MissingExtraError
 
@@ -26,30 +26,27 @@ _UNITS: Final[dict[str, int]] = {"": 1} | {
 _SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([kmgt](?:i?b)?)?b?")
 
 
-def place_options(command: Any) -> Any:
-    """Give a command the options that say where a server keeps what it has."""
-    for option in (
-        click.option(
-            "--blobs",
-            metavar="URL",
-            help="Where files and journals are kept: file:///FOLDER.  [default: in the folder of "
-            "the server]",
-        ),
-        click.option(
-            "--store",
-            metavar="URL",
-            help="Databases: sqlite:///FOLDER or postgresql://USER@HOST/DATABASE.  [default: in "
-            "the folder of the server]",
-        ),
-        click.option(
-            "--folder",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="Folder of the server.  [default: ./seamark-server]",
-        ),
-    ):
-        command = option(command)
-    return command
+place_options = options(
+    click.option(
+        "--folder",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Folder of the server.  [default: ./seamark-server]",
+    ),
+    click.option(
+        "--store",
+        metavar="URL",
+        help="Databases: sqlite:///FOLDER or postgresql://USER@HOST/DATABASE.  [default: in "
+        "the folder of the server]",
+    ),
+    click.option(
+        "--blobs",
+        metavar="URL",
+        help="Where files and journals are kept: file:///FOLDER.  [default: in the folder of "
+        "the server]",
+    ),
+)
+"""Where a server keeps what it has."""
 
 
 @click.group(short_help="Run a server for a team.", invoke_without_command=True)

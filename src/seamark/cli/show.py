@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +14,14 @@ from seamark.cli import _complete, _facts
 from seamark.cli._app import misuse, root_option
 from seamark.cli._health import ailments, print_health
 from seamark.cli._json import dumps
-from seamark.cli._overview import (
+from seamark.cli._printed import LastLines, is_output
+from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
+from seamark.cli._screen import Cell, Column, Screen
+from seamark.paths import is_inside, matches
+from seamark.reading.attributes import CHANGES
+from seamark.reading.document import attributes_of
+from seamark.reading.nearest import hint_for
+from seamark.reading.overview import (
     CheckpointNote,
     best_extremes,
     by_importance,
@@ -24,16 +30,11 @@ from seamark.cli._overview import (
     is_parameter,
     space_of,
 )
-from seamark.cli._printed import LastLines, is_output
-from seamark.cli._ranks import rank_mappings
-from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
-from seamark.cli._screen import Cell, Column, Screen
-from seamark.cli._text import clean, human_number, plural, shorten, step_text
-from seamark.paths import is_inside, matches
-from seamark.reading.attributes import CHANGES
-from seamark.reading.document import attributes_of
+from seamark.reading.rank_words import rank_mappings
 from seamark.reading.report import report_of_run
 from seamark.reading.units import unit_of
+from seamark.reading.value_words import last_text, short_text, value_text
+from seamark.reading.words import clean, human_number, plural, shorten, step_text, time_text
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -132,12 +133,10 @@ def show(
         if not wanted or matches(attribute.path, *wanted)
     ]
     if not attributes:
-        known = [one.path for one in view.attributes()]
-        near = difflib.get_close_matches(wanted[0], known, 1) if wanted else []
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = hint_for(wanted[0], [one.path for one in view.attributes()]) if wanted else ""
         misuse(
-            f"run {ref}: nothing is recorded at {', '.join(wanted)} "
-            f"({hint}seamark show {ref.run} lists what is)"
+            f"run {ref}: nothing is recorded at {', '.join(wanted)}{hint} "
+            f"(seamark show {ref.run} lists what is)"
         )
     if as_json:
         told: dict[str, Any] = {
@@ -148,7 +147,7 @@ def show(
             report = report_of_run(view, attributes, project=ref.project)
             told["report"] = report
             told["ranks"] = rank_mappings(view)
-            told["health"] = [one.as_mapping() for one in ailments(report["health"])]
+            told["health"] = [asdict(one) for one in ailments(report["health"])]
         click.echo(dumps(told))
         return
     _print(
@@ -170,7 +169,7 @@ def _errors(screen: Screen, errors: Sequence[Mapping[str, Any]]) -> None:
     columns = [Column("TIME"), Column("RANK", right=True), Column("ERROR", shrink=True)]
     rows = [
         [
-            Cell(_facts.value_text(one["time"], exact=not screen.terminal), "dim"),
+            Cell(value_text(one["time"], exact=not screen.terminal), "dim"),
             Cell("" if one["rank"] is None else str(one["rank"])),
             Cell(clean(f"{one['type']}: {one['message']}")),
         ]
@@ -372,7 +371,7 @@ def _single(screen: Screen, view: Reader, attribute: Attribute, limit: int) -> N
             [
                 Cell(step_text(step)),
                 Cell(_measured(value, unit) if unit else repr(value)),
-                Cell(_facts.time_text(time_ns)),
+                Cell(time_text(time_ns)),
             ]
             for step, value, time_ns in zip(
                 points.step[-limit:].tolist(),
@@ -389,7 +388,7 @@ def _single(screen: Screen, view: Reader, attribute: Attribute, limit: int) -> N
             )
     else:
         for key, text in _facts.details(view, attribute):
-            screen.styled([(f"{key:<12}", "dim"), (text, "")])
+            screen.fact(key, text)
 
 
 # Sections
@@ -476,7 +475,7 @@ def _statistics(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     for attribute, unit in zip(attributes, units, strict=True):
         found = attribute.value.to_dict()
         texts = [
-            _facts.value_text(found[name], exact=exact) if name in found and found["count"] else "—"
+            value_text(found[name], exact=exact) if name in found and found["count"] else "—"
             for name in names
         ]
         rows.append(
@@ -503,7 +502,7 @@ def _value(attribute: Attribute, *, exact: bool) -> str:
     unit, value = unit_of(attribute.path), attribute.value
     if unit and isinstance(value, float):
         return _measured(value, unit)
-    return _facts.short_text(attribute, exact=exact) + (f" {unit}" if unit else "")
+    return short_text(attribute, exact=exact) + (f" {unit}" if unit else "")
 
 
 def _changes_of(view: Reader, attributes: Sequence[Attribute]) -> Mapping[str, Any]:
@@ -522,8 +521,8 @@ def _change(shown: _Shown, path: str) -> str:
     exact = not shown.screen.terminal
     until = datetime.fromisoformat(told[-1]["time"])
     more = f", {plural(len(told) - 1, 'change')}" if len(told) > 2 else ""  # noqa: PLR2004
-    was = _facts.value_text(told[-2]["value"], exact=exact)
-    return f"was {was} until {_facts.value_text(until, exact=exact)}{more}"
+    was = value_text(told[-2]["value"], exact=exact)
+    return f"was {was} until {value_text(until, exact=exact)}{more}"
 
 
 def _tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:
@@ -538,7 +537,7 @@ def _tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:
             Cell(clean(a.path)),
             Cell(f"{a.value.count:,}"),
             Cell(_facts.span_text(a.value), "dim"),
-            Cell(_facts.last_text(a)),
+            Cell(last_text(a.value)),
         ]
         for a in attributes
     ]
@@ -567,7 +566,7 @@ def _files(shown: _Shown, attributes: Sequence[Attribute]) -> None:
                 Cell(size),
                 Cell(where, style),
                 *([_score(note)] if noted else ()),
-                Cell(clean(_facts.file_place(shown.view, name) if shown.digest else name), "dim"),
+                Cell(clean(shown.view.contents.shorter(name) if shown.digest else name), "dim"),
             ]
         )
     shown.screen.table(columns, rows, indent=2)

@@ -11,9 +11,9 @@ import click
 
 from seamark.cli._app import root_option
 from seamark.cli._json import dumps
-from seamark.cli._ranks import rank_troubles
 from seamark.cli._runs import open_runs, project_option, run_argument
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen
+from seamark.reading.rank_words import rank_troubles
 
 if TYPE_CHECKING:
     from seamark.reading.stragglers import RankTiming

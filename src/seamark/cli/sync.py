@@ -21,9 +21,9 @@ from seamark.cli._runs import (
     runs_argument,
 )
 from seamark.cli._screen import note
-from seamark.cli._text import human_bytes, plural
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.reading.arriving import CONFLICTS
+from seamark.reading.words import human_bytes, plural
 
 if TYPE_CHECKING:
     from seamark.reading.arriving import Conflict
@@ -105,7 +105,7 @@ def sync(
     remotes = _targets(uris)
     folders = _chosen(context, names, project, query)
     if not dry_run:
-        _finish(folders)
+        _checks.finish_queued(folders)
     failed = False
     for uri in remotes:
         given = {"conflict": conflict, "make_project": make_project, "project": to_project}
@@ -162,20 +162,6 @@ def _refs(
     return [RunFolder(runs.local.root, ref.project, ref.run) for ref in refs]
 
 
-def _finish(folders: Sequence[RunFolder]) -> None:
-    """Store the files that dead processes had taken."""
-    from seamark.blobs import finish_staged
-
-    count = 0
-    for folder in folders:
-        try:
-            count += finish_staged(folder)
-        except OSError as error:
-            note(f"{folder.words}: queued files were not stored: {error}", style="warning")
-    if count:
-        note(f"stored {plural(count, 'file')} that a process had left unfinished")
-
-
 def _sync_to(
     uri: str, folders: Sequence[RunFolder], given: Mapping[str, Any], *, dry_run: bool
 ) -> bool:
@@ -191,10 +177,16 @@ def _sync_to(
             found = _together(mover.look, folders, progress)
         if dry_run:
             return _tell_left(place, found)
-        counted = _Counted(sum(one.size for one in found))
+        total, sent, lock = sum(one.size for one in found), 0, threading.Lock()
         with progress_bar(f"Sending to {place}", of_bytes=True) as progress:
-            counted.show = progress
-            done = _together(lambda one: mover.move(one, counted.add), found)
+
+            def add(size: int) -> None:
+                nonlocal sent
+                with lock:
+                    sent += size
+                    progress(sent, max(total, sent))
+
+            done = _together(lambda one: mover.move(one, add), found)
     finally:
         remote.close()
     return _tell(place, found, done)
@@ -216,21 +208,6 @@ def _together(
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return found
-
-
-class _Counted:
-    """Counter of the bytes that all threads have sent."""
-
-    def __init__(self, total: int) -> None:
-        self._total, self._done = total, 0
-        self._lock = threading.Lock()
-        self.show: Callable[[int, int], None] = lambda _done, _total: None
-
-    def add(self, size: int) -> None:
-        """Add bytes to what was sent, and show it."""
-        with self._lock:
-            self._done += size
-            self.show(self._done, max(self._total, self._done))
 
 
 def _tell_left(place: str, found: Sequence[Left]) -> bool:

@@ -6,7 +6,7 @@ import click
 
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
-from seamark.cli._edits import legible, print_change, record, tags_changed
+from seamark.cli._edits import legible, print_change, record
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_option, runs_argument
 from seamark.cli._screen import Screen
 from seamark.errors import RunNotFoundError
@@ -69,9 +69,10 @@ def tag(
     screen = Screen()
     for ref in refs:
         old = _tags(runs, ref)
-        if ops := tags_changed({*add} - old, {*remove} & old):
-            record(runs, ref, ops)
-        new = _tags(runs, ref) if ops else old
+        added, removed = {*add} - old, {*remove} & old
+        if added or removed:
+            record(runs, ref, add_tags=added, remove_tags=removed)
+        new = _tags(runs, ref)
         if add or remove:
             print_change(screen, runs.label(ref), _listed(old), _listed(new))
         else:

@@ -6,16 +6,17 @@ import base64
 import json
 import re
 import time
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import click
 
-from seamark.cli._app import misuse
-from seamark.cli._screen import note
-from seamark.cli._text import clean
+from seamark.cli._app import misuse, options
+from seamark.cli._screen import Cell, Column, Screen, note
+from seamark.reading.words import clean
 
 if TYPE_CHECKING:
     from seamark.remote.http.connection import Connection
@@ -27,49 +28,18 @@ _S: Final = 1_000_000_000
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
 
 
-class Wanted(TypedDict):
-    """Request for a token, in the form that the server's route expects."""
-
-    user: str | None
-    service: bool
-    admin: bool
-    label: str
-    role: str | None
-    project: str | None
-    expires_s: int | None
-
-
-class Place(Protocol):
-    """Interface to tokens, through a server or directly in its database."""
-
-    def create(self, wanted: Wanted) -> str:
-        """Make a token and return it."""
-        ...
-
-    def list(self) -> list[dict[str, Any]]:
-        """Return what is known of tokens."""
-        ...
-
-    def revoke(self, token: str) -> None:
-        """End a token."""
-        ...
-
-
 class _Served:
     """Tokens of a server that is asked."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def create(self, wanted: Wanted) -> str:
+    def create(self, wanted: Mapping[str, Any]) -> str:
         told = self._connection.send_json("POST", "accounts/tokens", wanted).record()
         return str(told["token"])
 
     def list(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._connection.ask("GET", "accounts/tokens").record()[
-            "tokens"
-        ]
-        return found
+        return list(self._connection.ask("GET", "accounts/tokens").record()["tokens"])
 
     def revoke(self, token: str) -> None:
         self._connection.ask("DELETE", f"accounts/tokens/{quote(token, safe='')}")
@@ -81,7 +51,7 @@ class _Kept:
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
 
-    def create(self, wanted: Wanted) -> str:
+    def create(self, wanted: Mapping[str, Any]) -> str:
         from seamark.server.access import Identity, Role
 
         accounts, by = self._accounts, Identity("local", admin=True)
@@ -115,29 +85,26 @@ class _Kept:
         self._accounts.note(Identity("local", admin=True), "token.revoke", token)
 
 
-def _where(command: Any) -> Any:
-    """Give a command the options that say which server is meant."""
-    for option in (
-        click.option(
-            "--store",
-            metavar="URL",
-            help="On the server's machine: its databases, as `seamark server --store` was told.",
-        ),
-        click.option(
-            "--folder",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="On the server's machine: its folder.",
-        ),
-        click.option(
-            "--server",
-            "url",
-            metavar="URL",
-            help="The server.  [default: SEAMARK_REMOTE, else the one that you are logged in to]",
-        ),
-    ):
-        command = option(command)
-    return command
+_where = options(
+    click.option(
+        "--server",
+        "url",
+        metavar="URL",
+        help="The server.  [default: SEAMARK_REMOTE, else the one that you are logged in to]",
+    ),
+    click.option(
+        "--folder",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="On the server's machine: its folder.",
+    ),
+    click.option(
+        "--store",
+        metavar="URL",
+        help="On the server's machine: its databases, as `seamark server --store` was told.",
+    ),
+)
+"""Which server is meant."""
 
 
 @click.group(short_help="Make, list and revoke tokens of a server.")
@@ -198,7 +165,7 @@ def create(
     if neptune:
         _expect_for_neptune(rest["project"], folder or store)
         url = url or _known_server()
-    wanted: Any = {"user": user, "expires_s": _seconds(expires), **rest}
+    wanted = {"user": user, "expires_s": _seconds(expires), **rest}
     secret = _place(url, folder, store).create(wanted)
     click.echo(_for_neptune(str(url), rest["project"], secret) if neptune else secret)
     if neptune:
@@ -232,18 +199,17 @@ def _for_neptune(url: str, project: str | None, secret: str) -> str:
 @_where
 def list_tokens(url: str | None, folder: Path | None, store: str | None) -> None:
     """List your tokens; for an admin, all tokens. None is shown beyond its beginning."""
-    rows = [("TOKEN", "USER", "MAY", "USED", "ENDS", "LABEL")]
+    rows = []
     for each in _place(url, folder, store).list():
         may = " in ".join(str(part) for part in (each["role"], each["project"]) if part)
         ends = "revoked" if each["revoked_ns"] else _moment(each["expires_ns"])
         if not each["revoked_ns"] and 0 < (each["expires_ns"] or 0) < time.time_ns():
             ends = f"{ends} (over)"
-        label, used = str(each["label"]), _moment(each["used_ns"])
-        rows.append((str(each["id"]), str(each["user"]), may or "all", used, ends, label))
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo(clean("  ".join(cells).rstrip()))
+        used = _moment(each["used_ns"])
+        words = (each["id"], each["user"], may or "all", used, ends, each["label"])
+        rows.append([Cell(clean(str(word))) for word in words])
+    titles = ("TOKEN", "USER", "MAY", "USED", "ENDS", "LABEL")
+    Screen().table([Column(title) for title in titles], rows)
 
 
 @token.command(short_help="End a token for good.")
@@ -259,7 +225,7 @@ def revoke(beginning: str, url: str | None, folder: Path | None, store: str | No
     click.echo(f"revoked {clean(beginning)}")
 
 
-def _place(url: str | None, folder: Path | None, store: str | None) -> Place:
+def _place(url: str | None, folder: Path | None, store: str | None) -> _Served | _Kept:
     if folder is not None or store is not None:
         if url is not None:
             misuse("--server asks over HTTP, --folder and --store ask the database: give one")
@@ -269,7 +235,7 @@ def _place(url: str | None, folder: Path | None, store: str | None) -> Place:
     return _Served(Connection(url or _known_server()))
 
 
-def _opened(folder: Path | None, store: str | None) -> Place:
+def _opened(folder: Path | None, store: str | None) -> _Kept:
     from seamark.cli.server import settings_at
 
     settings = settings_at(folder, store, None)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import click
 
 from seamark.cli._app import root_option
-from seamark.cli._edits import assigned, record
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_option, runs_argument
 from seamark.cli._screen import note
-from seamark.cli._text import plural
+from seamark.reading.words import plural
 
 __all__ = ["trash", "untrash"]
 
@@ -88,10 +87,12 @@ def _named(runs: Runs, refs: Sequence[RunRef]) -> str:
 
 def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> list[RunRef]:
     """Write the mark where it is not there yet; return the runs that got it."""
-    moved = []
-    for ref in refs:
-        now = runs.view(ref).attribute("sys/trashed")
-        if now is None or now.value is not trashed:
-            record(runs, ref, assigned("sys/trashed", trashed))
-            moved.append(ref)
+    from seamark.registry.edits import set_trashed
+
+    marks = {ref: runs.view(ref).attribute("sys/trashed") for ref in refs}
+    moved = [ref for ref, now in marks.items() if now is None or now.value is not trashed]
+    pairs = [(ref.project, ref.run) for ref in moved]
+    set_trashed(runs.index, runs.root, pairs, trashed=trashed)
+    for pair in pairs:
+        runs.refresh(*pair)
     return moved

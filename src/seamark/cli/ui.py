@@ -14,7 +14,8 @@ import click
 from seamark.cli._app import Trouble, misuse, place_of, root_only
 from seamark.cli._runs import expect_root
 from seamark.cli._screen import note
-from seamark.cli._text import clean, human_duration, plural
+from seamark.reading.ages import duration_words
+from seamark.reading.words import clean, plural
 
 if TYPE_CHECKING:
     from seamark.page.roots import Root
@@ -188,7 +189,7 @@ def _lines(roots: Sequence[Root], started: Started) -> Iterator[str]:
             yield f"seamark: reading the runs in {clean(str(root.path))}"
             continue
         if looked.left:
-            lasts = f", {human_duration(looked.left_s)}" if looked.left_s else ""
+            lasts = f", {duration_words(looked.left_s)}" if looked.left_s else ""
             more = f"   (index: {looked.left:,} more being read{lasts})"
         elif not looked.looked_ns:
             more = "   (index: being read)"

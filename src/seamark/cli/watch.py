@@ -9,40 +9,38 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from seamark.cli import _complete
-from seamark.cli._app import Misuse, root_option
-from seamark.cli._facts import indented, span_text
+from seamark.cli._app import misuse, root_option
+from seamark.cli._facts import span_text
 from seamark.cli._looking import Looker, Seen
-from seamark.cli._ranks import rank_facts
 from seamark.cli._runs import RunRef, Runs, a_path, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
-from seamark.cli._text import (
+from seamark.reading.ages import duration_words
+from seamark.reading.machine import machine_now
+from seamark.reading.rank_words import lags, rank_facts
+from seamark.reading.words import (
+    age_text,
     clean,
-    human_age,
-    human_duration,
     human_number,
-    human_time,
     plural,
+    seen_text,
     shorten,
     step_text,
+    time_text,
 )
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from rich.live import Live
-    from typing_extensions import Self
+    from seamark.reading.ranks import RankStatus
 
 __all__ = ["watch"]
 
-_LABEL: Final = 12
 _SPARK: Final = 24
 _LEAST_ROWS: Final = 3
 """Series that are shown however low the terminal is; what does not fit is cut off below."""
@@ -108,10 +106,10 @@ def watch(
     live = sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb", "unknown")
     if patterns and not looker.look().series:
         note(f"nothing matches {', '.join(map(repr, patterns))} yet")
-    with _Picture(interval) if live else _Lines() as shown:
+    with _picture(interval) if live else nullcontext(_Lines().show) as show:
         while True:
             seen = looker.look()
-            shown.show(seen)
+            show(seen)
             if not seen.goes_on:
                 return
             _wait(interval)
@@ -123,19 +121,11 @@ def _newest(runs: Runs, project: str | None) -> RunRef:
     Raises:
         Misuse: If there are no runs.
     """
-    from seamark.store.query.selection import Selection
-
-    def newest(state: str | None) -> list[RunRef]:
-        chosen = Selection(project=project, state=state, limit=1)
-        return [RunRef(*pair) for pair in runs.index.select(chosen)]
-
-    if running := newest("running"):
+    if running := runs.select("sys/state = running", project, limit=1):
         return running[0]
-    found = newest(None)
+    found = runs.select("", project, limit=1)
     if not found:
-        where = f"project {project!r}" if project else runs.where
-        msg = f"nothing to watch: no runs in {where}"
-        raise Misuse(msg)
+        misuse(f"nothing to watch: no runs in {f'project {project!r}' if project else runs.where}")
     note("no run is running; this is the newest")
     return found[0]
 
@@ -144,27 +134,26 @@ def _wait(seconds: float) -> None:
     time.sleep(seconds)
 
 
-class _Lines(AbstractContextManager["_Lines"]):
+class _Lines:
     """A line for each change, for pipes and terminals that cannot go back."""
 
     def __init__(self) -> None:
         self._screen = Screen()
-        self._said: Any = None
+        self._said = ""
         self._problems: set[str] = set()
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is left to do."""
 
     def show(self, seen: Seen) -> None:
         """Write what is new since the last time, if anything is."""
-        if self._said is None:
+        if not self._said:
             self._screen.line(f"{seen.label}: {seen.view.contents.where}")
-        news = (seen.state, {path: (one.last, one.count) for path, one in seen.series.items()})
-        if repr(news) != self._said:
-            self._said = repr(news)
+        news = repr(
+            (seen.state, {path: (one.last, one.count) for path, one in seen.series.items()})
+        )
+        if news != self._said:
+            self._said = news
             values = [f"{clean(path)}={one.last!r}" for path, one in seen.series.items()]
-            words = [_clock(seen.now_ns), seen.state, seen.progress, " ".join(values)]
-            self._screen.line("  ".join(word for word in words if word))
+            words = [time_text(seen.view.now_ns), seen.state, seen.progress, " ".join(values)]
+            self._screen.line("  ".join(filter(None, words)))
         for problem in seen.problems:
             lasting = _AGES.sub("", problem)
             if lasting not in self._problems:
@@ -173,51 +162,34 @@ class _Lines(AbstractContextManager["_Lines"]):
         sys.stdout.flush()
 
 
-class _Picture:
-    """A picture of the run that is drawn over the last one.
+@contextmanager
+def _picture(interval: float) -> Iterator[Callable[[Seen], None]]:
+    """Give what draws a run over the last picture of it; the last one stays.
 
     Args:
         interval: Seconds between two looks, to be told.
     """
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
 
-    def __init__(self, interval: float) -> None:
-        from rich.console import Console
-        from rich.live import Live
+    with Live(
+        console=Console(highlight=False, markup=False, emoji=False),
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        vertical_overflow="crop",
+    ) as live:
 
-        self._interval = interval
-        self._live: Live = Live(
-            console=Console(highlight=False, markup=False, emoji=False),
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            vertical_overflow="crop",
-        )
+        def show(seen: Seen) -> None:
+            page = _Page()
+            screen = Screen(page)
+            screen.width, height = live.console.size
+            _draw(screen, seen, height, interval)
+            text = Text.from_ansi(page.getvalue().rstrip("\n"), no_wrap=True, overflow="crop")
+            live.update(text, refresh=True)
 
-    def __enter__(self) -> Self:
-        """Hide the cursor."""
-        self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave the last picture where it is, and the terminal as it was."""
-        self._live.stop()
-
-    def show(self, seen: Seen) -> None:
-        """Draw the run."""
-        from rich.text import Text
-
-        size = self._live.console.size
-        page = _Page()
-        screen = Screen(page)
-        screen.width = size.width
-        _draw(screen, seen, size.height, self._interval)
-        text = Text.from_ansi(page.getvalue().rstrip("\n"), no_wrap=True, overflow="crop")
-        self._live.update(text, refresh=True)
+        yield show
 
 
 class _Page(io.StringIO):
@@ -235,7 +207,7 @@ def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
     )
     facts = [("run", f"{seen.view.project}/{seen.view.name}"), *_facts_of(seen)]
     for label, text in facts:
-        screen.styled([(f"{label:<{_LABEL}}", "dim"), (indented(text, _LABEL), "")])
+        screen.fact(label, text)
     problems = [
         line for one in seen.problems for line in textwrap.wrap(f"! {clean(one)}", screen.width)
     ]
@@ -247,38 +219,38 @@ def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
     _draw_series(screen, seen, max(_LEAST_ROWS, room))
     if ranks:
         _draw_ranks(screen, seen, ranks)
-    _draw_output(screen, seen, room - max(1, len(seen.series)) - 1)
+    left = room - max(1, len(seen.series)) - 1
+    for line in ["", *seen.output[-left:]] if left > 0 and seen.output else ():
+        screen.line(shorten(clean(line), screen.width), style="dim")
     if seen.goes_on:
         screen.line()
-        every = human_duration(interval)
+        every = duration_words(interval)
         ends = "Ctrl-C stops watching; the training goes on"
-        screen.line(f"{_clock(seen.now_ns)}, every {every}; {ends}", style="dim")
+        screen.line(f"{time_text(seen.view.now_ns)}, every {every}; {ends}", style="dim")
 
 
 def _facts_of(seen: Seen) -> Iterator[tuple[str, str]]:
-    now = _moment(seen.now_ns)
-    created, ran = seen.facts.get("sys/creation_time"), seen.facts.get("sys/running_time")
+    now_ns, known = seen.view.now_ns, seen.facts
+    created, ran = known.get("sys/creation_time"), known.get("sys/running_time")
     if isinstance(created, datetime):
-        yield "created", f"{human_time(created)} ({human_age(created, now)})"
+        yield "created", seen_text(round(created.timestamp() * 1e9), now_ns)
     if not seen.goes_on and isinstance(ran, float):
-        yield "ran for", human_duration(ran)
+        yield "ran for", duration_words(ran)
     if seen.progress:
         yield "progress", seen.progress
-    if seen.goes_on and seen.machine:
-        yield "machine", seen.machine
-    for label, text in rank_facts(seen.view, seen.state):
-        if label == "ranks":
-            yield label, text
-    if seen.goes_on and seen.last_ns is not None:
-        yield "last point", human_age(_moment(seen.last_ns), now)
+    if seen.goes_on and (machine := machine_now(seen.attributes, seen.ranks)):
+        yield "machine", machine
+    yield from (fact for fact in rank_facts(seen.view, seen.state) if fact[0] == "ranks")
+    points = [rank.row_t for rank in seen.ranks if rank.row_t is not None]
+    if seen.goes_on and points:
+        yield "last point", age_text(max(points), now_ns)
 
 
 def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
+    screen.line()
     if not seen.series:
-        screen.line()
-        screen.line(
-            "nothing has been recorded here yet" if seen.goes_on else "no series", style="dim"
-        )
+        nothing = "nothing has been recorded here yet" if seen.goes_on else "no series"
+        screen.line(nothing, style="dim")
         return
     columns = [
         Column("PATH", shrink=True, path=True),
@@ -302,24 +274,23 @@ def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
         ]
         for path, one in shown
     ]
-    screen.line()
     screen.table(columns, rows)
     if more := len(seen.series) - len(shown):
         screen.line(f"{plural(more, 'more series', 'more series')}; --path chooses", style="dim")
 
 
-def _ranks_to_show(seen: Seen) -> list[Any]:
+def _ranks_to_show(seen: Seen) -> list[RankStatus]:
     """Return the ranks that need a look: what is not well first, then what is furthest behind."""
     if len(seen.ranks) < 2:  # noqa: PLR2004 - one process is the run
         return []
+    behind = lags(seen.attributes)
     order = sorted(
-        seen.ranks,
-        key=lambda one: (one.state in _WELL, -seen.behind.get(one.rank, 0.0), one.rank),
+        seen.ranks, key=lambda one: (one.state in _WELL, -behind.get(one.rank, 0.0), one.rank)
     )
     return order[:_MOST_RANKS]
 
 
-def _draw_ranks(screen: Screen, seen: Seen, ranks: Sequence[Any]) -> None:
+def _draw_ranks(screen: Screen, seen: Seen, ranks: Sequence[RankStatus]) -> None:
     columns = [
         Column("RANK", right=True),
         Column("STATE"),
@@ -327,37 +298,18 @@ def _draw_ranks(screen: Screen, seen: Seen, ranks: Sequence[Any]) -> None:
         Column("BEHIND"),
         Column("HOST", shrink=True, rank=1),
     ]
-    now = _moment(seen.now_ns)
-    rows = []
-    for rank in ranks:
-        behind = seen.behind.get(rank.rank)
-        rows.append(
-            [
-                Cell(str(rank.rank)),
-                Cell(rank.state, STATE_STYLES.get(rank.state, "")),
-                Cell("" if rank.row_t is None else human_age(_moment(rank.row_t), now)),
-                Cell(f"{step_text(behind)} steps" if behind else "", "yellow"),
-                Cell(clean(str(rank.host or "")), "dim"),
-            ]
-        )
+    now_ns, behind = seen.view.now_ns, lags(seen.attributes)
+    rows = [
+        [
+            Cell(str(rank.rank)),
+            Cell(rank.state, STATE_STYLES.get(rank.state, "")),
+            Cell("" if rank.row_t is None else age_text(rank.row_t, now_ns)),
+            Cell(f"{step_text(steps)} steps" if (steps := behind.get(rank.rank)) else "", "yellow"),
+            Cell(clean(str(rank.host or "")), "dim"),
+        ]
+        for rank in ranks
+    ]
     screen.line()
     screen.table(columns, rows)
     if more := len(seen.ranks) - len(ranks):
         screen.line(f"{plural(more, 'more rank')}, none worse", style="dim")
-
-
-def _draw_output(screen: Screen, seen: Seen, room: int) -> None:
-    """Write the last lines that the run printed, as far as there is room."""
-    if room <= 0 or not seen.output:
-        return
-    screen.line()
-    for line in seen.output[-room:]:
-        screen.line(shorten(clean(line), screen.width), style="dim")
-
-
-def _moment(time_ns: int) -> datetime:
-    return datetime.fromtimestamp(time_ns / 1e9, tz=timezone.utc)
-
-
-def _clock(time_ns: int) -> str:
-    return human_time(_moment(time_ns))

@@ -8,22 +8,21 @@ folder.
 from __future__ import annotations
 
 import errno
+import operator
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from seamark.journal.safe import fits, names_in
-from seamark.process.interrupts import let_pass
 from seamark.store import schema
 from seamark.store.database import Database, insertion
 from seamark.store.runs import filled
 
-__all__ = ["Known", "Look", "Looks", "Stat", "look_at", "metadata", "stat_of"]
+__all__ = ["Known", "Look", "Looks", "Stat", "metadata", "stat_of"]
 
 I63: Final = (1 << 63) - 1
 """Inodes may use the bit that databases do not have."""
@@ -70,7 +69,12 @@ _DELETES: Final = tuple(
 _run: Final = schema.run.c
 # A long journal is saved in parts; whoever is killed between them leaves a run and no look at it.
 _FOLDERS: Final = sa.select(
-    _run.id, _run.project, _run.name, sa.func.coalesce(folder_table.c.listed, 0), _run.version
+    _run.id,
+    _run.project,
+    _run.name,
+    sa.func.coalesce(folder_table.c.listed, 0),
+    _run.version,
+    _run.forked_from,
 ).join(folder_table, folder_table.c.run == _run.id, isouter=True)
 _BLOCK_BITS: Final = 7
 _BLOCK: Final = _run.id.op(">>")(_BLOCK_BITS)
@@ -103,6 +107,9 @@ _FOLDER_OF: Final = _FOLDERS.where(*_ONE)
 _LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_ONE)
 
 
+_FILE_OF: Final = operator.attrgetter("file")
+
+
 class Stat(NamedTuple):
     """Size in bytes, times of the last change of contents and of anything in ns, inode."""
 
@@ -132,6 +139,7 @@ class Known:
         looks: What its files were like.
         rests: Whether only a change of the folder can bring something new.
         version: Of the run's row when the looks were read; None if that is not known.
+        parent: The run that it was forked from, by its own word; empty if it was not.
     """
 
     number: int
@@ -139,11 +147,32 @@ class Known:
     looks: list[Look] = field(default_factory=list)
     rests: bool = False
     version: int | None = None
+    parent: str = ""
 
     def covers(self, sizes: Mapping[str, int]) -> bool:
         """Return whether its files were looked at when they had this many bytes, or more."""
         seen = {look.file: look.stat.size for look in self.looks}
         return all(seen.get(file, -1) >= size for file, size in sizes.items())
+
+    def lacks_any(self, folder: str, root: int | None) -> bool:
+        """Return whether there are files that were not looked at.
+
+        Args:
+            folder: Of the run's journals.
+            root: Descriptor of the folder that ``folder`` is relative to, if it is.
+        """
+        looked_at = set(map(_FILE_OF, self.looks))
+        fd = os.open(folder, os.O_RDONLY, dir_fd=root)
+        try:
+            with os.scandir(fd) as entries:
+                for one in entries:
+                    if one.name in looked_at or one.name[0] == "." or not fits(one.name):
+                        continue
+                    if one.is_file(follow_symlinks=False):
+                        return True
+        finally:
+            os.close(fd)
+        return False
 
     def settle(self) -> None:
         """Return whether it rests."""
@@ -159,6 +188,8 @@ class Looks:
 
     def __init__(self) -> None:
         self.runs: dict[Ref, Known] = {}
+        self.absent: set[Ref] = set()
+        """Runs that the index did not have when they were asked for one by one."""
         self.version: object = None
         self._sums: dict[int, list[int]] = {}
         self.folders: dict[str | None, dict[str, int]] = {}
@@ -186,11 +217,11 @@ class Looks:
                 rows += database.rows(connection, _FOLDERS_OF_BLOCK, **ends)
         self._sums = sums
         others: dict[int, Known] = {}
-        for number, project, name, listed, at in rows:
+        for number, project, name, listed, at, parent in rows:
             ref = project, name
             known = before.get(ref)
             if known is None or known.number != number or known.version != at:
-                known = others[number] = Known(number, listed, version=at)
+                known = others[number] = Known(number, listed, version=at, parent=parent or "")
             known.listed = listed
             self.runs[ref] = known
         if len(others) > _FEW:
@@ -199,16 +230,15 @@ class Looks:
             _take(others, database.rows(connection, _LOOKS_OF_FEW, **filled(others, _FEW)))
         self.version = version
 
-    @staticmethod
-    def one(database: Database, connection: sa.Connection, ref: Ref) -> Known | None:
-        """Return what is known of one run now."""
+    def learn(self, database: Database, connection: sa.Connection, ref: Ref) -> None:
+        """Learn what is known of one run now."""
         where = {"project": ref[0], "name": ref[1]}
-        found = database.rows(connection, _FOLDER_OF, **where)
-        if not found:
-            return None
-        known = Known(found[0][0], found[0][3], version=found[0][4])
-        _take({known.number: known}, database.rows(connection, _LOOKS_OF, **where))
-        return known
+        self.runs.pop(ref, None)
+        self.absent.add(ref)
+        for number, _, _, listed, version, parent in database.rows(connection, _FOLDER_OF, **where):
+            self.absent.discard(ref)
+            known = self.runs[ref] = Known(number, listed, version=version, parent=parent or "")
+            _take({number: known}, database.rows(connection, _LOOKS_OF, **where))
 
 
 def _take(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> None:
@@ -277,67 +307,3 @@ def _folder_changed_ns(folder: str) -> int:
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
     return found.st_ctime_ns
-
-
-def look_at(
-    known: Known,
-    folder: str,
-    now_ns: int,
-    root: int | None = None,
-    unread: Callable[[OSError], object] = let_pass,
-) -> bool | None:
-    """Return whether a run has something to fold: True, None (nothing), or False (it is gone).
-
-    Args:
-        known: What the index has. Learns when its folder was changed, once that can be trusted.
-        folder: Of its journals.
-        now_ns: Nanoseconds since the Unix epoch.
-        root: Descriptor of the folder that ``folder`` is relative to, if it is.
-        unread: Called with what keeps it from being seen.
-    """
-    look_up = os.stat
-    try:
-        listed = look_up(folder, dir_fd=root).st_ctime_ns
-        if listed != known.listed:
-            if known.listed or _names(folder, root) != {look.file for look in known.looks}:
-                return True
-        elif known.rests:
-            return None
-        for look in known.looks:
-            if stat_of(look_up(f"{folder}/{look.file}", dir_fd=root)) != look.stat:
-                return True
-            if look.retry and now_ns > look.retry:
-                return True
-    except (FileNotFoundError, NotADirectoryError):
-        return _is_folder(folder, root)
-    except OSError as error:
-        unread(error)
-        return None  # cannot be seen at the moment; what is known stays
-    if now_ns - listed > RACY_NS:
-        known.listed = listed
-    return None
-
-
-def _names(folder: str, root: int | None) -> set[str]:
-    fd = os.open(folder, os.O_RDONLY, dir_fd=root)
-    try:
-        with os.scandir(fd) as entries:
-            return {
-                one.name
-                for one in entries
-                if one.name[0] != "." and fits(one.name) and one.is_file(follow_symlinks=False)
-            }
-    finally:
-        os.close(fd)
-
-
-def _is_folder(folder: str, root: int | None) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(folder, dir_fd=root).st_mode)
-    except OSError:
-        return False
-
-
-def journal_folder(root: Path, ref: Ref) -> str:
-    """Return the folder of a run's journals."""
-    return f"{root}/{ref[0]}/{ref[1]}/journal"

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Final
 from seamark.errors import ArgumentError
 from seamark.journal.root import cache_folder
 from seamark.process.interrupts import quietly
-from seamark.store.database import BUSY_S, file_connection, sqlite_engine
+from seamark.store.database import file_connection, sqlite_engine
 from seamark.store.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
 __all__ = [
-    "BUSY_S",
     "file_engine",
     "index_path",
     "keep_private",

@@ -63,12 +63,15 @@ class Refresh:
             now_ns,
             unknown=known is None,
         )
-        if not all(self._continues(journal) for journal in folding.state.journals.values()):
+        if not all(self._continues(journal) for journal in folding.run.state.journals.values()):
             folding.begin_anew()
         folding.take_up(self.copies.chosen)
         self._name_copies()
         folding.fold(self._may_have_more)
-        self.now = Known(folding.run.number or 0, listed, list(self._looks()))
+        fork = folding.run.state.fork
+        self.now = Known(
+            folding.run.number or 0, listed, list(self._looks()), parent=fork.parent if fork else ""
+        )
         self.now.settle()
         self._seen = known is not None and (known.listed, known.looks) == (listed, self.now.looks)
         self._saving: Saving | None = None
@@ -128,7 +131,7 @@ class Refresh:
 
     def _name_copies(self) -> None:
         """Note the files that have the uid of a journal and say something else."""
-        for journal in self.folding.state.journals.values():
+        for journal in self.folding.run.state.journals.values():
             names = self.copies.diverged.get(journal.uid)
             if names is not None and names != journal.diverged:
                 journal.diverged, journal.touched = names, True
@@ -138,7 +141,7 @@ class Refresh:
         return size > journal.offset or bool(journal.tail) or journal.stopped == UNREADABLE
 
     def _looks(self) -> Iterator[Look]:
-        by_file = {journal.file: journal for journal in self.folding.state.journals.values()}
+        by_file = {journal.file: journal for journal in self.folding.run.state.journals.values()}
         for name, stat in self.stats.items():
             journal = by_file.get(name)
             if journal is None:  # a copy, whose changes decide which one is read
@@ -155,7 +158,7 @@ class Refresh:
 
     def _owner(self) -> str:
         """Return whose run it is if its writer did not say: whose folder it is."""
-        if any(one.header.get("user") for one in self.folding.state.journals.values()):
+        if any(one.header.get("user") for one in self.folding.run.state.journals.values()):
             return ""
         try:
             import pwd

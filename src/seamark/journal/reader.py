@@ -412,10 +412,11 @@ class JournalReader:
             frames, pos, bad = self._walk(data, self.salt) if data else _NOTHING
             if len(frames):
                 known = frames if unknown else self._known_part(frames)
-                newer = len(known) < len(frames)
-                end = self.offset + (frames.raw(len(known))[0] if newer else pos)
-                if len(known):
-                    self.closed = known.raw(len(known) - 1)[1] == Kind.CLOSE
+                count = len(known)
+                newer = count < len(frames)
+                end = self.offset + (frames.raw(count)[0] if newer else pos)
+                if count:
+                    self.closed = known.raw(count - 1)[1] == Kind.CLOSE
                     yield Block(self.offset, data, known, end)
                 self.offset = end
                 if newer:

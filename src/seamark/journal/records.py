@@ -126,25 +126,20 @@ def _checked(value: Any, checks: Mapping[str, Check], what: str) -> dict[str, An
 # -------------------------------------------------------------------- HEADER
 
 
-def _is_fact(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= _LONGEST_FACT
-
-
-def _is_count(value: Any) -> bool:
-    return whole(value, 1 << 31)
-
-
-_HEADER: Final[dict[str, Check]] = {
-    **dict.fromkeys(
-        ("run", "project", "writer", "continues", "user", "host", "boot", "launcher"), _is_fact
-    ),
-    **dict.fromkeys(("job", "argv", "process", "lineage", "seamark"), _is_fact),
-    **dict.fromkeys(("sys_id", "silence"), _is_fact),
-    **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), _is_count),
-    **dict.fromkeys(("pid", "start", "prior_t"), whole),
-    "owner": _is_flag,
-    "positions": lambda value: isinstance(value, dict),
+_KINDS: Final[dict[str, type]] = {
+    **dict.fromkeys(("run", "project", "writer", "continues", "user", "host", "boot"), str),
+    **dict.fromkeys(("launcher", "job", "argv", "process", "lineage", "seamark"), str),
+    **dict.fromkeys(("sys_id", "silence"), str),
+    **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), int),
+    **dict.fromkeys(("pid", "start", "prior_t"), int),
+    "owner": bool,
+    "positions": dict,
 }
+_RANGES: Final = {
+    **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), range(1 << 31)),
+    **dict.fromkeys(("pid", "start", "prior_t"), range(WHOLE)),
+}
+_TIMES: Final = range(-WHOLE, WHOLE)
 
 
 def sound_header(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,18 +149,20 @@ def sound_header(record: Mapping[str, Any]) -> dict[str, Any]:
     the others with it. Positions that are none are left out one by one. Keys of newer versions
     stay if they are plain values.
     """
-    found = {key: value for key, value in record.items() if _is_sound(key, value)}
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        kind = type(value)
+        if value is not None and kind is not _KINDS.get(key, kind):
+            continue
+        if kind in (dict, list) and key not in _KINDS:
+            continue
+        if kind is str and len(value) > _LONGEST_FACT:
+            continue
+        if kind is int and value not in _RANGES.get(key, _TIMES):
+            continue
+        found[key] = value
     if found.get("user", "") is None:  # of several journals, the first one with a user tells it
         del found["user"]
     if (lengths := found.get("positions")) is not None:
         found["positions"] = {name: at for name, at in lengths.items() if whole(at)}
     return found
-
-
-def _is_sound(key: str, value: Any) -> bool:
-    check = _HEADER.get(key)
-    if value is None:
-        return True
-    if check is not None:
-        return check(value)
-    return isinstance(value, bool | float) or _is_fact(value) or _is_time(value)

@@ -99,7 +99,7 @@ class Frames:
     def raws(self, which: Ints) -> list[RawFrame]:
         """Return some frames one by one."""
         columns = (self.place, self.kind, self.flags, self.aux, self.t, self.length)
-        return list(zip(*(column[which].tolist() for column in columns), strict=True))
+        return list(zip(*[column[which].tolist() for column in columns], strict=True))
 
     def part(self, start: int, end: int) -> Frames:
         """Return some of the frames, which are consecutive."""

@@ -27,7 +27,8 @@ import sqlalchemy as sa
 from seamark.blobs.store import blob_path, has_blob, open_blob
 from seamark.errors import PathError, SeamarkError
 from seamark.index.copies import open_journal
-from seamark.index.index import Index, is_damaged
+from seamark.index.file import is_damaged
+from seamark.index.index import Index
 from seamark.index.view import RunView
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.page.editing import Edits

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
 from seamark.paths import home_of, kind_of, model_key
-from seamark.reading.artifacts import source_label
-from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
-from seamark.reading.html import block, count_of, line_of, number, table, text
+from seamark.reading.attributes import Attribute, SeriesSummary
+from seamark.reading.curves import line_of
+from seamark.reading.html import block, number, table, text
 from seamark.reading.interest import is_background, is_counter, metric_order
 from seamark.reading.names import generated_name
-from seamark.values.keeping import Keep
-from seamark.values.statistics import Statistics
+from seamark.reading.value_words import file_text, short_text
+from seamark.reading.words import plural
 
 if TYPE_CHECKING:
     from seamark.reading.browsing import Recording
@@ -33,8 +33,6 @@ _REASON: Final = 300
 """Characters of the reason why a run ended."""
 _POINTS: Final = 200
 _MOST_IMAGE_BYTES: Final = 1 << 20
-_MOST_BYTES: Final = 1 << 63
-"""No file is larger; a record may say anything."""
 _SUMMARY: Final = (
     "last", "min", "max", "mean", "count", "nan_count", "inf_count", "first_step", "last_step",
 )  # fmt: skip
@@ -111,7 +109,7 @@ def page_of_project(recorded: Recording, project: str, states: RunsTable, newest
     rows = [[text(row.get(name, "")) for name in columns] for row in newest.rows]
     hint = "<div><code>project.fetch_runs_table()</code> has all of them</div>" if rows else ""
     return block(
-        f"Project {text(project)} · {count_of(states.total, 'run')}",
+        f"Project {text(project)} · {plural(states.total, 'run')}",
         f"<div>{words}</div>" if words else "",
         table(("newest runs", "name", "state", "created"), rows),
         hint,
@@ -135,7 +133,7 @@ def page_of_path(recorded: Recording, path: str) -> str:
     parts = [part for one in here for part in _whole(reader, one)]
     if families:
         parts += _tables(recorded, reader, families, background=True)
-    kind = here[0].type.replace("_", " ") if here else count_of(len(families), "path") + " below"
+    kind = here[0].type.replace("_", " ") if here else plural(len(families), "path") + " below"
     return block(f"{text(path)} · {text(kind)}", *parts, f"<div>of {of}</div>")
 
 
@@ -196,8 +194,9 @@ def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
     if one.family == "file":
         yield _image(reader, one.value)
     if one.family == "file_set":
-        members = sorted(one.value)
-        rows = [(text(name), _file(one.value[name])) for name in members[:_FEW]]
+        members = sorted(one.value.items())
+        few = members[:_FEW]
+        rows = [(text(name), text(file_text(file, exact=False))) for name, file in few]
         yield table(("file", "size"), rows, _more(len(members), len(rows), "files"))
         return
     if isinstance(one.value, str):
@@ -214,42 +213,7 @@ def _series_row(one: Attribute) -> tuple[str, ...]:
 
 def _shown(one: Attribute) -> str:
     """Return a value in a few words."""
-    value = one.value
-    if isinstance(value, SeriesTail):
-        last = "" if one.family == "histogram_series" else f", last: {_last(value.last)}"
-        return f"{count_of(value.count, 'point')}{last}"
-    if isinstance(value, Keep):
-        mean = f"mean: {number(value.mean)}, " if isinstance(value, Statistics) else ""
-        return f"{count_of(value.count, 'observation')}, {mean}last: {number(value.last)}"
-    if one.family == "file":
-        return _file(value)
-    if one.family == "file_set":
-        return count_of(len(value), "file")
-    if one.family == "artifact":
-        if "of" in value:
-            return f"{value.get('kind')}: {source_label(value['of'])}"
-        files = value.get("files")
-        return f"artifact of {count_of(len(files) if isinstance(files, Collection) else 0, 'file')}"
-    if one.family == "string_set":
-        return text(sorted(value))
-    return _last(value)
-
-
-def _last(value: Any) -> str:
-    if isinstance(value, Mapping) and value.keys() == {"sha256", "size"}:
-        return f"a text of {text(value['size'])} bytes"
-    if isinstance(value, Mapping) and ("name" in value or "sha256" in value):
-        return _file(value)
-    return text(value)
-
-
-def _file(file: Any) -> str:
-    if not isinstance(file, Mapping):
-        return text(file)
-    size = file.get("size")
-    words = f", {size:,} bytes" if isinstance(size, int) and abs(size) < _MOST_BYTES else ""
-    lost = f", lost: {text(file['lost'])}" if "lost" in file else ""
-    return f"{text(file.get('name') or 'file')}{words}{lost}"
+    return text(short_text(one, exact=False))
 
 
 # ---------------------------------------------------------------------- images

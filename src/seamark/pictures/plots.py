@@ -2,7 +2,7 @@
 
 A curve may be of any length; it is thinned to what a picture can show, keeping the extremes of
 every stretch. NaN and infinite values are marked at the edge of the picture instead of being left
-out silently. Drawing in the terminal is in `seamark.cli`.
+out silently. Drawing in the terminal is in `braille`.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ class WireError(SeamarkError, ValueError):
 def pack(value: Any) -> bytes:
     """Return a value in MessagePack.
 
-    What is nested deeper than 128 levels, as nothing is that Seamark records, becomes ``"..."``.
-    Halves of surrogate pairs, which are no text, become question marks.
+    Values of attributes that are nested deeper than 128 levels, as nothing is that Seamark records,
+    end in ``"..."``. Halves of surrogate pairs, which are no text, become question marks.
 
     Raises:
         WireError: If something in it has no form here.
@@ -62,8 +62,9 @@ def pack(value: Any) -> bytes:
     made = _prepared(value)
     try:
         return _encoder.encode(made)
-    except UnicodeEncodeError:
-        return _encoder.encode(_valid(msgspec.to_builtins(made, enc_hook=_hook)))
+    except (UnicodeEncodeError, OverflowError):
+        plain = msgspec.to_builtins(made, enc_hook=_hook, builtin_types=(bytes, Ext))
+        return _encoder.encode(_valid(plain))
 
 
 def _prepared(value: Any) -> Any:
@@ -72,7 +73,10 @@ def _prepared(value: Any) -> Any:
     if kind is list:
         return list(map(_prepared, value)) if value and is_dataclass(value[0]) else value
     if kind is Answer:
-        return msgspec.structs.replace(value, answer=_prepared(value.answer))
+        # A histogram alone is the last point of a series, of which the type says nothing.
+        found = value.answer
+        made = _boxed(found, 0) if type(found) is HistogramPoint else _prepared(found)
+        return msgspec.structs.replace(value, answer=made)
     if (name := _HOLDERS.get(kind)) is not None:
         return replace(value, **{name: _boxed(getattr(value, name), 0)})
     if kind.__module__ == "seamark.reading.answers":
@@ -146,9 +150,11 @@ _encoder: Final = Encoder(enc_hook=_hook)
 
 
 def _valid(value: Any) -> Any:
-    """Return what MessagePack holds with texts that are text."""
+    """Return what MessagePack holds with texts that are text, and ints of any length boxed."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
+    if isinstance(value, int):
+        return _boxed(value, 0)
     if isinstance(value, list | tuple):
         return list(map(_valid, value))
     if isinstance(value, dict):

@@ -12,14 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from html import escape
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 from seamark.process.interrupts import let_pass
 
-if TYPE_CHECKING:
-    from seamark.values.arrays import Floats
-
-__all__ = ["block", "count_of", "harmless", "line_of", "number", "rows_of", "table", "text"]
+__all__ = ["block", "harmless", "number", "rows_of", "table", "text"]
 
 _SHOWN: Final = 10
 """Rows of a long table that are shown."""
@@ -27,32 +24,10 @@ _MOST: Final = 120
 """Characters of a value that are shown."""
 _MOST_ITEMS: Final = 20
 _DEPTH: Final = 3
-_WIDTH: Final = 240
-_HEIGHT: Final = 48
 _EXACT: Final = 2.0**53
 # JupyterLab would read what stands between dollars as a formula.
 _BLOCK: Final = '<div class="seamark tex2jax_ignore mathjax_ignore" style="overflow:auto">'
 _FAINT: Final = 'style="opacity:.7"'
-
-
-class Line(Protocol):
-    """Part of `seamark.reading.curves.Curve` that a small picture needs."""
-
-    @property
-    def first_step(self) -> Floats:
-        """First step of each part."""
-
-    @property
-    def min(self) -> Floats:
-        """Smallest value of each part."""
-
-    @property
-    def max(self) -> Floats:
-        """Greatest value of each part."""
-
-    @property
-    def mean(self) -> Floats:
-        """Mean of each part."""
 
 
 def text(value: Any, most: int = _MOST) -> str:
@@ -96,11 +71,6 @@ def number(value: float) -> str:
     return f"{value:.6g}"
 
 
-def count_of(count: int, noun: str) -> str:
-    """Return ``"1 run"``, ``"2 runs"``, ``"1,234 runs"``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def block(title: str, *parts: str) -> str:
     """Return a piece of a page.
 
@@ -128,14 +98,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") 
     return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}{body}</table>{below}"
 
 
-def _ends(count: int) -> tuple[range, range]:
-    """Return which rows of a long table are shown: the first and the last ones."""
-    if count <= _SHOWN:
-        return range(count), range(0)
-    half = _SHOWN // 2
-    return range(half), range(count - half, count)
-
-
 def rows_of(
     title: str,
     header: Sequence[str],
@@ -152,52 +114,13 @@ def rows_of(
         row: Returns one row as HTML.
         *before: HTML above the table.
     """
-    first, last = _ends(count)
-    rows = [row(at) for at in first]
-    if last:
-        rows += [["…"] * len(header), *(row(at) for at in last)]
+    half = _SHOWN // 2
+    if count <= _SHOWN:
+        rows = [row(at) for at in range(count)]
+    else:
+        rows = [row(at) for at in (*range(half), *range(count - half, count))]
+        rows.insert(half, ["…"] * len(header))
     return block(text(title), *before, table(header, rows))
-
-
-def line_of(curve: Line) -> str:
-    """Return a small picture of a series; empty if it has nothing to draw.
-
-    The line is the mean of each part, the band behind it lies between minimum and maximum.
-    """
-    rows = [
-        row
-        for row in zip(*(c.tolist() for c in _columns(curve)), strict=True)
-        if all(map(math.isfinite, row))
-    ]
-    if not rows:
-        return ""
-    across = _scale([row[0] for row in rows], 2, _WIDTH - 2)
-    down = _scale([one for row in rows for one in row[1:3]], _HEIGHT - 2, 2)
-    line = " ".join(f"{across(x):.1f},{down(mean):.1f}" for x, _, _, mean in rows)
-    low = [f"{across(x):.1f},{down(least):.1f}" for x, least, _, _ in rows]
-    high = [f"{across(x):.1f},{down(most):.1f}" for x, _, most, _ in reversed(rows)]
-    size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
-    if len(rows) == 1:
-        line = f"{line} {line}"  # a dot
-    thick = 4 if len(rows) == 1 else 1.5
-    return (
-        f'<svg role="img" aria-label="the series" {size}>'
-        f'<polygon points="{" ".join(low + high)}" fill="currentColor" fill-opacity=".2"/>'
-        f'<polyline points="{line}" fill="none" stroke="currentColor" '
-        f'stroke-linecap="round" stroke-width="{thick}"/></svg>'
-    )
-
-
-def _columns(curve: Line) -> Sequence[Any]:
-    return curve.first_step, curve.min, curve.max, curve.mean
-
-
-def _scale(values: list[float], start: float, end: float) -> Callable[[float], float]:
-    """Return what places values between two ends; in halves, as a range may be no double."""
-    low, span = min(values), max(values) / 2 - min(values) / 2
-    if span <= 0:
-        return lambda _: (start + end) / 2
-    return lambda value: start + (value / 2 - low / 2) / span * (end - start)
 
 
 def harmless(make: Callable[[], str], plain: Callable[[], str]) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.frames import pandas
-from seamark.reading.html import count_of, harmless, rows_of, text
+from seamark.reading.html import harmless, rows_of, text
+from seamark.reading.words import plural
 from seamark.values.arrays import Floats, Ints, check_lengths
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class Points:
             return [text(one) for one in numbers]
 
         header = ("step", "value", "time", "attempt")
-        return rows_of(count_of(len(self), "point"), header, len(self), row)
+        return rows_of(plural(len(self), "point"), header, len(self), row)
 
     @classmethod
     def none(cls) -> Points:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Protocol
 
 from msgspec import Meta
@@ -26,6 +26,9 @@ __all__ = ["Reader"]
 
 Cursor = Annotated[str, Meta(max_length=2048)]
 Nanoseconds = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Percents = Annotated[
+    Sequence[Annotated[float, Meta(ge=0, le=100)]], Meta(min_length=1, max_length=100)
+]
 Parts = Annotated[int, Meta(ge=2, le=MOST_PARTS)]
 
 
@@ -151,6 +154,13 @@ class Reader(Protocol):
         self, path: Path, look: Look | None = None, attempt: Attempt = "latest", since: Cursor = ""
     ) -> Drawing:
         """Return a float series along an axis of choice, for drawing."""
+        ...
+
+    @verb(heavy=True)
+    def percentiles(
+        self, path: Path, percents: Percents, attempt: Attempt = "latest"
+    ) -> list[float]:
+        """Return percentiles of the finite values of a float series; NaN if it has none."""
         ...
 
     @verb(heavy=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import FileMissingError, SeamarkError
 from seamark.reading.points import time_of
+from seamark.reading.ranks import process_of
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import JournalInfo
@@ -73,10 +74,8 @@ def _takes_part(journal: JournalInfo, owners: set[tuple[str, ...]]) -> bool:
 
 def _line(journal: JournalInfo) -> tuple[str, ...]:
     """Return what tells a run object, its copies and what it resumes from every other."""
-    header = journal.header
-    keys = ("lineage",) if header.get("lineage") else ("host", "boot", "pid", "start")
-    # As text: a header may come from a stranger, and hold what cannot be compared.
-    return tuple(repr(header.get(key)) for key in keys)
+    lineage = journal.header.get("lineage")
+    return (repr(lineage),) if lineage else process_of(journal.header)
 
 
 def _read(

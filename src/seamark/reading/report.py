@@ -21,6 +21,7 @@ from seamark.reading.interest import aside, holds_parameters, is_counter, metric
 from seamark.reading.plain import plain
 from seamark.reading.progress import PROGRESS, loops_of, progress_words
 from seamark.reading.recorded_errors import recorded_errors
+from seamark.reading.words import clean
 from seamark.values.keeping import Last, Ring
 
 if TYPE_CHECKING:
@@ -321,8 +322,4 @@ def _words(value: Any) -> str:
 def _plain(words: str) -> str:
     """Return a text that a stranger may have written, cut to a length, with nothing to obey."""
     cut = words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
-    if cut.isprintable():
-        return cut
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut
-    )
+    return clean(cut)

@@ -9,28 +9,27 @@ others. The second one shows the straggler; without it, the first one is used.
 from __future__ import annotations
 
 import math
-import re
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from seamark.errors import MissingFieldError
 from seamark.reading.points import time_of
+from seamark.reading.rank_words import common_path, of_rank
 
 if TYPE_CHECKING:
-    from seamark.reading.points import Points
     from seamark.reading.ranks import RankStatus
+    from seamark.reading.reader import Reader
 
-__all__ = ["OWN_TIME", "STEP_TIME", "RankTiming", "Timed", "rank_timings"]
+__all__ = ["OWN_TIME", "STEP_TIME", "RankTiming", "rank_timings"]
 
 STEP_TIME: Final = "profiling/step_time_s"
 """Path of the time of a step on rank 0, seconds; on rank n it has ``ranks/<n>/`` in it."""
 OWN_TIME: Final = "profiling/own_time_s"
 """The same of the part of a step in which a rank does not wait for others."""
 
-_RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d+)/")
 _WARM_UP: Final = 5
 """From this many times on, means leave out the first one: it compiles, allocates, connects."""
 
@@ -85,33 +84,7 @@ class RankTiming:
         return self.mean_s if math.isnan(self.own_s) else self.own_s
 
 
-class Timed(Protocol):
-    """Part of `seamark.reading.reader.Reader` that is needed to time ranks."""
-
-    @property
-    def project(self) -> str:
-        """Project path."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Run id."""
-        ...
-
-    def ranks(self) -> list[RankStatus]:
-        """Return how each rank is doing."""
-        ...
-
-    def series_paths(self) -> list[str]:
-        """Return the paths that show a float series."""
-        ...
-
-    def many_points(self, paths: Collection[str]) -> Mapping[str, Points]:
-        """Return the points of several float series."""
-        ...
-
-
-def rank_timings(view: Timed) -> list[RankTiming]:
+def rank_timings(view: Reader) -> list[RankTiming]:
     """Return the timing of every rank of a run, the slowest first, those without times last.
 
     Args:
@@ -142,30 +115,27 @@ def rank_timings(view: Timed) -> list[RankTiming]:
     if own.keys() >= timed.keys():
         found = [replace(one, own_s=_mean(own.get(one.rank, ()))) for one in found]
     found = [replace(one, slowdown=_slowdown(one, found)) for one in found]
-    return sorted(found, key=lambda one: (math.isnan(one.pace_s), -_or_zero(one.pace_s), one.rank))
-
-
-def _or_zero(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
+    known = [one for one in found if not math.isnan(one.pace_s)]
+    known.sort(key=lambda one: -one.pace_s)
+    return [*known, *(one for one in found if math.isnan(one.pace_s))]
 
 
 def _ranks_of(paths: Sequence[str]) -> set[int]:
     """Return the ranks that have series of their own."""
-    found = {int(match.group(1)) for path in paths if (match := _RANK.search(path))}
+    found = {rank for path in paths if (rank := of_rank(path)) is not None}
     return found | {0} if found else found
 
 
-def _values(view: Timed, paths: Sequence[str], name: str) -> Mapping[int, Sequence[float]]:
+def _values(view: Reader, paths: Sequence[str], name: str) -> Mapping[int, Sequence[float]]:
     """Return the finite values of a series by rank.
 
     It is looked for at the root, and else in the first namespace that has it.
     """
     spaces: dict[str, dict[int, str]] = {}
     for path in paths:
-        match = _RANK.search(path)
-        plain = _RANK.sub("", path, count=1)
+        plain = common_path(path)
         if plain == name or plain.endswith(f"/{name}"):
-            spaces.setdefault(plain, {})[int(match.group(1)) if match else 0] = path
+            spaces.setdefault(plain, {})[of_rank(path) or 0] = path
     if not spaces:
         return {}
     by_rank = spaces[min(spaces, key=lambda plain: (-len(spaces[plain]), len(plain), plain))]

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.frames import pandas
-from seamark.reading.html import count_of, harmless, rows_of, text
+from seamark.reading.html import harmless, rows_of, text
 from seamark.reading.interest import is_background
 from seamark.reading.nearest import hint_for
 from seamark.reading.points import number_of, time_of
+from seamark.reading.words import plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -176,7 +177,7 @@ class RunsTable:
 
         total = self.known_total
         of = "" if total in (None, len(self)) else f" of {total:,}"
-        title = f"{count_of(len(self), 'run')}{of}, {count_of(len(self.columns), 'column')}"
+        title = f"{plural(len(self), 'run')}{of}, {plural(len(self.columns), 'column')}"
         if len(shown) < len(self.columns):
             title += f", of which {len(shown)} are shown"
         return rows_of(title, shown, len(self), row)
@@ -271,12 +272,17 @@ class _LongTable:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Iterate over the rows as dicts."""
         for run, path, part in self.parts:
-            columns = [getattr(part, name).tolist() for name, _ in self._kinds.values()]
-            for values in zip(*columns, strict=True):
-                row = {"run": run, "path": path, **dict(zip(self._kinds, values, strict=True))}
-                if "time" in row:
-                    row["time"] = time_of(row["time"])
-                yield row
+            yield from self._rows(run, path, part)
+
+    def _rows(
+        self, run: str, path: str, part: Any, some: slice = slice(None)
+    ) -> Iterator[dict[str, Any]]:
+        columns = [getattr(part, name)[some].tolist() for name, _ in self._kinds.values()]
+        for values in zip(*columns, strict=True):
+            row = {"run": run, "path": path, **dict(zip(self._kinds, values, strict=True))}
+            if "time" in row:
+                row["time"] = time_of(row["time"])
+            yield row
 
     @overload
     def __getitem__(self, at: int) -> dict[str, Any]: ...
@@ -305,16 +311,9 @@ class _LongTable:
         place = number_of(at, len(self))
         for run, path, part in self.parts:
             if place < len(part):
-                return self._row(run, path, part, place)
+                return next(self._rows(run, path, part, slice(place, place + 1)))
             place -= len(part)
         raise AssertionError  # the parts are as long as the table
-
-    def _row(self, run: str, path: str, part: Any, place: int) -> dict[str, Any]:
-        row: dict[str, Any] = {"run": run, "path": path}
-        row |= {name: getattr(part, of)[place].item() for name, (of, _) in self._kinds.items()}
-        if "time" in row:
-            row["time"] = time_of(row["time"])
-        return row
 
     def __contains__(self, column: object) -> bool:
         """Return whether there is such a column, or, of a dict, such a row."""
@@ -332,7 +331,7 @@ class _LongTable:
         def row(at: int) -> list[str]:
             return [text(value) for value in self[at].values()]
 
-        title = f"{count_of(len(self), 'row')} of {len(self.parts):,} series"
+        title = f"{plural(len(self), 'row')} of {len(self.parts):,} series"
         return rows_of(title, self.columns, len(self), row)
 
     def to_rows(self) -> list[dict[str, Any]]:

@@ -6,10 +6,11 @@ code that runs on all ranks is not to raise on some of them.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -162,11 +163,38 @@ def points_of(
 
     if recorded.silent:
         return Points.none() if points is None else Curve.none()
+    reader = _float_series(recorded, path)
+    return reader.points(path, attempt) if points is None else reader.curve(path, points, attempt)
+
+
+def percentiles_of(
+    recorded: Recorded, path: str, percents: Sequence[float], attempt: Attempt
+) -> dict[float, float]:
+    """Return what `Handler.fetch_percentiles` returns.
+
+    Raises:
+        ArgumentError: If a percentage is not one.
+        MissingFieldError: If nothing is recorded there.
+        FamilyError: If it holds another family.
+    """
+    if recorded.silent:
+        return dict.fromkeys(percents, math.nan)
+    reader = _float_series(recorded, path)
+    return dict(zip(percents, reader.percentiles(path, percents, attempt), strict=True))
+
+
+def _float_series(recorded: Recorded, path: str) -> Reader:
+    """Return what reads the float series at a path.
+
+    Raises:
+        MissingFieldError: If nothing is recorded there.
+        FamilyError: If it holds another family.
+    """
     reader, found = recorded.look_up(path)
     if reader is None or found.family != "float_series":
         msg = f"{path!r}: expected a float series, got {spoken(found.family)}"
         raise FamilyError(msg)
-    return reader.points(path, attempt) if points is None else reader.curve(path, points, attempt)
+    return reader
 
 
 def frame_of(

@@ -174,7 +174,7 @@ class Recorded:
         return self._if_any(self.view)
 
     def _if_any(self, read: Callable[[], Reader]) -> Reader | None:
-        if self.is_empty:
+        if self._policy.silent or (self._index is None and self.is_empty):
             return None
         try:
             return read()

@@ -84,7 +84,9 @@ def description() -> APIRouter:
         state = request.app.state
         if getattr(state, "description", None) is None:  # two threads would make the same
             described = request.app.openapi()
-            described["components"]["schemas"] |= reads.schemas() | {"Failure": FAILURE}
+            components = described["components"]
+            own = reads.schemas() | {"Failure": FAILURE}
+            components["schemas"] = components.get("schemas", {}) | own
             state.description = json.dumps(described, separators=(",", ":")).encode()
         return Response(state.description, media_type="application/json")
 

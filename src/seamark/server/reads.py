@@ -21,7 +21,7 @@ from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import expect_somebody
 from seamark.server.json_answers import schemas_of
 
-__all__ = ["of_all", "of_run", "router", "schemas"]
+__all__ = ["of_all", "of_run", "router", "schemas", "verbs"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,6 +65,11 @@ def of_all(
         return function
 
     return add
+
+
+def verbs() -> dict[str, Verb]:
+    """Return all questions, by name."""
+    return {verb.name: verb for verb in _verbs}
 
 
 def schemas() -> dict[str, Any]:

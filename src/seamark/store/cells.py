@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import operator
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
@@ -81,6 +82,8 @@ _MAX_WHOLE: Final = (1 << 63) - 1
 _SHOWN_TEXT: Final = 4096
 """How many characters of a string series' last text can be searched in a runs table."""
 _NOTHING: Final = (None, None, None, None)
+_LAST_T: Final = operator.attrgetter("last_t")
+_SEEN: Final = operator.attrgetter("seen")
 
 
 def _number(value: float) -> tuple[int, float | None]:
@@ -233,30 +236,30 @@ def run_columns(run: RunState) -> dict[str, Any]:
     if since is None and run.state[1].get("state") != "created":  # nobody said when it began
         since = created or None
     trashed = run.surviving("sys/trashed")
-    in_time = sorted(journals, key=lambda one: one.first_t or 0)
-    is_imported = any(one.header.get("imported") for one in journals)
-    user = next((one.header["user"] for one in in_time if "user" in one.header), "")
+    headers = [one.header for one in sorted(journals, key=lambda one: one.first_t or 0)]
+    is_imported = any(header.get("imported") for header in headers)
+    user = next((header["user"] for header in headers if "user" in header), "")
     return {
         "state": OPEN if is_open(state, owners) else state,
         "owner": legible(str(user)),
-        "sys_id": _sys_id(in_time),
+        "sys_id": _sys_id(headers),
         "created": created,
         "started": since if is_imported else run.started,
-        "ended": max((one.last_t for one in owners), default=None),
+        "ended": max(map(_LAST_T, owners), default=None),
         "detail": run.state[1].get("detail"),
-        "modified": max((one.last_t for one in journals), default=UNKNOWN_NS),
+        "modified": max(map(_LAST_T, journals), default=UNKNOWN_NS),
         "running": min(running_ns(journals, since), _MAX_WHOLE),
-        "beat": max((one.seen for one in owners), default=0),
+        "beat": max(map(_SEEN, owners), default=0),
         "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),
     }
 
 
-def _sys_id(journals: Iterable[JournalState]) -> str | None:
+def _sys_id(headers: Iterable[dict[str, Any]]) -> str | None:
     """Return the id that a run has beside its own, such as ``KEY-12``, as its first journal says.
 
     None if it has none.
     """
-    named = (one.header.get("sys_id") for one in journals)
+    named = (header.get("sys_id") for header in headers)
     return next((legible(one) for one in named if isinstance(one, str) and one), None)
 
 
@@ -264,7 +267,7 @@ def is_open(state: str, owners: Collection[JournalState]) -> bool:
     """Return whether a run that says it is running ends by falling silent; see `OPEN`."""
     if state != "running" or not owners:
         return False
-    newest = max(owners, key=lambda one: one.seen)
+    newest = max(owners, key=_SEEN)
     return newest.header.get("silence") == "ended"
 
 

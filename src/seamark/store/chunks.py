@@ -27,14 +27,11 @@ __all__ = [
     "join_parts",
     "pack_floats",
     "pack_ints",
-    "pack_records",
     "packed_first",
     "packed_stride",
     "split_parts",
     "unpack_floats",
-    "unpack_floats_at",
     "unpack_ints",
-    "unpack_records",
 ]
 
 _CRC_BYTES: Final = 4
@@ -164,33 +161,6 @@ def unpack_floats(data: bytes, out: Floats | None = None) -> Floats:
     else:
         _unshuffled(data[_HEAD.size :], count, width, values)
     return values
-
-
-def unpack_floats_at(data: bytes, places: Ints) -> Floats:
-    """Return the numbers at these places (N,), counted from 0; for few of many much faster."""
-    codec, width, count, _, _ = _HEAD.unpack_from(data)
-    if codec in (Codec.STRIDE, Codec.DELTA):
-        return unpack_floats(data)[places]
-    packed = memoryview(data)[_HEAD.size :]
-    raw = zstandard.ZstdDecompressor().decompress(packed, max_output_size=max(1, count * width))
-    planes = np.frombuffer(raw, np.uint8).reshape(width, count)
-    numbers = np.empty((len(places), width), np.uint8)
-    for plane in range(width):
-        numbers[:, plane] = planes[plane][places]
-    return numbers.view(f"<f{width}").reshape(-1).astype(np.float64, copy=False)
-
-
-def pack_records(records: np.ndarray[Any, Any]) -> bytes:
-    """Pack records (N,) of a structured type, bytes of equal place side by side."""
-    return _shuffled(records)
-
-
-def unpack_records(data: bytes, count: int, kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return what `pack_records` was given: ``count`` records of this type."""
-    size = count * kind.itemsize
-    raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, size))
-    planes = np.frombuffer(raw, np.uint8).reshape(kind.itemsize, count)
-    return np.ascontiguousarray(planes.T).view(kind).reshape(count)
 
 
 def join_parts(parts: Sequence[bytes]) -> bytes:

@@ -13,6 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -31,6 +32,7 @@ __all__ = [
     "retry",
     "set_up_files",
     "sqlite_engine",
+    "written_out",
 ]
 
 BUSY_S: Final = 30.0
@@ -76,6 +78,12 @@ def retry(work: Callable[[], T]) -> T:
     return work()
 
 
+class _OfThread(threading.local):
+    """The transaction in which a thread reads; None outside of `Database.holding`."""
+
+    connection: sa.Connection | None = None
+
+
 class Database:
     """The tables of a store behind an engine.
 
@@ -91,7 +99,10 @@ class Database:
         kind: Any = type(engine.dialect)
         self._dialect = kind(paramstyle=style)  # values by position
         self._compiled = _COMPILED.setdefault(self.dialect, {})
-        self._of_thread = threading.local()
+        self._of_thread = _OfThread()
+        isolation = _ISOLATION.get(self.dialect)
+        options = {} if isolation is None else {"isolation_level": isolation}
+        self._for_reading = engine.execution_options(**{_WRITES: False}, **options)
 
     def create_tables(self, *tables: sa.MetaData) -> None:
         """Make the tables that are not there; others may do so at the same time."""
@@ -132,23 +143,15 @@ class Database:
                 raise Conflict from error
             raise
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
+    def reading(self) -> contextlib.AbstractContextManager[sa.Connection]:
         """Run a block that sees one state of all tables, also if others write meanwhile."""
-        if (held := self.held) is not None:
-            yield held
-            return
-        options: dict[str, Any] = {_WRITES: False}
-        if self.dialect in _ISOLATION:
-            options["isolation_level"] = _ISOLATION[self.dialect]
-        with self.engine.connect().execution_options(**options) as connection, connection.begin():
-            yield connection
+        held = self._of_thread.connection
+        return self._for_reading.begin() if held is None else contextlib.nullcontext(held)
 
     @property
     def held(self) -> sa.Connection | None:
         """The transaction in which this thread reads; None outside of `holding`."""
-        found: sa.Connection | None = getattr(self._of_thread, "connection", None)
-        return found
+        return self._of_thread.connection
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
@@ -162,6 +165,12 @@ class Database:
                 yield
             finally:
                 self._of_thread.connection = outer
+
+    def among(self, column: sa.ColumnElement[int], numbers: Iterable[int]) -> Any:
+        """Return the condition that a column is one of some numbers, of which there may be many."""
+        if self.dialect == "sqlite":
+            return column.in_(written_out(numbers))
+        return column == sa.any_(sa.literal(list(numbers), sa.ARRAY(sa.BigInteger)))
 
     def pattern(self, pattern: str) -> str:
         """Return a regular expression of Python as this database writes it.
@@ -185,7 +194,7 @@ class Database:
             statement: A constant of a module: it is compiled once.
             **values: Of its bind parameters.
         """
-        text, names, given = self._compile(statement)
+        text, names, given = self._compiled.get(statement) or self._compile(statement)
         cursor = connection.connection.cursor()
         try:
             cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
@@ -196,25 +205,18 @@ class Database:
 
     def query(self, connection: sa.Connection, statement: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a statement that is made for this one call."""
-        return [row for part in self.stream(connection, statement) for row in part]
+        return list(chain.from_iterable(self.stream(connection, statement)))
 
     def stream(self, connection: sa.Connection, statement: Any) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of a statement that is made for this one call, some at a time."""
-        compiled = statement.compile(
-            dialect=self._dialect, compile_kwargs={"render_postcompile": True}
-        )
-        given = compiled.params
-        cursor = connection.connection.cursor()
-        try:
-            cursor.execute(str(compiled), [given[name] for name in compiled.positiontup or ()])
+        with contextlib.closing(connection.execute(statement)) as result:
+            cursor: Any = result.cursor  # rows of SQLAlchemy would be slower
             while part := cursor.fetchmany(_AT_ONCE):
                 yield list(part)
-        finally:
-            cursor.close()
 
     def run(self, connection: sa.Connection, statement: Any, **values: Any) -> int:
         """Run a statement that writes; return how many rows it changed."""
-        text, names, given = self._compile(statement)
+        text, names, given = self._compiled.get(statement) or self._compile(statement)
         cursor = connection.connection.cursor()
         try:
             cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
@@ -232,7 +234,7 @@ class Database:
         rows = list(rows)
         if not rows:
             return
-        text, _, _ = self._compile(statement)
+        text, _, _ = self._compiled.get(statement) or self._compile(statement)
         cursor = connection.connection.cursor()
         try:
             cursor.executemany(text, rows)
@@ -247,7 +249,7 @@ class Database:
         Returns:
             How many rows were changed in all; less than 0 if the driver does not say.
         """
-        text, names, given = self._compile(statement)
+        text, names, given = self._compiled.get(statement) or self._compile(statement)
         cursor = connection.connection.cursor()
         try:
             cursor.executemany(
@@ -273,13 +275,16 @@ class Database:
         return kept[metadata]
 
     def _compile(self, statement: Any) -> tuple[str, tuple[str, ...], dict[str, Any]]:
-        found = self._compiled.get(statement)
-        if found is None:
-            made = statement.of(self.dialect) if isinstance(statement, Upsert) else statement
-            compiled = made.compile(dialect=self._dialect)
-            names = tuple(compiled.positiontup or ())
-            found = self._compiled[statement] = (str(compiled), names, dict(compiled.params))
+        made = statement.of(self.dialect) if isinstance(statement, Upsert) else statement
+        compiled = made.compile(dialect=self._dialect)
+        names = tuple(compiled.positiontup or ())
+        found = self._compiled[statement] = (str(compiled), names, dict(compiled.params))
         return found
+
+
+def written_out(values: Iterable[Any]) -> Any:
+    """Return values for `in_` that are no parameters: no engine takes as many as there may be."""
+    return sa.bindparam(None, list(values), expanding=True, literal_execute=True)
 
 
 def can_hold(text: str) -> bool:

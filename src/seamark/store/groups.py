@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,18 +23,11 @@ from seamark.store.chunks import (
     packed_first,
     split_parts,
     unpack_floats,
-    unpack_floats_at,
     unpack_ints,
 )
 from seamark.store.database import insertion
 from seamark.store.fold.decode import Decoded, RowBatch, may_hold_points, merge
-from seamark.store.pyramid import (
-    Pyramid,
-    pack_coarse,
-    pack_pyramid,
-    unpack_coarse,
-    unpack_pyramid,
-)
+from seamark.store.stretches import cell_starts, pack_cells
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Block
@@ -57,7 +49,6 @@ __all__ = [
     "load_group",
     "load_groups",
     "record_offsets",
-    "rows_before",
     "store_groups",
 ]
 
@@ -66,12 +57,12 @@ SMALL_BYTES: Final = 64 * 1024
 CHUNK_BYTES: Final = 256 * 1024
 """What was appended since is read like that too, until it is more than this."""
 GROUP_ROWS: Final = 1 << 14
-"""How many rows make a full group: where a border of a picture cuts one, all of it is unpacked."""
+"""How many rows make a full group: where a border of a picture cuts a cell, all are unpacked."""
 _GROUP_VALUES: Final = 1 << 21
-_PYRAMID_POINTS: Final = 1024
+_CELL_POINTS: Final = 1024
 """Fewer points of a group are read when it is drawn."""
-_READ_AT_ONCE: Final = 64
-"""Groups whose values one question brings."""
+_READ_AHEAD: Final = 16
+"""Groups whose values one question brings at most."""
 _FALLS, _RISES, _PROGRESSES = 0, 1, 2
 """What is known of the steps of a group; the last: a progression of whole numbers."""
 _STEPS: Final = 0
@@ -79,19 +70,13 @@ _TIMES: Final = -1
 """What the series of a group share is in rows of its own, under numbers that no path has."""
 
 _INSERT: Final = insertion(schema.chunk)
-_INSERT_PYRAMID: Final = insertion(schema.pyramid)
 
-
-def _from_place(table: sa.Table) -> Any:
-    return sa.delete(table).where(
-        table.c.run == sa.bindparam("run"),
-        table.c.journal == sa.bindparam("journal"),
-        table.c.place >= sa.bindparam("place"),
-    )
-
-
-_DROP: Final = (_from_place(schema.chunk), _from_place(schema.pyramid))
 _chunk: Final = schema.chunk.c
+_DROP: Final = sa.delete(schema.chunk).where(
+    _chunk.run == sa.bindparam("run"),
+    _chunk.journal == sa.bindparam("journal"),
+    _chunk.place >= sa.bindparam("place"),
+)
 _LAST: Final = (
     sa.select(_chunk.place, _chunk.count, _chunk.data)
     .where(
@@ -101,12 +86,6 @@ _LAST: Final = (
     )
     .order_by(_chunk.place.desc())
     .limit(1)
-)
-_ROWS_BEFORE: Final = sa.select(sa.func.sum(_chunk.count)).where(
-    _chunk.run == sa.bindparam("run"),
-    _chunk.path == _STEPS,
-    _chunk.journal == sa.bindparam("journal"),
-    _chunk.place < sa.bindparam("place"),
 )
 _SHARED: Final = (
     sa.select(_chunk.data)
@@ -144,17 +123,17 @@ _DRAWN: Final = sa.select(
     _chunk.low_step,
     _chunk.high_step,
     _chunk.low_t,
-    _chunk.coarse,
+    _chunk.cells,
 ).where(*_of_series)
-_VALUES: Final = sa.select(_chunk.place, _chunk.data).where(
-    *_of_series,
-    _chunk.journal == sa.bindparam("journal"),
-    _chunk.place.in_([sa.bindparam(f"at{place}") for place in range(_READ_AT_ONCE)]),
-)
-_PYRAMIDS: Final = sa.select(
-    schema.pyramid.c.journal, schema.pyramid.c.place, schema.pyramid.c.data
-).where(
-    schema.pyramid.c.run == sa.bindparam("run"), schema.pyramid.c.path == sa.bindparam("number")
+_VALUES: Final = (
+    sa.select(_chunk.place, _chunk.data)
+    .where(
+        *_of_series,
+        _chunk.journal == sa.bindparam("journal"),
+        _chunk.place >= sa.bindparam("place"),
+    )
+    .order_by(_chunk.place)
+    .limit(sa.bindparam("most"))
 )
 _ENDS: Final = (
     sa.select(_chunk.journal, _chunk.place, _chunk.high_step)
@@ -200,14 +179,11 @@ class Gathering:
     Attributes:
         journal: Number of the journal.
         place: Where the next group starts, bytes.
-        before: Rows behind the last multiple of `GROUP_ROWS` rows that are in groups already: the
-            next group is so much shorter, and those behind it begin at such multiples again.
         done: Groups that are complete.
     """
 
     journal: int
     place: int
-    before: int = 0
     done: list[Group] = field(default_factory=list)
     _batches: list[RowBatch] = field(default_factory=list)
     _records: list[int] = field(default_factory=list)
@@ -220,22 +196,20 @@ class Gathering:
         ]
         rows = sum(len(batch.step) for batch in self._batches)
         values = sum(len(own) for batch in self._batches for _, own in batch.series.values())
-        if rows > GROUP_ROWS - self.before:
+        if rows > GROUP_ROWS:
             self._end_full()
         elif values >= _GROUP_VALUES:
             self.end(end)
-            self.before = 0  # such groups are shorter anyway
 
     def _end_full(self) -> None:
-        """End groups that reach up to multiples of `GROUP_ROWS` rows.
+        """End groups of `GROUP_ROWS` rows.
 
-        Then the stretches of a pyramid begin where parts of a picture do, for a series that has a
-        point in every row. A frame of many rows may be in several groups: the place of one that
-        begins within it lies within its bytes, which are more than its rows.
+        A frame of many rows may be in several groups: the place of one that begins within it lies
+        within its bytes, which are more than its rows.
         """
         batch, start = merge(self._batches), 0
-        while len(batch.step) - start > GROUP_ROWS - self.before:
-            end = start + GROUP_ROWS - self.before
+        while len(batch.step) - start > GROUP_ROWS:
+            end = start + GROUP_ROWS
             frame = int(batch.offset[end])
             place = frame + end - int(np.searchsorted(batch.offset, frame))
             if place <= self.place:  # the frame begins in a group before these
@@ -243,7 +217,7 @@ class Gathering:
             records = [offset for offset in self._records if offset < place]
             self.done.append(Group(self.journal, self.place, batch.part(start, end), records))
             self._records = self._records[len(records) :]
-            self.place, self.before, start = place, 0, end
+            self.place, start = place, end
         self._batches = [batch.part(start, len(batch.step))] if start else [batch]
 
     def end(self, offset: int) -> None:
@@ -251,7 +225,6 @@ class Gathering:
         if offset > self.place:
             batch = merge(self._batches)
             self.done.append(Group(self.journal, self.place, batch, self._records))
-            self.before = (self.before + len(batch.step)) % GROUP_ROWS
             self.place, self._batches, self._records = offset, [], []
 
     def paths(self) -> Iterable[str]:
@@ -280,18 +253,15 @@ def store_groups(
         bounds = _bounds(batch.step, batch.t)
         rows: list[tuple[Any, ...]] = [(run, _STEPS, *at, *bounds, None, join_parts(steps))]
         rows.append((run, _TIMES, *at, *bounds, None, join_parts(times)))
-        pyramids = []
         for path, (own, values) in batch.series.items():
             _, t, step, _ = batch.points(path)
             own_bounds = bounds if own is None else _bounds(step, t)
             data = join_parts([b"" if own is None else pack_ints(own), pack_floats(values)])
-            coarse = None
-            if len(values) >= _PYRAMID_POINTS:
-                pyramids.append((run, numbers[path], *at, join_parts([pack_pyramid(values)])))
-                coarse = join_parts([pack_coarse(values)])
-            rows.append((run, numbers[path], *at, *own_bounds, coarse, data))
+            cells = None
+            if len(values) >= _CELL_POINTS and own_bounds[1] != _FALLS:
+                cells = join_parts([pack_cells(values, cell_starts(step))])
+            rows.append((run, numbers[path], *at, *own_bounds, cells, data))
         database.run_many(connection, _INSERT, rows)
-        database.run_many(connection, _INSERT_PYRAMID, pyramids)
 
 
 def _bounds(step: Floats, t: Ints) -> tuple[int, int, float, float, int]:
@@ -309,8 +279,7 @@ def drop_groups(
     database: Database, connection: sa.Connection, run: int, journal: int, place: int
 ) -> None:
     """Remove the groups of a journal from a place on, bytes."""
-    for statement in _DROP:
-        database.run(connection, statement, run=run, journal=journal, place=place)
+    database.run(connection, _DROP, run=run, journal=journal, place=place)
 
 
 def last_place(
@@ -327,15 +296,6 @@ def last_place(
     if count and packed_first(split_parts(data)[2]) < place:
         return None
     return int(place), int(count)
-
-
-def rows_before(
-    database: Database, connection: sa.Connection, run: int, journal: int, place: int
-) -> int:
-    """Return how many rows since the last multiple of `GROUP_ROWS` lie before a place, bytes."""
-    at = {"run": run, "journal": journal, "place": place}
-    ((rows,),) = database.rows(connection, _ROWS_BEFORE, **at)
-    return int(rows or 0) % GROUP_ROWS
 
 
 # ---------------------------------------------------------------------- reading
@@ -472,31 +432,34 @@ def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup
 class Drawn:
     """A group of a series that is drawn: what is not needed for that is not read.
 
-    It is a `seamark.store.pyramid.Piece`.
+    It is a `seamark.store.steps.Piece`; its steps are places on the x axis.
 
     Args:
         series: Reads what is not in the facts.
         facts: Journal, place, count, how the steps go, smallest and greatest step, smallest time,
-            and what is known of every 1,024 values, as in the tables.
+            and cells, as in the tables.
     """
 
     def __init__(self, series: _DrawnSeries, facts: Sequence[Any]) -> None:
-        (
-            self.journal,
-            self.place,
-            self.count,
-            goes,
-            self.first,
-            self.last,
-            self.low_t,
-            self._coarse,
-        ) = facts
+        self.journal, self.place, self.count, goes, self.first, self.last, self.low_t = facts[:7]
+        self._series, self._cells = series, facts[7]
+        self._steps: Floats | None = None
         self.rising = goes != _FALLS
         self.stride: tuple[int, int] | None = None
         if goes == _PROGRESSES:
             first, last = int(self.first), int(self.last)
             self.stride = (first, (last - first) // max(1, self.count - 1))
-        self._series = series
+
+    def put_at(self, x: Floats) -> None:
+        """Put the points at other places than their steps."""
+        self._steps, self.stride = x, None
+        self.first, self.last = float(x[0]), float(x[-1])
+        self.rising = bool((x[1:] >= x[:-1]).all())
+
+    def count_from(self, start: int) -> None:
+        """Put the points at consecutive numbers."""
+        self.first, self.last = float(start), float(start + self.count - 1)
+        self.rising, self.stride = True, (start, 1)
 
     def whole(self) -> StoredGroup:
         """Return everything that is stored of it."""
@@ -504,31 +467,22 @@ class Drawn:
 
     def steps(self) -> Floats:
         """Return the steps, float64 (count,)."""
-        return self.whole().steps()
+        if self.stride is not None:
+            first, difference = self.stride
+            return (first + difference * np.arange(self.count)).astype(np.float64)
+        return self.whole().steps() if self._steps is None else self._steps
 
     def values(self) -> Floats:
         """Return the values, float64 (count,)."""
         return unpack_floats(self._series.values(self.journal, self.place))
 
-    def will_read(self) -> None:
-        """Announce a read of the values, so that they are read together with those of others."""
-        self._series.want(self.journal, self.place)
-
-    def values_at(self, places: Ints) -> Floats:
-        """Return some of the values."""
-        return unpack_floats_at(self._series.values(self.journal, self.place), places)
-
-    def pyramid(self, *, coarse: bool = False) -> Pyramid | None:
-        """Return minima, maxima and counts of its points."""
-        if self._coarse is None:
-            return None
-        if coarse:
-            return unpack_coarse(split_parts(self._coarse)[0], self.count)
-        return unpack_pyramid(split_parts(self._series.pyramid(self.journal, self.place))[0])
+    def cells(self) -> bytes | None:
+        """Return the cells that were packed with its values."""
+        return None if self._cells is None else split_parts(self._cells)[0]
 
 
 class _DrawnSeries:
-    """Reads what is needed of the groups of one series, of many with one question.
+    """Reads what is needed of the groups of one series, mostly in their order.
 
     What was read is let go of when it was asked for: a series may be longer than the memory.
     """
@@ -538,42 +492,22 @@ class _DrawnSeries:
     ) -> None:
         self._database, self._connection = database, connection
         self._at = {"run": run, "number": number}
-        self._wanted: dict[tuple[int, int], None] = {}
         self._values: dict[tuple[int, int], bytes] = {}
-        self._pyramids: dict[tuple[int, int], bytes] | None = None
+        self._ahead = 1
 
     def group(self, journal: int, place: int) -> StoredGroup:
         """Return a group as a whole."""
         at = {**self._at, "journal": journal, "place": place}
         return load_group(self._database, self._connection, **at)
 
-    def want(self, journal: int, place: int) -> None:
-        """Note that the values of a group will be asked for, after those noted before."""
-        self._wanted[journal, place] = None
-
     def values(self, journal: int, place: int) -> bytes:
-        """Return the values of a group, packed; read with those of the next that are wanted."""
-        key = (journal, place)
-        if key not in self._values:
-            self._wanted.pop(key, None)
-            others = (at for own, at in self._wanted if own == journal)
-            places = [place, *islice(others, _READ_AT_ONCE - 1)]
-            asked = {f"at{at}": place for at, place in enumerate(places)}
-            asked |= {f"at{at}": places[-1] for at in range(len(places), _READ_AT_ONCE)}
-            rows = self._database.rows(
-                self._connection, _VALUES, journal=journal, **self._at, **asked
-            )
-            for at, data in rows:
-                self._values[journal, at] = data
-                self._wanted.pop((journal, at), None)
-        return split_parts(self._values.pop(key))[1]
-
-    def pyramid(self, journal: int, place: int) -> bytes:
-        """Return what is known of the cells of a group, packed; all are read at once."""
-        if self._pyramids is None:
-            rows = self._database.rows(self._connection, _PYRAMIDS, **self._at)
-            self._pyramids = {row[:2]: row[2] for row in rows}
-        return self._pyramids[journal, place]
+        """Return the values of a group, packed; the next ones are read ahead, more each time."""
+        if (journal, place) not in self._values:
+            at = {**self._at, "journal": journal, "place": place, "most": self._ahead}
+            rows = self._database.rows(self._connection, _VALUES, **at)
+            self._values = {(journal, place): data for place, data in rows}
+            self._ahead = min(2 * self._ahead, _READ_AHEAD)
+        return split_parts(self._values.pop((journal, place)))[1]
 
 
 def drawn_groups(

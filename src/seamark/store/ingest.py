@@ -28,7 +28,6 @@ from seamark.store.groups import (
     Group,
     drop_groups,
     last_place,
-    rows_before,
     store_groups,
 )
 from seamark.store.runs import Conflict, Saving, load_run, names_before, new_run
@@ -136,15 +135,10 @@ class Folding:
         self.run = stored or new_run(project, run)
 
     @property
-    def state(self) -> RunState:
-        """State of the run."""
-        return self.run.state
-
-    @property
     def changed(self) -> bool:
         """Whether there is anything to save."""
-        touched = any(journal.touched for journal in self.state.journals.values())
-        rows = bool(self._groups or self._dropped or self.state.dirty)
+        touched = any(journal.touched for journal in self.run.state.journals.values())
+        rows = bool(self._groups or self._dropped or self.run.state.dirty)
         return self.is_new or self._anew or touched or rows
 
     def begin_anew(self) -> None:
@@ -160,8 +154,8 @@ class Folding:
         Args:
             journals: Names of all files, by uid.
         """
-        known = {journal.uid for journal in self.state.journals.values()}
-        number = max((journal.number for journal in self.state.journals.values()), default=-1)
+        known = {journal.uid for journal in self.run.state.journals.values()}
+        number = max((journal.number for journal in self.run.state.journals.values()), default=-1)
         for uid, name in journals.items():
             if uid in known:
                 continue
@@ -171,12 +165,12 @@ class Folding:
             if len(journals) > 1:  # alone, it is folded before anything that it may hide
                 with contextlib.suppress(OSError), self._reader(name) as reader:
                     header = reader.header()
-            self.state.add_journal(JournalState(writer, uid, file=name, number=number), header)
+            self.run.state.add_journal(JournalState(writer, uid, file=name, number=number), header)
 
     def _writer(self, writer: str) -> str:
         """Return a name that no other journal of the run has."""
         name, copies = writer, 1
-        while name in self.state.journals:
+        while name in self.run.state.journals:
             copies += 1
             name = f"{writer}~{copies}"
         return name
@@ -192,15 +186,15 @@ class Folding:
         Args:
             wanted: Tells whether there may be something new in a journal.
         """
-        for journal in self.state.journals.values():
+        for journal in self.run.state.journals.values():
             if wanted(journal):
                 self._fold_journal(journal)
         for _ in range(_TRIES):  # once is enough, unless somebody writes meanwhile
-            if not self.state.needs_refold:
+            if not self.run.state.needs_refold:
                 return
             self._groups, self._dropped, self._anew = [], [], self.run.number is not None
-            self.run.state = self.state.anew()
-            for journal in self.state.journals.values():
+            self.run.state = self.run.state.anew()
+            for journal in self.run.state.journals.values():
                 self._fold_journal(journal)
 
     def _fold_journal(self, journal: JournalState) -> None:
@@ -231,12 +225,12 @@ class Folding:
         for block in reader.blocks(start):
             journal.gaps = gaps + _passed(reader, block.base)
             crc = _crc_with(journal, block, reader)
-            decoded = fold(self.state, journal.writer, block)
+            decoded = fold(self.run.state, journal.writer, block)
             journal.prefix_crc = crc
             if gathering is not None:
                 gathering.add(decoded, block, block.end)
             self._bytes += len(block.data)
-            if self._bytes > _STEP_BYTES and not self.state.needs_refold:
+            if self._bytes > _STEP_BYTES and not self.run.state.needs_refold:
                 self._save_step(journal, gathering)
         journal.gaps = gaps + _passed(reader, journal.offset)
         journal.tail = list(reader.tail) if reader.tail else _end_of(reader, journal.offset)
@@ -263,7 +257,7 @@ class Folding:
         A last group that is not full is made again, together with what was added.
         """
         place, number, stop = journal.chunked, self.run.number, journal.offset
-        names, before = Names(), 0
+        names = Names()
         if place and number is not None:
             database = self.store.database
             with database.reading() as connection:
@@ -271,10 +265,9 @@ class Folding:
                 if last is not None and last[1] < GROUP_ROWS and place - last[0] < _REMADE_BYTES:
                     place = last[0]
                     self._dropped.append((journal.number, place))
-                before = rows_before(database, connection, number, journal.number, place)
             if place:
                 names = names_before(self.store, number, journal.number, place)
-        gathering = Gathering(journal.number, place, before)
+        gathering = Gathering(journal.number, place)
         if place < stop:
             for block in reader.blocks(place):
                 gathering.add(decode(block, names, stop=stop), block, min(block.end, stop))
@@ -306,7 +299,7 @@ class Folding:
             more: Writes further rows in the same transaction, given the number of the run.
         """
         if kind_of(self.run.project, self.run.name) == "run":
-            derive_content(self.state)
+            derive_content(self.run.state)
         groups, dropped, database = self._groups, self._dropped, self.store.database
         paths = {path for group in groups for path in group.batch.series}
 
@@ -333,8 +326,8 @@ class Folding:
         with self.store.database.writing() as connection:
             saving.write(connection)
         self.run.number, self.run.version = saving.number, self.run.version + 1
-        self.state.dirty.clear()
-        for journal in self.state.journals.values():
+        self.run.state.dirty.clear()
+        for journal in self.run.state.journals.values():
             journal.saved()
         self._anew = self.is_new = False
         self._groups, self._dropped, self._bytes = [], [], 0

@@ -12,6 +12,7 @@ import operator
 import secrets
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -32,6 +33,7 @@ from seamark.store.cells import (
 from seamark.store.database import Conflict, Upsert, can_hold, insertion
 from seamark.store.fold.names import Names
 from seamark.store.fold.registers import (
+    FAMILIES,
     NEVER,
     AtomState,
     FamilyState,
@@ -39,7 +41,6 @@ from seamark.store.fold.registers import (
     SeriesState,
     SetState,
     StatisticState,
-    state_class,
     to_json,
 )
 from seamark.store.fold.run_state import Attributes, Fork, JournalState, RunState
@@ -150,6 +151,7 @@ _UPDATE_RUN: Final = (
     .where(_run.id == sa.bindparam("run"), _run.version == sa.bindparam("before"))
 )
 _DELETE_RUN: Final = sa.delete(schema.run).where(_run.id == sa.bindparam("run"))
+_JOURNAL_COLUMNS: Final = schema.journal.columns.keys()
 _JOURNALS: Final = sa.select(*schema.journal.c).where(_of_run(schema.journal))
 _cells: Final = schema.attribute.c
 _ATTRIBUTES: Final = sa.select(
@@ -258,9 +260,10 @@ class _Keys:
     """Keys as JSON: the journal's number in place of its uid."""
 
     def __init__(self, journals: Iterable[JournalState]) -> None:
-        journals = list(journals)
-        self._numbers = {journal.uid: journal.number for journal in journals}
-        self._uids = {journal.number: journal.uid for journal in journals}
+        self._numbers: dict[bytes, int] = {}
+        self._uids: dict[int, bytes] = {}
+        for journal in journals:
+            self._numbers[journal.uid], self._uids[journal.number] = journal.number, journal.uid
 
     def pack(self, key: Key) -> list[int]:
         """Return [time, number, index]."""
@@ -285,28 +288,38 @@ def new_run(project: str, name: str) -> StoredRun:
 
 
 def load_run(
-    store: Store, connection: sa.Connection, project: str, name: str, *, for_fold: bool = False
+    store: Store,
+    connection: sa.Connection,
+    project: str,
+    name: str,
+    *,
+    for_fold: bool = False,
+    before: StoredRun | None = None,
 ) -> StoredRun | None:
-    """Return a run as it was saved, its attributes left out; None if it is not there.
+    """Return a run as it was saved; None if it is not there. Attributes are loaded when needed.
 
     Args:
         store: Where it is.
         connection: Of a transaction of the store.
         project: Project path.
         name: Run id.
-        for_fold: Whether attributes are loaded as a fold asks for them.
+        for_fold: Whether more is needed after the transaction.
+        before: The run as it was loaded from this store earlier; returned if it has not changed.
     """
     found = store.database.rows(connection, _FIND_RUN, project=project, name=name)
     if not found:
         return None
     number, version, parent, step, text = found[0]
+    if before is not None and (before.number, before.version) == (number, version):
+        if before.state.load is not None:
+            before.state.load = _loader(store, number, connection)
+        return before
     state = RunState()
-    if for_fold:
-        state.load = _loader(store, number)
+    state.load = _loader(store, number, None if for_fold else connection)
     for journal in load_journals(store, connection, number):
         state.add_journal(journal)
         if for_fold:
-            journal.names = Names(_names_loader(store, number, journal))
+            journal.names = names_before(store, number, journal.number, journal.offset)
     _recall(state, text)
     state.fork = _fork(parent, step)
     return StoredRun(project, name, number, version, state)
@@ -388,13 +401,11 @@ def load_many(
             found[number] = StoredRun(project, name, number, version, RunState())
             found[number].state.fork = _fork(parent, step)
             registers[number] = text
-    names = [column.name for column in schema.journal.columns]
     journals = []
     if found:
         journals = database.rows(connection, _JOURNALS_MANY, **filled(found, RUNS_AT_ONCE))
     for row in sorted(journals, key=operator.itemgetter(0, 1)):
-        journal_row = dict(zip(names, row, strict=True))
-        found[row[0]].state.add_journal(_journal_of(journal_row, facts=False))
+        found[row[0]].state.add_journal(_journal_of(row, facts=False))
     for number, one in found.items():
         _recall(one.state, registers[number])
     return {(one.project, one.name): one for one in found.values()}
@@ -403,8 +414,7 @@ def load_many(
 def load_journals(store: Store, connection: sa.Connection, run: int) -> list[JournalState]:
     """Return what is known of the journals of a run, in the order of their numbers."""
     rows = store.database.rows(connection, _JOURNALS, run=run)
-    names = [column.name for column in schema.journal.columns]
-    return [_journal_of(dict(zip(names, row, strict=True))) for row in sorted(rows)]
+    return [_journal_of(row) for row in sorted(rows)]
 
 
 def load_losses(
@@ -470,7 +480,8 @@ def _of_runs(
         yield from store.database.query(connection, journals.where(_journal.run.in_(runs)))
 
 
-def _journal_of(row: Mapping[str, Any], *, facts: bool = True) -> JournalState:
+def _journal_of(values: Sequence[Any], *, facts: bool = True) -> JournalState:
+    row = dict(zip(_JOURNAL_COLUMNS, values, strict=True))
     journal = JournalState(row["writer"], bytes(row["uid"]), file=row["file"], number=row["number"])
     journal.recall_header(row["header"], row["attempt"], row["positions"], owner=bool(row["owner"]))
     for name in ("offset", "prefix_crc", "chunked", "point_end", "first_t", "last_t", "heard"):
@@ -538,7 +549,7 @@ def _batches(numbers: Sequence[int], few: Any, many: Any) -> Iterator[tuple[Any,
 def _family_of(row: tuple[Any, ...], unpack: Any) -> FamilyState:
     _, family, kind, klass, number, whole, text, t, writer, place, registers = row
     name = NUMBER_FAMILIES[family]
-    state = state_class(name)(name)
+    state = FAMILIES[name](name)
     if t is not None:
         state.key = unpack((t, writer, place))
     if isinstance(state, AtomState):
@@ -548,19 +559,24 @@ def _family_of(row: tuple[Any, ...], unpack: Any) -> FamilyState:
     return state
 
 
-def _loader(store: Store, run: int) -> Any:
+def _loader(store: Store, run: int, given: sa.Connection | None) -> Any:
     def load(
         journals: Iterable[JournalState],
         paths: Collection[str] | None,
         namespaces: Collection[str],
     ) -> Attributes:
         try:
-            with store.database.reading() as connection:
+            with _reading(store, given) as connection:
                 return load_attributes(store, connection, run, journals, paths, namespaces)
         except KeyError as error:  # a key of a journal that somebody else took up meanwhile
             raise Conflict from error
 
     return load
+
+
+def _reading(store: Store, given: sa.Connection | None) -> AbstractContextManager[sa.Connection]:
+    """Return the transaction that is given, or a new one."""
+    return store.database.reading() if given is None else contextlib.nullcontext(given)
 
 
 def names_before(
@@ -575,26 +591,15 @@ def names_before(
         before: Bytes.
         connection: Of the transaction in which they are looked up; a new one each time if left out.
     """
-    return Names(_names_at(store, run, journal, before, connection))
-
-
-def _names_loader(store: Store, run: int, journal: JournalState) -> Any:
-    return _names_at(store, run, journal.number, journal.offset)
-
-
-def _names_at(
-    store: Store, run: int, journal: int, before: int, given: sa.Connection | None = None
-) -> Any:
     where = {"run": run, "journal": journal, "before": before}
 
     def load(
         paths: set[int], schemas: set[int]
     ) -> tuple[dict[int, str], dict[int, tuple[int, ...]]]:
-        reading = store.database.reading() if given is None else contextlib.nullcontext(given)
-        with reading as connection:
-            found_paths = _newest_of(store, connection, _NEWEST_PATH, sorted(paths), where)
-            texts = store.numbers.paths(connection, list(found_paths.values()))
-            found_schemas = _newest_of(store, connection, _NEWEST_SCHEMA, sorted(schemas), where)
+        with _reading(store, connection) as asked:
+            found_paths = _newest_of(store, asked, _NEWEST_PATH, sorted(paths), where)
+            texts = store.numbers.paths(asked, list(found_paths.values()))
+            found_schemas = _newest_of(store, asked, _NEWEST_SCHEMA, sorted(schemas), where)
         return (
             {number: texts[path] for number, path in found_paths.items() if path in texts},
             {
@@ -603,7 +608,7 @@ def _names_at(
             },
         )
 
-    return load
+    return Names(load)
 
 
 def _newest_of(
@@ -831,4 +836,5 @@ class _Rows:
             (_DELETE_ELEMENT, self.sets),
             (_INSERT_ELEMENT, self.elements),
         ):
-            database.run_many(connection, statement, [(run, *row) for row in rows])
+            if rows:
+                database.run_many(connection, statement, [(run, *row) for row in rows])

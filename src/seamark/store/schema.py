@@ -23,12 +23,11 @@ __all__ = [
     "meta",
     "metadata",
     "path",
-    "pyramid",
     "run",
     "series",
 ]
 
-SCHEMA_VERSION: Final = "17"
+SCHEMA_VERSION: Final = "18"
 """Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
 
 metadata = sa.MetaData()
@@ -161,9 +160,11 @@ _of_postgresql = ("path", "class", "number", "visible", "run")
 sa.Index("attribute_by_path_text", *(attribute.c[name] for name in _of_sqlite)).ddl_if(
     dialect="sqlite"
 )
-sa.Index("attribute_by_value", *(attribute.c[name] for name in _of_postgresql)).ddl_if(
-    dialect="postgresql"
-)
+sa.Index(
+    "attribute_by_value",
+    *(attribute.c[name] for name in _of_postgresql),
+    postgresql_include=["type", "whole"],  # numbers are compared and sorted without their rows
+).ddl_if(dialect="postgresql")
 sa.Index(
     "attribute_by_text",
     attribute.c.path,
@@ -215,29 +216,16 @@ chunk = sa.Table(
     sa.Column("low_step", _Double, nullable=False),  # smallest step, 0 if there is none
     sa.Column("high_step", _Double, nullable=False),
     sa.Column("low_t", sa.BigInteger, nullable=False),
-    sa.Column("coarse", sa.LargeBinary),  # of every 1,024 values; before what is long
+    sa.Column("cells", sa.LargeBinary),  # see seamark.store.stretches; before what is long
     sa.Column("data", sa.LargeBinary, nullable=False),
     sa.Index("chunk_place", "run", "path", "journal", "place", unique=True),
 )
-
-pyramid = sa.Table(
-    "pyramid",
-    metadata,
-    sa.Column("run", _Id, nullable=False),
-    sa.Column("path", _Id, nullable=False),
-    sa.Column("journal", sa.Integer, nullable=False),
-    sa.Column("place", sa.BigInteger, nullable=False),
-    sa.Column("data", sa.LargeBinary, nullable=False),
-    sa.Index("pyramid_place", "run", "path", "journal", "place", unique=True),
-)
-"""Minima, maxima, sums and counts of the points in a chunk; see `seamark.store.pyramid`."""
 
 TABLES_OF_RUN: Final = (
     attribute,
     series,
     element,
     chunk,
-    pyramid,
     journal,
     journal_path,
     journal_schema,

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,12 +21,16 @@ from journal_builder import START, JournalBuilder
 from served import Served, served
 
 from seamark.journal.source import BytesSource
-from seamark.reading import wire
+from seamark.reading.codec import unpack
+from seamark.server import reads
 from seamark.server.access import Role
 from seamark.server.changes import note_changes
 from seamark.server.databases import store_name
 from seamark.store.ingest import fold_run
 from seamark.store.query.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from seamark.reading.verbs import Answer
 
 ENGINES = ("sqlite", "postgresql")
 NOW = START + 10**12
@@ -120,21 +124,25 @@ class Client(httpx.Client):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         super().__init__(base_url=f"{url}/api/v1/", headers=headers, timeout=60, verify=False)
 
-    def read(self, at: str, body: Any = None, /, **query: Any) -> Any:
-        """Return what an answer holds."""
-        if body is None:
-            answer = self.get(at, params=query)
-        else:
-            answer = self.post(at, json=body, params=query)
-        assert answer.status_code == 200, answer.text
-        return wire.loads(answer.content)
+    def ask(self, verb: str, /, **question: Any) -> httpx.Response:
+        """Ask a question."""
+        accept = {"Accept": "application/msgpack"}
+        return self.post(f"read/{verb}", json=question, headers=accept)
 
-    def refused(self, at: str, body: Any = None, /, **query: Any) -> tuple[int, str]:
+    def told(self, verb: str, /, **question: Any) -> Answer[Any]:
+        """Return the answer to a question, with what is said of it."""
+        answer = self.ask(verb, **question)
+        assert answer.status_code == 200, answer.text
+        told: Answer[Any] = unpack(answer.content, reads.verbs()[verb].envelope)
+        return told
+
+    def read(self, verb: str, /, **question: Any) -> Any:
+        """Return what is answered to a question."""
+        return self.told(verb, **question).answer
+
+    def refused(self, verb: str, /, **question: Any) -> tuple[int, str]:
         """Return status and slug of a refusal, which has a hint."""
-        if body is None:
-            answer = self.get(at, params=query)
-        else:
-            answer = self.post(at, json=body, params=query)
+        answer = self.ask(verb, **question)
         told = answer.json()
         assert told["hint"], told
         return answer.status_code, told["error"]

@@ -57,7 +57,7 @@ def filled(here) -> JournalBuilder:
     for step in range(20):
         made.row({"loss": float("nan") if step == 3 else 1.0, "profiling/own_time_s": 1.0}, step)
         made.row({"ranks/1/profiling/own_time_s": 2.0}, step)
-    made.texts("log", [0.0, "hello\n"]).histograms("h", [0.0, [[0, 1], [3]]])
+    made.texts("log", [0.0, "hello\n"]).histograms("h", (0.0, [0, 1], [3]))
     here.put("run0", made)
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import math
@@ -13,8 +14,9 @@ pytest.importorskip("fastapi")
 
 import zstandard
 from journal_builder import START, JournalBuilder
+from msgspec import UNSET
 
-from seamark.reading import wire
+from seamark.reading.codec import pack
 from seamark.reading.curves import Look
 from seamark.remote.http import run
 from seamark.remote.http.catalog import RemoteCatalog
@@ -23,6 +25,7 @@ from seamark.server.routes import reads as routes
 from seamark.store.read.run import RunReader
 
 FIRST = "team/x"
+RUN = {"project": FIRST, "run": "run0"}
 LONG = {"sha256": "a" * 64, "size": 5_000_000}
 
 
@@ -41,7 +44,7 @@ def journal(name: str = "one", **facts) -> JournalBuilder:
         made.row({"loss": value, "epoch": step // 10}, float(step))
     made.texts("log", [0.0, "hello\n"], [1.0, LONG])
     made.texts("monitoring/x/stdout", [0.0, "line 1\nline 2\n"], [1.0, "line 3\n"])
-    made.histograms("h", [0.0, [[0, 1, 2], [3, 4.5]]])
+    made.histograms("h", (0.0, [0, 1, 2], [3, 4.5]))
     return made
 
 
@@ -56,43 +59,44 @@ def reader(here, run: str = "run0", project: str = FIRST) -> RunReader:
 
 
 def same(one, other) -> bool:
-    return wire.dumps(one) == wire.dumps(other)
+    return pack(one) == pack(other)
 
 
 def test_every_read_is_what_the_store_says(here) -> None:
     """Nothing is computed twice, and nothing is lost on the way."""
     here.put("run0", journal())
-    at, read = f"runs/{FIRST}/run0", reader(here)
+    read = reader(here)
     with here.client() as asks:
-        expected = {
-            "state": read.state,
-            "reason": read.reason,
-            "failed": read.has_failed(),
-            "crash": read.crash(),
-            "troubles": read.troubles(),
-        }
-        told = asks.read(f"{at}/overview")
-        assert same({key: told[key] for key in expected}, expected)
-        assert same(asks.read(f"{at}/attributes")["attributes"], read.attributes())
-        assert same(
-            asks.read(f"{at}/attributes", namespace="sys")["attributes"], read.attributes("sys")
+
+        def told(verb, **arguments):
+            return asks.read(verb, **RUN, **arguments)
+
+        overview = told("overview")
+        assert (overview.project, overview.run, overview.name) == (FIRST, "run0", "first")
+        assert (overview.state, overview.reason, overview.signal, overview.traceback) == (
+            *(read.state, read.reason, read.signal),
+            read.traceback,
         )
-        assert same(asks.read(f"{at}/attribute", path="big")["attribute"], read.attribute("big"))
-        assert asks.read(f"{at}/attribute", path="big")["attribute"].value == 2**63
-        assert asks.read(f"{at}/attribute", path="none")["attribute"] is None
+        assert (overview.failed, overview.crash) == (read.has_failed(), read.crash())
+        assert overview.troubles == read.troubles()
+        assert same(told("attributes"), read.attributes())
+        assert same(told("attributes", namespace="sys"), read.attributes("sys"))
+        assert same(told("attribute", path="big"), read.attribute("big"))
+        assert told("attribute", path="big").value == 2**63
+        assert told("attribute", path="none") is None
         some = ["when", "lr", "none", "sys/state"]
-        assert same(asks.read(f"{at}/attributes", {"paths": some})["attributes"], read.some(some))
-        assert asks.read(f"{at}/has", path="sys")["has"] is True
-        assert asks.read(f"{at}/families")["families"] == read.families()
-        assert same(asks.read(f"{at}/writers")["journals"], read.journals())
-        assert same(asks.read(f"{at}/ranks")["ranks"], read.ranks())
-        assert same(asks.read(f"{at}/points", path="loss")["points"]["loss"], read.points("loss"))
+        assert same(told("some", paths=some), read.some(some))
+        assert told("has", path="sys") is True
+        assert told("families") == read.families()
+        assert same(told("journals"), read.journals())
+        assert same(told("ranks"), read.ranks())
         paths = ["loss", "epoch", "none"]
-        many = asks.read(f"{at}/points", {"paths": paths, "limit": 10})
-        assert same(many["points"], dict(read.many_points(paths, limit=10)))
-        assert same(
-            asks.read(f"{at}/curve", path="loss", points=50)["curve"], read.curve("loss", 50)
-        )
+        many = told("some_points", paths=paths)
+        assert same(many.points, dict(read.many_points(paths)))
+        assert (many.left, many.alone) == (0, False)
+        many = told("some_points", paths=paths, limit=10)
+        assert same(many.points, dict(read.many_points(paths, limit=10)))
+        assert same(told("curve", path="loss", points=50), read.curve("loss", 50))
         for look in (
             {"x": "epoch"},
             {"window": 20.0},
@@ -101,91 +105,91 @@ def test_every_read_is_what_the_store_says(here) -> None:
             {"x": "order", "low": 20.0, "high": 90.5},
             {"half_life": 3.0, "width": 4.0},
         ):
-            drawn = asks.read(f"{at}/drawing", path="loss", points=50, **look)["drawing"]
+            drawn = told("drawing", path="loss", look={"points": 50, **look})
             assert same(drawn, read.drawing("loss", Look(50, **look)))
-        assert same(asks.read(f"{at}/texts", path="log")["points"], read.texts("log"))
-        assert same(asks.read(f"{at}/histograms", path="h")["points"], read.histograms("h"))
-        assert same(asks.read(f"{at}/last", path="h")["last"], read.last("h"))
-        assert same(asks.read(f"{at}/last", path="log")["last"], read.last("log"))
+        assert same(told("texts", path="log"), read.texts("log"))
+        assert same(told("histograms", path="h"), read.histograms("h"))
+        assert same(told("files", path="none"), read.files("none"))
+        for path in ("h", "log", "loss", "none"):
+            assert told("last", path=path) == read.last(path)
         (info,) = read.journals()
-        body = {"file": info.file, "paths": ["monitoring/x/stdout"], "lines": 1}
-        begin = asks.read(f"{at}/text-begin", body)["begin"]
+        asked = {"file": info.file, "paths": ["monitoring/x/stdout"]}
+        begin = told("text_begin", **asked, lines=1)
         assert begin == read.text_begin(info.file, ["monitoring/x/stdout"], lines=1)
-        page = asks.read(f"{at}/text-page", {**body, "begin": begin} | {"lines": None})["page"]
+        page = told("text_page", **asked, begin=begin)
         assert page == read.text_page(info.file, ["monitoring/x/stdout"], begin)
 
 
-def test_points_come_in_pages(here, monkeypatch) -> None:
-    """Whoever is given fewer than there are asks for the rest, also among several paths."""
-    monkeypatch.setattr("seamark.server.routes.reads.MOST_POINTS", 100)
+def test_points_of_several_series_stop_where_an_answer_is_full(here, monkeypatch) -> None:
+    """Whoever is given fewer than they asked for asks for the rest."""
+    monkeypatch.setattr("seamark.server.routes.reads.MOST_POINTS", 400)
     here.put("run0", journal())
-    at, whole = f"runs/{FIRST}/run0/points", reader(here).points("loss")
     with here.client() as asks:
-        got, steps = 0, []
-        while True:
-            page = asks.read(at, {"paths": ["loss"], "offset": got})
-            steps += page["points"]["loss"].step.tolist()
-            got = len(steps)
-            if got >= page["total"]["loss"]:
-                break
-        assert steps == whole.step.tolist()
-        first = asks.read(at, {"paths": ["loss", "epoch"]})
-        assert list(first["points"]) == ["loss"]
+        first = asks.read("some_points", **RUN, paths=["loss", "epoch"])
+        assert (list(first.points), first.left, first.alone) == (["loss"], 1, False)
+        assert same(first.points["loss"], reader(here).points("loss"))
+        monkeypatch.setattr("seamark.server.routes.reads.MOST_POINTS", 100)
+        first = asks.read("some_points", **RUN, paths=["loss", "epoch"])
+        assert (first.points, first.left, first.alone) == ({}, 2, True)
 
 
 def test_lists_stop_where_an_answer_is_full(here, monkeypatch) -> None:
-    """No answer grows with the run; total says how much there is."""
+    """No answer grows with the run; next says where the rest begins."""
     monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1000)
     made = JournalBuilder()
     made.texts("log", *[[float(at), "x" * 100] for at in range(300)])
     here.put("run0", made)
     with here.client() as asks:
-        texts, total = [], 1
-        while len(texts) < total:
-            page = asks.read(f"runs/{FIRST}/run0/texts", path="log", offset=len(texts))
-            assert 0 < len(page["points"]) < 200
-            texts, total = texts + page["points"], page["total"]
+        texts, following = [], 0
+        while following is not None:
+            page = asks.told("texts", **RUN, path="log", offset=len(texts))
+            assert 0 < len(page.answer) < 200
+            texts, following = texts + page.answer, page.next
+            assert following in (None, len(texts))
         assert texts == reader(here).texts("log")
+        page = asks.told("texts", **RUN, path="log", offset=300)
+        assert (page.answer, page.next) == ([], None)
 
 
-def test_an_unchanged_run_is_304(here) -> None:
+def test_an_unchanged_run_is_not_told_again(here) -> None:
     """A poll costs one row; whatever changes of the run is a new answer."""
     here.now_ns = START + 10**9
     here.put("run0", made := journal())
-    at = f"runs/{FIRST}/run0/overview"
     with here.client() as asks:
-        first = asks.get(at)
-        known = {"If-None-Match": first.headers["etag"]}
-        again = asks.get(at, headers=known)
-        assert (again.status_code, again.content) == (304, b"")
-        assert again.headers["etag"] == first.headers["etag"]
+        first = asks.told("overview", **RUN)
+        again = asks.told("overview", **RUN, seen=first.seen)
+        assert (again.unchanged, again.answer) == (True, UNSET)
+        plain = asks.post("read/overview", json={**RUN, "seen": first.seen})
+        assert plain.json() == {"unchanged": True}
         made.assign(lr=0.2)
         here.put("run0", made)
-        assert asks.get(at, headers=known).status_code == 200
-        known = {"If-None-Match": asks.get(at).headers["etag"]}
+        second = asks.told("overview", **RUN, seen=first.seen)
+        assert not second.unchanged
         here.now_ns += 10**12  # nothing is written, and yet the run is no longer running
-        later = asks.get(at, headers=known)
-        assert later.status_code == 200
-        assert wire.loads(later.content)["state"] == "crashed"
+        later = asks.told("overview", **RUN, seen=second.seen)
+        assert later.answer.state == "crashed"
+        assert asks.told("ranks", **RUN).seen == ""  # what changes with time alone
 
 
 def test_arrays_can_be_read_by_people(here) -> None:
     """The same numbers, as a list."""
     here.put("run0", journal())
+    asked = {**RUN, "path": "loss"}
     with here.client() as asks:
-        told = asks.get(f"runs/{FIRST}/run0/points", params={"path": "loss", "arrays": "json"})
-        points = told.json()["points"]["loss"]
-        assert points["value"]["v"][6:9] == [1 / 7, "nan", "inf"]
-        assert same(wire.loads(told.content)["points"]["loss"], reader(here).points("loss"))
+        plain = asks.post("read/points_part", params={"arrays": "json"}, json=asked)
+        value = plain.json()["answer"]["points"]["value"]
+        assert value["v"][6:9] == [1 / 7, "nan", "inf"]
+        packed = asks.post("read/points_part", json=asked).json()["answer"]["points"]["value"]
+        assert base64.b64decode(packed["v"]) == reader(here).points("loss").value.tobytes()
 
 
 def test_long_answers_are_packed_as_the_client_can_read_them(here) -> None:
     """And never in another way."""
     here.put("run0", journal())
-    at = f"runs/{FIRST}/run0/attributes"
     with here.client() as asks:
         for packing in ("zstd", "gzip", "identity", "br", "zstd;q=0"):
-            with asks.stream("GET", at, headers={"Accept-Encoding": packing}) as answer:
+            asked = {"json": RUN, "headers": {"Accept-Encoding": packing}}
+            with asks.stream("POST", "read/attributes", **asked) as answer:
                 raw = b"".join(answer.iter_raw())
             said = answer.headers.get("content-encoding", "")
             assert said == {"zstd": "zstd", "gzip": "gzip"}.get(packing, ""), packing
@@ -193,8 +197,8 @@ def test_long_answers_are_packed_as_the_client_can_read_them(here) -> None:
                 raw = zstandard.ZstdDecompressor().decompressobj().decompress(raw)
             elif said == "gzip":
                 raw = gzip.decompress(raw)
-            assert json.loads(raw)["attributes"], packing
-            assert answer.headers["vary"] == "Accept-Encoding", packing
+            assert json.loads(raw)["answer"], packing
+            assert answer.headers["vary"] == "Accept, Accept-Encoding", packing
 
 
 def test_only_who_may_read_a_project_learns_of_its_runs(here) -> None:
@@ -203,49 +207,79 @@ def test_only_who_may_read_a_project_learns_of_its_runs(here) -> None:
     here.put("run1", journal(), project="team/y")
     token = here.reader("ada", "team/x")
     with here.client(token) as asks:
-        assert asks.read("runs/team/x/run0/overview")["run"] == "run0"
+        assert asks.read("overview", **RUN).run == "run0"
         hidden, missing = (
-            asks.get(f"runs/{project}/run1/overview").json() for project in ("team/y", "team/z")
+            asks.ask("overview", project=project, run="run1").json()
+            for project in ("team/y", "team/z")
         )
         assert {**hidden, "hint": hidden["hint"].replace("team/y", "team/z")} == missing
-        assert asks.refused("runs/team/x/run9/overview") == (404, "not-found")
+        for wrong in ({}, {"points": -1}, {"none": 1}):  # nothing is said of the other arguments
+            asked = {"project": "team/y", "run": "run1", **wrong}
+            assert asks.ask("curve", **asked).json() == hidden
+        assert asks.refused("overview", project="team/x", run="run9") == (404, "not-found")
     with here.client("") as asks:
-        assert asks.refused("runs/team/x/run0/overview") == (401, "token-needed")
+        assert asks.refused("overview", **RUN) == (401, "token-needed")
+
+
+ODD_BODIES = [
+    b"",
+    b"null",
+    b"[]",
+    b"{",
+    b"\xff",
+    b"[" * 100_000,
+    b'{"project": "team/x"}',
+    b'{"project": 3, "run": "run0"}',
+    b'{"project": "team/x", "run": "run0", "nothing": 1}',
+    b'{"project": "team/x", "run": "run0", "seen": 3}',
+    b'{"project": "team/x", "run": "run0", "offset": -1}',
+    b'{"project": "team/x", "run": "run0", "path": "loss", "path": {}}',
+    b'{"project": "team/x", "run": "run0", "path": "' + b"x" * 5000 + b'"}',
+]
 
 
 def test_what_cannot_be_asked_is_refused_with_a_hint(here) -> None:
-    """4xx, never 500."""
+    """422, never 500; and 401 before anything is looked at for who shows no token."""
     here.put("run0", journal())
-    with here.client() as asks:
-        for what in (
-            "curve?path=loss&points=1",
-            "curve?path=loss&points=999999999",
-            "curve?path=loss&attempt=-1",
-            "drawing?path=loss&window=nan",
-            "drawing?path=loss&window=-1",
-            "points?path=loss&limit=0",
-            "texts?path=log&limit=1000000",
-            "attribute",
-            "text-page",
-        ):
-            status, _ = asks.refused(f"runs/{FIRST}/run0/{what}")
-            assert status in (404, 405, 422), what
+    wrong = [
+        ("curve", {"path": "loss"}),
+        ("curve", {"path": "loss", "points": 1}),
+        ("curve", {"path": "loss", "points": 999_999_999}),
+        ("curve", {"path": "loss", "points": 10, "attempt": -1}),
+        ("curve", {"path": "loss", "points": 10, "attempt": "first"}),
+        ("drawing", {"path": "loss", "look": {"window": "nan"}}),
+        ("drawing", {"path": "loss", "look": {"window": -1}}),
+        ("drawing", {"path": "loss", "look": {"points": 1}}),
+        ("drawing", {"path": "loss", "look": {"points": 999_999_999}}),
+        ("some_points", {"paths": ["loss"], "limit": 0}),
+        ("some_points", {"paths": ["loss"] * 1001}),
+        ("texts", {"path": "log", "offset": 2**70}),
+        ("log", {"tail": 1_000_000}),
+        ("attribute", {}),
+        ("text_page", {}),
+    ]
+    with here.client() as asks, here.client("") as nobody:
+        for verb, arguments in wrong:
+            status, _ = asks.refused(verb, **RUN, **arguments)
+            assert status == 422, (verb, arguments)
+            assert nobody.refused(verb, **RUN, **arguments) == (401, "token-needed")
+        for body in ODD_BODIES:
+            answer = asks.post("read/attribute", content=body)
+            assert (answer.status_code, answer.json()["error"]) == (422, "invalid"), body[:80]
+            assert nobody.post("read/attribute", content=body).status_code == 401, body[:80]
 
 
 def test_paths_that_no_database_can_hold_show_nothing(here) -> None:
     """A NUL in a path is no error of the server."""
     here.put("run0", journal())
     with here.client() as asks:
-        assert asks.read(f"runs/{FIRST}/run0/attribute", path="a\u0000b")["attribute"] is None
-        answer = asks.post(
-            f"runs/{FIRST}/run0/attributes",
-            content=b'{"paths": ["a\\u0000b", "\\ud800"]}',
-            headers={"Content-Type": "application/json"},
-        )
+        assert asks.read("attribute", **RUN, path="a\u0000b") is None
+        body = b'{"project": "team/x", "run": "run0", "paths": ["a\\u0000b", "\\ud800"]}'
+        answer = asks.post("read/some", content=body)
         assert answer.status_code in (200, 422), answer.text
         # Where nothing looks at a text before the database does.
-        assert asks.get("runs/team/x/ru%00n/overview").status_code in (404, 422)
-        assert asks.get("runs", params={"id": "a\u0000b"}).status_code in (200, 422)
+        assert asks.ask("overview", project="team/x", run="ru\0n").status_code in (404, 422)
+        assert asks.ask("table", id="a\u0000b").status_code in (200, 422)
 
 
 def test_a_record_of_a_stranger_opens_nothing(here, tmp_path) -> None:
@@ -257,10 +291,9 @@ def test_a_record_of_a_stranger_opens_nothing(here, tmp_path) -> None:
     made.op("file_point", path="notes", file={"ref": ref, "name": "secret"}, step=0.0)
     here.put("run0", made)
     with here.client() as asks:
-        shown = asks.read(f"runs/{FIRST}/run0/attribute", path="note")["attribute"]
-        assert shown.value["ref"] == ref
-        for what in ("attributes", "files?path=notes", "last?path=notes"):
-            answer = asks.get(f"runs/{FIRST}/run0/{what}")
+        assert asks.read("attribute", **RUN, path="note").value["ref"] == ref
+        for verb, path in (("attributes", {}), ("files", {"path": "notes"})):
+            answer = asks.post(f"read/{verb}", json={**RUN, **path})
             assert ref in answer.text
             assert "never" not in answer.text
 
@@ -273,10 +306,10 @@ def test_no_process_of_the_server_stands_for_one_of_a_run(here) -> None:
     here.put("run0", journal(**facts))
     here.now_ns = START + 10**9
     with here.client() as asks:
-        assert asks.read(f"runs/{FIRST}/run0/overview")["state"] == "running"
+        assert asks.read("overview", **RUN).state == "running"
         here.now_ns = START + 10**15
-        told = asks.read(f"runs/{FIRST}/run0/overview")
-        assert (told["state"], told["crash"].reason) == ("crashed", "heartbeat lost")
+        told = asks.read("overview", **RUN)
+        assert (told.state, told.crash.reason) == ("crashed", "heartbeat lost")
 
 
 def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
@@ -285,19 +318,20 @@ def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
     monkeypatch.setattr(routes, "_MOST_READ", 200)
     monkeypatch.setattr(run, "_MOST_LAST", 200)
     here.put("run0", journal(), journal("two"))
-    at, whole = f"runs/{FIRST}/run0", reader(here).points("loss")
+    whole, loss = reader(here).points("loss"), {**RUN, "path": "loss"}
     with here.client() as asks:
-        for limit in ({}, {"limit": 201}):
-            answer = asks.refused(f"{at}/points", path="loss", **limit)
-            assert answer == (413, "too-many-points")
-        assert len(asks.read(f"{at}/points", path="loss", limit=60)["points"]["loss"]) == 60
-        assert asks.refused(f"{at}/points-part", path="loss", after="1:2")[0] == 422
-        assert asks.refused(f"{at}/points-part", path="loss", after="nan:1:1")[0] == 422
-        first = asks.read(f"{at}/points-part", path="loss")
-        assert len(first["points"]) == 64
-        changed = first["next"].rpartition(":")[0] + ":1"
-        anew = asks.read(f"{at}/points-part", path="loss", after=changed)
-        assert anew == {"points": None, "next": None}
+        asked = {**RUN, "paths": ["loss"]}
+        assert asks.read("some_points", **asked).alone
+        assert asks.read("some_points", **asked, limit=201).alone
+        assert asks.refused("some_points", **asked, limit=(1 << 24) + 1)[0] == 422
+        assert len(asks.read("some_points", **asked, limit=60).points["loss"]) == 60
+        for wrong in ("1:2", "nan:1:1", "1:1e9:1", "x" * 200):
+            assert asks.refused("points_part", **loss, after=wrong)[0] == 422
+        first = asks.read("points_part", **loss)
+        assert len(first.points) == 64
+        changed = first.next.rpartition(":")[0] + ":1"
+        anew = asks.read("points_part", **loss, after=changed)
+        assert (anew.points, anew.next) == (None, None)
     catalog = RemoteCatalog(Connection(here.url, here.admin))
     there = catalog.view(FIRST, "run0")
     assert len(whole) == 600
@@ -327,8 +361,8 @@ def test_an_answer_is_of_one_moment_while_a_run_changes(here) -> None:
     seen = set()
     with here.client() as asks:
         while not done.is_set():
-            found = asks.read("runs/team/x/r/overview")
-            assert bool(found["reason"]) == (found["state"] == "failed")
-            seen.add(found["state"])
+            found = asks.read("overview", project="team/x", run="r")
+            assert bool(found.reason) == (found.state == "failed")
+            seen.add(found.state)
     thread.join()
     assert seen == {"crashed", "failed"}  # nobody writes it

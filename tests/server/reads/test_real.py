@@ -12,9 +12,11 @@ import httpx
 from journal_builder import JournalBuilder
 from served import folding, served
 
-from seamark.reading import wire
+from seamark.reading.codec import unpack
+from seamark.server import reads
 
 ENGINES = ("sqlite", "postgresql")
+RUN = {"project": "team/x", "run": "run0000000000000"}
 AT = "runs/team/x/run0000000000000"
 
 
@@ -46,14 +48,15 @@ def send(client, journal, offset: int = 0) -> dict[str, str]:
     return {"Seamark-Position": f"{AT.removeprefix('runs/')}={answer.json()['position']}"}
 
 
-def read(client, at: str, position: dict[str, str], /, **query):
+def read(client, verb: str, position: dict[str, str], /, **question):
     """Return what can be read once that much is folded, be the machine ever so slow."""
+    headers = {"Accept": "application/msgpack", **position}
     while True:
-        answer = client.get(at, params=query, headers=position)
+        answer = client.post(f"read/{verb}", json=question, headers=headers)
         if answer.status_code == 404 or "seamark-behind" in answer.headers:
             continue
         assert answer.status_code == 200, answer.text
-        return wire.loads(answer.content)
+        return unpack(answer.content, reads.verbs()[verb].envelope).answer
 
 
 def test_what_was_sent_is_read_followed_and_edited(client) -> None:
@@ -61,29 +64,28 @@ def test_what_was_sent_is_read_followed_and_edited(client) -> None:
     journal = JournalBuilder(run="run0000000000000", project="team/x")
     journal.op("state", state="running").assign(lr=0.5)
     position = send(client, journal)
-    assert read(client, f"{AT}/attribute", position, path="lr")["attribute"].value == 0.5
-    cursor = read(client, "changes", {})["cursor"]
+    assert read(client, "attribute", position, **RUN, path="lr").value == 0.5
+    cursor = read(client, "changes", {}).cursor
     before = journal.offset
     for step in range(100):
         journal.row({"loss": 1 / (step + 1)}, float(step))
     position = send(client, journal, before)
-    points = read(client, f"{AT}/points", position, path="loss")["points"]["loss"]
+    points = read(client, "points_part", position, **RUN, path="loss").points
     assert points.value.tolist() == [1 / (step + 1) for step in range(100)]
     changed = read(client, "changes", position, cursor=cursor)
-    assert [(one.project, one.run) for one in changed["runs"]] == [("team/x", "run0000000000000")]
-    drawn = client.post(
-        "curves", json={"refs": [AT.split("/", 1)[1].rsplit("/", 1)], "paths": ["loss"]}
-    )
-    assert len(wire.loads(drawn.content)["curves"]) == 1
-    edit = {"refs": [["team/x", "run0000000000000"]], "name": "best", "add_tags": ["a"]}
+    assert [(one.project, one.run) for one in changed.runs] == [("team/x", "run0000000000000")]
+    refs = [["team/x", "run0000000000000"]]
+    assert len(read(client, "curves", {}, refs=refs, paths=["loss"]).curves) == 1
+    edit = {"refs": refs, "name": "best", "add_tags": ["a"]}
     told = client.patch("runs", json=edit).json()["runs"][0]
     assert told["ok"] is True
     position = {"Seamark-Position": f"team/x/run0000000000000={told['position']}"}
-    table = read(client, "runs", position, columns=["sys/name", "sys/tags", "sys/state"])["table"]
+    columns = ["sys/name", "sys/tags", "sys/state"]
+    table = read(client, "table", position, columns=columns).table
     (row,) = table.rows
     assert (row["sys/name"], row["sys/tags"]) == ("best", ["a"])
-    cursor = read(client, "changes", position)["cursor"]
+    cursor = read(client, "changes", position).cursor
     assert client.delete(AT).status_code == 200
-    while not (gone := read(client, "changes", {}, cursor=cursor)["runs"]):
+    while not (gone := read(client, "changes", {}, cursor=cursor).runs):
         pass
     assert gone[0].gone is True

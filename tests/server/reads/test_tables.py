@@ -12,8 +12,8 @@ pytest.importorskip("fastapi")
 
 from journal_builder import START, JournalBuilder
 
-from seamark.reading import wire
 from seamark.reading.changes import ChangedRun
+from seamark.reading.codec import pack
 from seamark.reading.names import generated_name
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
@@ -46,7 +46,7 @@ def reader(here, project: str, run: str) -> RunReader:
 
 
 def same(one, other) -> bool:
-    return wire.dumps(one) == wire.dumps(other)
+    return pack(one) == pack(other)
 
 
 def test_a_table_is_what_the_store_says(here) -> None:
@@ -58,14 +58,11 @@ def test_a_table_is_what_the_store_says(here) -> None:
         selection = Selection(project="team", query=query, sort_by="lr", ascending=True, limit=3)
         with store.database.reading() as connection:
             expected = query_runs(store, connection, selection, columns, here.now_ns)
-        asked = {"project": "team", "sort_by": "lr", "limit": 3}
-        if query is not None:
-            asked["query"] = query
+        asked = {"project": "team", "sort_by": "lr", "ascending": True, "limit": 3}
         with here.client() as asks:
-            one = asks.read("runs", ascending="true", columns=columns, **asked)
-            other = asks.read("runs", {**asked, "ascending": True, "columns": columns})
-        assert same(one["table"], expected)
-        assert same(other["table"], expected)
+            told = asks.read("table", **asked, query=query, columns=columns)
+        assert same(told.table, expected)
+        assert told.names == [generated_name(run) for _, run in expected.refs]
 
 
 def test_rows_come_in_windows(here) -> None:
@@ -73,12 +70,12 @@ def test_rows_come_in_windows(here) -> None:
     fill(here)
     with here.client() as asks:
         pages = [
-            asks.read("runs", project="team/x", offset=at, limit=4, columns=["lr"])["table"]
+            asks.read("table", project="team/x", offset=at, limit=4, columns=["lr"]).table
             for at in (0, 4)
         ]
-        refs = asks.read("runs/select", {"project": "team/x"})
+        refs = asks.read("select", project="team/x").refs
     assert [(len(page), page.total, page.offset) for page in pages] == [(4, 6, 0), (2, 6, 4)]
-    assert [ref for page in pages for ref in page.refs] == [tuple(ref) for ref in refs["refs"]]
+    assert [ref for page in pages for ref in page.refs] == refs
 
 
 def test_the_runs_beyond_a_limit_are_counted_unless_that_is_not_asked_for(here) -> None:
@@ -87,10 +84,10 @@ def test_the_runs_beyond_a_limit_are_counted_unless_that_is_not_asked_for(here) 
     with here.client() as asks:
         for limit, total in ((2, None), (100, 6)):
             asked = {"project": "team/x", "columns": ["lr"], "limit": limit}
-            assert asks.read("runs", **asked)["table"].known_total == 6
-            assert asks.read("runs", counted=False, **asked)["table"].known_total == total
-            body = {"project": "team/x", "limit": limit, "counted": False}
-            assert asks.read("runs/select", body)["total"] == total
+            assert asks.read("table", **asked).table.known_total == 6
+            assert asks.read("table", counted=False, **asked).table.known_total == total
+            chosen = asks.read("select", project="team/x", limit=limit, counted=False)
+            assert chosen.total == total
 
 
 def test_only_what_may_be_read_is_in_any_answer(here) -> None:
@@ -99,57 +96,54 @@ def test_only_what_may_be_read_is_in_any_answer(here) -> None:
     token = here.reader("ada", "team/x")
     secret = [["vault/x", "secret0"]]
     with here.client(token) as asks:
-        assert [one["project"] for one in asks.read("projects")["projects"]] == ["team/x"]
-        assert asks.read("runs", columns=["lr"])["table"].total == 6
-        assert {one.project for one in asks.read("runs/names")["names"]} == {"team/x"}
-        assert "hidden" not in asks.read("paths")["paths"]
-        assert "hidden" not in asks.get("runs", params={"columns": "*"}).text
-        told = asks.get("runs", params={"query": "hidde = 1"})
+        assert [one.project for one in asks.read("projects")] == ["team/x"]
+        assert asks.read("table", columns=["lr"]).table.total == 6
+        assert {one.project for one in asks.read("names")} == {"team/x"}
+        assert "hidden" not in asks.read("paths")
+        assert b"hidden" not in asks.ask("table", columns=["*"]).content
+        told = asks.ask("table", query="hidde = 1")
         assert told.status_code == 422
         assert "'hidden'" not in told.text
-        assert asks.refused("runs", query="hidden = 1") == (422, "query")
-        assert asks.refused("runs", columns="hidden") == (422, "query")
-        assert asks.refused("runs", columns="hid*") == (422, "query")
-        assert asks.refused("runs", sort_by="hidden") == (422, "query")
-        assert asks.read("runs/select", {"project": "vault"})["refs"] == []
-        assert len(asks.read("runs/series", {"refs": secret, "paths": ["*"]})["table"]) == 0
-        body = {"refs": secret, "paths": ["hidden"], "unknown": "tell"}
-        assert asks.read("runs/series", body)["told"] == ["no run has 'hidden'"] or "hidden" in str(
-            asks.read("runs/series", body)["told"]
-        )
-        assert asks.read("runs/series-paths", {"refs": secret})["paths"] == []
-        assert asks.read("runs/losses", {"refs": secret})["losses"] == []
-        assert asks.read("runs/crash-reasons", {"refs": secret})["reasons"] == []
-        assert asks.read("curves", {"refs": secret, "paths": ["loss"]})["curves"] == []
-        cursor = asks.read("changes")["cursor"]
+        assert asks.refused("table", query="hidden = 1") == (422, "query")
+        assert asks.refused("table", columns=["hidden"]) == (422, "query")
+        assert asks.refused("table", columns=["hid*"]) == (422, "query")
+        assert asks.refused("table", sort_by="hidden") == (422, "query")
+        assert asks.read("select", project="vault").refs == []
+        assert len(asks.read("series", refs=secret, paths=["*"]).points) == 0
+        told = asks.read("series", refs=secret, paths=["hidden"], unknown="tell").told
+        assert told == ["no run has 'hidden'"] or "hidden" in str(told)
+        assert asks.read("series_paths", refs=secret) == []
+        assert asks.read("losses", refs=secret) == []
+        assert asks.read("crash_reasons", refs=secret) == []
+        assert asks.read("curves", refs=secret, paths=["loss"]).curves == []
+        cursor = asks.read("changes").cursor
         here.put("secret1", run("t", 0.8), project="vault/x")
-        assert asks.read("changes", cursor=cursor)["runs"] == []
+        assert asks.read("changes", cursor=cursor).runs == []
     with here.client() as asks:
-        assert asks.read("runs", columns=["hidden"])["table"].total == 8
-        assert "hidden" in asks.read("paths")["paths"]
-        assert "did you mean" in asks.get("runs", params={"query": "hidde = 1"}).text or (
-            "'hidden'" in asks.get("runs", params={"query": "hidde = 1"}).text
-        )
+        assert asks.read("table", columns=["hidden"]).table.total == 8
+        assert "hidden" in asks.read("paths")
+        told = asks.ask("table", query="hidde = 1").text
+        assert "did you mean" in told or "'hidden'" in told
 
 
 def test_nobody_is_told_to_log_in_where_nothing_is_public(here) -> None:
     """And sees what is public without a token where something is."""
     fill(here)
     with here.client("") as asks:
-        assert asks.refused("runs") == (401, "token-needed")
+        assert asks.refused("table") == (401, "token-needed")
         here.publish("team/x")
-        assert asks.read("runs", columns=["lr"])["table"].total == 6
-        assert asks.read("projects")["projects"][0]["project"] == "team/x"
+        assert asks.read("table", columns=["lr"]).table.total == 6
+        assert asks.read("projects")[0].project == "team/x"
 
 
 def test_paths_that_no_run_has_are_refused_or_told(here) -> None:
     """A page goes on, a program is told."""
     fill(here)
     with here.client() as asks:
-        assert asks.refused("runs", query="nope = 1") == (422, "query")
-        told = asks.read("runs", {"query": "nope = 1", "unknown": "tell"})
-        assert told["table"].total == 0
-        assert "nope" in told["told"][0]
+        assert asks.refused("table", query="nope = 1") == (422, "query")
+        told = asks.read("table", query="nope = 1", unknown="tell")
+        assert told.table.total == 0
+        assert "nope" in told.told[0]
 
 
 REFUSED = [
@@ -180,7 +174,7 @@ def test_what_cannot_be_asked_is_refused_with_a_hint(here, bodies) -> None:
     fill(here, 1)
     with here.client() as asks:
         for body in bodies:
-            answer = asks.post("runs", json=body)
+            answer = asks.ask("table", **body)
             assert answer.status_code in (200, 413, 422), (str(body)[:80], answer.text)
             assert answer.status_code == 200 or answer.json()["hint"], str(body)[:80]
 
@@ -191,26 +185,31 @@ def test_regular_expressions_do_not_backtrack(here) -> None:
     with here.client() as asks:
         for pattern in ("(a+)+$", "(a|aa)+$", "(.*a){20}$"):
             query = f'model MATCHES "{pattern}"'
-            answer = asks.post("runs", json={"query": query, "columns": ["lr"]})
+            answer = asks.ask("table", query=query, columns=["lr"])
             assert answer.status_code in (200, 422, 503), answer.text
 
 
-def test_an_unchanged_table_is_304(here) -> None:
+def test_an_unchanged_table_is_not_told_again(here) -> None:
     """Whatever changes of any run that may be read is a new answer; time alone is, too."""
     here.now_ns = START + 10**9
     fill(here)
     with here.client() as asks:
-        for what in ("runs?columns=lr", "projects", "runs/names", "paths"):
-            known = {"If-None-Match": asks.get(what).headers["etag"]}
-            assert asks.get(what, headers=known).status_code == 304
+        seen = {}
+        for verb in ("table", "projects", "names", "paths"):
+            seen[verb] = asks.told(verb).seen
+            assert asks.told(verb, seen=seen[verb]).unchanged
         here.put("run0", run("w0", 0.0, model="a").assign(lr=7.0))
-        assert asks.get("paths", headers=known).status_code == 200
-        known = {"If-None-Match": asks.get("projects").headers["etag"]}
+        assert not asks.told("paths", seen=seen["paths"]).unchanged
+        known = asks.told("projects").seen
         here.now_ns += 10**12
-        later = asks.get("projects", headers=known)
-        assert later.status_code == 200
-        assert [one["running"] for one in later.json()["projects"]] == [0, 0]
-        assert "etag" not in asks.get("runs", params={"query": 'sys/creation_time > "-2h"'}).headers
+        later = asks.told("projects", seen=known)
+        assert [one.running for one in later.answer] == [0, 0]
+        # What changes with every second is never taken for what it was.
+        assert asks.told("table", query='sys/creation_time > "-2h"').seen == ""
+        for verb, asked in (("select", {}), ("fields", {}), ("losses", {"refs": []})):
+            assert asks.told(verb, **asked).seen == ""
+    with here.client(here.reader("ann", "team/x")) as asks:  # who sees less has another answer
+        assert not asks.told("table", seen=seen["table"]).unchanged
 
 
 def test_changes_tell_which_runs_changed(here) -> None:
@@ -219,24 +218,24 @@ def test_changes_tell_which_runs_changed(here) -> None:
     fill(here, 2)
     with here.client() as asks:
         first = asks.read("changes")
-        assert first["reset"] is True
-        assert asks.read("changes", cursor=first["cursor"])["runs"] == []
+        assert first.reset is True
+        assert asks.read("changes", cursor=first.cursor).runs == []
         here.put("run1", run("w1", 0.1).assign(lr=3.0))
-        told = asks.read("changes", cursor=first["cursor"])
+        told = asks.read("changes", cursor=first.cursor)
         paths = ["loss", "lr", "model"]
-        assert told["runs"] == [ChangedRun("team/x", "run1", "running", gone=False, paths=paths)]
-        assert asks.read("changes", cursor=told["cursor"])["runs"] == []
-        assert asks.read("changes", cursor=told["cursor"], project="vault")["runs"] == []
+        assert told.runs == [ChangedRun("team/x", "run1", "running", gone=False, paths=paths)]
+        assert asks.read("changes", cursor=told.cursor).runs == []
+        assert asks.read("changes", cursor=told.cursor, project="vault").runs == []
         here.now_ns += 10**12
-        silent = asks.read("changes", cursor=told["cursor"])
-        assert {(one.run, one.state) for one in silent["runs"]} == {
+        silent = asks.read("changes", cursor=told.cursor)
+        assert {(one.run, one.state) for one in silent.runs} == {
             ("run0", "crashed"),
             ("run1", "crashed"),
             ("secret0", "crashed"),
         }
-        for odd in ("x", "a.b.c", f"{told['cursor']}0.0", "\u0662.\u0662.\u0662"):
-            assert asks.read("changes", cursor=odd)["reset"] in (True, False)
-        assert asks.read("changes", cursor="store_v0.1.1")["reset"] is True
+        for odd in ("x", "a.b.c", f"{told.cursor}0.0", "\u0662.\u0662.\u0662"):
+            assert asks.read("changes", cursor=odd).reset in (True, False)
+        assert asks.read("changes", cursor="store_v0.1.1").reset is True
 
 
 def test_groups_have_mean_and_spread(here) -> None:
@@ -244,7 +243,7 @@ def test_groups_have_mean_and_spread(here) -> None:
     fill(here)
     with here.client() as asks:
         body = {"project": "team/x", "by": ["model"], "columns": ["lr", "loss:min", "model"]}
-        found = asks.read("runs/groups", body)["groups"]
+        found = asks.read("groups", **body).groups
     by = {one.by["model"]: one for one in found}
     lrs = [0.0, 0.2, 0.4]
     assert by["a"].n == 3
@@ -261,7 +260,7 @@ def test_groups_come_in_the_order_that_is_asked(here) -> None:
 
     def asked(**more) -> list[str]:
         body = {"project": "team/x", "by": ["model"], "columns": ["lr"], **more}
-        return [one.by["model"] for one in asks.read("runs/groups", body)["groups"]]
+        return [one.by["model"] for one in asks.read("groups", **body).groups]
 
     with here.client() as asks:
         assert asked() == ["a", "b"]  # as their first runs: the newest is of a
@@ -276,13 +275,13 @@ def test_fields_tell_what_runs_have(here) -> None:
     """And in which they differ: what a page offers as columns."""
     fill(here)
     with here.client() as asks:
-        told = asks.read("runs/fields", {"project": "team/x", "contains": "L"})
-    fields = {one["path"]: one for one in told["fields"]}
-    assert told["of"] == 6
+        told = asks.read("shared", project="team/x", contains="L")
+    fields = {one.path: one for one in told.fields}
+    assert told.of == 6
     assert set(fields) == {"lr", "loss", "model"}
-    assert fields["loss"]["series"] is True
-    assert fields["lr"]["differs"] is True
-    assert fields["model"]["longest"] == 1
+    assert fields["loss"].series is True
+    assert fields["lr"].differs is True
+    assert fields["model"].longest == 1
 
 
 def test_names_are_what_people_call_runs(here) -> None:
@@ -290,7 +289,7 @@ def test_names_are_what_people_call_runs(here) -> None:
     fill(here, 3)
     here.put("named", run("n", 1.0, sys__name="mine").wait(10**12))
     with here.client() as asks:
-        names = asks.read("runs/names", project="team/x")["names"]
+        names = asks.read("names", project="team/x")
     shown = {one.run: one.shown for one in names}
     assert shown == {
         "named": "mine",
@@ -306,14 +305,14 @@ def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
     refs, got = [["team/x", f"run{at}"] for at in range(6)], []
     with here.client() as asks:
         while refs:
-            told = asks.read("runs/series", {"refs": refs, "paths": ["lo*"]})
-            got += [run for run, _, _ in told["table"].parts]
-            refs = [list(one) for one in told["left"]]
+            told = asks.read("series", refs=refs, paths=["lo*"])
+            got += [run for run, _, _ in told.points.parts]
+            refs = told.left
         assert got == [f"run{at}" for at in range(6)]
         body = {"refs": [["team/x", "run1"]], "paths": ["loss"], "points": 10}
-        assert len(asks.read("runs/series", body)["table"].parts[0][2]) == 5
+        assert len(asks.read("series", **body).curves.parts[0][2]) == 5
         body = {"refs": [["team/x", "run1"]], "paths": ["lss"], "unknown": "refuse"}
-        assert asks.refused("runs/series", body) == (422, "query")
+        assert asks.refused("series", **body) == (422, "query")
 
 
 @pytest.mark.thorough
@@ -339,13 +338,13 @@ def test_no_answer_reads_more_points_than_it_has_room_for(here, monkeypatch) -> 
     refs = [("team/x", name) for name in ("run0", "long", "run1", "run2", "run3")]
     with here.client() as asks:
         body = {"refs": [list(ref) for ref in refs], "paths": ["loss", "a*", "lone"]}
-        told = asks.read("runs/series", body)
-        assert told["apart"] is None
-        assert told["left"][0] == ["team/x", "long"]
-        told = asks.read("runs/series", {**body, "refs": told["left"]})
-        assert told["apart"] == ["team/x", "long", ["loss", "acc", "lone"]]
-        assert len(told["table"]) == 0
-        assert told["left"] == [["team/x", f"run{at}"] for at in (1, 2, 3)]
+        told = asks.read("series", **body)
+        assert told.alone == []
+        assert told.left[0] == ("team/x", "long")
+        told = asks.read("series", **{**body, "refs": told.left})
+        assert told.alone == ["loss", "acc", "lone"]
+        assert len(told.points) == 0
+        assert told.left == [("team/x", f"run{at}") for at in (1, 2, 3)]
     assert max(sizes) <= 12
     catalog = RemoteCatalog(Connection(here.url, here.admin))
     try:
@@ -374,13 +373,13 @@ def test_a_run_that_is_named_often_is_read_once(here) -> None:
     fill(here, 2)
     ref = ["team/x", "run0"]
     with here.client() as asks:
-        table = asks.read("runs/series", {"refs": [ref] * 20_000, "paths": ["loss"]})["table"]
-        found = asks.read("curves", {"refs": [ref] * 3, "paths": ["loss"]})["curves"]
+        table = asks.read("series", refs=[ref] * 20_000, paths=["loss"]).points
+        found = asks.read("curves", refs=[ref] * 3, paths=["loss"]).curves
         many = {"id": [*(f"no{at}" for at in range(9_000)), "run1"]}
-        refs = asks.read("runs/select", {**many, "state": ["running", "crashed"]})["refs"]
+        refs = asks.read("select", **many, state=["running", "crashed"]).refs
     assert [part[:2] for part in table.parts] == [("run0", "loss")]
     assert len(found) == 1
-    assert refs == [["team/x", "run1"]]
+    assert refs == [("team/x", "run1")]
 
 
 def test_curves_of_several_runs_in_one_answer(here) -> None:
@@ -388,13 +387,13 @@ def test_curves_of_several_runs_in_one_answer(here) -> None:
     fill(here)
     refs = [["team/x", "run1"], ["team/x", "run9"], ["team/x", "run2"]]
     with here.client() as asks:
-        told = asks.read("curves", {"refs": refs, "paths": ["loss", "none"], "px": 100})
-        assert [one.run for one in told["curves"]] == ["run1", "run2"]
-        alone = asks.read("runs/team/x/run1/drawing", path="loss", points=100)["drawing"]
-        assert same(told["curves"][0].drawing, alone)
-        assert told["cursor"]
+        told = asks.read("curves", refs=refs, paths=["loss", "none"], px=100)
+        assert [one.run for one in told.curves] == ["run1", "run2"]
+        one = {"project": "team/x", "run": "run1", "path": "loss", "look": {"points": 100}}
+        assert same(told.curves[0].drawing, asks.read("drawing", **one))
+        assert told.cursor
         many = {"refs": refs * 100, "paths": ["loss", "none"]}
-        assert asks.refused("curves", many) == (413, "too-many-series")
+        assert asks.refused("curves", **many) == (413, "too-many-series")
 
 
 def test_projects_count_runs_by_the_states_that_a_table_shows(here) -> None:
@@ -409,13 +408,11 @@ def test_projects_count_runs_by_the_states_that_a_table_shows(here) -> None:
     with here.client() as asks:
 
         def counted():
-            (told,) = asks.read("projects")["projects"]
-            states = [row["sys/state"] for row in asks.read("runs")["table"].to_rows()]
-            assert [told["running"], told["crashed"]] == [
-                states.count("running"),
-                states.count("crashed"),
-            ]
-            return [told[key] for key in keys]
+            (told,) = asks.read("projects")
+            states = [row["sys/state"] for row in asks.read("table").table.to_rows()]
+            assert told.running == states.count("running")
+            assert told.crashed == states.count("crashed")
+            return [getattr(told, key) for key in keys]
 
         assert counted() == [4, 2, 0, 1]
         here.now_ns = START + 10**12
@@ -435,20 +432,20 @@ def test_where_attempts_begin_is_told_of_any_series(here) -> None:
     refs = [["team/x", "twice"], ["secret", "hidden"], ["team/x", "nowhere"]]
     body = {"refs": refs, "paths": ["loss", "epoch", "none"]}
     with here.client(here.reader("ann", "team")) as asks:
-        told = asks.read("runs/attempts", body)
+        told = asks.read("attempts", **body)
         time = first.said[-20].t
-        assert told["attempts"] == [["team/x", "twice", 2]]
-        assert told["begins"] == [
-            ["team/x", "twice", "loss", [[0, 0.0, time, 0.0], [1, 20.0, second.t, 20.0]]],
-            ["team/x", "twice", "epoch", [[1, 20.0, second.t, 20.0]]],
+        assert told.attempts == [("team/x", "twice", 2)]
+        assert told.begins == [
+            ("team/x", "twice", "loss", [(0, 0.0, time, 0.0), (1, 20.0, second.t, 20.0)]),
+            ("team/x", "twice", "epoch", [(1, 20.0, second.t, 20.0)]),
         ]
-        along = asks.read("runs/attempts", {**body, "x": "epoch"})["begins"][0][3]
+        along = asks.read("attempts", **body, x="epoch").begins[0][3]
         assert [x for *_, x in along] == [None, 3.0]
-        assert asks.read("runs/attempts", {"refs": refs})["begins"] == []
-        assert asks.refused("runs/attempts", {**body, "x": "order"})[0] == 422
-        assert asks.refused("runs/attempts", {**body, "x": "a//b"})[0] == 422
+        assert asks.read("attempts", refs=refs).begins == []
+        assert asks.refused("attempts", **body, x="order")[0] == 422
+        assert asks.refused("attempts", **body, x="a//b")[0] == 422
         many = {"refs": refs * 134, "paths": ["loss"]}
-        assert asks.refused("runs/attempts", many) == (413, "too-many-series")
+        assert asks.refused("attempts", **many) == (413, "too-many-series")
 
 
 def test_edits_are_recorded_by_who_may(here) -> None:

@@ -124,10 +124,10 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     folding = Folding(
         store, project, run, opened, now_ns, heard=lambda name: journals[name].heard_ns
     )
-    anew = not all(_goes_on(one, journals) for one in folding.state.journals.values())
+    anew = not all(_goes_on(one, journals) for one in folding.run.state.journals.values())
     if anew:
         folding.begin_anew()
-    ends.update(_shares(folding.state.journals.values(), journals, most))
+    ends.update(_shares(folding.run.state.journals.values(), journals, most))
     folding.take_up({uid: name for name in ends if (uid := split_journal_name(name)[1])})
     folding.fold(lambda one: ends.get(one.file, 0) > one.offset or one.stopped == UNREADABLE)
     if folding.failed:

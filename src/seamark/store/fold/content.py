@@ -18,7 +18,7 @@ def derive_content(run: RunState) -> None:
 
     Whatever a journal says there is written over: the same records give the same hash everywhere.
     """
-    if not any(path in (CONTENT, VERSION) or is_parameter(path) for path in run.dirty):
+    if run.dirty.isdisjoint((CONTENT, VERSION)) and not any(map(is_parameter, run.dirty)):
         return
     run.need_all()
     found, key = {}, NEVER

@@ -198,7 +198,8 @@ class _Folding:
         if not isinstance(record.said, dict):
             msg = f"header: expected an object, got {type(record.said).__name__}"
             raise TypeError(msg)
-        self.run.take_header(self.journal, sound_header(record.said))
+        if not self.journal.header_text:  # else the first one counts
+            self.run.take_header(self.journal, sound_header(record.said))
 
     def _close(self, record: _Record) -> None:
         self.journal.close_reason = str(record.said.get("reason"))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from seamark.values.keeping import Keep
 
 __all__ = [
+    "FAMILIES",
     "NEVER",
     "AtomState",
     "FamilyState",
@@ -36,7 +37,6 @@ __all__ = [
     "SeriesTail",
     "SetState",
     "StatisticState",
-    "state_class",
     "to_json",
 ]
 
@@ -496,7 +496,7 @@ def _key_of(part: tuple[Key, str, dict[str, Any]]) -> Key:
     return part[0]
 
 
-_CLASSES: Final[dict[str, Callable[[str], FamilyState]]] = {
+FAMILIES: Final[dict[str, Callable[[str], FamilyState]]] = {
     "atom": AtomState,
     "file": FileState,
     "artifact": RecordState,
@@ -508,12 +508,4 @@ _CLASSES: Final[dict[str, Callable[[str], FamilyState]]] = {
     "histogram_series": SeriesState,
     "statistic": StatisticState,
 }
-
-
-def state_class(family: str) -> Callable[[str], FamilyState]:
-    """Return what makes the empty state of a family.
-
-    Raises:
-        KeyError: If there is no such family.
-    """
-    return _CLASSES[family]
+"""What makes the empty state of a family."""

@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 from seamark.reading.attributes import FORKED_AT, FORKED_FROM
 from seamark.store.fold.names import PATH_BYTES, Names
 from seamark.store.fold.registers import (
+    FAMILIES,
     NEVER,
     AtomState,
     FamilyState,
     Key,
     SeriesState,
-    state_class,
     to_json,
 )
 from seamark.values import decode_atom
@@ -204,10 +204,6 @@ def _decoded(text: str) -> Mapping[str, Any]:
     return found
 
 
-def _is_long(path: str) -> bool:
-    return len(path) > PATH_BYTES // 4 and len(path.encode()) > PATH_BYTES
-
-
 class RunState:
     """State of one run, as far as its journals are folded.
 
@@ -223,8 +219,8 @@ class RunState:
             Unix epoch; None if none did.
         dirty: Paths whose rows in the store are out of date.
         needs_refold: Whether summaries have to be counted again from the journals.
-        load: Finds what is stored of the run, of which only what a fold touches is loaded; None for
-            a run that is new.
+        load: Finds what is stored of the run, of which only what is needed is loaded; None for a
+            run that is new, and once everything is loaded.
     """
 
     def __init__(self) -> None:
@@ -266,7 +262,7 @@ class RunState:
             return
         for path, families in self.load(self.journals.values(), None, ()).items():
             self.attributes.setdefault(path, families)
-        self._asked.update(self.attributes)
+        self.load = None
         self._namespaces = None
 
     # ------------------------------------------------------------------ journals and attempts
@@ -283,8 +279,6 @@ class RunState:
 
     def take_header(self, journal: JournalState, header: dict[str, Any]) -> None:
         """Learn who wrote a journal, and what it hides of others."""
-        if journal.header_text:
-            return
         journal.take_header(header)
         self._cuts = {}
         # Only a header that names positions hides points of others; its own may come before it.
@@ -396,14 +390,15 @@ class RunState:
         """
         families = self.attributes.get(path)
         if families is None:
-            if not isinstance(path, str) or not path or _is_long(path):
+            is_path = isinstance(path, str) and path
+            if not is_path or (len(path) > PATH_BYTES // 4 and len(path.encode()) > PATH_BYTES):
                 msg = f"expected a path, got {path!r:.120}"
                 raise ValueError(msg)
             families = self.attributes[path] = {}
             self._namespaces = None
         state = families.get(family)
         if state is None:
-            state = families[family] = state_class(family)(family)
+            state = families[family] = FAMILIES[family](family)
         self.dirty.add(path)
         return state
 

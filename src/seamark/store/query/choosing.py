@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -14,6 +14,7 @@ from seamark.paths import is_inside
 from seamark.store import schema
 from seamark.store.cells import OPEN, is_crashed
 from seamark.store.query.crash_reasons import CRASH_REASON, reason_column
+from seamark.store.query.expression import comparisons_of
 from seamark.store.query.kinds import CRASHED
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, projects_there, refuse
 from seamark.store.query.language import Field, parse_field
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
-__all__ = ["Chosen", "choose", "count_runs", "state_column"]
+__all__ = ["Chosen", "choose", "count_runs", "look_up", "state_column"]
 
 
 _FEW: Final = 100
@@ -41,6 +42,20 @@ _FEW: Final = 100
 
 _NUMBER, _TEXT, _NAN, _NOTHING = range(4)
 """What runs are sorted by, in this order."""
+
+
+_run: Final = schema.run.c
+_FACTS: Final = (
+    sa.func.coalesce(_run.sys_id, _run.name),
+    _run.detail,
+    _run.owner,
+    _run.created,
+    _run.modified,
+    _run.started,
+    _run.ended,
+    _run.running,
+    _run.trashed,
+)
 
 
 class Chosen:
@@ -69,10 +84,24 @@ class Chosen:
         """Their states, by number."""
         return {row[0]: row[3] for row in self._rows}
 
-    def part(self, offset: int, limit: int | None) -> Chosen:
-        """Return some of them, of which there are as many in all as before."""
-        end = None if limit is None else offset + limit
-        return Chosen(self._rows[offset:end], self.total)
+    @property
+    def facts(self) -> list[tuple[Any, ...]]:
+        """State, shown id, detail, owner, times (ns) and whether trashed of each, if asked for."""
+        return [row[3:] for row in self._rows]
+
+
+def look_up(
+    store: Store,
+    connection: sa.Connection,
+    numbers: Sequence[int],
+    state: sa.ColumnElement[str],
+    total: int | None,
+) -> Chosen:
+    """Return runs by their numbers, with their facts; those that are gone are left out."""
+    database, wanted = store.database, sa.select(_run.id, _run.project, _run.name, state, *_FACTS)
+    found = database.query(connection, wanted.where(database.among(_run.id, numbers)))
+    rows = {row[0]: row for row in found}
+    return Chosen([rows[number] for number in numbers if number in rows], total)
 
 
 def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
@@ -122,6 +151,7 @@ def choose(
     unknown: Unknown = refuse,
     *,
     counted: bool = True,
+    facts: bool = False,
 ) -> Chosen:
     """Return the runs that match, in order.
 
@@ -132,6 +162,7 @@ def choose(
         now_ns: Nanoseconds since the Unix epoch.
         unknown: Called with an error for each path asked for that no run has; raises it by itself.
         counted: Whether the runs that match are counted where the limit cuts them off.
+        facts: Whether the facts of all of them are read.
 
     Raises:
         ArgumentError: If an argument has a value that cannot be used.
@@ -140,12 +171,18 @@ def choose(
     """
     search = _Search(store, connection, selection, now_ns, unknown)
     start, limit = selection.offset, selection.limit
-    rows = search.rows()
     if limit is None:
-        return Chosen(rows, len(rows)).part(start, None)
-    if len(rows) < limit and (rows or not start):
-        return Chosen(rows, start + len(rows))
-    return Chosen(rows, search.count() if counted else None)
+        columns = (_run.id, _run.project, _run.name, search.state, *(_FACTS if facts else ()))
+        rows = search.rows(columns)
+        return Chosen(rows[start:], len(rows))
+    # What else is read of a run takes no part in sorting all of them.
+    numbers = [number for (number,) in search.rows((_run.id,))]
+    total = None
+    if len(numbers) < limit and (numbers or not start):
+        total = start + len(numbers)
+    elif counted:
+        total = search.count()
+    return look_up(store, connection, numbers, search.state, total)
 
 
 def count_runs(store: Store, connection: sa.Connection, selection: Selection, now_ns: int) -> int:
@@ -170,10 +207,11 @@ class _Search:
         self._field = parse_field(selection.sort_by, "sort_by")
         seen = in_projects(store, connection, selection.readable)
         known = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
+        known.learn([*(leaf.field.path for leaf in comparisons_of(expression)), self._field.path])
         if selection.query:
             known.check_query(selection.query)
         known.check_sort(selection.sort_by, self._field)
-        self._state = state = state_column(store, connection, now_ns)
+        self.state = state = state_column(store, connection, now_ns)
         self._crash_reason = functools.cache(
             lambda: reason_column(store, connection, state, CRASHED, now_ns)
         )
@@ -216,11 +254,11 @@ class _Search:
         ((total,),) = self._found(sa.select(sa.func.count()).where(*self._where))
         return int(total)
 
-    def rows(self) -> list[tuple[Any, ...]]:
-        """Return number, project, id and state of the runs of a page, or of all without a limit."""
+    def rows(self, columns: Sequence[sa.ColumnElement[Any]]) -> list[tuple[Any, ...]]:
+        """Return columns of the runs of a page, or of all without a limit."""
         selection, run, found = self._selection, schema.run.c, list[tuple[Any, ...]]()
         start, limit = selection.offset, selection.limit
-        wanted = sa.select(run.id, run.project, run.name, self._state).where(*self._where)
+        wanted = sa.select(*columns).where(*self._where)
         for source, (kinds, values) in self._orders():
             given = [one.asc() if selection.ascending else one.desc() for one in values]
             last = run.created.desc(), run.project, run.name
@@ -235,7 +273,7 @@ class _Search:
     def _orders(self) -> Iterator[tuple[sa.FromClause, _Keys]]:
         """Yield ways to sort runs; a quicker one, which sorts only some of them, comes first."""
         run, field = schema.run, self._field
-        derived = derived_column(field.path, self._state)
+        derived = derived_column(field.path, self.state)
         if field.path == "sys/creation_time" and not self._selection.ascending:
             yield run, ([], [])  # the order of runs that are alike; an unknown time is 0
         elif derived is not None:

@@ -8,6 +8,7 @@ that does not fit are all others checked.
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ import sqlalchemy as sa
 from seamark.paths import projects_above
 from seamark.reading.catalog import Unknown, refuse
 from seamark.store import schema
+from seamark.store.database import written_out
 from seamark.store.query.expression import Among, Comparison, Field, comparisons_of
 from seamark.store.query.kinds import (
     CHILDREN,
@@ -55,12 +57,19 @@ def _here(path: Any, kind: Any) -> sa.Select[tuple[str]]:
     )
 
 
+@functools.cache
+def _first_here(kind: str, dialect: str) -> sa.Select[tuple[str]]:
+    """Return a question for one of the types at each path of the table of paths."""
+    first = _here(schema.path.c.id, kind).limit(1)
+    # Else PostgreSQL may read all rows there are until one of the path comes.
+    return first if dialect == "sqlite" else first.order_by(_cells["class"])
+
+
 def _any_run(kind: Any) -> sa.Select[tuple[int]]:
     """Return a question for one run of a kind."""
     return sa.select(schema.run.c.id).where(schema.run.c.kind == kind).limit(1)
 
 
-_FIRST_TYPE: Final = _here(sa.bindparam("path"), sa.bindparam("kind")).limit(1)
 _TYPES: Final = _here(sa.bindparam("path"), sa.bindparam("kind")).distinct()
 _ANY_RUN: Final = _any_run(sa.bindparam("kind"))
 
@@ -91,10 +100,7 @@ def in_projects(
     """
     if is_meant is None:
         return None
-    names = projects_there(store, connection, is_meant)
-    # Written out: no engine takes as many parameters as there may be projects.
-    some: Any = sa.bindparam(None, names, expanding=True, literal_execute=True)
-    return schema.run.c.project.in_(some)
+    return schema.run.c.project.in_(written_out(projects_there(store, connection, is_meant)))
 
 
 def projects_there(
@@ -139,6 +145,23 @@ class KnownPaths:
         self._connection = connection
         self._unknown = unknown
         self._first: dict[str, frozenset[str]] = {}
+
+    def learn(self, paths: Collection[str]) -> None:
+        """Ask at once for what the first run has at each of some paths that will be checked."""
+        asked = [path for path in paths if system_types(path) is None]
+        numbers = self._store.numbers.known(self._connection, asked)
+        self._first |= dict.fromkeys(asked, frozenset())
+        self._first |= {path: self._ask(path) for path in numbers if path.startswith(TAGS)}
+        others = {at: path for path, at in numbers.items() if not path.startswith(TAGS)}
+        if not others:
+            return
+        database, id_ = self._store.database, schema.path.c.id
+        first = _first_here(self._kind, database.dialect)
+        if self._seen is not None:
+            first = first.where(self._seen)
+        statement = sa.select(id_, first.scalar_subquery()).where(database.among(id_, others))
+        rows = database.query(self._connection, statement)
+        self._first |= {others[at]: frozenset({kind}) for at, kind in rows if kind is not None}
 
     def check_query(self, query: str) -> None:
         """Check every comparison of a query.
@@ -252,13 +275,14 @@ class KnownPaths:
         if types is not None:
             return None if wanted is None or types & wanted else types
         if path not in self._first:
-            self._first[path] = self._ask(_FIRST_TYPE, path)
+            self.learn([path])
         types = self._first[path]
         if types and wanted is not None and not types & wanted:
-            types = self._ask(_TYPES, path)
+            types = self._ask(path)
         return None if types and (wanted is None or types & wanted) else types
 
-    def _ask(self, statement: sa.Select[tuple[str]], path: str) -> frozenset[str]:
+    def _ask(self, path: str) -> frozenset[str]:
+        """Return the types of what runs have at a path."""
         number = self._store.numbers.number(self._connection, path)
         if number is None:
             return frozenset()
@@ -266,7 +290,7 @@ class KnownPaths:
         if path.startswith(TAGS):
             rows = database.query(self._connection, self._tags(number))
         elif self._seen is None:
-            rows = database.rows(self._connection, statement, path=number, kind=self._kind)
+            rows = database.rows(self._connection, _TYPES, path=number, kind=self._kind)
         else:
             narrow = _here(number, self._kind).where(self._seen).distinct()
             rows = database.query(self._connection, narrow)
@@ -280,9 +304,8 @@ class KnownPaths:
             may_read = self._readable or (lambda _: True)
             readable = [name for (name,) in names if may_read(name)]
             above = sorted({one for name in readable for one in projects_above(name, "")})
-            some: Any = sa.bindparam(None, above, expanding=True, literal_execute=True)
             own = sa.and_(own, self._seen)
-            of_project = sa.and_(of_project, schema.run.c.project.in_(some))
+            of_project = sa.and_(of_project, schema.run.c.project.in_(written_out(above)))
         return (
             sa.select(_cells.type)
             .join(schema.run, schema.run.c.id == _cells.run)

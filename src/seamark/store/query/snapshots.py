@@ -10,17 +10,15 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import sqlalchemy as sa
-
-from seamark.store import schema
-from seamark.store.query.choosing import Chosen, choose, state_column
+from seamark.store.query.choosing import Chosen, choose, look_up, state_column
 from seamark.store.runs import numbers_of
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from seamark.store.query.known import Unknown
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
@@ -32,7 +30,6 @@ Ref = tuple[str, str]
 
 _MOST: Final = 32
 _MOST_REFS: Final = 100_000
-_PART: Final = 900
 
 
 class Snapshots:
@@ -94,25 +91,17 @@ def choose_page(
     """
     selection.check()
     refs = snapshots.get(cursor)
+    end = None if selection.limit is None else selection.offset + selection.limit
+    page = slice(selection.offset, end)
     if refs is None:
         whole = replace(selection, limit=None, offset=0)
         chosen = choose(store, connection, whole, now_ns, unknown, counted=False)
-        return chosen.part(selection.offset, selection.limit), snapshots.keep(chosen.refs)
-    if selection.readable is not None:  # it may be somebody else's
-        refs = [ref for ref in refs if selection.readable(ref[0])]
-    end = None if selection.limit is None else selection.offset + selection.limit
-    return _chosen(store, connection, refs[selection.offset : end], len(refs), now_ns), cursor
-
-
-def _chosen(
-    store: Store, connection: sa.Connection, refs: Sequence[Ref], total: int, now_ns: int
-) -> Chosen:
-    numbers = {ref: number for number, ref in numbers_of(store, connection, refs).items()}
-    wanted = [numbers[ref] for ref in refs if ref in numbers]
-    run, state = schema.run.c, state_column(store, connection, now_ns)
-    statement = sa.select(run.id, run.project, run.name, state)
-    rows: dict[int, tuple[Any, ...]] = {}
-    for start in range(0, len(wanted), _PART):
-        some = statement.where(run.id.in_(wanted[start : start + _PART]))
-        rows.update({row[0]: row for row in store.database.query(connection, some)})
-    return Chosen([rows[number] for number in wanted if number in rows], total)
+        cursor, total, numbers = snapshots.keep(chosen.refs), chosen.total, chosen.numbers[page]
+    else:
+        if selection.readable is not None:  # it may be somebody else's
+            refs = [ref for ref in refs if selection.readable(ref[0])]
+        total, found = len(refs), numbers_of(store, connection, refs[page])
+        known = {ref: number for number, ref in found.items()}
+        numbers = [known[ref] for ref in refs[page] if ref in known]
+    state = state_column(store, connection, now_ns)
+    return look_up(store, connection, numbers, state, total), cursor

@@ -60,6 +60,10 @@ _TIMES: Final = {
     "sys/start_time": "started",
     "sys/end_time": "ended",
 }
+_row: Final = schema.attribute.alias().c
+_summary: Final = schema.series.alias().c
+_element: Final = schema.element.alias().c
+"""What conditions look into: tables beside those that runs are joined to."""
 _ID: Final = "sys/id"
 _OWNER: Final = "sys/owner"
 
@@ -176,11 +180,10 @@ class Compiler:
         number = self._number(leaf.field.path)
         if number is None:
             return _joined(sa.or_, [sa.false(), *map(self._of_parts, each)])
-        found = schema.attribute.alias()
-        clauses = [self._on_row(found, leaf.field, "=", value) for value in leaf.values]
+        clauses = [self._on_row(leaf.field, "=", value) for value in leaf.values]
         if leaf.field.aggregate in (None, "last"):
-            clauses.append(self._in_set(found, [value.text for value in leaf.values]))
-        return self._where(found, number, _joined(sa.or_, clauses), leaf.field)
+            clauses.append(self._in_set([value.text for value in leaf.values]))
+        return self._where(number, _joined(sa.or_, clauses), leaf.field)
 
     def _comparison(self, leaf: Comparison) -> Clause:
         if leaf.value is not None and leaf.operator in ("matches", "not matches"):
@@ -197,11 +200,10 @@ class Compiler:
         number = self._number(leaf.field.path)
         if number is None:
             return self._of_parts(leaf)
-        found = schema.attribute.alias()
         if leaf.value is None:
-            return sa.not_(self._where(found, number, sa.true(), Field(leaf.field.path)))
-        condition = self._on_row(found, leaf.field, leaf.operator, leaf.value)
-        return self._where(found, number, condition, leaf.field)
+            return sa.not_(self._where(number, sa.true(), Field(leaf.field.path)))
+        condition = self._on_row(leaf.field, leaf.operator, leaf.value)
+        return self._where(number, condition, leaf.field)
 
     def _of_parts(self, leaf: Comparison) -> Clause:
         """Return the condition on a path that no run has: what its parts show, or nothing."""
@@ -221,13 +223,13 @@ class Compiler:
             field.path, aggregate, lambda found: _signed(found, leaf.operator, number)
         )
 
-    def _where(self, found: Any, number: int, condition: Clause, field: Field) -> Clause:
+    def _where(self, number: int, condition: Clause, field: Field) -> Clause:
         # One walk along the index of this path, where EXISTS would look once for each run.
-        there = sa.select(found.c.run).where(found.c.path == number, found.c.visible == 1)
+        there = sa.select(_row.run).where(_row.path == number, _row.visible == 1)
         holder = self._holder(field.path)
         if self._few is not None and holder is schema.run.c.id:
-            there = there.where(found.c.run.in_(self._few))
-        return holder.in_(there.where(condition, _stated_type(found, field)))
+            there = there.where(_row.run.in_(self._few))
+        return holder.in_(there.where(condition, _stated_type(field)))
 
     # ---------------------------------------------------------------- what the run's row holds
 
@@ -276,52 +278,47 @@ class Compiler:
 
     # ------------------------------------------------------------------ attributes
 
-    def _on_row(self, row: Any, field: Field, operator: str, value: Value) -> Clause:
+    def _on_row(self, field: Field, operator: str, value: Value) -> Clause:
         if field.aggregate not in (None, "last"):
-            summary = schema.series.alias()
             same = sa.and_(
-                summary.c.run == row.c.run,
-                summary.c.path == row.c.path,
-                summary.c.family == row.c.family,
+                _summary.run == _row.run,
+                _summary.path == _row.path,
+                _summary.family == _row.family,
             )
-            return sa.exists().where(same, _on_aggregate(summary, field, operator, value))
+            return sa.exists().where(same, _on_aggregate(field, operator, value))
         if operator in ("contains", "matches", "not matches"):
-            return self._on_strings(row, operator, value.text)
+            return self._on_strings(operator, value.text)
         if isinstance(value.value, bool):
-            return sa.and_(row.c.type == "bool", _signed(row.c.whole, operator, int(value.value)))
+            return sa.and_(_row.type == "bool", _signed(_row.whole, operator, int(value.value)))
         if isinstance(value.value, int | float):
-            return _on_number(row, operator, value.value)
-        texts = sa.and_(row.c.type.in_(_STRINGS), _signed(row.c.text, operator, value.text))
+            return _on_number(operator, value.value)
+        texts = sa.and_(_row.type.in_(_STRINGS), _signed(_row.text, operator, value.text))
         if operator == "=":  # as an index of PostgreSQL has them
-            beginning = sa.func.substr(row.c.text, 1, schema.INDEXED_CHARACTERS)
+            beginning = sa.func.substr(_row.text, 1, schema.INDEXED_CHARACTERS)
             texts = sa.and_(texts, beginning == value.text[: schema.INDEXED_CHARACTERS])
         when = self._moment(value.text)
         if when is None:
             return texts
-        return sa.or_(
-            texts, sa.and_(row.c.type == "datetime", _signed(row.c.whole, operator, when))
-        )
+        return sa.or_(texts, sa.and_(_row.type == "datetime", _signed(_row.whole, operator, when)))
 
-    def _on_strings(self, row: Any, operator: str, text: str) -> Clause:
+    def _on_strings(self, operator: str, text: str) -> Clause:
         strings = sa.and_(
-            row.c.type.in_((*_STRINGS, "json", "file", "artifact")),
-            _on_text(row.c.text, operator, text),
+            _row.type.in_((*_STRINGS, "json", "file", "artifact")),
+            _on_text(_row.text, operator, text),
         )
         if operator == "contains":
-            return sa.or_(strings, self._in_set(row, [text]))
-        element = schema.element.alias()
-        members = sa.exists().where(element.c.run == row.c.run, element.c.path == row.c.path)
-        match = members.where(element.c.value.regexp_match(text))
+            return sa.or_(strings, self._in_set([text]))
+        members = sa.exists().where(_element.run == _row.run, _element.path == _row.path)
+        match = members.where(_element.value.regexp_match(text))
         matched = match if operator == "matches" else sa.not_(match)
-        return sa.or_(strings, sa.and_(row.c.type == "string_set", matched))
+        return sa.or_(strings, sa.and_(_row.type == "string_set", matched))
 
     @staticmethod
-    def _in_set(row: Any, texts: list[str]) -> Clause:
-        element = schema.element.alias()
+    def _in_set(texts: list[str]) -> Clause:
         member = sa.exists().where(
-            element.c.run == row.c.run, element.c.path == row.c.path, element.c.value.in_(texts)
+            _element.run == _row.run, _element.path == _row.path, _element.value.in_(texts)
         )
-        return sa.and_(row.c.type == "string_set", member)
+        return sa.and_(_row.type == "string_set", member)
 
 
 def _on_id(operator: str, text: str) -> Clause:
@@ -350,14 +347,14 @@ def _joined(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
     return join(*terms)
 
 
-def _stated_type(row: Any, field: Field) -> Clause:
+def _stated_type(field: Field) -> Clause:
     if field.type is None:
         return sa.true()
     if field.type == "float":
         kinds: tuple[str, ...] = _NUMERIC
     else:
         kinds = _STRINGS if field.type == "string" else (field.type,)
-    found: Clause = row.c.type.in_(kinds)
+    found: Clause = _row.type.in_(kinds)
     return found
 
 
@@ -383,13 +380,13 @@ def _on_text(column: Any, operator: str, text: str) -> Clause:
     return _signed(column, operator, text)
 
 
-def _on_aggregate(row: Any, field: Field, operator: str, value: Value) -> Clause:
+def _on_aggregate(field: Field, operator: str, value: Value) -> Clause:
     number = value.value
     if isinstance(number, bool) or not isinstance(number, int | float) or math.isnan(number):
         return sa.false()
     if isinstance(number, int):
         number = _as_float(number)
-    return _signed(row.c[AGGREGATE_COLUMNS[str(field.aggregate)]], operator, number)
+    return _signed(_summary[AGGREGATE_COLUMNS[str(field.aggregate)]], operator, number)
 
 
 def _as_float(number: int) -> float:
@@ -399,10 +396,10 @@ def _as_float(number: int) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def _on_number(row: Any, operator: str, number: float) -> Clause:
+def _on_number(operator: str, number: float) -> Clause:
     """Compare numbers as Python does, except that NaN equals the word nan; ints are exact."""
-    numeric = sa.and_(row.c["class"].is_not(None), row.c.type.in_(_NUMERIC))
-    klass, column = row.c["class"], row.c.number
+    numeric = sa.and_(_row["class"].is_not(None), _row.type.in_(_NUMERIC))
+    klass, column = _row["class"], _row.number
     if isinstance(number, float) and math.isnan(number):
         same = klass == _NAN
         return sa.and_(
@@ -418,7 +415,7 @@ def _on_number(row: Any, operator: str, number: float) -> Clause:
         same = sa.and_(finite, column == rough)
         more = sa.or_(klass == 1, sa.and_(finite, column > rough))
     if isinstance(number, int) and abs(number) >= _EXACT:
-        less, same, more = _exactly(row, number, (less, same, more))
+        less, same, more = _exactly(number, (less, same, more))
     chosen = {
         "=": same,
         "!=": sa.not_(same),
@@ -430,16 +427,16 @@ def _on_number(row: Any, operator: str, number: float) -> Clause:
     return sa.and_(numeric, chosen[operator])
 
 
-def _exactly(row: Any, number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+def _exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
     """Compare ints that float64 cannot tell apart; beyond 64 bit only equality is exact."""
     less, same, more = rough
     if abs(number) >= _I64:
         # Most numbers have NULL for their text; without coalesce, "!=" would be NULL as well.
-        text = sa.func.coalesce(row.c.text, "")
-        digits = sa.and_(row.c.type == "int", text.in_((str(number), hex(number))))
-        other = sa.and_(same, row.c.type != "int")
+        text = sa.func.coalesce(_row.text, "")
+        digits = sa.and_(_row.type == "int", text.in_((str(number), hex(number))))
+        other = sa.and_(same, _row.type != "int")
         return less, sa.or_(digits, other), more
-    whole, known = row.c.whole, row.c.whole.is_not(None)
+    whole, known = _row.whole, _row.whole.is_not(None)
     return (
         sa.case((known, whole < number), else_=less),
         sa.case((known, whole == number), else_=same),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look, check_points
+from seamark.store.drawing import Listed, draw_series, reduce_series
 from seamark.store.groups import Drawn, drawn_groups
-from seamark.store.pyramid import Listed, Piece, Pyramid, draw_series, reduce_series
 from seamark.store.read.series import (
     Span,
     read_floats,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from seamark.store.read import series
     from seamark.store.read.forks import Share
     from seamark.store.runs import Store
+    from seamark.store.steps import Piece
     from seamark.values.arrays import Floats, Ints
 
 __all__ = ["read_curve", "read_drawing"]
@@ -133,8 +134,10 @@ def _pieces(
         place = one.step if x == "step" else _seconds(one.time, origin_ns)
         found.append((float(place.min()), int(one.t.min()), Listed(place, one.value)))
     for group, _, _ in packed:
-        whole: Piece = group if x == "step" else _Timed(group, origin_ns)
-        found.append((whole.first, group.low_t, whole))
+        if x != "step":
+            whole = group.whole()
+            group.put_at(_seconds(whole.times(whole.t()), origin_ns))
+        found.append((group.first, group.low_t, group))
     found.sort(key=lambda one: one[:2])
     return [piece for _, _, piece in found]
 
@@ -218,7 +221,8 @@ def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list
         start = 0
         for *_, one in every:
             if isinstance(one, Drawn):
-                found.append(_Numbered(one, start))
+                one.count_from(start)
+                found.append(one)
             else:
                 found.append(Listed(np.arange(start, start + len(one[0]), dtype=float), one[1]))
             start += found[-1].count
@@ -234,59 +238,3 @@ def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list
 def _seconds(times: Ints, origin_ns: int) -> Floats:
     seconds: Floats = (times - origin_ns) / _NS
     return seconds
-
-
-class _Placed:
-    """A group whose place on the x axis is not the step; a `Piece` but for that."""
-
-    def __init__(self, group: Drawn) -> None:
-        self._group = group
-        self.count = group.count
-
-    def values(self) -> Floats:
-        """Return all values."""
-        return self._group.values()
-
-    def will_read(self) -> None:
-        """Announce a read of the values, so that they are read together with those of others."""
-        self._group.will_read()
-
-    def values_at(self, places: Ints) -> Floats:
-        """Return some of the values."""
-        return self._group.values_at(places)
-
-    def pyramid(self, *, coarse: bool = False) -> Pyramid | None:
-        """Return what is known of the cells."""
-        return self._group.pyramid(coarse=coarse)
-
-
-class _Timed(_Placed):
-    """A group along time; a `Piece`."""
-
-    stride = None
-
-    def __init__(self, group: Drawn, origin_ns: int) -> None:
-        super().__init__(group)
-        whole = group.whole()
-        self._steps = _seconds(whole.times(whole.t()), origin_ns)
-        self.first, self.last = float(self._steps[0]), float(self._steps[-1])
-        self.rising = bool((self._steps[1:] >= self._steps[:-1]).all())
-
-    def steps(self) -> Floats:
-        """Return the times."""
-        return self._steps
-
-
-class _Numbered(_Placed):
-    """A group along the order of recording, of which nothing is read for it; a `Piece`."""
-
-    rising = True
-
-    def __init__(self, group: Drawn, start: int) -> None:
-        super().__init__(group)
-        self.first, self.last = float(start), float(start + group.count - 1)
-        self.stride = (self.first, 1.0)
-
-    def steps(self) -> Floats:
-        """Return the numbers."""
-        return np.arange(self.first, self.last + 1)

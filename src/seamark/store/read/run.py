@@ -7,23 +7,16 @@ thousands of attributes, asking for one loads one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from seamark.errors import RunNotFoundError
-from seamark.paths import is_inside, kind_of
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.paths import is_inside
 from seamark.process.crashes import LOST, Crash, Evidence
-from seamark.reading.attributes import (
-    CHANGES,
-    DETAIL,
-    INHERITED,
-    Attribute,
-    JournalInfo,
-    SeriesTail,
-)
+from seamark.reading.attributes import Attribute, JournalInfo
 from seamark.reading.curves import NAMED_AXES, Look
 from seamark.reading.points import (
     Attempt,
@@ -33,68 +26,35 @@ from seamark.reading.points import (
     TextPage,
     TextPoint,
     check_attempt,
-    time_of,
 )
 from seamark.store import schema
-from seamark.store.cells import (
-    CRASHED,
-    GOES_ON,
-    NUMBER_FAMILIES,
-    OPEN,
-    UNKNOWN_NS,
-    decoded,
-    is_crashed,
-    is_live,
-    is_open,
-    run_columns,
-)
-from seamark.store.fold.registers import (
-    AtomState,
-    FamilyState,
-    FileSetState,
-    FileState,
-    FloatSeriesState,
-    Key,
-    RecordState,
-    SeriesState,
-    SetState,
-    StatisticState,
-)
+from seamark.store.cells import CRASHED, is_live, run_columns
+from seamark.store.fold.registers import SeriesState
 from seamark.store.read.begins import Begin, check_axis, placed, read_begins
 from seamark.store.read.curve import read_curve, read_drawing
+from seamark.store.read.derived import DERIVED_BELOW, Derived, gaps_of
 from seamark.store.read.ending import error_text
-from seamark.store.read.forks import Line, line_of
-from seamark.store.read.inherited import TAGS, Inherited, inherited_tags
 from seamark.store.read.rank_status import rank_statuses, who_waits
 from seamark.store.read.series import (
     Mark,
     Sources,
-    read_floats,
     read_floats_part,
     read_record_at,
-    read_records,
     read_text_page,
     text_begin,
 )
+from seamark.store.read.snapshot import FLOATS, Snapshot
 from seamark.store.read.traceback import traceback_of
-from seamark.store.read.versions import ALIASES, VERSION, version_aliases, version_numbers
-from seamark.store.runs import Store, StoredRun, load_attributes, load_run
-from seamark.store.silence import state_of_row
+from seamark.store.runs import Store, load_run
 
 if TYPE_CHECKING:
     from seamark.reading.curves import Curve, Drawing
     from seamark.reading.ranks import RankStatus
-    from seamark.store.fold.run_state import Fork, JournalState, RunState
 
-__all__ = ["COPY", "RunReader", "Snapshot", "gaps_of", "troubles"]
+__all__ = ["RunReader"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
-_cells: Final = schema.attribute.c
-_SHOWN: Final = (
-    sa.select(schema.path.c.path, _cells.family)
-    .join(schema.path, schema.path.c.id == _cells.path)
-    .where(_cells.run == sa.bindparam("run"), _cells.visible == 1)
-)
 _NAMED: Final = (
     sa.select(schema.journal_path.c.journal, schema.journal_path.c.path)
     .distinct()
@@ -102,48 +62,24 @@ _NAMED: Final = (
 )
 _RESUMABLE: Final = frozenset({CRASHED, "interrupted", "suspended"})
 """States of a begun run that a process which opens it may go on with."""
-_OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
-_HIDDEN: Final = (
-    sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
-)
-_FLOATS: Final = "float_series"
-_FLOATS_AT_ONCE: Final = 64
+_VALUES_AT_ONCE: Final = 1 << 20
 _WORLD_SIZE: Final = "distributed/world_size"
-COPY: Final = "journal/"
-"""Prefix of the name of a file among the conflicts."""
-_NO_ANSWER: Final = ("sys/", "monitoring/seamark/", TAGS)
 
 
-@dataclass(slots=True)
-class Snapshot:
-    """A run in one transaction.
+def _question(
+    answer: Callable[Concatenate[RunReader, Snapshot, P], T],
+) -> Callable[Concatenate[RunReader, P], T]:
+    """Make a question of a method that answers it from one snapshot of the run.
 
-    Attributes:
-        store: Where it is.
-        connection: Of the transaction.
-        run: As loaded.
-        now_ns: Time by the clock of the reader, nanoseconds since the Unix epoch.
-        line: It, and the runs that it has points from.
-        is_loaded: Whether all of its attributes are.
+    It raises `RunNotFoundError` if the store has no such run (any more).
     """
 
-    store: Store
-    connection: sa.Connection
-    run: StoredRun
-    now_ns: int
-    line: Line
-    is_loaded: bool = False
+    @wraps(answer)
+    def ask(self: RunReader, /, *args: P.args, **named: P.kwargs) -> T:
+        found: T = self._guarded(partial(self._answer, answer, *args, **named))
+        return found
 
-    @property
-    def state(self) -> RunState:
-        """State of the run."""
-        return self.run.state
-
-    @property
-    def number(self) -> int:
-        """Number of the run."""
-        assert self.run.number is not None  # noqa: S101 - it was loaded
-        return self.run.number
+    return ask
 
 
 class RunReader:
@@ -156,6 +92,7 @@ class RunReader:
         sources: Opens its journals.
         now_ns: Clock, nanoseconds since the Unix epoch.
         others: Returns what opens the journals of another run; None where a fork is read alone.
+        guarded: Calls a function with exclusive use of the store.
     """
 
     def __init__(
@@ -167,12 +104,14 @@ class RunReader:
         *,
         now_ns: Callable[[], int],
         others: Callable[[str, str], Sources] | None = None,
+        guarded: Callable[[Callable[[], Any]], Any] = lambda work: work(),
     ) -> None:
         self.project = project
         self.name = name
         self._find_store = store
         self._sources, self._others = sources, others
         self._now_ns = now_ns
+        self._guarded = guarded
         self._crash: tuple[tuple[str, int], Crash] | None = None
         self._held: Snapshot | None = None
 
@@ -181,151 +120,76 @@ class RunReader:
         """Time by the clock of the reader, nanoseconds since the Unix epoch."""
         return self._now_ns()
 
-    def _ask(self, question: Callable[[Snapshot], T]) -> T:
-        """Return the answer to a question about one snapshot of the run.
-
-        Raises:
-            RunNotFoundError: If the store has no such run (any more).
-        """
+    def _answer(self, answer: Callable[..., T], *args: Any, **named: Any) -> T:
         store = self._find_store()
         with store.database.reading() as connection:
-            held, is_held = self._held, store.database.held is connection
-            if not is_held or held is None or held.connection is not connection:
-                held = self._load_run(store, connection)
-            self._held = held if is_held else None
-            return question(held)
+            held = self._held
+            if held is None or held.connection is not connection:
+                held = self._held = self._load_run(store, connection)
+            return answer(self, held, *args, **named)
 
     def _load_run(self, store: Store, connection: sa.Connection) -> Snapshot:
-        run = load_run(store, connection, self.project, self.name)
+        before = self._held.run if self._held is not None and self._held.store is store else None
+        run = load_run(store, connection, self.project, self.name, before=before)
         if run is None:
             msg = f"run {self.name!r} does not exist in project {self.project!r}"
             raise RunNotFoundError(msg)
-        line = line_of(store, connection, run, self._sources, self._others)
-        return Snapshot(store, connection, run, self._now_ns(), line)
+        return Snapshot(store, connection, run, self._now_ns(), self._sources, self._others)
 
     # ------------------------------------------------------------------ attributes
 
-    def attributes(self, namespace: str = "") -> list[Attribute]:
+    @_question
+    def attributes(self, seen: Snapshot, namespace: str = "") -> list[Attribute]:
         """Return what is visible at and below a path, derived attributes too, sorted by path."""
+        if namespace:
+            seen.state.need((), [namespace])
+        else:
+            seen.state.need_all()
+        found = {
+            path: shown
+            for path in seen.state.attributes
+            if is_inside(path, namespace) and (shown := seen.own(path)) is not None
+        }
+        for path, kind, value in self._derived(seen):
+            if is_inside(path, namespace):
+                found[path] = Attribute(path, "atom", kind, value)
+        found |= seen.of_line(lambda path: is_inside(path, namespace))
+        return [found[path] for path in sorted(found)]
 
-        def answer(seen: Snapshot) -> list[Attribute]:
-            if namespace:
-                self._load(seen, (), [namespace])
-            else:
-                self._load(seen, None)
-            found = {
-                path: self._attribute(seen, path, state)
-                for path, state in seen.state.visible()
-                if is_inside(path, namespace)
-            }
-            for path, kind, value in self._derived(seen):
-                if is_inside(path, namespace):
-                    found[path] = Attribute(path, "atom", kind, value)
-            found |= self._of_line(seen, lambda path: is_inside(path, namespace))
-            return [found[path] for path in sorted(found)]
-
-        return self._ask(answer)
-
-    def attribute(self, path: str) -> Attribute | None:
+    @_question
+    def attribute(self, seen: Snapshot, path: str) -> Attribute | None:
         """Return what a path shows, or None."""
+        if path.startswith(DERIVED_BELOW):
+            for derived, kind, value in self._derived(seen):
+                if derived == path:
+                    return Attribute(path, "atom", kind, value)
+        return seen.shown(path)
 
-        def answer(seen: Snapshot) -> Attribute | None:
-            if path.startswith(_NO_ANSWER):
-                for derived, kind, value in self._derived(seen):
-                    if derived == path:
-                        return Attribute(path, "atom", kind, value)
-            return self._shown(seen, path)
-
-        return self._ask(answer)
-
-    def has(self, path: str) -> bool:
+    @_question
+    def has(self, seen: Snapshot, path: str) -> bool:
         """Return whether a path, or anything below it, shows something."""
+        seen.state.need((), [path])
+        if any(is_inside(shown, path) for shown, _ in seen.state.visible()):
+            return True
+        if any(is_inside(one, path) for one in seen.line.families()):
+            return True
+        return any(is_inside(derived, path) for derived, _, _ in self._derived(seen))
 
-        def answer(seen: Snapshot) -> bool:
-            self._load(seen, (), [path])
-            if any(is_inside(shown, path) for shown, _ in seen.state.visible()):
-                return True
-            if any(is_inside(one, path) for one in seen.line.families()):
-                return True
-            return any(is_inside(derived, path) for derived, _, _ in self._derived(seen))
-
-        return self._ask(answer)
-
-    def _load(
-        self, seen: Snapshot, paths: Collection[str] | None, namespaces: Collection[str] = ()
-    ) -> None:
-        if seen.is_loaded:
-            return
-        state, seen.is_loaded = seen.state, paths is None
-        found = load_attributes(
-            seen.store, seen.connection, seen.number, state.journals.values(), paths, namespaces
-        )
-        state.attributes.update(found)
-
-    def _shown(self, seen: Snapshot, path: str) -> Attribute | None:
-        if found := self._of_line(seen, path.__eq__):
-            return found[path]
-        self._load(seen, [path])
-        shown = seen.state.surviving(path)
-        return self._attribute(seen, path, shown[0]) if shown else None
-
-    def _of_line(self, seen: Snapshot, is_meant: Callable[[str], bool]) -> dict[str, Attribute]:
-        """Return the series that have points of other runs; all of their points are read."""
-        families = {path: one for path, one in seen.line.families().items() if is_meant(path)}
-        found: dict[str, Attribute] = {}
-        floats = [path for path, family in families.items() if family == _FLOATS]
-        for start in range(0, len(floats), _FLOATS_AT_ONCE):
-            some = floats[start : start + _FLOATS_AT_ONCE]
-            for path, points in self._floats(seen, some, "latest").items():
-                state = FloatSeriesState()
-                if len(points):
-                    state.extend(b"", points.time_ns, points.step, points.value)
-                found[path] = Attribute(path, _FLOATS, _FLOATS, state.summary())
-        for path, family in families.items():
-            if family != _FLOATS:
-                found[path] = Attribute(path, family, family, self._tail(seen, path, family))
-        return found
-
-    def _attribute(self, seen: Snapshot, path: str, state: FamilyState) -> Attribute:
-        kind, value = state.family, None
-        if isinstance(state, AtomState):
-            kind, value = state.type, decoded(state.type, state.value)
-        elif isinstance(state, SeriesState):
-            value = state.summary()
-        elif isinstance(state, FileState):
-            value = state.visible()
-        elif isinstance(state, RecordState):
-            value = state.record
-        elif isinstance(state, SetState | FileSetState | StatisticState):
-            value = state.visible(seen.state.emptied(path))
-        return Attribute(path, state.family, kind, value)
-
-    def _tail(self, seen: Snapshot, path: str, family: str) -> SeriesTail:
-        points = self._points_of(seen, path, family, "latest")
-        if not points:
-            return SeriesTail(None, 0, math.nan, math.nan)
-        (first, *_), (step, value, *_) = points[0], points[-1]
-        last = value["file"] if family == "file_series" else value
-        return SeriesTail(last, len(points), first, step)
-
-    def series_paths(self) -> list[str]:
+    @_question
+    def series_paths(self, seen: Snapshot) -> list[str]:
         """Return the paths that show a float series, sorted."""
-        found = self._ask(self._families)
-        return sorted(path for path, family in found.items() if family == _FLOATS)
+        return sorted(path for path, family in seen.families().items() if family == FLOATS)
 
-    def series_writers(self) -> dict[str, set[str]]:
+    @_question
+    def series_writers(self, seen: Snapshot) -> dict[str, set[str]]:
         """Return the ids of the writers whose journals hold points of numbers, by path."""
-
-        def answer(seen: Snapshot) -> dict[str, set[str]]:
-            writers = {one.number: one.writer for one in seen.state.journals.values()}
-            rows = seen.store.database.rows(seen.connection, _NAMED, run=seen.number)
-            paths = seen.store.numbers.paths(seen.connection, {path for _, path in rows})
-            found: dict[str, set[str]] = {}
-            for journal, path in rows:
-                found.setdefault(paths[path], set()).add(writers.get(journal, ""))
-            return found
-
-        return self._ask(answer)
+        writers = {one.number: one.writer for one in seen.state.journals.values()}
+        rows = seen.rows(_NAMED)
+        paths = seen.store.numbers.paths(seen.connection, {path for _, path in rows})
+        found: dict[str, set[str]] = {}
+        for journal, path in rows:
+            found.setdefault(paths[path], set()).add(writers.get(journal, ""))
+        return found
 
     def training(self) -> set[str]:
         """Return the ids of the writers that trained the run, on all ranks."""
@@ -335,82 +199,50 @@ class RunReader:
             if one.header.get("owner", True) or one.header.get("rank")
         }
 
-    def families(self) -> dict[str, str]:
+    @_question
+    def families(self, seen: Snapshot) -> dict[str, str]:
         """Return what each path holds, sorted by path, without reading it."""
+        derived = {path: "atom" for path, _, _ in self._derived(seen)}
+        return dict(sorted((seen.families() | derived).items()))
 
-        def answer(seen: Snapshot) -> dict[str, str]:
-            derived = {path: "atom" for path, _, _ in self._derived(seen)}
-            return dict(sorted((self._families(seen) | derived).items()))
-
-        return self._ask(answer)
-
-    @staticmethod
-    def _families(seen: Snapshot) -> dict[str, str]:
-        rows = seen.store.database.rows(seen.connection, _SHOWN, run=seen.number)
-        own = {path: NUMBER_FAMILIES[family] for path, family in rows}
-        return own | seen.line.families()
-
-    def some(self, paths: Collection[str]) -> list[Attribute]:
+    @_question
+    def some(self, seen: Snapshot, paths: Collection[str]) -> list[Attribute]:
         """Return what some paths show, in their order; those that show nothing are left out."""
-
-        def answer(seen: Snapshot) -> list[Attribute]:
-            self._load(seen, paths)
-            derived = {path: (kind, value) for path, kind, value in self._derived(seen)}
-            of_line = self._of_line(seen, set(paths).__contains__)
-            found = []
-            for path in paths:
-                if path in derived:
-                    found.append(Attribute(path, "atom", *derived[path]))
-                elif path in of_line:
-                    found.append(of_line[path])
-                elif shown := seen.state.surviving(path):
-                    found.append(self._attribute(seen, path, shown[0]))
-            return found
-
-        return self._ask(answer)
+        seen.state.need(paths)
+        derived = {path: (kind, value) for path, kind, value in self._derived(seen)}
+        of_line = seen.of_line(set(paths).__contains__)
+        found = []
+        for path in paths:
+            if path in derived:
+                found.append(Attribute(path, "atom", *derived[path]))
+            elif path in of_line:
+                found.append(of_line[path])
+            elif (shown := seen.own(path)) is not None:
+                found.append(shown)
+        return found
 
     @property
-    def fork(self) -> Fork | None:
-        """Point at which the run was forked from another; None if it was not."""
-        return self._ask(lambda seen: seen.state.fork)
-
-    @property
-    def state(self) -> str:
+    @_question
+    def state(self, seen: Snapshot) -> str:
         """State of the run, ``"crashed"`` if it says it is running and is not."""
+        return seen.stated()
 
-        def answer(seen: Snapshot) -> str:
-            return self._state_of(seen)
-
-        return self._ask(answer)
-
-    def _state_of(self, seen: Snapshot) -> str:
-        stated = str(seen.state.state[1].get("state", "created"))
-        owners = [journal for journal in seen.state.journals.values() if journal.owner]
-        if is_open(stated, owners):
-            return state_of_row(OPEN, max(one.seen for one in owners), seen.now_ns)
-        crashed = is_crashed(stated, owners, seen.now_ns, here=seen.store.here)
-        return CRASHED if crashed else stated
-
-    def is_resumable(self) -> bool:
+    @_question
+    def is_resumable(self, seen: Snapshot) -> bool:
         """Return whether the run has not ended for good, and no owner that began it lives."""
+        state, is_here = seen.stated(), seen.store.here
+        lives = any(is_live(one, seen.now_ns, here=is_here) for one in seen.owners)
+        return state == "created" or (state in _RESUMABLE and not lives)
 
-        def answer(seen: Snapshot) -> bool:
-            state, is_here = self._state_of(seen), seen.store.here
-            owners = [one for one in seen.state.journals.values() if one.owner]
-            lives = any(is_live(one, seen.now_ns, here=is_here) for one in owners)
-            return state == "created" or (state in _RESUMABLE and not lives)
-
-        return self._ask(answer)
-
-    def crash(self) -> Crash | None:
+    @_question
+    def crash(self, seen: Snapshot) -> Crash | None:
         """Return how the process ended that trained the run; None unless the run crashed."""
-        return self._ask(self._crash_of)
+        return self._crash_of(seen)
 
     def _crash_of(self, seen: Snapshot) -> Crash | None:
-        if self._state_of(seen) != CRASHED:
+        if seen.stated() != CRASHED:
             return None
-        owners = (one for one in seen.state.journals.values() if one.owner)
-        last = max(owners, key=_seen, default=None)
+        last = max(seen.owners, key=lambda one: one.seen, default=None)
         if last is None:
             return None
         asked = (last.writer, last.seen)
@@ -419,175 +251,68 @@ class RunReader:
             self._crash = asked, evidence.crash(last.header, last.seen)
         return self._crash[1]
 
-    @property
-    def state_of_fold(self) -> RunState:
-        """The registers of the run, for readers that need more than is shown."""
-
-        def answer(seen: Snapshot) -> RunState:
-            self._load(seen, None)
-            return seen.state
-
-        return self._ask(answer)
+    def _derived(self, seen: Snapshot) -> Derived:
+        return Derived(seen, self._crash_of(seen))
 
     @property
-    def reason(self) -> str:
+    @_question
+    def reason(self, seen: Snapshot) -> str:
         """Cause of the run's last recorded state: an error or a signal; empty if not known."""
-
-        def answer(seen: Snapshot) -> str:
-            record = seen.state.state[1]
-            error, signal = record.get("error"), record.get("signal")
-            if isinstance(error, Mapping):
-                return error_text(error)
-            return signal if isinstance(signal, str) else ""
-
-        return self._ask(answer)
+        record = seen.state.state[1]
+        error, signal = record.get("error"), record.get("signal")
+        if isinstance(error, Mapping):
+            return error_text(error)
+        return signal if isinstance(signal, str) else ""
 
     @property
-    def signal(self) -> str:
+    @_question
+    def signal(self, seen: Snapshot) -> str:
         """The signal that made the last recorded state, if one did and no error; else empty."""
-
-        def answer(seen: Snapshot) -> str:
-            record = seen.state.state[1]
-            error, signal = record.get("error"), record.get("signal")
-            return signal if isinstance(signal, str) and not isinstance(error, Mapping) else ""
-
-        return self._ask(answer)
+        record = seen.state.state[1]
+        error, signal = record.get("error"), record.get("signal")
+        return signal if isinstance(signal, str) and not isinstance(error, Mapping) else ""
 
     @property
-    def traceback(self) -> str | None:
+    @_question
+    def traceback(self, seen: Snapshot) -> str | None:
         """Path of the traceback that belongs to the run's end; None if there is none.
 
         Other ranks have others, and so have older attempts and processes that do not own the run.
         """
+        return traceback_of(seen.state, seen.families())
 
-        def answer(seen: Snapshot) -> str | None:
-            return traceback_of(seen.state, self._families(seen))
+    @_question
+    def troubles(self, seen: Snapshot) -> dict[str, Any]:
+        """Return what went wrong with the run, by name; only what is not empty."""
+        return self._derived(seen).troubles()
 
-        return self._ask(answer)
+    @_question
+    def has_failed(self, seen: Snapshot) -> bool:
+        """Return whether a process that spoke for the run noted that it failed."""
+        return any(one.said.get("state") == "failed" for one in seen.owners)
 
-    def _derived(self, seen: Snapshot) -> Iterator[tuple[str, str, Any]]:
-        run, kind = seen.state, kind_of(self.project, self.name)
-        self._load(seen, ["sys/trashed"])
-        facts = run_columns(run)
-        ((owner,),) = seen.store.database.rows(seen.connection, _OWNER, run=seen.number)
-        yield "sys/id", "string", facts["sys_id"] or self.name
-        yield "sys/owner", "string", facts["owner"] or str(owner)
-        if kind in ("run", "project"):
-            stated = self._state_of(seen)
-            yield "sys/state", "string", stated
-            yield "sys/running_time", "float", facts["running"] / 1e9
-            if facts["detail"] is not None:
-                yield DETAIL, "string", facts["detail"]
-            if facts["started"] is not None:
-                yield "sys/start_time", "datetime", time_of(facts["started"])
-            if facts["ended"] is not None and stated not in GOES_ON:
-                yield "sys/end_time", "datetime", time_of(facts["ended"])
-        if (crash := self._crash_of(seen)) is not None:
-            yield "sys/crash_reason", "string", crash.reason
-        yield from _known_times(facts)
-        if not run.surviving("sys/trashed"):
-            yield "sys/trashed", "bool", False
-        if kind in ("model_version", "artifact"):
-            ref = (self.project, self.name)
-            if found := version_aliases(seen.store, seen.connection, [ref]).get(ref):
-                yield ALIASES, "json", found
-            if number := version_numbers(seen.store, seen.connection, [ref]).get(ref):
-                yield VERSION, "int", number
-        yield from self._concluded(seen)
-
-    def _concluded(self, seen: Snapshot) -> Iterator[tuple[str, str, Any]]:
-        """Yield what follows from several records, or from those of other containers."""
-        run, tags = seen.state, self._inherited(seen)
-        for path, one in tags.items():
-            yield path, one.type, one.value
-        if tags:
-            yield INHERITED, "json", self._told(seen, tags)
-        for name, value in self._troubles(seen, tags).items():
-            yield f"monitoring/seamark/{name}", "json", value
-        if run.changed:
-            self._load(seen, run.changed)
-            if changes := run.changes():
-                yield CHANGES, "json", {path: _changes(told) for path, told in changes.items()}
-
-    def _conflicts(self, seen: Snapshot) -> dict[str, list[str]]:
-        """Return the families that lost, by path."""
-        rows = seen.store.database.rows(seen.connection, _HIDDEN, run=seen.number)
-        if not rows:
-            return {}
-        paths = seen.store.numbers.paths(seen.connection, [number for (number,) in rows])
-        self._load(seen, list(paths.values()))
-        return seen.state.conflicts()
-
-    def _inherited(self, seen: Snapshot) -> Mapping[str, Inherited]:
-        """Return the keyed tags of the projects above, by path."""
-        found = dict(inherited_tags(seen.store, seen.connection, [(self.project, self.name)]))
-        return found.get((self.project, self.name), {})
-
-    def _troubles(self, seen: Snapshot, tags: Mapping[str, Inherited]) -> dict[str, Any]:
-        found = troubles(seen.state, self._conflicts(seen))
-        if seen.line.lacking is not None:
-            found["fork"] = {"lacking": seen.line.lacking}
-        told = self._told(seen, tags) if tags else {}
-        other = {
-            key: one
-            for key, one in told.items()
-            if "own" in one and repr(one["own"]) != repr(one["value"])  # 1 is not True, NaN is NaN
-        }
-        return {**found, "tags": other} if other else found
-
-    def _told(self, seen: Snapshot, tags: Mapping[str, Inherited]) -> dict[str, dict[str, Any]]:
-        """Return the tags of projects by key, and what the container itself says of that key."""
-        self._load(seen, list(tags))
-        found: dict[str, dict[str, Any]] = {}
-        for path, one in tags.items():
-            told = {"value": one.value, "project": one.project}
-            if shown := seen.state.surviving(path):
-                own = self._attribute(seen, path, shown[0])
-                told["own"] = own.value if own.family == "atom" else f"<{own.family}>"
-            found[path[len(TAGS) :]] = told
+    @_question
+    def ranks(self, seen: Snapshot) -> list[RankStatus]:
+        """Return how each rank that takes part in the run is doing, by rank."""
+        seen.state.need([_WORLD_SIZE])
+        told = next(iter(seen.state.surviving(_WORLD_SIZE)), None)
+        size = getattr(told, "value", None)
+        now_ns, world_size = seen.now_ns, size if isinstance(size, int) else None
+        found = rank_statuses(seen.state, now_ns, world_size, here=seen.store.here)
+        if sum(one.state == "hangs" for one in found) > 1:
+            seen.state.need_all()
+            steps = {
+                path: state.last_step
+                for path, state in seen.state.visible()
+                if isinstance(state, SeriesState) and state.family == FLOATS
+            }
+            found = who_waits(found, steps, now_ns)
         return found
 
-    def troubles(self) -> dict[str, Any]:
-        """Return what went wrong with the run, by name; only what is not empty."""
-        return self._ask(lambda seen: self._troubles(seen, self._inherited(seen)))
-
-    def has_failed(self) -> bool:
-        """Return whether a process that spoke for the run noted that it failed."""
-
-        def answer(seen: Snapshot) -> bool:
-            journals = seen.state.journals.values()
-            return any(one.owner and one.said.get("state") == "failed" for one in journals)
-
-        return self._ask(answer)
-
-    def ranks(self) -> list[RankStatus]:
-        """Return how each rank that takes part in the run is doing, by rank."""
-
-        def answer(seen: Snapshot) -> list[RankStatus]:
-            self._load(seen, [_WORLD_SIZE])
-            told = next(iter(seen.state.surviving(_WORLD_SIZE)), None)
-            size = getattr(told, "value", None)
-            now_ns, world_size = seen.now_ns, size if isinstance(size, int) else None
-            found = rank_statuses(seen.state, now_ns, world_size, here=seen.store.here)
-            if sum(one.state == "hangs" for one in found) > 1:
-                self._load(seen, None)
-                steps = {
-                    path: state.last_step
-                    for path, state in seen.state.visible()
-                    if isinstance(state, SeriesState) and state.family == _FLOATS
-                }
-                found = who_waits(found, steps, now_ns)
-            return found
-
-        return self._ask(answer)
-
-    def journals(self) -> list[JournalInfo]:
+    @_question
+    def journals(self, seen: Snapshot) -> list[JournalInfo]:
         """Return what is known of every journal, sorted by writer."""
-
-        def answer(seen: Snapshot) -> list[JournalState]:
-            return list(seen.state.journals.values())
-
-        found = sorted(self._ask(answer), key=lambda journal: journal.writer)
+        found = sorted(seen.state.journals.values(), key=lambda journal: journal.writer)
         return [
             JournalInfo(
                 writer=one.writer,
@@ -622,31 +347,26 @@ class RunReader:
         """
         return self.many_points([path], attempt, limit=limit)[path]
 
+    @_question
     def many_points(
-        self, paths: Collection[str], attempt: Attempt = "latest", *, limit: int | None = None
+        self,
+        seen: Snapshot,
+        paths: Collection[str],
+        attempt: Attempt = "latest",
+        *,
+        limit: int | None = None,
     ) -> dict[str, Points]:
         """Return the points of several float series, for little more than the price of one.
 
         Raises:
             ArgumentError: If ``attempt`` cannot be one.
         """
-        chosen = check_attempt(attempt)
-        wanted = list(dict.fromkeys(paths))
+        return seen.floats(list(dict.fromkeys(paths)), check_attempt(attempt), limit)
 
-        def answer(seen: Snapshot) -> dict[str, Points]:
-            return self._floats(seen, wanted, chosen, limit)
-
-        return self._ask(answer)
-
-    @staticmethod
-    def _floats(
-        seen: Snapshot, paths: Sequence[str], attempt: int | str, limit: int | None = None
-    ) -> dict[str, Points]:
-        shares = seen.line.shares(paths, _FLOATS, attempt)
-        return read_floats(seen.store, seen.connection, shares, paths, limit)
-
+    @_question
     def points_part(
         self,
+        seen: Snapshot,
         path: str,
         attempt: Attempt = "latest",
         *,
@@ -659,17 +379,13 @@ class RunReader:
         Raises:
             ArgumentError: If ``attempt`` cannot be one.
         """
-        chosen = check_attempt(attempt)
+        shares = seen.line.shares([path], FLOATS, check_attempt(attempt))
+        return read_floats_part(
+            seen.store, seen.connection, shares, path, most, after=after, last=last
+        )
 
-        def answer(seen: Snapshot) -> tuple[Points, Mark | None] | None:
-            shares = seen.line.shares([path], _FLOATS, chosen)
-            return read_floats_part(
-                seen.store, seen.connection, shares, path, most, after=after, last=last
-            )
-
-        return self._ask(answer)
-
-    def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
+    @_question
+    def curve(self, seen: Snapshot, path: str, points: int, attempt: Attempt = "latest") -> Curve:
         """Return a float series in parts, which keep their minimum and maximum; for drawing.
 
         Args:
@@ -680,16 +396,17 @@ class RunReader:
         Raises:
             ArgumentError: If ``attempt`` or ``points`` cannot be one.
         """
-        chosen = check_attempt(attempt)
+        shares = seen.line.shares([path], FLOATS, check_attempt(attempt))
+        return read_curve(seen.store, seen.connection, shares, path, points)
 
-        def answer(seen: Snapshot) -> Curve:
-            shares = seen.line.shares([path], _FLOATS, chosen)
-            return read_curve(seen.store, seen.connection, shares, path, points)
-
-        return self._ask(answer)
-
+    @_question
     def drawing(
-        self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
+        self,
+        seen: Snapshot,
+        path: str,
+        look: Look | None = None,
+        attempt: Attempt = "latest",
+        since: str = "",
     ) -> Drawing:
         """Return a float series as it is drawn; nothing if the path holds no such series.
 
@@ -704,16 +421,57 @@ class RunReader:
             ArgumentError: If ``attempt`` or something of ``look`` cannot be used.
         """
         chosen, wanted = check_attempt(attempt), look or Look()
+        paths = [path] if wanted.x in NAMED_AXES else [path, wanted.x]
+        shares = seen.line.shares(paths, FLOATS, chosen)
+        created = min(run_columns(one.run.state)["created"] for one in shares)
+        found = read_drawing(seen.store, seen.connection, shares, path, wanted, created)
+        return found.since(since)
 
-        def answer(seen: Snapshot) -> Drawing:
-            paths = [path] if wanted.x in NAMED_AXES else [path, wanted.x]
-            shares = seen.line.shares(paths, _FLOATS, chosen)
-            created = min(run_columns(one.run.state)["created"] for one in shares)
-            return read_drawing(seen.store, seen.connection, shares, path, wanted, created)
+    @_question
+    def percentiles(
+        self, seen: Snapshot, path: str, percents: Sequence[float], attempt: Attempt = "latest"
+    ) -> list[float]:
+        """Return percentiles of the finite values of a float series; NaN if it has none.
 
-        return self._ask(answer).since(since)
+        Between two values they are interpolated linearly, as by ``numpy.percentile``.
 
-    def begins(self, paths: Collection[str], x: str = "step") -> dict[str, list[Begin]]:
+        Args:
+            path: Of the series.
+            percents: From 0 (the minimum) to 100 (the maximum).
+            attempt: See `points`.
+
+        Raises:
+            ArgumentError: If ``attempt`` or a percentage cannot be one.
+        """
+        import numpy as np
+
+        if wrong := [one for one in percents if not 0 <= one <= 100]:  # noqa: PLR2004
+            msg = f"percents: expected numbers from 0 to 100, got {wrong[0]!r}"
+            raise ArgumentError(msg)
+        shares = seen.line.shares([path], FLOATS, check_attempt(attempt))
+        values, mark = [np.empty(0)], None
+        while True:  # part by part: of a long series the steps and times would not fit into memory
+            found = read_floats_part(
+                seen.store, seen.connection, shares, path, _VALUES_AT_ONCE, after=mark
+            )
+            assert found is not None  # noqa: S101 - nothing is hidden within a snapshot
+            points, mark = found
+            values.append(points.value[np.isfinite(points.value)])
+            if mark is None:
+                break
+        finite = np.concatenate(values)
+        if not len(finite):
+            return [math.nan] * len(percents)
+        made: list[float] = np.percentile(finite, list(percents)).tolist()
+        return made
+
+    @_question
+    def begins(
+        self,
+        seen: Snapshot,
+        paths: Collection[str],
+        x: str = "step",
+    ) -> dict[str, list[Begin]]:
         """Return where attempts begin in float series, of the points that are shown.
 
         What is read does not grow with the points of the series, unless they lie along another.
@@ -728,30 +486,34 @@ class RunReader:
             PathError: If it is no path.
         """
         wanted, axis = list(dict.fromkeys(paths)), check_axis(x)
+        other = [] if axis in NAMED_AXES else [axis]
+        shares = seen.line.shares([*wanted, *other], FLOATS, "latest")
+        created = min(run_columns(one.run.state)["created"] for one in shares)
+        found = read_begins(seen.store, seen.connection, shares[0], wanted)
+        return {
+            path: placed(seen.store, seen.connection, shares, some, axis, created)
+            for path, some in found.items()
+            if some
+        }
 
-        def answer(seen: Snapshot) -> dict[str, list[Begin]]:
-            other = [] if axis in NAMED_AXES else [axis]
-            shares = seen.line.shares([*wanted, *other], _FLOATS, "latest")
-            created = min(run_columns(one.run.state)["created"] for one in shares)
-            found = read_begins(seen.store, seen.connection, shares[0], wanted)
-            return {
-                path: placed(seen.store, seen.connection, shares, some, axis, created)
-                for path, some in found.items()
-                if some
-            }
-
-        return self._ask(answer)
-
-    def texts(self, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
+    @_question
+    def texts(self, seen: Snapshot, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
         """Return the points of a string series; see `points`.
 
         Raises:
             ArgumentError: If ``attempt`` cannot be one.
         """
-        found = self._records(path, "string_series", attempt)
+        found = seen.points_of(path, "string_series", check_attempt(attempt))
         return [TextPoint(step, value, time_ns, number) for step, value, time_ns, number in found]
 
-    def text_page(self, file: str, paths: Collection[str], begin: int = 0) -> TextPage:
+    @_question
+    def text_page(
+        self,
+        seen: Snapshot,
+        file: str,
+        paths: Collection[str],
+        begin: int = 0,
+    ) -> TextPage:
         """Return texts that one journal holds, in the order of writing, as many as fit into a page.
 
         Nothing is hidden that an older attempt recorded.
@@ -761,17 +523,15 @@ class RunReader:
             paths: Of string series.
             begin: Where to begin, in bytes: 0, the end of a page, or what `text_begin` returned.
         """
+        seen.state.need(paths)
+        return read_text_page(
+            seen.store, seen.connection, seen.run, self._sources, file, list(paths), begin
+        )
 
-        def answer(seen: Snapshot) -> TextPage:
-            self._load(seen, paths)
-            return read_text_page(
-                seen.store, seen.connection, seen.run, self._sources, file, list(paths), begin
-            )
-
-        return self._ask(answer)
-
+    @_question
     def text_begin(
         self,
+        seen: Snapshot,
         file: str,
         paths: Collection[str],
         *,
@@ -788,145 +548,72 @@ class RunReader:
             lines: Only so many line ends, and a few more.
             points: Only so many records with points of any series of texts or files.
         """
+        return text_begin(
+            seen.store,
+            seen.connection,
+            seen.run,
+            self._sources,
+            file,
+            list(paths),
+            since_ns=since_ns,
+            lines=lines,
+            points=points,
+        )
 
-        def answer(seen: Snapshot) -> int:
-            return text_begin(
-                seen.store,
-                seen.connection,
-                seen.run,
-                self._sources,
-                file,
-                list(paths),
-                since_ns=since_ns,
-                lines=lines,
-                points=points,
-            )
-
-        return self._ask(answer)
-
-    def files(self, path: str, attempt: Attempt = "latest") -> list[FilePoint]:
+    @_question
+    def files(self, seen: Snapshot, path: str, attempt: Attempt = "latest") -> list[FilePoint]:
         """Return the points of a file series; see `points`.
 
         Raises:
             ArgumentError: If ``attempt`` cannot be one.
         """
+        found = seen.points_of(path, "file_series", check_attempt(attempt))
         return [
             FilePoint(
                 step, value["file"], time_ns, number, value.get("name"), value.get("description")
             )
-            for step, value, time_ns, number in self._records(path, "file_series", attempt)
+            for step, value, time_ns, number in found
         ]
 
-    def histograms(self, path: str, attempt: Attempt = "latest") -> list[HistogramPoint]:
+    @_question
+    def histograms(
+        self,
+        seen: Snapshot,
+        path: str,
+        attempt: Attempt = "latest",
+    ) -> list[HistogramPoint]:
         """Return the points of a histogram series; see `points`.
 
         Raises:
             ArgumentError: If ``attempt`` cannot be one.
         """
+        found = seen.points_of(path, "histogram_series", check_attempt(attempt))
         return [
             HistogramPoint(step, value[0], value[1], time_ns, number)
-            for step, value, time_ns, number in self._records(path, "histogram_series", attempt)
+            for step, value, time_ns, number in found
         ]
 
-    def last(self, path: str) -> Any:
+    @_question
+    def last(self, seen: Snapshot, path: str) -> Any:
         """Return the last point of the series at a path; None if there is none.
 
         Of numbers, texts and files that is the value, of histograms the `HistogramPoint`. What a
         series ends with is known without reading its points.
         """
-
-        def answer(seen: Snapshot) -> Any:
-            found = self._shown(seen, path)
-            if found is None or not getattr(found.value, "count", 0):
-                return None
-            if found.family != "histogram_series":
-                return found.value.last
-            own = next(iter(seen.state.surviving(path)), None)
-            if isinstance(own, SeriesState) and own.count:
-                point = read_record_at(
-                    seen.store, seen.connection, seen.run, self._sources, path, own.last_key
-                )
-            else:
-                found_points = self._points_of(seen, path, found.family, "latest")
-                point = found_points[-1] if found_points else None
-            if point is None:
-                return None
-            step, value, time_ns, number = point
-            return HistogramPoint(step, value[0], value[1], time_ns, number)
-
-        return self._ask(answer)
-
-    def _records(
-        self, path: str, family: str, attempt: Attempt
-    ) -> list[tuple[float, Any, int, int]]:
-        chosen = check_attempt(attempt)
-
-        def answer(seen: Snapshot) -> list[tuple[float, Any, int, int]]:
-            return self._points_of(seen, path, family, chosen)
-
-        return self._ask(answer)
-
-    def _points_of(
-        self, seen: Snapshot, path: str, family: str, attempt: int | str
-    ) -> list[tuple[float, Any, int, int]]:
-        shares = seen.line.shares([path], family, attempt)
-        if len(shares) == 1:
-            self._load(seen, [path])
-            if family not in seen.state.attributes.get(path, {}):
-                return []
-        return read_records(seen.store, seen.connection, shares, path, family)
-
-
-def _known_times(facts: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield when a run was created and modified, if that is known."""
-    for path, moment in (("creation", facts["created"]), ("modification", facts["modified"])):
-        if moment != UNKNOWN_NS:
-            yield f"sys/{path}_time", "datetime", time_of(moment)
-
-
-def _changes(told: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:
-    """Return values and when each was recorded, ISO 8601 in UTC."""
-    found = []
-    for (t, _, _), kind, value in told:
-        plain = value if kind == "datetime" else decoded(kind, value)
-        found.append({"value": plain, "time": time_of(t).isoformat()})
-    return found
-
-
-def _seen(journal: JournalState) -> int:
-    return journal.seen
-
-
-def gaps_of(journal: JournalState) -> list[tuple[int, int]]:
-    """Return the bytes of a journal that hold no valid frame, a settled end included."""
-    found = [*journal.gaps, *([journal.tail] if journal.tail else [])]
-    return [(offset, length) for offset, length in found]
-
-
-def troubles(run: RunState, conflicts: Mapping[str, list[str]] | None = None) -> dict[str, Any]:
-    """Return what went wrong with a run, by name; only what is not empty.
-
-    Args:
-        run: As folded.
-        conflicts: The families that lost, by path; as the run knows them if left out.
-    """
-    if conflicts is None:
-        conflicts = run.conflicts()
-    journals = sorted(run.journals.values(), key=lambda journal: journal.writer)
-    dropped: dict[str, int] = {}
-    for journal in journals:
-        for reason, count in journal.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
-    copies = {f"{COPY}{name}": [one.file] for one in journals for name in one.diverged}
-    found = {
-        "dropped": dropped,
-        "conflicts": {**conflicts, **copies},
-        "gaps": {
-            journal.writer: gaps
-            for journal in journals
-            if (gaps := [list(gap) for gap in gaps_of(journal)])
-        },
-        "fold_errors": {journal.writer: journal.errors for journal in journals if journal.errors},
-        "newer": [journal.writer for journal in journals if journal.stopped == "newer"],
-    }
-    return {name: value for name, value in found.items() if value}
+        found = seen.shown(path)
+        if found is None or not getattr(found.value, "count", 0):
+            return None
+        if found.family != "histogram_series":
+            return found.value.last
+        own = next(iter(seen.state.surviving(path)), None)
+        if isinstance(own, SeriesState) and own.count:
+            point = read_record_at(
+                seen.store, seen.connection, seen.run, self._sources, path, own.last_key
+            )
+        else:
+            found_points = seen.points_of(path, found.family, "latest")
+            point = found_points[-1] if found_points else None
+        if point is None:
+            return None
+        step, value, time_ns, number = point
+        return HistogramPoint(step, value[0], value[1], time_ns, number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,8 +59,13 @@ _NUMBERS: Final = frozenset({"float", "float_series", "statistic"})
 _LONG: Final = ("text", "string_series")
 _APART: Final = frozenset({"string_set", *_LONG})
 """What these show is not in the columns that all have."""
-_PART: Final = 900
-"""How many values one statement has at most; old SQLite takes 999."""
+_FEW: Final = 900
+"""So many runs are looked up by their numbers."""
+
+_cell: Final = schema.attribute.c
+_ATTRIBUTES: Final = sa.select(
+    _cell.run, _cell.path, _cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text
+).where(_cell.visible == 1)
 
 At = tuple[str, str | None]
 """A path and what is asked of a series there; None: what it shows."""
@@ -97,14 +102,14 @@ def query_runs(
     """
     wanted = [] if callable(columns) else [_Wanted(column) for column in _columns(columns)]
     if page is None:
-        chosen = choose(store, connection, selection, now_ns, unknown, counted=counted)
+        chosen = choose(store, connection, selection, now_ns, unknown, counted=counted, facts=True)
         cursor = ""
     else:
         chosen, cursor = choose_page(*page, store, connection, selection, now_ns, unknown)
     if callable(columns):
         found = columns(shared_paths(store, connection, chosen.numbers))
         wanted = [_Wanted(column) for column in found]
-    known = store.numbers.everything(connection)
+    known = _known_paths(store, connection, wanted)
     everything = any(one.pattern and one.field.path == "*" for one in wanted)
     paths = None
     if not everything:
@@ -119,14 +124,12 @@ def query_runs(
         cells.read_versions()
     of_children = [one for one in wanted if one.is_of_children and one.field.path not in known]
     cells.read_children(of_children, selection)
-    seen = in_projects(store, connection, selection.readable)
-    checks = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
     present = set(cells.paths())
-    for one in (each for each in wanted if each not in of_children):
-        if one.pattern and one.field.path != "*" and not one.paths(present):
-            checks.check_pattern(one.text, one.paths((*_SYSTEM, *known)))
-        elif not one.pattern and (one.says_more or one.field.path not in present):
-            checks.check_column(one.text, one.field)
+    doubtful = [one for one in wanted if one not in of_children and one.is_doubtful(present)]
+    if doubtful:
+        seen = in_projects(store, connection, selection.readable)
+        checks = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
+        _check(doubtful, checks, (*_SYSTEM, *known))
     labels = _labels(wanted, cells)
     empty: list[Any] = [None] * len(chosen.numbers)
     shown = {label: cells.columns.get(at, empty) for label, at in labels.items()}
@@ -160,9 +163,33 @@ class _Wanted:
             return [self.field.path]
         return list(filter(matcher(self.field.path), known))
 
+    def is_doubtful(self, present: Collection[str]) -> bool:
+        """Return whether it may ask for what no run has, beside what some are known to have."""
+        if self.pattern:
+            return self.field.path != "*" and not self.paths(present)
+        return self.says_more or self.field.path not in present
+
     def label(self, path: str) -> str:
         """Return the column's name for a path."""
         return f"{path}:{self.field.aggregate}" if self.field.aggregate else path
+
+
+def _known_paths(
+    store: Store, connection: sa.Connection, wanted: Iterable[_Wanted]
+) -> dict[str, int]:
+    """Return the paths that may be meant, with their numbers; all there are only for patterns."""
+    if any(one.pattern for one in wanted):
+        return store.numbers.everything(connection)
+    paths = {one.field.path for one in wanted}
+    return store.numbers.known(connection, paths.difference(_DERIVED))
+
+
+def _check(doubtful: Iterable[_Wanted], checks: KnownPaths, known: Collection[str]) -> None:
+    for one in doubtful:
+        if one.pattern:
+            checks.check_pattern(one.text, one.paths(known))
+        else:
+            checks.check_column(one.text, one.field)
 
 
 def _labels(wanted: list[_Wanted], cells: _Cells) -> dict[str, At]:
@@ -227,18 +254,11 @@ class _Cells:
         Of most of the runs there are, one walk through the table is quicker than many questions.
         """
         database, numbers = self._store.database, self._chosen.numbers
-        paths = None if self._paths is None else list(self._paths)
-        many = len(numbers) > _PART
-        for start in range(0, 1 if many else len(numbers), _PART // 2):
-            some = statement
-            if not many:
-                some = some.where(run.in_(numbers[start : start + _PART // 2]))
-            if paths is None:
-                yield from database.stream(self._connection, some)
-                continue
-            for at in range(0, len(paths), _PART // 2):
-                part = some.where(path.in_(paths[at : at + _PART // 2]))
-                yield from database.stream(self._connection, part)
+        if len(numbers) <= _FEW:
+            statement = statement.where(database.among(run, numbers))
+        if self._paths is not None:
+            statement = statement.where(database.among(path, self._paths))
+        return database.stream(self._connection, statement) if numbers else iter(())
 
     def _rows(
         self, statement: sa.Select[Any], run: Any, path: Any
@@ -258,12 +278,9 @@ class _Cells:
         return self._store.numbers.paths(self._connection, list(numbers))
 
     def _read_attributes(self) -> None:
-        table = schema.attribute.c
-        shown = (table.type, table["class"], table.number, table.whole, table.text)
-        statement = sa.select(table.run, table.path, *shown).where(table.visible == 1)
         by_number: dict[int, list[Any]] = {}
         size, apart, place_of = len(self._order), set[str](), self._order.get
-        for part in self._parts(statement, table.run, table.path):
+        for part in self._parts(_ATTRIBUTES, _cell.run, _cell.path):
             for run, path, kind, klass, number, whole, text in part:
                 if (at := place_of(run)) is None:
                     continue
@@ -315,40 +332,28 @@ class _Cells:
                 column[at] = json.loads(text)
 
     def _read_facts(self) -> None:
-        table = schema.run.c
-        times = (table.created, table.modified, table.started, table.ended, table.running)
-        named = sa.func.coalesce(table.sys_id, table.name)
-        statement = sa.select(table.id, named, table.detail, table.owner, *times, table.trashed)
-        numbers = self._chosen.numbers
-        if not numbers:
+        facts = self._chosen.facts
+        if not facts:
             return
-        if len(numbers) <= _PART:
-            statement = statement.where(schema.run.c.id.in_(numbers))
-        columns: dict[str, list[Any]] = {path: [None] * len(numbers) for path in _DERIVED}
-        details: list[Any] = [None] * len(numbers)
-        for part in self._store.database.stream(self._connection, statement):
-            for number, name, detail, owner, created, modified, started, ended, *rest in part:
-                if (at := self._order.get(number)) is None:
-                    continue
-                state, (running, trashed) = self._chosen.states[number], rest
-                details[at] = detail
-                facts = (
-                    name,
-                    state,
-                    owner,
-                    None if created == UNKNOWN_NS else time_of(created),
-                    None if modified == UNKNOWN_NS else time_of(modified),
-                    None if started is None else time_of(started),
-                    None if ended is None or state in GOES_ON else time_of(ended),
-                    running / 1e9,
-                    bool(trashed),
-                )
-                for path, value in zip(_DERIVED, facts, strict=True):
-                    columns[path][at] = value
+        states, names, details, owners, created, modified, started, ended, running, trashed = map(
+            list, zip(*facts, strict=True)
+        )
+        ended = [None if at in GOES_ON else end for at, end in zip(states, ended, strict=True)]
+        columns = {
+            "sys/id": names,
+            "sys/state": states,
+            "sys/owner": owners,
+            "sys/creation_time": [None if at == UNKNOWN_NS else time_of(at) for at in created],
+            "sys/modification_time": [None if at == UNKNOWN_NS else time_of(at) for at in modified],
+            "sys/start_time": [None if at is None else time_of(at) for at in started],
+            "sys/end_time": [None if at is None else time_of(at) for at in ended],
+            "sys/running_time": [ns / 1e9 for ns in running],
+            "sys/trashed": [*map(bool, trashed)],
+        }
         if any(detail is not None for detail in details):
             columns[DETAIL] = details
         if self._kind == "run":
-            failed = self.columns.get((_FAILED, None), [None] * len(numbers))
+            failed = self.columns.get((_FAILED, None), [None] * len(facts))
             columns[_FAILED] = [bool(one) for one in failed]
         without = frozenset() if self._kind == "run" else _OF_TRAININGS
         self.columns |= {

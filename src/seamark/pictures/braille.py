@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -26,8 +27,6 @@ _LEAST_SPAN: Final = 1e-300
 """A range below this is drawn as one value: doubles become too coarse to divide it."""
 _MOST_POWER: Final = 300
 """Powers of ten near the end of what a double holds get no round ticks between them."""
-_LONG: Final = 1e7
-"""Whole numbers below this are written out."""
 _DAY_S: Final = 86_400
 _MOST: Final = sys.float_info.max
 _DOTTED: Final = 3
@@ -65,11 +64,8 @@ class _Scale:
 
     def ticks(self, count: int) -> list[float]:
         """Return about ``count`` round values within the range."""
-        return (
-            _log_ticks(self.low, self.high, count)
-            if self.log
-            else _ticks(self.low, self.high, count)
-        )
+        find = _log_ticks if self.log else _ticks
+        return find(self.low, self.high, count)
 
 
 def _ticks(low: float, high: float, count: int, *, least: float = 0.0) -> list[float]:
@@ -101,24 +97,11 @@ def _log_ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def _labels(ticks: Sequence[float]) -> list[str]:
-    """Return tick labels that tell neighbours apart, with as few digits as that takes."""
-    for digits in range(1, 17):
-        labels = [f"{tick:.{digits}g}" for tick in ticks]
-        exact = all(
-            abs(float(label) - tick) <= 1e-9 * abs(tick)
-            for label, tick in zip(labels, ticks, strict=True)
-        )
-        if exact and len(set(labels)) == len(labels):
-            break
-    return [_short(label) for label in labels]
-
-
-def _short(label: str) -> str:
-    """Return ``1e+06`` as ``1000000`` where that is as readable, and exponents without padding."""
-    number = float(label)
-    if "e" in label and 1 <= abs(number) < _LONG and number == int(number):
-        return str(int(number))
-    return label.replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+    """Return tick labels that tell neighbours apart, exponents without padding."""
+    labels = [f"{tick:.10g}" for tick in ticks]
+    if len(set(labels)) < len(labels):
+        labels = list(map(repr, ticks))
+    return [one.replace("e+0", "e").replace("e-0", "e-").replace("e+", "e") for one in labels]
 
 
 _SPANS: Final = ((2 * _DAY_S, _DAY_S, "d"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"), (0, 1, "s"))
@@ -237,21 +220,13 @@ def _raster(
 
 
 def _line(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | None) -> None:
-    dots = _dots(ys, scale)
-    if np.isfinite(dots).sum() == 1:
-        at = int(np.isfinite(dots).argmax())
-        canvas.point(float(xs[at]), float(dots[at]), color=paint, marker="●")
-        return
-    before: tuple[float, float] | None = None
-    for x, y in zip(xs.tolist(), dots.tolist(), strict=True):
-        if math.isnan(y):
-            before = None
-            continue
-        if before is None:
-            canvas.point(x, y, color=paint)
-        else:
-            canvas.line(*before, x, y, color=paint)
-        before = (x, y)
+    points = list(zip(xs.tolist(), _dots(ys, scale).tolist(), strict=True))
+    drawn = [(x, y) for x, y in points if math.isfinite(y)]
+    for x, y in drawn:
+        canvas.point(x, y, color=paint, marker="●" if len(drawn) == 1 else None)
+    for (x, y), (next_x, next_y) in itertools.pairwise(points):
+        if math.isfinite(y) and math.isfinite(next_y):
+            canvas.line(x, y, next_x, next_y, color=paint)
 
 
 def _dotted(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | None) -> None:
@@ -267,10 +242,8 @@ def _dotted(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | 
 
 def _dots(ys: Floats, scale: _Scale) -> Floats:
     """Return the dots of values; NaN where one is not finite."""
-    dots = np.full(len(ys), np.nan)
-    finite = np.isfinite(ys)
-    dots[finite] = scale.place(ys[finite])
-    return dots
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(ys), scale.place(ys), np.nan)
 
 
 def _letter(at: int) -> str:
@@ -313,13 +286,9 @@ def _legend(curves: Sequence[Curve], *, colour: bool, safe: Callable[[str], str]
 
     out = []
     for at, curve in enumerate(curves):
-        sign = (
-            color("──", fg=COLOURS[at % len(COLOURS)])
-            if colour
-            else f" {_letter(at)}"
-            if len(curves) > 1
-            else "──"
-        )
+        sign = f" {_letter(at)}" if len(curves) > 1 else "──"
+        if colour:
+            sign = color("──", fg=COLOURS[at % len(COLOURS)])
         odd = curve.not_finite
         extra = f"  ({odd:,} not finite: x NaN, ^ +inf, v -inf)" if odd else ""
         out.append(f"  {sign} {safe(curve.label)}{extra}")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.cli._draw import draw
 from seamark.errors import ArgumentError
+from seamark.pictures.braille import draw
 from seamark.pictures.plots import Axes, Curve
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._ranks import of_rank
 from seamark.paths import is_inside
 from seamark.reading.interest import holds_parameters, rises
+from seamark.reading.rank_words import of_rank
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute, SeriesSummary

@@ -6,26 +6,27 @@ import contextlib
 import math
 import re
 import struct
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Final
 
-from seamark.reading.ages import age_words, duration_words
+from seamark.reading.ages import age_words
 
 __all__ = [
+    "age_text",
     "clean",
     "csv_safe",
     "display_width",
     "float_text",
-    "human_age",
     "human_bytes",
-    "human_duration",
     "human_number",
     "human_time",
     "int_text",
     "plural",
     "readable",
+    "seen_text",
     "shorten",
     "step_text",
+    "time_text",
 ]
 
 _UNSAFE: Final = re.compile(
@@ -191,12 +192,19 @@ def human_bytes(size: float) -> str:
     return f"{size / 1000:.1f} PB"
 
 
-human_duration: Final = duration_words
+def age_text(t_ns: int, now_ns: int) -> str:
+    """Return how long ago a moment was; both in nanoseconds since the Unix epoch."""
+    return age_words((now_ns - t_ns) / 1e9)
 
 
-def human_age(then: datetime, now: datetime) -> str:
-    """Return how long ago ``then`` was: ``"just now"``, ``"5 min ago"``, ``"in 2 h"``."""
-    return age_words((now - then).total_seconds())
+def time_text(t_ns: int) -> str:
+    """Return a moment, in nanoseconds since the Unix epoch, in this computer's time zone."""
+    return human_time(datetime.fromtimestamp(t_ns / 1e9, tz=timezone.utc))
+
+
+def seen_text(t_ns: int, now_ns: int) -> str:
+    """Return a moment and its age; both in nanoseconds since the Unix epoch."""
+    return f"{time_text(t_ns)} ({age_text(t_ns, now_ns)})"
 
 
 def human_time(moment: datetime) -> str:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeGuard
 
-from seamark.cli._text import human_number
 from seamark.paths import is_inside
 from seamark.reading.interest import aside, holds_parameters, is_counter, metric_order
+from seamark.reading.words import human_number
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -99,10 +99,8 @@ def best_extremes(attributes: Sequence[Attribute]) -> dict[str, Literal["min", "
     A checkpoint callback records the score of the best, and that is the smallest or the largest
     value of the series that it watched. Where several series could be meant, none is named.
     """
-    scores = {value for name, value in _scores(attributes) if not name}
-    named = {(name, value) for name, value in _scores(attributes) if name}
     found: dict[str, Literal["min", "max"]] = {}
-    for wanted, value in [*(("", score) for score in sorted(scores)), *sorted(named)]:
+    for wanted, value in sorted(set(_scores(attributes))):
         fits: dict[str, Literal["min", "max"]] = {}
         for one in attributes:
             if one.family != "float_series" or one.value.min == one.value.max:
@@ -124,18 +122,15 @@ def _scores(attributes: Sequence[Attribute]) -> Iterable[tuple[str, float]]:
     for path, value in atoms.items():
         if path.rpartition("/")[2] == _BEST_SCORE and _is_number(value):
             yield "", float(value)
-    for group in _rated(attributes):
-        yield group.name, group.best
+    for (_, _, name), scores in _rated(attributes).items():
+        yield name, max(scores.values())
 
 
-class _Rated(NamedTuple):
-    name: str
-    best: float
-    scores: Mapping[str, float]  # by path of the checkpoint
+def _rated(attributes: Sequence[Attribute]) -> dict[tuple[str, str, str], dict[str, float]]:
+    """Return the scores of checkpoints that Ignite's ``Checkpoint`` kept, by path.
 
-
-def _rated(attributes: Sequence[Attribute]) -> list[_Rated]:
-    """Return the checkpoints that Ignite's ``Checkpoint`` kept for their score, by what it was."""
+    They are those of one folder, name of files and name of the score each.
+    """
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     groups: dict[tuple[str, str, str], dict[str, float]] = {}
     for one in attributes:
@@ -144,7 +139,7 @@ def _rated(attributes: Sequence[Attribute]) -> list[_Rated]:
             if isinstance(name, str) and name and _is_number(score):
                 group = (one.path.rpartition("/")[0], str(atoms.get(f"{one.path}/basename")), name)
                 groups.setdefault(group, {})[one.path] = float(score)
-    return [_Rated(key[2], max(found.values()), found) for key, found in groups.items()]
+    return groups
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
@@ -169,10 +164,10 @@ def checkpoint_notes(
             if (above := "/".join(parts[:depth])) in below:
                 below[above].append(path)
     notes = {path: CheckpointNote("", "", tuple(told)) for path, told in below.items()}
-    for group in _rated(attributes):
-        for path, score in group.scores.items():
-            words = f"{group.name} {human_number(score)}"
-            notes[path] = notes[path]._replace(mark="best" * (score == group.best), score=words)
+    for (_, _, name), scores in _rated(attributes).items():
+        for path, score in scores.items():
+            mark = "best" if score == max(scores.values()) else ""
+            notes[path] = notes[path]._replace(mark=mark, score=f"{name} {human_number(score)}")
     for path, value in atoms.items():
         space, _, name = path.rpartition("/")
         if name != _BEST_PATH or not isinstance(value, str):

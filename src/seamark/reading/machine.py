@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from seamark.cli._text import human_number, plural, shorten
+from seamark.reading.words import human_number, plural, shorten
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute, SeriesSummary
@@ -66,11 +66,9 @@ def machine_lines(
     """
     machines = _machines(attributes)
     machine = _of_zero(machines, ranks)
-    if machine is None:
-        return
     if what := _what(machine):
         yield "machine", what
-    if load := _load(machine):
+    if load := _load(machine, now=False):
         measured = sum(bool(one.series) for one in machines.values())
         more = f"; {plural(measured - 1, 'more process', 'more processes')}" if measured > 1 else ""
         yield "load", load + more
@@ -78,16 +76,7 @@ def machine_lines(
 
 def machine_now(attributes: Iterable[Attribute], ranks: Sequence[RankStatus]) -> str:
     """Return how busy the machine of rank 0 is at present; empty if that is not recorded."""
-    machine = _of_zero(_machines(attributes), ranks)
-    if machine is None:
-        return ""
-    words = []
-    if cpu := _each(machine, "cpu", "last"):
-        words.append(f"CPU {_percent(cpu)}")
-    if memory := _each(machine, "memory", "last"):
-        words.append(f"memory {_amount(memory[0], machine.memory)}")
-    words += _gpu_words(machine, "last", "last")
-    return ", ".join(words)
+    return _load(_of_zero(_machines(attributes), ranks), now=True)
 
 
 def _machines(attributes: Iterable[Attribute]) -> Mapping[str, _Machine]:
@@ -109,13 +98,12 @@ def _machines(attributes: Iterable[Attribute]) -> Mapping[str, _Machine]:
     return found
 
 
-def _of_zero(machines: Mapping[str, _Machine], ranks: Sequence[RankStatus]) -> _Machine | None:
+def _of_zero(machines: Mapping[str, _Machine], ranks: Sequence[RankStatus]) -> _Machine:
     """Return that of the newest process of rank 0; that of any where its name tells nothing."""
     writers = [writer for one in ranks if not one.rank for writer in one.writers]
-    named = [machines[writer] for writer in writers if writer in machines]
     known = {writer for one in ranks for writer in one.writers}
-    chosen = [one for name, one in machines.items() if name not in known]
-    return next(iter(named + chosen), None)
+    order = [*writers, *(name for name in machines if name not in known)]
+    return next((machines[name] for name in order if name in machines), _Machine())
 
 
 def _what(machine: _Machine) -> str:
@@ -135,32 +123,26 @@ def _what(machine: _Machine) -> str:
     return ", ".join(words)
 
 
-def _load(machine: _Machine) -> str:
+def _load(machine: _Machine, *, now: bool) -> str:
+    """Return how busy a machine was on average and at most, or is now."""
+    mean, most = ("last", "last") if now else ("mean", "max")
+    average, up_to = ("", "") if now else (" on average", "up to ")
     words = []
-    if cpu := _each(machine, "cpu", "mean"):
-        words.append(f"CPU {_percent(cpu)} on average")
-    if memory := _each(machine, "memory", "max"):
-        words.append(f"memory up to {_amount(memory[0], machine.memory)}")
-    elif own := _each(machine, "process_memory", "max"):
-        words.append(f"memory of its processes up to {_short(own[0])} GiB")
-    words += _gpu_words(machine, "mean", "max")
-    return ", ".join(words)
-
-
-def _gpu_words(machine: _Machine, busy: str, memory: str) -> Iterator[str]:
-    """Yield how busy GPUs are, from the least to the most busy one, and the most memory of one."""
-    percent, used = _each(machine, "gpu", busy), _each(machine, "gpu_memory", memory)
-    average = " on average" if busy == "mean" else ""
-    if percent:
-        yield f"{_gpus(percent)} {_percent(percent)}{average}"
+    if cpu := _each(machine, "cpu", mean):
+        words.append(f"CPU {_percent(cpu)}{average}")
+    if memory := _each(machine, "memory", most):
+        words.append(f"memory {up_to}{_amount(memory[0], machine.memory)}")
+    elif own := _each(machine, "process_memory", most):
+        words.append(f"memory of its processes {up_to}{_short(own[0])} GiB")
+    busy, used = _each(machine, "gpu", mean), _each(machine, "gpu_memory", most)
+    count = len(busy or used)
+    name = f"{count} GPUs " if count > 1 else "GPU "
+    if busy:  # from the least to the most busy one
+        words.append(f"{name}{_percent(busy)}{average}")
+        name = ""
     if used:
-        up_to = "up to " if memory == "max" else ""
-        name = "" if percent else f"{_gpus(used)} "
-        yield f"{name}{up_to}{_amount(max(used), machine.number('gpu_memory'))}"
-
-
-def _gpus(values: Sequence[float]) -> str:
-    return f"{len(values)} GPUs" if len(values) > 1 else "GPU"
+        words.append(f"{name}{up_to}{_amount(max(used), machine.number('gpu_memory'))}")
+    return ", ".join(words)
 
 
 def _each(machine: _Machine, name: str, what: str) -> list[float]:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._text import human_age, human_duration, human_time, plural, shorten
+from seamark.reading.ages import duration_words
+from seamark.reading.words import plural, seen_text, shorten
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.reading.ranks import RankStatus
     from seamark.reading.reader import Reader
 
-__all__ = ["lags", "of_rank", "rank_facts", "rank_mappings", "rank_troubles", "seen_text"]
+__all__ = [
+    "common_path",
+    "has_points",
+    "lags",
+    "of_rank",
+    "rank_facts",
+    "rank_mappings",
+    "rank_troubles",
+]
 
 _STATES: Final = (
     "running",
@@ -40,6 +48,16 @@ def of_rank(path: str) -> int | None:
     return None if found is None else int(found[1])
 
 
+def common_path(path: str) -> str:
+    """Return the path that a series of a rank has on rank 0."""
+    return _OF_RANK.sub("", path, count=1)
+
+
+def has_points(attribute: Attribute) -> bool:
+    """Return whether an attribute is a series of numbers with points."""
+    return attribute.family == "float_series" and attribute.value.count > 0
+
+
 def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
     """Return by rank how many steps it is behind the foremost, in the series that all of them have.
 
@@ -50,9 +68,10 @@ def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
     """
     steps: dict[str, dict[int, float]] = {}
     for one in attributes:
-        if one.family == "float_series" and one.value.count:
-            common = _OF_RANK.sub("", one.path, count=1)
-            steps.setdefault(common, {})[of_rank(one.path) or 0] = one.value.last_step
+        if has_points(one):
+            steps.setdefault(common_path(one.path), {})[of_rank(one.path) or 0] = (
+                one.value.last_step
+            )
     everybody = {rank for of_path in steps.values() for rank in of_path}
     found: dict[int, float] = {}
     for of_path in steps.values():
@@ -96,12 +115,6 @@ def rank_mappings(view: Reader) -> list[dict[str, Any]]:
     ]
 
 
-def seen_text(t_ns: int, now_ns: int) -> str:
-    """Return a moment and its age; both in nanoseconds since the Unix epoch."""
-    moment, now = (datetime.fromtimestamp(t / 1e9, tz=timezone.utc) for t in (t_ns, now_ns))
-    return f"{human_time(moment)} ({human_age(moment, now)})"
-
-
 def rank_troubles(view: Reader, state: str) -> Iterator[str]:
     """Yield a line for each rank that ended badly or hangs, in the order of their last records.
 
@@ -139,7 +152,7 @@ def _end(rank: RankStatus, now_ns: int) -> str:
     if rank.state == "killed":
         return f"{name} was killed ({_who(rank)}): last seen {seen_text(rank.last_t, now_ns)}"
     if rank.state == "lost":
-        silence = human_duration((now_ns - rank.last_t) / 1e9)
+        silence = duration_words((now_ns - rank.last_t) / 1e9)
         where = f"{_who(rank)}, cannot be checked from here"
         return f"{name} is lost: no heartbeat for {silence} ({where})"
     when = seen_text(rank.end_t or rank.last_t, now_ns)
@@ -150,9 +163,9 @@ def _end(rank: RankStatus, now_ns: int) -> str:
 def _hang(name: str, rank: RankStatus, now_ns: int) -> str:
     unheard_s = (now_ns - rank.last_t) / 1e9
     if unheard_s > _HEARTBEAT_S:
-        silence = human_duration(unheard_s)
+        silence = duration_words(unheard_s)
         return f"{name}no heartbeat for {silence}, although its process lives ({_who(rank)})"
-    idle = human_duration(rank.idle_ns(now_ns) / 1e9)
+    idle = duration_words(rank.idle_ns(now_ns) / 1e9)
     return f"{name}no step for {idle}, although its process lives ({_who(rank)})"
 
 

@@ -1,0 +1,246 @@
+"""The database of a root's index: a file outside the root, or memory where no file can be used.
+
+Whatever goes wrong with the file, it is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from seamark.index import looks, place
+from seamark.index.lock import exclusive
+from seamark.index.looks import Looks, Ref
+from seamark.store import schema
+from seamark.store.damage import DamageError
+from seamark.store.database import Database, memory_engine
+from seamark.store.path_numbers import PathNumbers
+from seamark.store.runs import Store
+
+__all__ = ["IndexFile", "is_damaged"]
+
+_LOCK_S: Final = 10.0
+"""How long to wait for the lock under which the file is made again, seconds."""
+_FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
+
+log = logging.getLogger("seamark")
+_inherited: list[Any] = []
+"""Connections of the parent process, kept from being closed here."""
+
+
+class IndexFile:
+    """Database of one root's index; opened when it is first used, and again after a fork.
+
+    Args:
+        root: Absolute root folder.
+
+    Attributes:
+        root: Absolute root folder.
+        path: Path of the file; None if the index is held in memory.
+        aside: Stores in memory for runs that could not be written, by project and run id.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.path: Path | None = None
+        self.aside: dict[Ref, Store] = {}
+        self._store: Store | None = None
+        self._looks = Looks()
+        self._pid = 0
+
+    @property
+    def store(self) -> Store:
+        """The store; not inherited by a forked child, which gets its own."""
+        if self._store is None or self._pid != os.getpid():
+            self.open()
+        assert self._store is not None  # noqa: S101 - made in the line above
+        return self._store
+
+    @property
+    def looks(self) -> Looks:
+        """The looks at the files of the runs in the store."""
+        if self._store is None or self._pid != os.getpid():
+            self.open()
+        return self._looks
+
+    def open(self) -> None:
+        """Open the file, made again if it is missing, damaged or of another version.
+
+        Raises:
+            ArgumentError: If ``SEAMARK_INDEX`` points into the root.
+        """
+        self._leave_to_parent()
+        self._pid = os.getpid()
+        self.aside.clear()
+        target = place.index_path(self.root)
+        try:
+            opened = not self._is_inside_root(target) and self._open_file(target)
+        except (OSError, sqlite3.Error, sa.exc.DBAPIError) as error:
+            log.debug(
+                "seamark: the index %s cannot be used, using one in memory: %s", target, error
+            )
+            opened = False
+        if not opened:
+            self._hold_in_memory()
+
+    def _leave_to_parent(self) -> None:
+        """Let go of a store that a parent process opened.
+
+        SQLite connections must not cross a fork, nor be closed behind it.
+        """
+        if self._pid not in (0, os.getpid()):
+            _inherited.append(self._store)
+            self._store = None
+
+    def _hold_in_memory(self) -> None:
+        self._disconnect()
+        self._use(store_in_memory(), None)
+
+    def _is_inside_root(self, target: Path) -> bool:
+        return os.path.realpath(target).startswith(os.path.realpath(self.root) + os.sep)
+
+    def _open_file(self, target: Path) -> bool:
+        if self._try_open(target):
+            return True
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with exclusive(target, _LOCK_S) as mine:
+            if not mine:
+                return False
+            if self._try_open(target):  # somebody else made it in the meantime
+                return True
+            self._disconnect()
+            place.remove_file(target)
+            place.make_file(target)
+            self._use(_store_on(place.file_engine(target)), target)
+            self._create_tables()
+            place.keep_private(target)
+            place.remove_old_files(target)
+        return True
+
+    def _try_open(self, target: Path) -> bool:
+        """Open the file; True if it is an index of this root and version."""
+        self._disconnect()
+        if not target.exists():
+            return False
+        if not (os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+        place.keep_private(target)
+        try:
+            self._use(_store_on(place.file_engine(target)), target)
+            with self.store.database.reading() as connection:
+                facts = dict(self.store.database.rows(connection, _FACTS))
+        except (sqlite3.Error, sa.exc.DBAPIError) as error:
+            self._disconnect()
+            if is_damaged(error):
+                return False
+            raise
+        return facts.get("schema") == schema.SCHEMA_VERSION and facts.get("root") == str(self.root)
+
+    def _use(self, store: Store, path: Path | None) -> None:
+        self._store, self.path = store, path
+        self._looks = Looks()
+
+    def _create_tables(self) -> None:
+        database = self.store.database
+        database.create_tables(schema.metadata, looks.metadata)
+        with database.writing() as connection:
+            for key, value in (("schema", schema.SCHEMA_VERSION), ("root", str(self.root))):
+                connection.execute(sa.insert(schema.meta).values(key=key, value=value))
+
+    def close(self) -> None:
+        """Close the file; harmless when called twice."""
+        self._leave_to_parent()
+        self._disconnect()
+
+    def __del__(self) -> None:
+        """Close a file that nobody closed, once neither an index nor a view of a run uses it."""
+        with contextlib.suppress(Exception):
+            self.close()
+
+    def _disconnect(self) -> None:
+        if self._pid == os.getpid():
+            for ref in list(self.aside):
+                self.drop_aside(ref)
+            if self._store is not None:
+                self._store.database.engine.dispose()
+        self._store = None
+
+    def store_of(self, ref: Ref) -> Store:
+        """Return where a run is found: in the file, or beside it if that could not be written."""
+        return self.aside.get(ref) or self.store
+
+    def drop_aside(self, ref: Ref) -> None:
+        """Forget what was folded of a run beside the file."""
+        if (store := self.aside.pop(ref, None)) is not None:
+            store.database.engine.dispose()
+
+    def replace(self) -> None:
+        """Throw the file away and begin a new one."""
+        path = self.path
+        self._disconnect()
+        if path is not None:
+            with exclusive(path, _LOCK_S) as mine:
+                if mine:
+                    place.remove_file(path)
+        self.open()
+
+    def heal(self, error: BaseException) -> bool:
+        """Make an empty database if an error means that this one is unusable.
+
+        Returns:
+            Whether it means that.
+        """
+        if isinstance(error, DamageError) or is_damaged(error):
+            log.debug("seamark: the index %s is damaged, rebuilding it: %s", self.path, error)
+            self.replace()
+        elif self.path is not None and _unwritable(error):
+            log.warning(
+                "seamark: the index %s cannot be written, using one in memory: %s", self.path, error
+            )
+            self._hold_in_memory()
+        else:
+            return False
+        return True
+
+    def set_busy_timeout(self, seconds: float) -> None:
+        """Set how long to wait for other processes that write."""
+        with self.store.database.engine.connect() as connection:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={int(seconds * 1000)}")
+
+
+def _store_on(engine: sa.Engine) -> Store:
+    database = Database(engine)
+    return Store(database, PathNumbers(database))
+
+
+def store_in_memory() -> Store:
+    """Return an empty store that is nobody else's."""
+    store = _store_on(memory_engine())
+    store.database.create_tables(schema.metadata, looks.metadata)
+    return store
+
+
+def is_damaged(error: BaseException) -> bool:
+    """Return whether an error of SQLite means that the file is no good; other errors may pass."""
+    # Not of the words of SQLAlchemy, in which the statement stands and what somebody looked for.
+    said = str(getattr(error, "orig", None) or error)
+    words = (
+        "malformed",
+        "not a database",
+        "unsupported file format",
+        "disk I/O error",
+        "no such table",
+        "no such column",
+    )
+    return any(word in said for word in words)
+
+
+def _unwritable(error: BaseException) -> bool:
+    return any(word in str(error) for word in ("is full", "readonly", "unable to open"))

@@ -1,0 +1,539 @@
+"""Update of a root's index with what is new below the root.
+
+Two processes that fold at once share the work, because each saves a run only if nobody else did
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import random
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import sqlalchemy as sa
+
+from seamark.errors import RunNotFoundError
+from seamark.index import looks
+from seamark.index.file import IndexFile, store_in_memory
+from seamark.index.looks import RACY_NS, stat_of
+from seamark.index.unread import UnreadFolders
+from seamark.journal.folder import PROJECT_LOG, RunFolder, is_run_id, iter_runs, purged_ids
+from seamark.journal.safe import is_folder
+from seamark.paths import MODELS, home_of, is_inside, projects_above
+from seamark.process import fork
+from seamark.process.interrupts import let_pass, quietly
+from seamark.store.damage import DamageError
+from seamark.store.database import BUSY_S
+from seamark.store.read.forks import GENERATIONS, parents_meant
+from seamark.store.runs import Conflict, forget_run, load_journals
+
+if TYPE_CHECKING:
+    from seamark.index.looks import Known, Ref
+    from seamark.index.refresh import Refresh
+    from seamark.store.fold.run_state import JournalState
+    from seamark.store.runs import Store
+
+__all__ = ["Updater"]
+
+_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_BUSY_S: Final = 1.0
+"""How long one run that is asked for waits until others have written, seconds."""
+_TRIES: Final = 5
+_SHARED: Final = 16
+"""From this many runs on, processes that fold at once take them in different orders."""
+_BATCH: Final = 64
+"""How many runs are saved together: most of what a database does for one it does for all."""
+_DIR_FD: Final = os.stat in os.supports_dir_fd
+
+log = logging.getLogger("seamark")
+T = TypeVar("T")
+
+
+class Updater:
+    """Folds what is new below a root into its index, and makes the index again if it is damaged.
+
+    Args:
+        file: Database of the index.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+
+    Attributes:
+        lock: Held by whoever uses the index.
+        unread: Folders that could not be looked into.
+        looked_ns: When the whole root, or a project, was last looked at.
+    """
+
+    def __init__(self, file: IndexFile, now_ns: Callable[[], int]) -> None:
+        self._file = file
+        self._root = file.root
+        self._now_ns = now_ns
+        self.lock = threading.RLock()
+        self.unread = UnreadFolders(file.root)
+        self._was_unread = False
+        self.looked_ns = 0
+        fork.register(self.after_fork)
+
+    def after_fork(self) -> None:
+        """Take a new lock in a forked child.
+
+        Another thread may have been reading: nobody is left there to let go of the old one.
+        """
+        self.lock = threading.RLock()
+
+    def refresh(
+        self,
+        project: str | None = None,
+        run: str | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Fold what is new since the last time; see `seamark.index.index.Index.refresh`."""
+        begun_ns = self._now_ns()
+        before = self.unread.forget(project, run)
+        self._was_unread = bool(before)
+        if run is not None and project is not None:
+            own = zip(projects_above(project, run), repeat(PROJECT_LOG), strict=False)
+            self.healing(partial(self._refresh_each, [(project, run), *own]))
+        else:
+            self.healing(partial(self._refresh_many, project, progress))
+            looked, above = self._file.looks, set(self._walked(project))
+            for one in _projects(looked.runs, project):
+                above.update(projects_above(one, ""))
+            logs = {(each, PROJECT_LOG) for each in above}
+            looked.absent |= logs.difference(looked.runs)  # all that there are were asked for
+            self.healing(partial(self._refresh_each, sorted(logs)))
+            self.looked_ns = begun_ns
+        self.unread.warn(before)
+
+    def guarded(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, alone with the index; see `healing`."""
+        with self.lock:
+            return self.healing(work)
+
+    def healing(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns; make the index again if it turns out to be unusable."""
+        try:
+            return work()
+        except (sa.exc.DatabaseError, sqlite3.DatabaseError, DamageError) as error:
+            if not self._file.heal(error):
+                raise
+            self._refresh_many(None, None)
+            return work()
+
+    # ------------------------------------------------------------------ single runs
+
+    def _refresh_each(self, refs: Sequence[Ref]) -> None:
+        """Fold the runs, and the projects' own logs, in whose folders anything is new."""
+        looked = self._file.looks
+        if unknown := set(refs).difference(looked.runs, looked.absent):
+            self._learn(unknown)
+        changed = [ref for ref in refs if self._look(ref, looked.runs.get(ref)) is not None]
+        if changed:  # another process may have folded them meanwhile
+            self._learn(changed)
+        for ref in self._file.aside.keys() & refs:
+            self._file.drop_aside(ref)
+        for ref in changed:
+            self._refresh_one(ref, looked.runs.get(ref))
+
+    def _refresh_one(self, ref: Ref, known: Known | None) -> None:
+        change = self._look(ref, known)
+        if change is False and known is not None:
+            self._forget([(ref, known.number)])
+        elif change:
+            self._file.set_busy_timeout(_BUSY_S)
+            try:
+                self._fold(ref, known)
+            except (sqlite3.OperationalError, sa.exc.OperationalError) as error:
+                if not _locked(error):
+                    raise
+                self._fold_aside(ref)
+            finally:
+                self._file.set_busy_timeout(BUSY_S)
+
+    def _learn(self, refs: Iterable[Ref]) -> None:
+        """Ask the index what it has of the files of some runs."""
+        database = self._file.store.database
+        with database.reading() as connection:
+            for ref in refs:
+                self._file.looks.learn(database, connection, ref)
+
+    def known(self, ref: Ref) -> Known | None:
+        """Return what the index has of the files of a run now; None if it has no such run."""
+        self._learn([ref])
+        return self._file.looks.runs.get(ref)
+
+    def _look(self, ref: Ref, known: Known | None, root: int | None = None) -> bool | None:
+        """Return whether a run has something to fold: True, None (nothing), or False (it is gone).
+
+        Args:
+            ref: The run, or a project's own log.
+            known: What the index has of its files; None if it has nothing. Learns when the folder
+                was changed, once that can be trusted.
+            root: Descriptor of the root, if it is open.
+        """
+        above = f"{self._root}/" if root is None else ""
+        folder, now_ns, look_up = f"{above}{ref[0]}/{ref[1]}/journal", self._now_ns(), os.stat
+        try:
+            found = look_up(folder, dir_fd=root)
+            if known is None:
+                return True if stat.S_ISDIR(found.st_mode) else None
+            listed = found.st_ctime_ns
+            if listed != known.listed and (known.listed or known.lacks_any(folder, root)):
+                return True
+            for look in known.looks:
+                if stat_of(look_up(f"{folder}/{look.file}", dir_fd=root)) != look.stat:
+                    return True
+                if look.retry and now_ns > look.retry:
+                    return True
+        except (FileNotFoundError, NotADirectoryError):
+            return None if known is None else is_folder(RunFolder(self._root, *ref).journal_dir)
+        except OSError as error:  # cannot be seen at the moment; what is known stays
+            if error.errno != errno.ENAMETOOLONG:  # no path leads there, so that nobody made it
+                self.unread.note(RunFolder(self._root, *ref).path, error)
+            return None
+        if now_ns - listed > RACY_NS:
+            known.listed = listed
+        return None
+
+    def _fold_aside(self, ref: Ref) -> None:
+        """Fold one run in memory: others write to the file all the time."""
+        store = store_in_memory()
+        refresh = self._folded(store, ref, None)
+        if refresh is not None:
+            with store.database.writing() as connection:
+                refresh.write(connection)
+            self._file.aside[ref] = store
+
+    def refresh_line(self, ref: Ref, parent: str) -> None:
+        """Fold what is new of the runs that a fork has points from.
+
+        Args:
+            ref: The fork.
+            parent: What it names as its parent: a stranger's word, as are those that follow.
+        """
+        project, run = ref
+        seen = {run}
+        while parent and len(seen) <= GENERATIONS:
+            names = [one for one in parents_meant(project, parent) if is_run_id(one)]
+            parent = ""
+            for name in names:
+                if name in seen:
+                    continue
+                self.refresh(project, name)
+                known = self._file.looks.runs.get((project, name))
+                if known is not None:
+                    seen.add(name)
+                    parent = known.parent
+                    break
+
+    # ------------------------------------------------------------------ many runs
+
+    def _refresh_many(
+        self, project: str | None, progress: Callable[[int, int], None] | None
+    ) -> None:
+        looked, database = self._file.looks, self._file.store.database
+        with database.reading() as connection:
+            looked.sync(database, connection, _version(connection))
+        known = looked.runs
+        purged = _Purged(self._root)
+        work = self._changed_runs(project, known, purged)
+        work += self._new_runs(project, known, purged)
+        if len(work) > _SHARED:
+            _chance.shuffle(work)  # another process may be at the same
+        batch: list[Ref] = []
+        for done, ref in enumerate(work):
+            if progress is not None:
+                progress(done, len(work))
+            batch.append(ref)
+            if len(batch) == _BATCH or done == len(work) - 1:
+                self._fold_batch(batch)
+                batch = []
+        if progress is not None and work:
+            progress(len(work), len(work))
+
+    def _changed_runs(
+        self, project: str | None, known: dict[Ref, Known], purged: _Purged
+    ) -> list[Ref]:
+        """Return the known runs that have something to fold; forget those that are gone."""
+        projects = _projects(known, project)
+        gone = set(purged.among(known, projects))
+        settled: list[tuple[int, int]] = []  # folders that changed just before they were listed
+        work: list[Ref] = []
+        look_up = os.stat  # as below for thousands of runs, no call of ours is for most of them
+        with self._root_fd() as root:
+            above = f"{self._root}/" if root is None else ""
+            for ref, facts in known.items():
+                project, name = ref
+                if project not in projects or name == PROJECT_LOG:
+                    continue
+                folder = f"{above}{project}/{name}/journal"
+                if facts.rests:
+                    try:
+                        if look_up(folder, dir_fd=root).st_ctime_ns == facts.listed:
+                            continue
+                    except OSError as error:
+                        let_pass(error)
+                listed = facts.listed
+                change = self._look(ref, facts, root)
+                if facts.listed != listed:
+                    settled.append((facts.listed, facts.number))
+                if change is False:
+                    gone.add(ref)
+                elif change:
+                    work.append(ref)
+        self._forget([(ref, known[ref].number) for ref in gone])
+        if settled:
+            with self._file.store.database.writing() as connection:
+                looks.save_listed(self._file.store.database, connection, settled)
+        return [ref for ref in work if ref not in gone]
+
+    @contextlib.contextmanager
+    def _root_fd(self) -> Iterator[int | None]:
+        """Open the root, from which a look at a file is quicker than from the top."""
+        fd = None
+        if _DIR_FD:
+            with contextlib.suppress(OSError):
+                fd = os.open(self._root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        try:
+            yield fd
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _new_runs(self, project: str | None, known: dict[Ref, Known], purged: _Purged) -> list[Ref]:
+        folders = self._file.looks.folders.get(project)
+        # What could not be read is asked for again each time: that it can be need not show.
+        if (
+            folders
+            and not self._was_unread
+            and all(_changed_ns(path) == at for path, at in folders.items())
+        ):
+            return []
+        names = {f"{parent}/{name}" for parent, name in known}
+        walked: list[str] = []
+        found: list[Ref] = []
+        begun_ns = self._now_ns()
+        for folder in iter_runs(
+            self._root, project, names, walked, models=True, unread=self.unread.note
+        ):
+            ref = (folder.project, folder.run)
+            if ref not in known and ref not in purged:
+                found.append(ref)
+        self._file.looks.folders[project] = {path: _settled_ns(path, begun_ns) for path in walked}
+        return found
+
+    def _fold_batch(self, refs: list[Ref]) -> None:
+        """Fold runs unless another process did so since the work began; save them at once."""
+        looked, store = self._file.looks, self._file.store
+        folded: list[tuple[Ref, Refresh]] = []
+        again: list[Ref] = []
+        with store.database.reading() as connection:
+            alone = _version(connection) == looked.version
+        for ref in refs:
+            known = looked.runs.get(ref) if alone else self.known(ref)
+            if not alone and known is not None and self._look(ref, known) is None:
+                continue
+            try:
+                refresh = self._folded(store, ref, known)
+            except Conflict:
+                again.append(ref)
+            else:
+                folded += [(ref, refresh)] if refresh else []
+        with store.database.writing() as connection:
+            for ref, refresh in folded:
+                try:
+                    refresh.write(connection)
+                except Conflict:
+                    again.append(ref)
+        looked.runs |= {ref: refresh.now for ref, refresh in folded if ref not in again}
+        for ref in again:
+            self._fold(ref, self.known(ref))
+
+    def _fold(self, ref: Ref, known: Known | None) -> None:
+        """Fold and save one run.
+
+        Where somebody else is faster, what there was when this began is enough: others may fold
+        what is written meanwhile without end.
+        """
+        wanted: dict[str, int] = {}
+        for _ in self._tries(ref):
+            try:
+                refresh = self._folded(self._file.store, ref, known)
+                if refresh is None:
+                    return
+                wanted = wanted or refresh.sizes
+                with self._file.store.database.writing() as connection:
+                    refresh.write(connection)
+            except Conflict:
+                known = self.known(ref)
+                if wanted and known is not None and known.covers(wanted):
+                    return
+            else:
+                self._file.looks.runs[ref] = refresh.now
+                return
+
+    def _tries(self, ref: Ref) -> Iterator[None]:
+        """Yield for each attempt to fold a run while other processes fold it too.
+
+        Attempts are only counted if no process has made progress: a long journal is saved in many
+        parts, and of several processes that fold it each is overtaken repeatedly.
+        """
+        yield
+        left, furthest = _TRIES, -1
+        while left:
+            folded = sum(journal.offset for journal in self._journals(ref))
+            if folded <= furthest:
+                left -= 1
+            furthest = max(furthest, folded)
+            if left:
+                yield
+
+    def _folded(self, store: Store, ref: Ref, known: Known | None) -> Refresh | None:
+        """Return a run with what is new in its folder; None and a warning if that fails.
+
+        Raises:
+            Conflict: If somebody else folded the same run in the meantime.
+        """
+        from seamark.index.refresh import Refresh  # NumPy is for those who fold
+
+        folder = RunFolder(self._root, *ref)
+        try:
+            return Refresh(store, folder, known, self._now_ns)
+        except (FileNotFoundError, NotADirectoryError):
+            return None  # it went away, or never was: the next look says which
+        except OSError as error:  # cannot be seen at the moment; what is known stays
+            self.unread.note(folder.path, error)
+            return None
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+            log.exception("seamark: the journals of run %s/%s cannot be read", *ref)
+            return None
+
+    def _journals(self, ref: Ref) -> list[JournalState]:
+        """Return what is folded of the journals of a run."""
+        known, store = self.known(ref), self._file.store
+        if known is None:
+            return []
+        with store.database.reading() as connection:
+            return load_journals(store, connection, known.number)
+
+    def _forget(self, gone: list[tuple[Ref, int]]) -> None:
+        for ref, number in gone:
+            self._file.looks.runs.pop(ref, None)
+            with self._file.store.database.writing() as connection:
+                forget_run(self._file.store, connection, number)
+                looks.forget_looks(self._file.store.database, connection, number)
+
+    def _walked(self, project: str | None) -> Iterator[str]:
+        """Yield the projects whose folders were listed, also those without a run."""
+        for folder in self._file.looks.folders.get(project, ()):
+            path = os.path.relpath(folder, self._root)
+            path = path.replace(os.sep, "/")
+            if path != os.curdir and home_of(path) == path:
+                yield path
+
+    def verify(self, project: str, run: str) -> list[str]:
+        """Return the journals of a run whose bytes are not those that were folded.
+
+        If there are any, the run is folded again.
+
+        Raises:
+            RunNotFoundError: If the index has no such run.
+        """
+        from seamark.index.copies import open_journal
+        from seamark.store.ingest import prefix_crc
+
+        ref, folder, changed = (project, run), RunFolder(self._root, project, run), []
+        number = self.number_of(ref)
+        for journal in self.healing(partial(self._journals, ref)):
+            with quietly(only=OSError):  # told by whoever looks at the file
+                source = open_journal(folder, journal.file)
+                try:
+                    if prefix_crc(source, journal.offset) != journal.prefix_crc:
+                        changed.append(journal.file)
+                finally:
+                    source.close()
+        if changed:
+            self._forget([(ref, number)])
+            self._fold(ref, None)
+        return changed
+
+    def number_of(self, ref: Ref) -> int:
+        """Return the number of a run.
+
+        Raises:
+            RunNotFoundError: If the index has no such run.
+        """
+        known = self.healing(partial(self.known, ref))
+        if known is None:
+            where = f"project {ref[0]!r} below {str(self._root)!r}"
+            msg = f"run {ref[1]!r} does not exist in {where}"
+            unread = self.unread.first_above(str(RunFolder(self._root, *ref).path))
+            if unread is not None:
+                msg = f"run {ref[1]!r} of {where} cannot be read: {unread.path}: {unread.why}"
+            raise RunNotFoundError(msg)
+        return known.number
+
+
+class _Purged:
+    """The runs below a root that were purged, asked for once a project."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._by_project: dict[str, set[str]] = {}
+
+    def among(self, known: Mapping[Ref, Known], projects: Iterable[str]) -> Iterator[Ref]:
+        """Yield the known runs of these projects that were purged."""
+        for project in projects:
+            if self._holds(project):
+                yield from (ref for ref in known if ref[0] == project)
+            yield from (ref for name in self._ids(project) if (ref := (project, name)) in known)
+
+    def __contains__(self, ref: Ref) -> bool:
+        return ref[1] in self._ids(ref[0]) or self._holds(ref[0])
+
+    def _holds(self, project: str) -> bool:
+        """Return whether a place is that of versions of a model that was purged."""
+        place, _, key = project.rpartition("/")
+        return place.endswith(f"/{MODELS}") and key in self._ids(place)
+
+    def _ids(self, project: str) -> set[str]:
+        found = self._by_project.get(project)
+        if found is None:
+            found = self._by_project[project] = purged_ids(self._root, project)
+        return found
+
+
+def _version(connection: sa.Connection) -> int:
+    """Return a number that changes when another connection writes to the index."""
+    return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
+
+
+def _projects(refs: Iterable[Ref], project: str | None) -> set[str]:
+    """Return the projects of runs that a look at a project is about."""
+    found = {parent for parent, _ in refs}
+    return {parent for parent in found if project is None or is_inside(parent, project)}
+
+
+def _changed_ns(folder: str) -> int:
+    try:
+        return os.stat(folder).st_ctime_ns  # noqa: PTH116 - the walk gives strings
+    except OSError:
+        return -1
+
+
+def _settled_ns(folder: str, begun_ns: int) -> int:
+    """Return when a folder was last changed; 0 if that was so recently that it may change again."""
+    changed = _changed_ns(folder)
+    return changed if changed < begun_ns - RACY_NS else 0
+
+
+def _locked(error: BaseException) -> bool:
+    return "locked" in str(error) or "busy" in str(error)

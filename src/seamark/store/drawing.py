@@ -1,0 +1,305 @@
+"""Curves of long series: drawn from the cells of their chunks, and from few of their points.
+
+A part of a curve is put together from the cells that lie inside it; only cells that a border
+between two parts cuts are looked at point by point. Nothing is estimated: the curve is the one that
+all points would give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seamark.reading.curves import Curve, Drawing, check_points
+from seamark.store.steps import LEAST_WIDTH, Log2, Piece, Series, divide
+from seamark.store.stretches import (
+    NOWHERE,
+    SMALL,
+    Stretches,
+    enlarge,
+    merge_stretches,
+    pack_cells,
+    single_points,
+    unpack_cells,
+)
+from seamark.store.windows import means_of_ranges
+
+if TYPE_CHECKING:
+    from seamark.values.arrays import Floats, Ints
+
+__all__ = ["Listed", "draw_series", "reduce_series"]
+
+
+class Listed:
+    """Points that were read, as a `Piece`."""
+
+    stride = None
+
+    def __init__(self, step: Floats, value: Floats) -> None:
+        self._step, self._value = step, value
+        self.count = len(step)
+        self.first, self.last = float(step[0]), float(step[-1])
+        self.rising = bool((step[1:] >= step[:-1]).all())
+
+    def steps(self) -> Floats:
+        """Return the steps."""
+        return self._step
+
+    def values(self) -> Floats:
+        """Return the values."""
+        return self._value
+
+    def cells(self) -> bytes | None:
+        """Return None: the points are here."""
+        return None
+
+
+def reduce_series(pieces: Sequence[Piece], points: int) -> Curve:
+    """Return a series as a curve with at most ``points`` representative points.
+
+    Args:
+        pieces: Consecutive stretches of the series, in the order of writing. Where steps fall, all
+            points are read and sorted by step; points of one step keep their order.
+        points: At least 2; a series with no more points is returned point by point.
+
+    Raises:
+        ArgumentError: If ``points`` is not a whole number, or less than 2.
+    """
+    return draw_series(pieces, points).curve
+
+
+def draw_series(
+    pieces: Sequence[Piece],
+    points: int,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    window: float | None = None,
+    half_life: float | None = None,
+    log_x: bool = False,
+    log_y: bool = False,
+    width: float = 0.0,
+    ends: bool = False,
+) -> Drawing:
+    """Return a series as it is drawn: its curve, and what else a picture says of it.
+
+    A smoothed line is made of all points, whichever of them are drawn.
+
+    Args:
+        pieces: As for `reduce_series`; their steps are the places on the x axis.
+        points: As for `reduce_series`.
+        low: Only points whose x is not less; None for all.
+        high: Only points whose x is not greater.
+        window: Width of the window of the smoothed line, in units of x; None for none.
+        half_life: The smoothed line is a moving average instead, in which a point that lies so far
+            behind counts half, in units of x; every point is read.
+        log_x: Parts are equally wide in log2 x; points at or below zero are left out and counted.
+        log_y: Count the values that have no place on a logarithmic axis.
+        width: Parts are at least this wide, a power of two, also of few points; 0.0 for none.
+        ends: Find the first and the last finite point, for which two stretches are read.
+
+    Raises:
+        ArgumentError: If ``points`` is not a whole number, or less than 2.
+    """
+    check_points(points)
+    pieces = [piece for piece in pieces if piece.count]
+    falls = not _rises(pieces)
+    if falls:
+        pieces = [Listed(*_sorted_points(pieces))]
+    series = Series(pieces)
+    left_out = series.before(LEAST_WIDTH) if log_x else 0
+    first = left_out if low is None else max(left_out, series.before(low))
+    end = series.count if high is None else series.before(math.nextafter(high, math.inf))
+    end = max(first, end)
+    found, starts = _lay_out(series, first, end, points, log=log_x, least=width)
+    if found:
+        seen = _stretches(series, np.append(starts, end))
+    else:
+        seen = single_points(series.values_at(starts), starts)
+    parts = merge_stretches(seen, np.searchsorted(seen.start, starts))
+    # In the middle of a part by count, so that the window of each holds a point.
+    x = series.at(starts + parts.points // 2)
+    mean = None
+    if half_life is not None:
+        mean = _moving_averages(series, x, half_life)
+    elif window is not None:
+        mean = _window_means(series, x, window)
+    return Drawing(
+        curve=_curve(found, series, parts),
+        x=x,
+        mean=mean,
+        plus_inf=series.at(parts.plus_at[parts.plus_at < NOWHERE]),
+        minus_inf=series.at(parts.minus_at[parts.minus_at < NOWHERE]),
+        ends=_ends(series, seen) if ends and found else (np.empty(0), np.empty(0)),
+        left_out=left_out,
+        not_positive=int(seen.low_count.sum()) if log_y else 0,
+        falls=falls,
+    )
+
+
+def _rises(pieces: Sequence[Piece]) -> bool:
+    return all(piece.rising for piece in pieces) and all(
+        before.last <= after.first for before, after in pairwise(pieces)
+    )
+
+
+def _sorted_points(pieces: Sequence[Piece]) -> tuple[Floats, Floats]:
+    """Return steps and values of all points, sorted by step."""
+    step = np.concatenate([piece.steps() for piece in pieces])
+    order = np.argsort(step, kind="stable")
+    return step[order], np.concatenate([piece.values() for piece in pieces])[order]
+
+
+def _lay_out(
+    series: Series, first: int, end: int, points: int, *, log: bool, least: float
+) -> tuple[float, Ints]:
+    """Return the width of the parts of a picture, and the places where they begin.
+
+    Args:
+        series: What is drawn.
+        first: Place of the first point that is drawn.
+        end: Place behind the last one.
+        points: At most so many representative points.
+        log: Whether parts are equally wide in log2 of the step; so is the width then.
+        least: Parts are at least this wide.
+    """
+    count = end - first
+    if not count or (count <= points and not least):
+        return 0.0, np.arange(first, end)
+    steps = Log2(series, first, end) if log else series
+    return divide(steps, first, end, points // 2, least)
+
+
+def _curve(width: float, series: Series, parts: Stretches) -> Curve:
+    empty = np.isnan(parts.min)
+    return Curve(
+        width=width,
+        first_step=series.at(parts.start),
+        last_step=series.at(parts.start + parts.points - 1),
+        min=parts.min,
+        max=parts.max,
+        min_step=np.where(empty, np.nan, series.at(parts.min_at)),
+        max_step=np.where(empty, np.nan, series.at(parts.max_at)),
+        mean=parts.mean,
+        count=parts.points,
+        nan_count=parts.nan_count,
+        inf_count=parts.inf_count,
+    )
+
+
+def _stretches(series: Series, borders: Ints) -> Stretches:
+    """Return stretches from the first to the last border, none of which reaches across one.
+
+    Only pieces are looked at in which they lie.
+
+    Args:
+        series: Which has them.
+        borders: Places in the series, sorted and distinct, at least two; the last may be its end.
+    """
+    first, end = int(borders[0]), int(borders[-1])
+    low, high = np.searchsorted(series.ends, [first + 1, end]).tolist()
+    packed = []
+    for piece, start in zip(series.pieces[low : high + 1], series.starts[low:], strict=False):
+        known = piece.cells()
+        if known is None:
+            inside = borders[(borders > start) & (borders < start + piece.count)]
+            known = pack_cells(piece.values(), np.append(0, inside - start))
+        packed.append(known)
+    cells = unpack_cells(packed, int(series.starts[low]))
+    cells = _opened(series, cells, borders[borders < series.ends[high]])
+    return cells.part(slice(*np.searchsorted(cells.start, [first, end])))
+
+
+def _opened(series: Series, cells: Stretches, borders: Ints) -> Stretches:
+    """Return cells of which those that a border cuts are replaced by what lies between borders."""
+    cut = np.searchsorted(cells.start, borders, side="right") - 1
+    inside = cells.start[cut] != borders
+    if not inside.any():
+        return cells
+    opened = np.zeros(len(cells.start), bool)
+    opened[cut[inside]] = True
+    counts = cells.points[opened]
+    ends = np.cumsum(counts)
+    places = np.repeat(cells.start[opened] - ends + counts, counts) + np.arange(ends[-1])
+    points = single_points(series.values_at(places), places)
+    starts = np.sort(np.concatenate([cells.start[opened], borders[inside]]))
+    fragments = merge_stretches(points, np.searchsorted(places, starts))
+    whole = cells.part(~opened)
+    order = np.argsort(np.concatenate([whole.start, starts]), kind="stable")
+    return Stretches(
+        *(np.concatenate(columns)[order] for columns in zip(whole, fragments, strict=True))
+    )
+
+
+def _ends(series: Series, seen: Stretches) -> tuple[Floats, Floats]:
+    """Return steps and values of the first and the last finite point; two stretches are read."""
+    there = np.flatnonzero(seen.finite)
+    if not len(there):
+        return np.empty(0), np.empty(0)
+    where, found = [], []
+    for at, end in ((there[0], 0), (there[-1], -1)):
+        places = seen.start[at] + np.arange(seen.points[at])
+        values = series.values_at(places)
+        place = np.flatnonzero(np.isfinite(values))[end]
+        where.append(places[place])
+        found.append(values[place])
+    return series.at(np.array(where)), np.array(found)
+
+
+# ---------------------------------------------------------------------- smoothed lines
+
+
+def _window_means(series: Series, x: Floats, window: float) -> Floats:
+    """Return the mean of the finite values within half a window of each x, which are sorted.
+
+    That is ``x - window / 2 <= step < x + window / 2``, of all points: whole stretches count with
+    their means, and only what a border cuts is looked at point by point.
+    """
+    with np.errstate(over="ignore"):
+        low, high = (series.rank(x + side) for side in (-window / 2, window / 2))
+    borders = np.unique(np.concatenate([low, high]))
+    if len(borders) < 2:  # noqa: PLR2004 - nothing lies between them
+        return np.full(len(x), np.nan)
+    cells = _stretches(series, borders)
+    ends = (np.searchsorted(cells.start, low), np.searchsorted(cells.start, high))
+    return means_of_ranges(cells.mean, cells.finite, *ends)
+
+
+def _moving_averages(series: Series, x: Floats, half_life: float) -> Floats:
+    """Return a moving average at each x, which are sorted; NaN where no finite value is before.
+
+    Each finite value up to there counts ``2 ** -(distance / half_life)``. Weights are taken from
+    the last of them, so that one of them is 1 and none is more, however far behind all of them lie.
+    """
+    found = _decayed(series, x, half_life, 1.0)
+    lost = ~np.isfinite(found)  # the sum is too large, the mean cannot be
+    if lost.any():
+        found[lost] = enlarge(_decayed(series, x, half_life, SMALL)[lost])
+    return found
+
+
+def _decayed(series: Series, x: Floats, half_life: float, scale: float) -> Floats:
+    with np.errstate(over="ignore"):
+        ends = series.rank(np.nextafter(x, np.inf))
+    found: dict[int, float] = {}
+    total, weight, behind = 0.0, 0.0, 0.0
+    for piece, start in zip(series.pieces, series.starts.tolist(), strict=True):
+        if start >= ends.max(initial=0):
+            break
+        inside = ends[(ends > start) & (ends < start + piece.count)] - start
+        steps, values = piece.steps(), piece.values() * scale
+        for low, high in pairwise([0, *np.unique(inside).tolist(), piece.count]):
+            finite = np.isfinite(values[low:high])
+            own = steps[low:high][finite]
+            if len(own):
+                with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                    weights = np.exp2((own - own[-1]) / half_life)
+                    left = np.exp2((behind - own[-1]) / half_life) if weight else 0.0
+                    total = total * left + np.sum(weights * values[low:high][finite])
+                weight, behind = weight * left + weights.sum(), own[-1]
+            found[start + high] = total / weight if weight else math.nan
+    return np.array([found[end] for end in ends.tolist()])

@@ -295,3 +295,14 @@ def test_who_looks_at_a_folder_is_told_whose_curves_are_asked_for(both) -> None:
     body = {"groups": [{"by": {}, "refs": refs[1:]}], **look}
     assert post(f"{both.page.base}read/group_curves", json=body).status_code == 200
     assert [list(ref) for ref in drawn] == refs
+
+
+def test_where_an_attempt_begins_is_a_list_of_numbers(both) -> None:
+    """Of the attempt, and of the step, the time and the place of its first point."""
+    ref = [PROJECT, both.ids["run-0"]]
+    asked = {"refs": [ref], "paths": ["train/loss"]}
+    ((*series, ((attempt, step, time_ns, x),)),) = read(
+        both.page.client, both.page.base, "attempts", **asked
+    )["begins"]
+    assert (series, attempt, step, x) == ([*ref, "train/loss"], 0, 0, 0)
+    assert time_ns["$"] == "int"

@@ -199,3 +199,53 @@ def test_what_a_run_holds_is_neither_an_element_nor_an_address(tmp_path):
     assert told["said"] == given
     assert (told["text"], told["names"]) == ("…", list(given))
     assert told["asked"] == ["https://hub/user/anna/proxy/8765/r0/api/v1/runs/a/b/c/contents"]
+
+
+_READS = """
+globalThis.location = { origin: "https://hub", pathname: "/" };
+const asked = [];
+let answers = [];
+globalThis.fetch = async (target, { body }) => {
+  asked.push([String(target).split("/v1/")[1], JSON.parse(body)]);
+  return new Response(JSON.stringify(answers.shift()));
+};
+const { Api } = await import("./api.mjs");
+const api = new Api("api/v1/");
+answers = [
+  { answer: [{ a: 1 }], seen: "x", next: 1 }, { answer: [{ a: 2 }], seen: "y", next: 2 },
+  { answer: [3], seen: "y" }, { answer: { b: 1 }, seen: "z" },
+  { unchanged: true }, { unchanged: true },
+  { runs: [] }, { answer: { b: 1 }, seen: "z" }, { answer: 4 },
+];
+const list = await api.read("files", { path: "p" });
+const one = await api.read("table", { limit: 1 });
+const same = [await api.read("files", { path: "p" }), await api.read("table", { limit: 1 })];
+await api.patch("runs", {});
+const anew = await api.read("table", { limit: 1 });
+await api.read("table", { limit: 2 });
+const kept = [same[0] === list, same[1] === one, anew === one];
+console.log(JSON.stringify({ list, same: kept, asked }));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_what_has_not_changed_is_the_same_object(tmp_path):
+    """A list that comes in parts is whole; after an edit nothing is taken for seen."""
+    shutil.copy(STATIC / "js" / "api.js", tmp_path / "api.mjs")
+    (tmp_path / "read.mjs").write_text(_READS, encoding="utf-8")
+    node = ["node", "read.mjs"]
+    run = subprocess.run(node, cwd=tmp_path, capture_output=True, check=True, timeout=60)
+    told = json.loads(run.stdout)
+    assert told["list"] == [{"a": 1}, {"a": 2}, 3]
+    assert told["same"] == [True, True, False]
+    assert told["asked"] == [
+        ["read/files", {"path": "p"}],
+        ["read/files", {"path": "p", "offset": 1}],
+        ["read/files", {"path": "p", "offset": 2}],
+        ["read/table", {"limit": 1}],
+        ["read/files", {"path": "p", "seen": "x"}],
+        ["read/table", {"limit": 1, "seen": "z"}],
+        ["runs", {}],
+        ["read/table", {"limit": 1}],
+        ["read/table", {"limit": 2}],
+    ]

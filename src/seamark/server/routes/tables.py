@@ -38,7 +38,7 @@ from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.patterns import matcher
 from seamark.store.query.selection import Selection
-from seamark.store.read.begins import Begin, check_axis
+from seamark.store.read.begins import check_axis
 from seamark.store.read.fields import run_fields
 from seamark.store.read.many import lengths_of, read_many, series_of
 from seamark.store.read.names import names_of, run_names
@@ -446,7 +446,7 @@ def attempts(every: Several, question: AttemptsQuestion) -> Attempts:
     are shown: exactly, however few points a picture has. ``x`` is what is along x, as of curves; in
     the order of recording nothing has a place.
     """
-    refs, begins = question.refs, list[tuple[str, str, str, list[Begin]]]()
+    refs, begins = question.refs, list[tuple[str, str, str, list[Any]]]()
     asked = len(refs) * len(question.paths)
     if asked > _MOST_BEGINS:
         hint = f"{asked:,} series are too many at a time: ask for at most {_MOST_BEGINS}"
@@ -455,7 +455,7 @@ def attempts(every: Several, question: AttemptsQuestion) -> Attempts:
     for ref in every.only_readable(refs) if question.paths else ():
         with contextlib.suppress(RunNotFoundError):
             of_run = every.reader(*ref).begins(question.paths, question.x)
-            begins += [(*ref, path, some) for path, some in of_run.items()]
+            begins += [(*ref, path, list(map(tuple, some))) for path, some in of_run.items()]
     return Attempts(
         _of_runs(every, refs, load_attempts), _of_runs(every, refs, load_openings), begins
     )

@@ -159,7 +159,7 @@ export class Api {
       said.next = more.next;
     }
     this.known.delete(key);
-    if (said.seen && said.answer !== undefined && text.length < KEPT_LENGTH) this.known.set(key, { seen: said.seen, answer: said.answer });
+    if (said.seen && text.length < KEPT_LENGTH) this.known.set(key, { seen: said.seen, answer: said.answer });
     const oldest = this.known.keys().next().value;
     if (this.known.size > KEPT && oldest !== undefined) this.known.delete(oldest);
     return said.answer;

@@ -39,7 +39,7 @@ Ref = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """How a run is doing.
+    """State of a run, and what went wrong with it.
 
     Attributes:
         project: Project path.
@@ -85,7 +85,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What has to be known before a run is gone on with.
+    """Facts that are needed before a run is resumed.
 
     Attributes:
         largest_t: Largest time of a record, nanoseconds since the Unix epoch.
@@ -266,7 +266,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """How often runs were begun or gone on with.
+    """Numbers of attempts of runs, and where each begins.
 
     Attributes:
         attempts: Project, run id and number of attempts, of those that have several.

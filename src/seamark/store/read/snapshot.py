@@ -1,4 +1,4 @@
-"""One run in one transaction: its visible attributes, and the points of its series.
+"""Snapshot of a run in one transaction: its visible attributes, and the points of its series.
 
 What is asked for is loaded, and nothing else: of a run with thousands of attributes, asking for one
 loads one.

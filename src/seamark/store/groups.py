@@ -6,7 +6,7 @@ the tables (how many points, between which steps) tells whether it has to be unp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -213,10 +213,6 @@ class Gathering:
             batch = merge(self._batches)
             self.done.append(Group(self.journal, self.place, batch, self._records))
             self.place, self._batches, self._records = offset, [], []
-
-    def paths(self) -> Iterable[str]:
-        """Return the paths of all series in the groups that are complete."""
-        return {path for group in self.done for path in group.batch.series}
 
 
 def store_groups(

@@ -19,6 +19,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 from harness import environment
@@ -85,16 +86,25 @@ class Served:
             for each in folding:
                 each.resume()
 
-    def ask(self, path: str, positions: Mapping[str, int] | None = None) -> tuple[bytes, int]:
-        """Return what it answers to a GET below its API, and how many bytes it is behind.
+    def ask(
+        self,
+        path: str,
+        question: Mapping[str, Any] | None = None,
+        positions: Mapping[str, int] | None = None,
+    ) -> tuple[bytes, int]:
+        """Return what it answers below its API, and how many bytes it is behind.
 
         Args:
             path: Below ``/api/v1/``.
+            question: What is posted there; None for a GET.
             positions: Up to where runs must be folded, by ``project/run``.
         """
+        body = None if question is None else json.dumps(question).encode()
         request = urllib.request.Request(
-            f"{self.url}/api/v1/{path}", headers={"X-Seamark-Token": self.token}
+            f"{self.url}/api/v1/{path}", body, {"X-Seamark-Token": self.token}
         )
+        if body is not None:
+            request.add_header("Content-Type", "application/json")
         if positions:
             value = ", ".join(f"{run}={position}" for run, position in positions.items())
             request.add_header("Seamark-Position", value)
@@ -110,7 +120,9 @@ class Served:
 
     def _is_behind(self, run: str, position: int) -> bool:
         try:
-            return bool(self.ask(f"runs/{run}/last?path=sys/state", {run: position})[1])
+            project, _, name = run.rpartition("/")
+            asked = {"project": project, "run": name, "path": "sys/state"}
+            return bool(self.ask("read/last", asked, {run: position})[1])
         except urllib.error.HTTPError as error:
             if error.code == 404:  # nothing of it is folded yet
                 return True

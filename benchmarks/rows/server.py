@@ -294,7 +294,12 @@ def reading_through(bench: Bench) -> Iterator[Result]:
 
 def wait_for_all(served: Served, runs: int) -> None:
     """Wait until so many runs can be read."""
-    while sum(each["runs"] for each in json.loads(served.ask("projects")[0])["projects"]) < runs:
+
+    def there() -> int:
+        projects = json.loads(served.ask("read/projects", {})[0])["answer"]
+        return sum(each["runs"] for each in projects)
+
+    while there() < runs:
         time.sleep(0.2)
 
 
@@ -326,9 +331,9 @@ def chart(bench: Bench) -> Iterator[Result]:
             *(
                 [text, spread(first, f"{name}_ms", ".0f"), f"{middle(first, f'{name}_cpu_ms'):.0f}"]
                 for text, name in (
-                    ("`GET curve`, 1,000 points, the first of a round", "first"),
-                    ("`GET curve`, 1,000 points, again", "chart"),
-                    ("`GET drawing`, 1,000 px", "drawing"),
+                    ("`curve`, 1,000 points, the first of a round", "first"),
+                    ("`curve`, 1,000 points, again", "chart"),
+                    ("`drawing`, 1,000 px", "drawing"),
                 )
             ),
             ["`fetch_points(points=1000)` a second apart", spread(later, "apart_ms", ".0f"), ""],
@@ -342,14 +347,16 @@ def chart(bench: Bench) -> Iterator[Result]:
 def _charts(served: Served, run: str) -> Sample:
     """Ask for pictures; the clock of CPU time is coarse, so that several count together."""
     found = {}
-    for name, what, times in (
-        ("first", "curve", 1),
-        ("chart", "curve", CHARTS),
-        ("drawing", "drawing", CHARTS),
+    series = {"project": "default", "run": run, "path": "train/loss"}
+    curve, drawing = {**series, "points": 1000}, {**series, "look": {"points": 1000}}
+    for name, verb, question, times in (
+        ("first", "curve", curve, 1),
+        ("chart", "curve", curve, CHARTS),
+        ("drawing", "drawing", drawing, CHARTS),
     ):
         begun, cpu_begun = time.perf_counter(), served.cpu_parts()["server"]
         for _ in range(times):
-            body, _ = served.ask(f"runs/default/{run}/{what}?path=train/loss&points=1000")
+            body, _ = served.ask(f"read/{verb}", question)
             assert len(body) > 1000
         found[f"{name}_ms"] = (time.perf_counter() - begun) * 1e3 / times
         found[f"{name}_cpu_ms"] = (served.cpu_parts()["server"] - cpu_begun) * 1e3 / times

@@ -109,6 +109,7 @@ READS_OF_A_RUN: dict[str, dict[str, Any]] = {
     "log": {"path": [f"{WORTH}/text"]},
     "opening": {},
     "overview": {},
+    "percentiles": {"path": f"{WORTH}/loss", "percents": [50]},
     "points_part": {"path": f"{WORTH}/loss"},
     "ranks": {},
     "some": {"paths": [f"{WORTH}/lr"]},

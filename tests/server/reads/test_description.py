@@ -83,6 +83,7 @@ def asked_of(made: JournalBuilder) -> dict[str, dict[str, Any]]:
         "points_part": {**run, "path": "loss"},
         "opening": run,
         "curve": {**run, "path": "loss", "points": 100},
+        "percentiles": {**run, "path": "loss", "percents": [0, 99]},
         "drawing": {**run, "path": "loss", "look": {"window": 3}},
         "texts": {**run, "path": "log"},
         "files": {**run, "path": "f"},

@@ -8,8 +8,7 @@ import sys
 import time
 
 import pytest
-
-from seamark.index.index import Index
+from catalogs import catalog_of, index_of
 
 ROWS = 2000
 WRITER = f"""
@@ -60,7 +59,7 @@ def check(seen) -> bool:
 def test_of_a_root(tmp_path) -> None:
     """State, reason, counts, points and curves are of one moment."""
     root, ended, tries = tmp_path / "runs", False, 0
-    with writing(root) as process, Index(root) as index:
+    with writing(root) as process, index_of(root) as index:
         while not ended:
             over = process.poll() is not None
             index.refresh()
@@ -82,13 +81,11 @@ def test_of_a_server(tmp_path) -> None:
     pytest.importorskip("fastapi")
     from through import Servers
 
-    from seamark.remote.http.catalog import RemoteCatalog
-
     root, ended, tries = tmp_path / "runs", False, 0
     servers = Servers()
     home = servers.home(root)
     try:
-        with RemoteCatalog.open(home.url, home.token) as catalog, writing(root) as process:
+        with catalog_of(home.url, home.token) as catalog, writing(root) as process:
             while not ended:
                 over = process.poll() is not None
                 home.take()

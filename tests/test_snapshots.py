@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from catalogs import catalog_of, index_of
+from through import Servers, catalog_of, index_of
 
 ROWS = 2000
 WRITER = f"""
@@ -79,13 +79,12 @@ def test_of_a_root(tmp_path) -> None:
 def test_of_a_server(tmp_path) -> None:
     """State, reason and counts are of one moment; points are never older."""
     pytest.importorskip("fastapi")
-    from through import Servers
 
     root, ended, tries = tmp_path / "runs", False, 0
     servers = Servers()
     home = servers.home(root)
     try:
-        with catalog_of(home.url, home.token) as catalog, writing(root) as process:
+        with catalog_of(home) as catalog, writing(root) as process:
             while not ended:
                 over = process.poll() is not None
                 home.take()

@@ -22,6 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seamark.index.index import Index
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
@@ -58,6 +59,16 @@ OTHERWISE = {
     },
 }
 """What is left out and why: words in the names of tests about what only a root has, by file."""
+
+
+def index_of(root: Path) -> Index:
+    """Return the runs of a root, as readers see them."""
+    return Index(root)
+
+
+def catalog_of(home: Home) -> RemoteCatalog:
+    """Return the runs of a server, as readers see them."""
+    return RemoteCatalog.open(home.url, home.token)
 
 
 def why_not(file: str, name: str) -> str:

@@ -1,8 +1,9 @@
 """Ask PostgreSQL for pages of a project: ``team_table.py SEAMARK_URL MLFLOW_URL RUNS TIMES``.
 
 Both stores hold the same number of runs with 88 parameters and 10 metrics, put into their tables
-by SQL. Each page of 100 runs is asked for in turn by Seamark, by MLflow and by SQL without either,
-which reads the same cells of Seamark's tables.
+by SQL: run by run, as a server does, and then vacuumed and analysed, as autovacuum does. Each page
+of 100 runs is asked for in turn by Seamark, by MLflow and by SQL without either, which reads the
+same cells of Seamark's tables.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _WRITE_S: Final = 60.0
 _CONNECT_S: Final = 5
 _POOL_WAIT_S: Final = 10.0
 _SET: Final = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s"
-"""Where there is no such setting, as in a database that only speaks like PostgreSQL, it is none."""
+"""Change a setting of PostgreSQL that a database which speaks its protocol may not know."""
 _LOOK_S: Final = 1.0
 """How often it is asked which store is live, seconds."""
 _TICKS: Final = 100_000
@@ -663,9 +663,9 @@ class _Schemas(_Places):
                 cursor.execute(f'SET search_path TO "{name}"')
                 cursor.execute(f"SET statement_timeout TO {milliseconds}")
                 cursor.execute("SET idle_in_transaction_session_timeout TO 120000")
-                # It takes longer to compile a statement than to run it for a page.
+                # Compiling a statement takes longer than running it for a page.
                 cursor.execute(_SET, ["off", "jit"])
-                if milliseconds:  # what is asked for differs: no plan is good for all of it
+                if milliseconds:  # a plan for any path, value and page is a poor one for most
                     cursor.execute(_SET, ["force_custom_plan", "plan_cache_mode"])
             connection.autocommit = False
 

@@ -45,6 +45,7 @@ _NUMBER, _TEXT, _NAN, _NOTHING = range(4)
 
 
 _run: Final = schema.run.c
+# Of a run, behind its state; `Chosen.facts` has them in this order.
 _FACTS: Final = (
     sa.func.coalesce(_run.sys_id, _run.name),
     _run.detail,

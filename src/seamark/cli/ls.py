@@ -26,6 +26,7 @@ from seamark.cli._runs import (
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_no_room
 from seamark.paths import home_of, is_inside
 from seamark.reading.ages import age_words, duration_words
+from seamark.reading.attributes import PARENT
 from seamark.reading.columns import (
     PLAIN_OF,
     asked_aside,
@@ -57,6 +58,8 @@ _CLAIMED: Final = "sys/claimed_by"
 _LOSSES: Final = "/losses"
 """The same: what is missing of a run."""
 _REASON: Final = "sys/crash_reason"
+_DEPTH: Final = "/depth"
+"""The same: below how many others a run stands in the tree."""
 _WHY: Final = "/why"
 """The same: why a run crashed, which is shown beside its state."""
 TITLES: Final = {
@@ -258,7 +261,8 @@ def ls(
     By default the metrics that most runs have, and the parameters and single numbers in which they
     differ, are shown as far as there is room.
 
-    children/val/acc:max is a column of what the parts of a run show (runs whose sys/parent it is).
+    On a terminal, runs are listed below those that they are parts of (sys/parent), unless --sort
+    asks for another order; children/val/acc:max is a column of what the parts of a run show.
 
     Columns and --sort take paths. The path of a series means its last value; val/loss:min, :max,
     :mean, :count, :first_step and :last_step are its other summaries. A * matches anything:
@@ -409,7 +413,7 @@ class _Asked:
             differing = [f"{name}:differing" for name in self._wanted]
             return [*(differing or ["sys/name", "*:differing"]), *self._sorted]
         if self._wanted:
-            return [*self._sorted, *self._wanted]
+            return [*self._sorted, *self._wanted, *self._parent]
         return self._telling if self._for_people else self._plain
 
     def _telling(self, shared: Sequence[SharedPath]) -> Sequence[str]:
@@ -421,16 +425,27 @@ class _Asked:
         if parameters:
             self.unasked[parameters[0]] = _FIRST_PARAMETER
         claimed = [one.path for one in shared if one.path == _CLAIMED]
-        return [*self._plain, *claimed, *self._sorted, *metrics, *parameters]
+        return [*self._plain, *claimed, *self._sorted, *metrics, *parameters, *self._parent]
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether runs are listed below those that they are parts of, as nobody asked otherwise."""
+        return self._for_people and self.kind == "run" and not self.sorting.asked
+
+    @property
+    def _parent(self) -> Sequence[str]:
+        return [PARENT] if self.is_tree else []
 
     def shown(self, columns: Sequence[str]) -> list[str]:
         """Return which columns of the store's answer to show, besides the run's id."""
         named = [*self._wanted, *self._sorted]
         if not self._wanted and not self._differing:
-            return list(columns[1:])
+            return [name for name in columns[1:] if name not in self._parent]
         shown = []
         for name in columns:
             space = aside(name)
+            if name in self._parent and name not in named:
+                continue
             if name in named or (name in self._plain and not self._wanted):
                 shown.append(name)
             elif name == "sys/id" or (is_inside(name, "sys") and not self._wanted):
@@ -476,6 +491,8 @@ def _print(
     several = len({row[_PROJECT] for row in rows}) > 1
     names = ["sys/id", *([_PROJECT] if several else [])]
     names += [name for name in columns if name not in names]
+    if screen.terminal and asked.is_tree:
+        rows = _as_tree(rows)
     names += [_LOSSES] if any(row.get(_LOSSES) for row in rows) else []
     now = datetime.now(timezone.utc)
     field = _field if asked.kind == "run" else _field_of_others
@@ -488,6 +505,26 @@ def _print(
     told = {one.title for one in titles if one.rank < _FIRST_TO_GO}
     missed = [title for title in without if title in told]
     note_no_room(missed, len(without) - len(missed))
+
+
+def _as_tree(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return rows with the parts of each run below it, as far as both are listed."""
+    known = {(row[_PROJECT], row[_RUN]) for row in rows}
+    below: dict[tuple[str, str] | None, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        above, slash, run = str(row.get(PARENT) or "").rpartition("/")
+        parent = (above if slash else row[_PROJECT], run)
+        below.setdefault(parent if parent in known else None, []).append(row)
+    found: list[Mapping[str, Any]] = []
+    left = [(row, 0) for row in reversed(below.pop(None, []))]
+    while left or below:
+        if not left:  # runs that name each other: they are all listed, whatever they say
+            left = [(row, 0) for row in below.pop(next(iter(below)))]
+        row, depth = left.pop()
+        found.append({**row, _DEPTH: depth})
+        inside = below.pop((row[_PROJECT], row[_RUN]), [])
+        left += [(each, depth + 1) for each in reversed(inside)]
+    return found
 
 
 def _note_troubles(
@@ -534,6 +571,8 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
     value = row.get(name)
     if name == "sys/name" and not value:
         return Cell(generated_name(row[_RUN]), "dim")
+    if name == "sys/id" and row.get(_DEPTH):
+        return Cell(f"{'  ' * (row[_DEPTH] - 1)}└ {clean(str(value))}", "cyan")
     if name == "sys/state" and row.get(_WHY) and _REASON not in row:
         return Cell(f"{value}: {row[_WHY]}", STATE_STYLES["crashed"])
     if name == _LOSSES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -225,7 +226,7 @@ def test_a_name_that_others_have_is_said(
         (["describe", "one", ""], "description: expected some text, got ''"),
         (["describe", "one", "\x07"], "description: expected no control characters"),
         (["describe", "one", "x", "--remove"], "describe: expected TEXT or --remove, got both"),
-        (["describe", "one"], "describe: expected TEXT or --remove, got neither"),
+        (["describe", "one"], "description (from standard input): expected some text, got ''"),
     ],
 )
 def test_mistakes_are_exact(
@@ -242,6 +243,48 @@ def test_mistakes_are_exact(
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
     assert facts(root, run) == before
+
+
+@pytest.mark.once
+def test_a_description_from_a_pipe(
+    shell: Callable[..., subprocess.CompletedProcess[str]],
+    record: Callable[..., str],
+    root: Path,
+) -> None:
+    """Without TEXT, standard input is the text; its last line feed is not."""
+    run = record("p", name="one")
+    assert shell("describe", "one", given=b"first\nsecond\n\n").returncode == 0
+    assert facts(root, run)["sys/description"][1] == "first\nsecond"
+    shown = shell("show", "one").stdout
+    assert "description" in shown
+    done = shell("describe", "one", given=b"\377\376")
+    assert done.returncode == 2
+    assert "expected text in utf-8 on standard input" in done.stderr
+
+
+@pytest.mark.once
+def test_a_description_from_an_editor(
+    terminal: Callable[..., tuple[int, str]], record: Callable[..., str], root: Path, tmp_path: Path
+) -> None:
+    """The editor gets what is there; leaving it as it is changes nothing, an empty text neither."""
+    run = record("p", name="one", description="old")
+    editor = tmp_path / "editor"
+
+    def edited(does: str) -> tuple[int, str]:
+        editor.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+        editor.chmod(0o755)
+        code, shown = terminal("describe", "one", VISUAL=str(editor))
+        return code, re.sub(r"\x1b\[[0-9;]*m", "", shown).strip()
+
+    assert edited('grep -q old "$1" && echo "new" > "$1"') == (0, "one: old → new")
+    assert edited("true") == (0, "one: new (as it was)")
+    code, said = edited(': > "$1"')
+    assert code == 2
+    assert "description: expected some text" in said
+    code, said = edited("exit 3")
+    assert code == 1
+    assert "editor" in said.lower()
+    assert facts(root, run)["sys/description"][1] == "new"
 
 
 @pytest.fixture

@@ -67,6 +67,7 @@ _COMMANDS: Final = {
     "stragglers": "stragglers",
     "export": "export",
     "lineage": "lineage",
+    "changes": "changes",
     "tag": "tag",
     "rename": "rename",
     "describe": "describe",

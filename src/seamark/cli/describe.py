@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from seamark.cli._app import misuse, root_option
@@ -27,21 +29,25 @@ def describe(
 ) -> None:
     """Set a run's description.
 
-    TEXT replaces the old description; nothing else about the run changes.
+    Without TEXT the current description opens in your editor (VISUAL, EDITOR), or the text is read
+    from a pipe. It replaces the old description; nothing else about the run changes.
 
     \b
     Examples:
       seamark describe quick-otter "warm-up twice as long, see issue 12"
-      seamark describe latest "$(git log -1)"
+      seamark describe quick-otter           opens the editor
+      git log -1 | seamark describe latest   reads the text from a pipe
       seamark describe quick-otter --remove
       seamark ls --columns sys/name,sys/description
     """
-    if remove == (text is not None):
-        misuse(f"describe: expected TEXT or --remove, got {'both' if remove else 'neither'}")
-    new = "" if text is None else legible(text, "description", block=True)
+    if remove and text is not None:
+        misuse("describe: expected TEXT or --remove, got both")
+    if text is not None:
+        text = legible(text, "description", block=True)
     runs = open_runs(context, project)
     ref = runs.find(run, project)
     old = _description(runs, ref)
+    new = "" if remove else _asked(old) if text is None else text
     kept = as_recorded(new)
     if kept != old:
         record(runs, ref, description=new or None)
@@ -54,3 +60,24 @@ def _description(runs: Runs, ref: RunRef) -> str:
     if found is None or found.family != "atom":
         return ""
     return str(text_or_record(view, found.value, _DESCRIPTION))
+
+
+def _asked(old: str) -> str:
+    """Return the text that an editor or a pipe gives.
+
+    Raises:
+        Misuse: If it is none.
+        ClickException: If the editor cannot be started or fails.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        try:
+            given = sys.stdin.read() if sys.stdin else ""
+        except UnicodeDecodeError as error:
+            misuse(
+                f"describe: expected text in {error.encoding} on standard input, got other bytes"
+            )
+        return legible(given.rstrip(), "description (from standard input)", block=True)
+    edited = click.edit(old, extension=".md")
+    if edited is None:
+        return old
+    return legible(edited.rstrip(), "description", block=True)

@@ -301,7 +301,7 @@ def parts(value):
         return kind, [parts(getattr(value, one.name)) for one in dataclasses.fields(value)]
     if isinstance(value, RunsTable):
         cells = [parts(value[column]) for column in value.columns]
-        return kind, value.columns, cells, value.refs, value.known_total, value.offset, value.cursor
+        return kind, value.columns, cells, value.refs, value.known_total, value.offset
     if isinstance(value, SeriesTable | CurveTable):
         return kind, [parts(one) for one in value.parts]
     return kind, value

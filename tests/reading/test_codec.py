@@ -138,7 +138,7 @@ def tables():
         column = st.lists(values | summaries | tails | keeps, min_size=runs, max_size=runs)
         refs = st.lists(st.tuples(texts, texts), min_size=runs, max_size=runs)
         cells = st.fixed_dictionaries(dict.fromkeys(names, column))
-        return st.builds(RunsTable, cells, refs, st.none() | whole, whole, texts)
+        return st.builds(RunsTable, cells, refs, st.none() | whole, whole)
 
     return st.tuples(sizes, st.lists(texts, unique=True, max_size=4)).flatmap(of)
 

@@ -1,4 +1,4 @@
-"""Pages, fields and groups of tables of runs: on a folder and through a server."""
+"""Fields and groups of tables of runs: on a folder and through a server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from recording import QUIET
 from seamark import init_project, init_run
 from seamark.errors import ArgumentError
 from seamark.reading.groups import spread_of
-from seamark.store.query.snapshots import Snapshots
 
 
 def record(root, name, **values):
@@ -37,50 +36,6 @@ def record(root, name, **values):
 @pytest.fixture
 def project(tmp_path):
     return init_project(project="team", root=tmp_path)
-
-
-def test_a_page_keeps_its_runs_while_others_come(tmp_path, project):
-    """What a cursor names stays in its order; values are those of now, and a new look has all."""
-    ids = [record(tmp_path, f"run{at}", lr=float(at)) for at in range(5)]
-    given = {"columns": ["lr"], "sort_by": "lr", "limit": 2}
-    first = project.fetch_runs_table(**given, snapshot="")
-    assert [row["lr"] for row in first] == [4.0, 3.0]
-    assert (first.total, bool(first.cursor)) == (5, True)
-    record(tmp_path, "new", lr=9.0)
-    record(tmp_path, "run0", lr=8.0)
-    pages = [
-        project.fetch_runs_table(**given, offset=at, snapshot=first.cursor) for at in (0, 2, 4)
-    ]
-    assert [row["sys/id"] for page in pages for row in page] == ids[::-1]
-    assert [page.cursor for page in pages] == [first.cursor] * 3
-    assert [page.total for page in pages] == [5] * 3
-    assert pages[2][0]["lr"] == 8.0
-    anew = project.fetch_runs_table(**given, snapshot="")
-    assert [row["lr"] for row in anew] == [9.0, 8.0]
-    assert anew.total == 6
-    assert anew.cursor != first.cursor
-
-
-def test_a_cursor_that_was_forgotten_says_whether_the_runs_are_the_same(tmp_path, project):
-    """The same ids have the same name everywhere; others have another."""
-    record(tmp_path, "a", lr=1.0)
-    cursor = project.fetch_runs_table(snapshot="").cursor
-    again = init_project(project="team", root=tmp_path)
-    assert again.fetch_runs_table(snapshot=cursor).cursor == cursor
-    record(tmp_path, "b", lr=2.0)
-    later = init_project(project="team", root=tmp_path)
-    table = later.fetch_runs_table(snapshot="0" * 24)
-    assert (len(table), table.cursor != cursor) == (2, True)
-
-
-def test_what_is_remembered_is_bounded():
-    """The last ones stay, and one that is too long is named but not kept."""
-    kept = Snapshots()
-    names = [kept.keep([("p", f"run{at}")]) for at in range(100)]
-    assert [name for name in names if kept.get(name) is not None] == names[-32:]
-    long = [("p", f"run{at}") for at in range(100_001)]
-    assert kept.get(kept.keep(long)) is None
-    assert kept.get(names[-1]) == [("p", "run99")]
 
 
 def test_fields_say_what_runs_show_and_where_they_differ(tmp_path, project):

@@ -138,7 +138,7 @@ def tables():
         column = st.lists(values | summaries | tails | keeps, min_size=runs, max_size=runs)
         refs = st.lists(st.tuples(texts, texts), min_size=runs, max_size=runs)
         cells = st.fixed_dictionaries(dict.fromkeys(names, column))
-        return st.builds(RunsTable, cells, refs, st.none() | whole, whole, texts)
+        return st.builds(RunsTable, cells, refs, st.none() | whole, whole)
 
     return st.tuples(sizes, st.lists(texts, unique=True, max_size=4)).flatmap(of)
 
@@ -301,7 +301,7 @@ def parts(value):
         return kind, [parts(getattr(value, one.name)) for one in dataclasses.fields(value)]
     if isinstance(value, RunsTable):
         cells = [parts(value[column]) for column in value.columns]
-        return kind, value.columns, cells, value.refs, value.known_total, value.offset, value.cursor
+        return kind, value.columns, cells, value.refs, value.known_total, value.offset
     if isinstance(value, SeriesTable | CurveTable):
         return kind, [parts(one) for one in value.parts]
     return kind, value

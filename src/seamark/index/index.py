@@ -36,7 +36,6 @@ from seamark.store.query.choosing import choose, count_runs
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths
 from seamark.store.query.selection import Selection
-from seamark.store.query.snapshots import Snapshots
 from seamark.store.read.names import run_names
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import load_losses, numbers_of
@@ -79,7 +78,6 @@ class Index:
         self._updater = Updater(self._file, now_ns)
         self._recent: Recent | None = None
         self._last_view: RunView | None = None
-        self._snapshots = Snapshots()
 
     @property
     def where(self) -> str:
@@ -250,7 +248,6 @@ class Index:
         selection: Wanted,
         columns: Columns = None,
         unknown: Unknown = refuse,
-        snapshot: str | None = None,
     ) -> RunsTable:
         """Return the runs that match with the columns that are asked for, as last folded.
 
@@ -258,7 +255,6 @@ class Index:
             selection: Which runs.
             columns: See `seamark.store.read.tables.query_runs`.
             unknown: See `select`.
-            snapshot: See `seamark.reading.catalog.Catalog.table`.
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
@@ -270,14 +266,12 @@ class Index:
             wanted = list(columns)  # it may be asked for twice
 
         def answer(connection: sa.Connection) -> RunsTable:
-            chosen = _own(selection)
-            page = None if snapshot is None else (self._snapshots, snapshot)
-            now = self.now_ns()
-            return query_runs(
-                self.store, connection, chosen, wanted, now, unknown, page, counted=False
-            )
+            chosen, now = _own(selection), self.now_ns()
+            return query_runs(self.store, connection, chosen, wanted, now, unknown, counted=False)
 
-        return self._ask(answer).counted_by(partial(self.count, selection))
+        table = self._ask(answer)
+        table.count = partial(self.count, selection)
+        return table
 
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse

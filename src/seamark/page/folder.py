@@ -46,7 +46,6 @@ from seamark.store.damage import DamageError
 from seamark.store.database import file_connection, sqlite_engine
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.choosing import state_column
-from seamark.store.query.snapshots import Snapshots
 from seamark.store.read.recent import recent_paths
 from seamark.store.runs import Store, load_journals, numbers_of
 
@@ -302,7 +301,6 @@ class Folder:
     Attributes:
         logins: Who asks.
         accounts: What they may do.
-        snapshots: The tables whose pages somebody turns.
         changing: What changed.
         links: Addresses of single contents.
         now_ns: Nanoseconds since the Unix epoch.
@@ -323,7 +321,6 @@ class Folder:
         self.root, self.now_ns = root, now_ns
         self._watch, self._place, self._read_only = watch, place, read_only
         self.logins = self.accounts = _Login(token)
-        self.snapshots = Snapshots()
         self.links = Links(secrets.token_bytes(32), now_ns, f"r{place}/api/v1/")
         self.changing = _Changes(self._opened_now, self._looked)
         self.edits = Edits(root)

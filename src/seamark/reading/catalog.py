@@ -265,7 +265,6 @@ class Catalog(Protocol):
         selection: Wanted,
         columns: Columns = None,
         unknown: Unknown = refuse,
-        snapshot: str | None = None,
     ) -> RunsTable:
         """Return the runs that match with the columns that are asked for; see `select`.
 
@@ -273,8 +272,6 @@ class Catalog(Protocol):
             selection: Which runs.
             columns: Which columns.
             unknown: See `select`.
-            snapshot: ``cursor`` of an earlier table: the same runs in the same order, whatever was
-                added or has changed. Empty to begin; None for none.
         """
         ...
 

@@ -237,12 +237,11 @@ class _Table(msgspec.Struct):
     refs: list[tuple[str, str]]
     total: int | None
     offset: int
-    cursor: str
 
     @classmethod
     def of(cls, table: RunsTable) -> _Table:
         cells = [_boxed_column(table[column]) for column in table.columns]
-        return cls(table.columns, cells, table.refs, table.known_total, table.offset, table.cursor)
+        return cls(table.columns, cells, table.refs, table.known_total, table.offset)
 
     def table(self) -> RunsTable:
         rows = len(self.refs)
@@ -250,4 +249,4 @@ class _Table(msgspec.Struct):
             msg = "Expected as many cells as there are columns and runs"
             raise ValueError(msg)
         cells = dict(zip(self.columns, self.cells, strict=True))
-        return RunsTable(cells, self.refs, self.total, self.offset, self.cursor)
+        return RunsTable(cells, self.refs, self.total, self.offset)

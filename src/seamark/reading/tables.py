@@ -55,11 +55,12 @@ class RunsTable:
     Attributes:
         columns: All columns, ``sys/id`` first.
         refs: (project, run id) of the rows.
-        known_total: How many runs match, regardless of limit and offset; None until `total` counts
-            them.
-        offset: How many of them come before the first row.
-        cursor: Names the runs that match and their order; empty unless it was asked for.
+        offset: How many of those that match come before the first row.
+        known_total: The total, if it is known without counting.
+        count: Counts them otherwise.
     """
+
+    count: Callable[[], int]
 
     def __init__(
         self,
@@ -67,16 +68,12 @@ class RunsTable:
         refs: list[tuple[str, str]],
         total: int | None,
         offset: int = 0,
-        cursor: str = "",
-        count: Callable[[], int] | None = None,
     ) -> None:
         """Keep the cells, column by column; None where a run has nothing."""
         self.columns = list(cells)
         self.refs = refs
-        self.known_total = total
-        self._count = count
         self.offset = offset
-        self.cursor = cursor
+        self.known_total = total
         self._cells = cells
         self._rows: list[RunRow] | None = None
 
@@ -87,17 +84,12 @@ class RunsTable:
         Where a limit cut the table off, they are counted when this is read first.
         """
         if self.known_total is None:
-            assert self._count is not None  # noqa: S101 - one of both is given
-            self.known_total = self._count()
+            self.known_total = self.count()
         return self.known_total
-
-    def counted_by(self, count: Callable[[], int]) -> RunsTable:
-        """Return the same table, whose ``total`` is what a function returns if it is not known."""
-        return RunsTable(self._cells, self.refs, self.known_total, self.offset, self.cursor, count)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what makes a copy, in which all is counted."""
-        return RunsTable, (self._cells, self.refs, self.total, self.offset, self.cursor)
+        return RunsTable, (self._cells, self.refs, self.total, self.offset)
 
     def only(
         self,

@@ -139,7 +139,6 @@ class Project(Logbook):
         offset: int = 0,
         sort_by: str = "sys/creation_time",
         ascending: bool = False,
-        snapshot: str | None = None,
         progress_bar: Progress = None,
     ) -> RunsTable:
         """Return the runs that match every argument given, one row each, as recorded up to now.
@@ -168,9 +167,6 @@ class Project(Logbook):
             offset: Number of runs to skip at the beginning.
             sort_by: Path, perhaps with an aggregate. NaN and runs without a value come last.
             ascending: Smallest first.
-            snapshot: ``cursor`` of an earlier table, to turn its pages: the same runs in the same
-                order, with their present values; a run that is gone leaves a gap. Empty to begin.
-                Where it was forgotten and the runs are others now, the table has a new ``cursor``.
             progress_bar: False for none; a function is called with the number of runs folded and to
                 fold, a class such as `seamark.utils.TqdmProgressBar` is told; None and True show
                 progress on a terminal if it takes a while.
@@ -197,7 +193,7 @@ class Project(Logbook):
         if words is not None:
             known = References(self.session, index, trashed=trashed)
             selection = replace(selection, id=known.ids(words))
-        table = index.table(selection, columns, self.session.warn, snapshot)
+        table = index.table(selection, columns, self.session.warn)
         if self.session.recorded.remote and not len(table):
             self.session.check_exists()
         return table

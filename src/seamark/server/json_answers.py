@@ -146,7 +146,6 @@ def _parts_of(table: RunsTable | SeriesTable | CurveTable | Keep) -> dict[str, A
         "refs": table.refs,
         "total": table.known_total,
         "offset": table.offset,
-        "cursor": table.cursor,
     }
 
 
@@ -170,7 +169,6 @@ _TAGGED: Final[dict[type, dict[str, Any]]] = {
         "refs": {"type": "array", "items": {"type": "array"}},
         "total": {"type": ["integer", "null"]},
         "offset": {"type": "integer"},
-        "cursor": {"type": "string"},
     },
     SeriesTable: {"parts": {"type": "array"}},
     CurveTable: {"parts": {"type": "array"}},

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from seamark.reading.changes import ChangedRun
     from seamark.server.access import Access, Identity
     from seamark.server.links import Links
-    from seamark.store.query.snapshots import Snapshots
     from seamark.store.read.run import RunReader
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
@@ -162,11 +161,6 @@ class Serving(Protocol):
     @property
     def logins(self) -> Identifies:
         """Authentication of requests."""
-        ...
-
-    @property
-    def snapshots(self) -> Snapshots:
-        """The tables whose pages somebody turns."""
         ...
 
     @property

@@ -23,7 +23,6 @@ from seamark.server.links import Links
 from seamark.server.positions import Positions
 from seamark.server.quota import Quota
 from seamark.server.writer import ServerWriter, is_own_journal
-from seamark.store.query.snapshots import Snapshots
 from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ class Server:
         databases: Its three sets of tables.
         accounts: Who may do what.
         logins: Who asks.
-        snapshots: The tables whose pages somebody turns.
         instance: Random name of this server, the same for all of its life.
         objects: What it keeps as objects.
         intake: Takes journals.
@@ -76,7 +74,6 @@ class Server:
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.settings, self.databases, self.now_ns = settings, databases, now_ns
-        self.snapshots = Snapshots()
         self.changing = ServerChanges(databases)
         self.accounts = Accounts(databases.account, now_ns)
         self.logins = Logins(

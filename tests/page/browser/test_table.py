@@ -141,6 +141,26 @@ def test_every_row_follows_the_order(main_page, tab):
     expect(rows(tab).nth(121)).to_be_focused()
 
 
+def test_rows_stay_where_they_are_while_runs_change(recorded, serve, tab):
+    """Values are those of now; one press shows others that came, and the order of now."""
+    root = recorded("few")
+    tab.goto(opening(serve(root), "?project=sweep&cols=val/loss&sort=val/loss"))
+    names = tab.locator("table.runs tbody tr th")
+    before = [re.compile(f"sweep-00{number}") for number in range(3)]
+    expect(names).to_have_text(before)
+    with page_roots.begin(root, "sweep", "sweep-000", custom_run_id="s000") as run:
+        run.log_metrics({"val/loss": 77.5}, step=5)
+    with page_roots.begin(root, "sweep", "another", custom_run_id="s003") as run:
+        run.log_metrics({"val/loss": 0.5}, step=0)
+    rare = 30_000  # ms: where nothing runs, it is asked less often
+    expect(rows(tab).first).to_contain_text("77.5", timeout=rare)
+    show = tab.get_by_role("button", name="1 new, order changed")
+    expect(show).to_be_visible(timeout=rare)
+    expect(names).to_have_text(before)
+    show.click()
+    expect(names).to_have_text([re.compile("another"), *before[1:], before[0]])
+
+
 def test_a_wrong_query_says_where(main_page, tab, watched):
     """And what was there stays; a name that no run has is told with the nearest."""
     watched.allow("422", "400")

@@ -27,7 +27,6 @@ from seamark.server.access import Role
 from seamark.server.changes import note_changes
 from seamark.server.databases import store_name
 from seamark.store.ingest import fold_run
-from seamark.store.query.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from seamark.reading.verbs import Answer
@@ -80,7 +79,6 @@ class Here:
         databases.switch(store_name(copy=next(self._numbers)))
         databases.store()
         databases.drop_store(before)
-        self.server.snapshots = Snapshots()
         self.now_ns = NOW
         self.given = Given()
         self.server.kept = self.server.writer = self.given

@@ -194,7 +194,6 @@ class RemoteCatalog:
         selection: Wanted,
         columns: Columns = None,
         unknown: Unknown = refuse,
-        snapshot: str | None = None,
     ) -> RunsTable:
         """Return the runs that match with the columns that are asked for."""
         question = _question(selection, unknown)
@@ -203,8 +202,7 @@ class RemoteCatalog:
             columns = columns(self._ask("shared", SharedPaths, question | more, _ignore).fields)
         if columns is not None:
             columns = [columns] if isinstance(columns, str) else list(columns)
-        shown = {"columns": columns, "snapshot": snapshot}
-        return self._tables(question | shown, selection, unknown)
+        return self._tables(question | {"columns": columns}, selection, unknown)
 
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
@@ -232,9 +230,7 @@ class RemoteCatalog:
         while True:
             left = most if selection.limit is None else min(most, selection.limit - done)
             try:
-                if found is not None and found.cursor:
-                    question = question | {"snapshot": found.cursor}
-                asked = {"offset": begun + done, "limit": left, "counted": selection.limit is None}
+                asked = {"offset": begun + done, "limit": left, "counted": False}
                 tell = unknown if found is None else _ignore
                 some = self._ask("table", Table, question | asked, tell).table
             except TooLong as error:
@@ -245,11 +241,9 @@ class RemoteCatalog:
                 continue
             found = some if found is None else _below(found, some, begun)
             done += left
-            known, wanted = found.known_total, selection.limit
-            if known is not None:
-                wanted = known - begun if wanted is None else min(wanted, known - begun)
-            if (wanted is not None and done >= wanted) or not (some.refs or found.cursor):
-                return found.counted_by(partial(self.count, selection))
+            if len(some) < left or done == selection.limit:
+                found.count = partial(self.count, selection)
+                return found
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
         """Return which runs changed since a cursor."""
@@ -555,7 +549,7 @@ def _below(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:
         ]
         for name in columns
     }
-    return RunsTable(cells, [*first.refs, *second.refs], second.known_total, offset, second.cursor)
+    return RunsTable(cells, [*first.refs, *second.refs], second.known_total, offset)
 
 
 def _ignore(_: QueryError) -> None:

@@ -119,11 +119,9 @@ class TableQuestion(Which, kw_only=True):
 
     Attributes:
         columns: Paths, perhaps with an aggregate; None for all.
-        snapshot: ``cursor`` of an earlier table, whose runs come in the same order; empty to begin.
     """
 
     columns: Few | None = None
-    snapshot: Annotated[str, Meta(max_length=100)] | None = None
 
 
 class FieldsQuestion(Which, kw_only=True):
@@ -225,7 +223,7 @@ def _restriction(every: Several) -> Callable[[str], bool] | None:
 def _table_tag(every: Several, question: TableQuestion) -> str:
     """Return what changes whenever a table may; times such as "-2h" change with every second."""
     is_timely = question.query is not None and '"-' in question.query.replace("'", '"')
-    return "" if is_timely or question.snapshot is not None else every.tag()
+    return "" if is_timely else every.tag()
 
 
 @of_all(heavy=True, tag=_table_tag)
@@ -238,8 +236,6 @@ def table(every: Several, question: TableQuestion) -> Table:
     limit = min(question.limit or MOST_ROWS, MOST_ROWS)
     selection = question.selection(every, limit=limit)
     cursor = every.cursor()
-    snapshot = question.snapshot
-    page = None if snapshot is None else (every.server.snapshots, snapshot)
 
     def answer(store: Store, connection: sa.Connection) -> Table:
         found = query_runs(
@@ -249,7 +245,6 @@ def table(every: Several, question: TableQuestion) -> Table:
             question.columns,
             every.now_ns,
             told,
-            page,
             counted=question.counted,
         )
         if len(found) * len(found.columns) > _MOST_CELLS:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
-__all__ = ["Chosen", "choose", "count_runs", "look_up", "state_column"]
+__all__ = ["Chosen", "choose", "count_runs", "state_column"]
 
 
 _FEW: Final = 100
@@ -89,20 +89,6 @@ class Chosen:
     def facts(self) -> list[tuple[Any, ...]]:
         """State, shown id, detail, owner, times (ns) and whether trashed of each, if asked for."""
         return [row[3:] for row in self._rows]
-
-
-def look_up(
-    store: Store,
-    connection: sa.Connection,
-    numbers: Sequence[int],
-    state: sa.ColumnElement[str],
-    total: int | None,
-) -> Chosen:
-    """Return runs by their numbers, with their facts; those that are gone are left out."""
-    database, wanted = store.database, sa.select(_run.id, _run.project, _run.name, state, *_FACTS)
-    found = database.query(connection, wanted.where(database.among(_run.id, numbers)))
-    rows = {row[0]: row for row in found}
-    return Chosen([rows[number] for number in numbers if number in rows], total)
 
 
 def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
@@ -172,9 +158,9 @@ def choose(
     """
     search = _Search(store, connection, selection, now_ns, unknown)
     start, limit = selection.offset, selection.limit
+    columns = (_run.id, _run.project, _run.name, search.state)
     if limit is None:
-        columns = (_run.id, _run.project, _run.name, search.state, *(_FACTS if facts else ()))
-        rows = search.rows(columns)
+        rows = search.rows((*columns, *_FACTS) if facts else columns)
         return Chosen(rows[start:], len(rows))
     # What else is read of a run takes no part in sorting all of them.
     numbers = [number for (number,) in search.rows((_run.id,))]
@@ -183,7 +169,9 @@ def choose(
         total = start + len(numbers)
     elif counted:
         total = search.count()
-    return look_up(store, connection, numbers, search.state, total)
+    wanted = sa.select(*columns, *_FACTS).where(store.database.among(_run.id, numbers))
+    by_number = {row[0]: row for row in store.database.query(connection, wanted)}
+    return Chosen([by_number[number] for number in numbers], total)
 
 
 def count_runs(store: Store, connection: sa.Connection, selection: Selection, now_ns: int) -> int:

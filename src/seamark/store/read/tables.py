@@ -21,7 +21,6 @@ from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.patterns import matcher
-from seamark.store.query.snapshots import Snapshots, choose_page
 from seamark.store.query.sql import AGGREGATE_COLUMNS
 from seamark.store.read.children import CHILDREN, columns_of_children
 from seamark.store.read.inherited import TAGS, Inherited, inherited_tags
@@ -78,7 +77,6 @@ def query_runs(
     columns: Columns,
     now_ns: int,
     unknown: Unknown = refuse,
-    page: tuple[Snapshots, str] | None = None,
     *,
     counted: bool = True,
 ) -> RunsTable:
@@ -93,7 +91,6 @@ def query_runs(
             everything. A function is given the paths that the first runs have; see `shared_paths`.
         now_ns: Nanoseconds since the Unix epoch.
         unknown: Called with an error for each path asked for that no run has; raises it by itself.
-        page: Snapshots and the name of one, perhaps empty, whose runs are shown; see `choose_page`.
         counted: Whether the runs that match are counted where a limit cuts the table off.
 
     Raises:
@@ -101,11 +98,7 @@ def query_runs(
         QueryError: If the query or a column breaks the grammar, or asks for what cannot be there.
     """
     wanted = [] if callable(columns) else [_Wanted(column) for column in _columns(columns)]
-    if page is None:
-        chosen = choose(store, connection, selection, now_ns, unknown, counted=counted, facts=True)
-        cursor = ""
-    else:
-        chosen, cursor = choose_page(*page, store, connection, selection, now_ns, unknown)
+    chosen = choose(store, connection, selection, now_ns, unknown, counted=counted, facts=True)
     if callable(columns):
         found = columns(shared_paths(store, connection, chosen.numbers))
         wanted = [_Wanted(column) for column in found]
@@ -133,7 +126,7 @@ def query_runs(
     labels = _labels(wanted, cells)
     empty: list[Any] = [None] * len(chosen.numbers)
     shown = {label: cells.columns.get(at, empty) for label, at in labels.items()}
-    return RunsTable(shown, chosen.refs, chosen.total, selection.offset, cursor)
+    return RunsTable(shown, chosen.refs, chosen.total, selection.offset)
 
 
 def _columns(columns: Iterable[str] | None) -> list[str]:

@@ -18,7 +18,7 @@ import { QueryField } from "./query.js";
 /**
  * @typedef {{key: string, ref: Ref, name: string, state: string, created: Date | null,
  *   tags: string[], values: Map<string, any>}} Row
- * @typedef {{rows: Row[], total: number, offset: number, cursor: string, told: string[], question: string}} Table
+ * @typedef {{rows: Row[], total: number, offset: number, told: string[], question: string}} Table
  */
 
 export const SIZE = 200;
@@ -53,7 +53,7 @@ run.stop()`;
  * @returns {Table}
  */
 export function tableOf(said, project) {
-  const { columns, cells, refs, total, offset, cursor } = said.table;
+  const { columns, cells, refs, total, offset } = said.table;
   const rows = refs.map((/** @type {Ref} */ ref, /** @type {number} */ at) => {
     const values = new Map();
     for (let n = 0; n < columns.length; n += 1) {
@@ -70,7 +70,7 @@ export function tableOf(said, project) {
       values,
     };
   });
-  return { rows, total, offset, cursor, told: said.told ?? [], question: "" };
+  return { rows, total, offset, told: said.told ?? [], question: "" };
 }
 
 /**
@@ -137,8 +137,6 @@ function useTable({ api, view, columns, live }) {
   const [busy, setBusy] = useState(true);
   const [turn, setTurn] = useState(0);
   const [news, setNews] = useState({ more: 0, moved: false });
-  /** @type {{current: any}} */
-  const shown = useRef(null);
   const question = questionOf(view);
   const asked = JSON.stringify([view.project, view.q, view.trashed, view.sort, view.ascending, view.page, turn]);
   const body = {
@@ -154,18 +152,14 @@ function useTable({ api, view, columns, live }) {
     if (!columns) return undefined;
     const ended = new AbortController();
     setBusy(true);
-    // Another page of the same question is turned in the snapshot that is shown.
-    const same = shown.current && shown.current.what === asked.replace(/,\d+,(\d+)\]$/, ",$1]");
-    const snapshot = same ? shown.current.cursor : "";
-    api.read("table", { ...body, snapshot }, { signal: ended.signal }).then(
+    api.read("table", body, { signal: ended.signal }).then(
       (said) => {
         if (ended.signal.aborted) return;
         const made = tableOf(said, project);
-        shown.current = { what: asked.replace(/,\d+,(\d+)\]$/, ",$1]"), cursor: made.cursor };
         setTable((was) => keeping(made, was, question));
         setError(null);
         setBusy(false);
-        if (!same) setNews({ more: 0, moved: false });
+        setNews({ more: 0, moved: false });
       },
       (failed) => {
         if (ended.signal.aborted) return;
@@ -194,12 +188,13 @@ function useTable({ api, view, columns, live }) {
     const touched = live.reset || turned > 0 || live.changed.some((one) => there.has(`${one.project}/${one.run}`));
     const signal = mine.ended.signal;
     const look = async () => {
-      /** @type {Table | null} */
-      let fresh = null;
-      if (touched && table.cursor) {
-        const said = await api.read("table", { ...body, snapshot: table.cursor }, { signal });
-        const made = tableOf(said, project);
-        if (made.cursor === table.cursor) fresh = made;
+      /** @type {Row[] | null} */
+      let rows = null;
+      if (touched && table.rows.length) {
+        // Those that are shown, in the order in which they are shown, whatever holds of them now.
+        const shown = { project: body.project, trashed: null, id: table.rows.map((one) => one.ref[1]), columns: body.columns };
+        const found = new Map(tableOf(await api.read("table", shown, { signal }), project).rows.map((one) => [one.key, one]));
+        rows = table.rows.flatMap((one) => found.get(one.key) ?? []);
       }
       const { columns: _, ...rest } = body;
       const now = await api.read("select", rest, { signal });
@@ -208,8 +203,8 @@ function useTable({ api, view, columns, live }) {
       const order = now.refs.map((/** @type {Ref} */ one) => one.join("/")).join();
       const before = table.rows.map((one) => one.ref.join("/")).join();
       setNews({ more: now.total - table.total, moved: order !== before });
-      if (fresh) {
-        const made = keeping(fresh, table, table.question);
+      if (rows) {
+        const made = keeping({ ...table, rows }, table, table.question);
         setTable((was) => (was === table ? made : was));
       }
       if (mine.again) setTurned(turned + 1);

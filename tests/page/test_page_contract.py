@@ -61,6 +61,7 @@ def both(request, postgresql, tmp_path_factory) -> Iterator[Any]:
 Questions = list[tuple[str, dict[str, Any]]]
 LOSS = {"path": "train/loss"}
 OF_RUN: Questions = [
+    ("facts", {}),
     ("overview", {}),
     ("attributes", {}),
     ("attribute", {"path": "parameters/lr"}),

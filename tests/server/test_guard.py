@@ -100,6 +100,7 @@ READS_OF_A_RUN: dict[str, dict[str, Any]] = {
     "attributes": {},
     "curve": {"path": f"{WORTH}/loss", "points": 100},
     "drawing": {"path": f"{WORTH}/loss"},
+    "facts": {},
     "families": {},
     "files": {"path": f"{WORTH}/f"},
     "has": {"path": f"{WORTH}/lr"},

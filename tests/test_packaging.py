@@ -77,7 +77,7 @@ def test_metadata_names_no_torch_and_no_host_outside_extras() -> None:
     assert not [line for line in requires if line.startswith("torch")]
     base = {re.split(r"[^\w-]", line)[0] for line in requires if "extra ==" not in line}
     assert base == {
-        *("click", "lark", "numpy", "nvidia-ml-py", "plotille", "psutil", "pyyaml"),
+        *("click", "lark", "msgspec", "numpy", "nvidia-ml-py", "plotille", "psutil", "pyyaml"),
         *("rich", "sqlalchemy", "urllib3", "zstandard"),
     }
 

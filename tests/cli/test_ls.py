@@ -55,6 +55,21 @@ def test_newest_first(cli: Callable[..., Result], five: list[str]) -> None:
     assert [row["run"] for row in listed(cli)] == five[::-1]
 
 
+def test_paths_that_are_called_like_columns_are_columns_of_their_own(
+    cli: Callable[..., Result], start: Callable[..., Run]
+) -> None:
+    """A run may record what it likes, even a path ``project``."""
+    one = start("real")
+    one["project"] = "mine"
+    one["run"] = 1
+    other = start("real")
+    one.stop(), other.stop()
+    text = cli("ls", "--csv", "--asc", "--columns", "project,run").stdout
+    header, *rows = csv.reader(io.StringIO(text))
+    assert header == ["project", "run", "project", "run"]
+    assert rows == [["real", one.id, "mine", "1"], ["real", other.id, "", ""]]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import psutil
+import pytest
 from recording import QUIET
 
 import seamark
-from seamark.reading.codec import pack
+from seamark.reading.answers import PartOfSeries, SomePoints
+from seamark.reading.codec import WireError, pack
+from seamark.reading.points import Points
 from seamark.reading.verbs import Answer
 from seamark.remote import shipper
 from seamark.remote.http import asking
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
+from seamark.remote.http.run import RemoteRun
+from seamark.remote.http.sender import HttpRemote
+from seamark.remote.protocol import RemoteError, RunKey
 
 if TYPE_CHECKING:
     from server_process import Running
 
 
-def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch) -> None:
-    """Of more than can be kept, the one that was asked for longest ago goes."""
-    monkeypatch.setattr(asking, "_KEPT", 2)
-    asked = []
+@contextlib.contextmanager
+def answering(answer: Callable[[str, dict[str, Any]], Any]) -> Iterator[Connection]:
+    """Answer each question about a verb with what a function returns."""
 
     class Answering(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            known = question.get("seen") == "x"
-            asked.append((self.path.rpartition("/")[2], known))
-            body = pack(Answer(unchanged=True) if known else Answer({"a": 1}, "x"))
+            body = pack(answer(self.path.rpartition("/")[2], question))
             self.send_response(200)
             self.send_header("Content-Type", "application/msgpack")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            body = b'{"journals": {}, "position": 1}'
+            self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -44,15 +56,61 @@ def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch) -> None:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        questions = asking.Asking(Connection(f"http://127.0.0.1:{server.server_port}", "t"))
-        for verb in ("one", "two", "one", "three", "one", "three", "two"):
-            assert questions.read(verb, dict[str, int], {}) == {"a": 1}
-        questions.connection.close()
+        connection = Connection(f"http://127.0.0.1:{server.server_port}", "t")
+        yield connection
+        connection.close()
         server.shutdown()
+
+
+def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch) -> None:
+    """Of more than can be kept, the one that was asked for longest ago goes."""
+    monkeypatch.setattr(asking, "_KEPT", 2)
+    asked = []
+
+    def answer(verb: str, question: dict[str, Any]) -> Answer[Any]:
+        known = question.get("seen") == "x"
+        asked.append((verb, known))
+        return Answer(unchanged=True) if known else Answer({"a": 1}, "x")
+
+    with answering(answer) as connection:
+        questions = asking.Asking(connection)
+        for verb in ("one", "two", "one", "three", "one", "three", "two"):
+            found = questions.read(verb, dict[str, int], {})
+            assert found == {"a": 1}
+            found.clear()  # what a caller does to an answer is not what the next one gets
     assert asked == [
         *[("one", False), ("two", False), ("one", True), ("three", False)],
         *[("one", True), ("three", True), ("two", False)],
     ]
+
+
+POINTS = Points.none()
+
+
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [
+        (Answer(SomePoints({}, 2, alone=False)), lambda run: run.many_points(["a", "b"])),
+        (Answer(SomePoints({}, 3, alone=False)), lambda run: run.many_points(["a", "b"])),
+        (Answer(PartOfSeries(POINTS, "x")), lambda run: run.points("a")),
+        (Answer(["a"], next=5), lambda run: run.attributes()),
+        (Answer({"a": "b"}, next=1), lambda run: run.families()),
+        (Answer("x", next=1), lambda run: run.last("a")),
+        (Answer(unchanged=True), lambda run: run.families()),
+        (Answer(), lambda run: run.ranks()),
+    ],
+)
+def test_an_answer_that_leads_nowhere_is_an_error(answer, read) -> None:
+    """Nobody waits for a server that never comes to an end, or says nothing."""
+    with answering(lambda *_: answer) as connection, pytest.raises(WireError):
+        read(RemoteRun(asking.Asking(connection), "p", "r"))
+
+
+@pytest.mark.parametrize("answer", [Answer(), Answer(unchanged=True), Answer("x")])
+def test_a_start_is_told_that_a_server_answers_nothing(answer) -> None:
+    """As everything else that keeps a server from being asked."""
+    with answering(lambda *_: answer) as connection, pytest.raises(RemoteError):
+        HttpRemote(connection).opening(RunKey("p", "r"), 5.0)
 
 
 def test_an_edit_is_seen_by_every_later_reader_of_the_process(server: Running, there: Any) -> None:

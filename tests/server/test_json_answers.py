@@ -98,7 +98,6 @@ def test_values_can_be_told_from_their_json(value) -> None:
                 "refs": [["p", "r"]],
                 "total": 1,
                 "offset": 0,
-                "cursor": "",
             },
         ),
     ],

@@ -42,12 +42,12 @@ def write_rows(form: str, columns: Sequence[str], rows: Iterable[Mapping[str, An
 
     Args:
         form: ``"csv"`` or ``"json"``.
-        columns: What is written of each row.
+        columns: What is written of each row; a slash at the beginning of a name is left out.
         rows: Values by column; what is missing is null in JSON and an empty cell in CSV.
     """
     if form == "json":
-        click.echo(dumps([{name: row.get(name) for name in columns} for row in rows]))
+        click.echo(dumps([{name.lstrip("/"): row.get(name) for name in columns} for row in rows]))
         return
     writer = CsvWriter(data_output())
-    writer.rows([list(map(csv_safe, columns))])
+    writer.rows([[csv_safe(name.lstrip("/")) for name in columns]])
     writer.rows([exact_text(row.get(name)) for name in columns] for row in rows)

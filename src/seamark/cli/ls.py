@@ -51,8 +51,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ls"]
 
-_PROJECT: Final = "project"
-_RUN: Final = "run"
+_PROJECT: Final = "/project"
+_RUN: Final = "/run"
+"""No attribute is called so: no path begins with a slash."""
 """Stand among the columns like paths, but are none."""
 _CLAIMED: Final = "sys/claimed_by"
 _LOSSES: Final = "/losses"

@@ -124,7 +124,12 @@ def _boxed_object(value: Any, kind: type, depth: int) -> Any:
 
 def _boxed_column(values: list[Any]) -> list[Any]:
     """Return the cells of a column, which most often hold what MessagePack has a form for."""
-    return values if set(map(type, values)) <= _AS_THEY_ARE else [_boxed(one, 0) for one in values]
+    kinds = set(map(type, values))
+    if int in kinds:
+        ints = [one for one in values if type(one) is int]
+        if min(ints) >= _LEAST and max(ints) <= _MOST:
+            kinds.discard(int)
+    return values if kinds <= _AS_THEY_ARE else [_boxed(one, 0) for one in values]
 
 
 def _box(name: str, content: Any) -> Ext:

@@ -85,7 +85,7 @@ class Reader(Protocol):
         """Return what each path holds, sorted by path, without reading it."""
         ...
 
-    @verb(heavy=True)
+    @verb()
     def some(self, paths: Paths) -> list[Attribute]:
         """Return what some paths show, in their order."""
         ...
@@ -144,7 +144,7 @@ class Reader(Protocol):
         """Return the points of several float series."""
         ...
 
-    @verb(heavy=True)
+    @verb()
     def curve(self, path: Path, points: Parts, attempt: Attempt = "latest") -> Curve:
         """Return a float series in parts, for drawing."""
         ...
@@ -163,7 +163,7 @@ class Reader(Protocol):
         """Return percentiles of the finite values of a float series; NaN if it has none."""
         ...
 
-    @verb(heavy=True)
+    @verb()
     def texts(self, path: Path, attempt: Attempt = "latest") -> list[TextPoint]:
         """Return the points of a string series."""
         ...
@@ -186,12 +186,12 @@ class Reader(Protocol):
         """Return where in a journal to begin to read for the last texts, in bytes."""
         ...
 
-    @verb(heavy=True)
+    @verb()
     def files(self, path: Path, attempt: Attempt = "latest") -> list[FilePoint]:
         """Return the points of a file series."""
         ...
 
-    @verb(heavy=True)
+    @verb()
     def histograms(self, path: Path, attempt: Attempt = "latest") -> list[HistogramPoint]:
         """Return the points of a histogram series."""
         ...

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
+from seamark.paths import kind_of
 from seamark.reading.reader import Reader
 from seamark.reading.verbs import Question, RunQuestion, Verb, of_method, verbs_of
 from seamark.server.answering import OneRun, Several, heavy
@@ -158,7 +159,9 @@ _OF_QUESTIONS: Final = frozenset(RunQuestion.__struct_fields__)
 
 
 def _run_tag(one: OneRun, _: Question) -> str:
-    return one.tag()
+    """Return the tag of a run; versions show aliases that may have gone to other versions."""
+    is_version = kind_of(one.project, one.run) in ("model_version", "artifact")
+    return "" if is_version else one.tag()
 
 
 def _answer_by_reader(verb: Verb) -> None:

@@ -112,8 +112,11 @@ def test_every_read_is_what_the_store_says(here) -> None:
         assert same(told("texts", path="log"), read.texts("log"))
         assert same(told("histograms", path="h"), read.histograms("h"))
         assert same(told("files", path="none"), read.files("none"))
-        for path in ("h", "log", "loss", "none"):
+        for path in ("h", "log", "loss", "none", "note", "big", "sys/state"):
             assert told("last", path=path) == read.last(path)
+        mixed = ["note", "sys/state", "loss", "log", "sys/tags"]
+        many = told("some_points", paths=mixed)
+        assert same(many.points, dict(read.many_points(mixed)))
         (info,) = read.journals()
         asked = {"file": info.file, "paths": ["monitoring/x/stdout"]}
         begin = told("text_begin", **asked, lines=1)
@@ -212,6 +215,23 @@ def test_points_of_several_series_stop_where_an_answer_is_full(here, monkeypatch
         monkeypatch.setattr("seamark.server.routes.reads.MOST_POINTS", 100)
         first = asks.read("some_points", **RUN, paths=["loss", "epoch"])
         assert (first.points, first.left, first.alone) == ({}, 2, True)
+
+
+def test_points_of_all_attempts_are_never_too_many(here, monkeypatch) -> None:
+    """However few of them the latest attempt has left."""
+    monkeypatch.setattr("seamark.server.routes.reads.MOST_POINTS", 400)
+    before = JournalBuilder("one", rank=0)
+    before.row({"loss": 1.0}, 0)
+    there = before.offset
+    for step in range(1, 500):
+        before.row({"loss": 1.0}, step)
+    after = JournalBuilder("two", rank=0, attempt=1, positions={before.writer: there})
+    after.row({"loss": 2.0}, 1)
+    here.put("run0", before, after)
+    assert len(reader(here).points("loss")) == 2
+    with here.client() as asks:
+        found = asks.read("some_points", **RUN, paths=["loss"], attempt="all")
+        assert (found.points, found.left, found.alone) == ({}, 1, True)
 
 
 def test_lists_stop_where_an_answer_is_full(here, monkeypatch) -> None:

@@ -59,7 +59,7 @@ class Asking:
         self._lock = threading.Lock()
         self._ahead_ns = 0
         self.behind = False
-        self._kept: OrderedDict[bytes, tuple[str, Any]] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[str, bytes]] = OrderedDict()
 
     @property
     def where(self) -> str:
@@ -113,7 +113,10 @@ class Asking:
             answer = self._answer(verb, kind, asked)
             own = answer.answer
             if answer.next is None and not found:
-                return list(own) if isinstance(own, list) else own  # one of them is kept
+                return own
+            if not isinstance(own, list):
+                msg = f"the answer is not as agreed: {type(own).__name__} comes in parts"
+                raise WireError(msg)
             found += own
             if answer.next is None:
                 return found
@@ -128,16 +131,16 @@ class Asking:
                 self._kept.move_to_end(key)
         asked = {**question, "seen": known[0]} if known else question
         answer = self._send("POST", f"read/{verb}", asked, {"Accept": "application/msgpack"})
-        found: Told[Any] = self._decoded(answer, Told[kind])
-        if found.unchanged and known:
-            before: Told[Any] = known[1]
+        found: Told[Any] = self._decoded(answer, kind)
+        if found.unchanged and known:  # decoded anew: whoever has the other may change it
+            before: Told[Any] = unpack(known[1], Told[kind])
             return before
         if found.answer is UNSET:
             msg = "the answer is not as agreed: there is none"
             raise WireError(msg)
         if found.seen and len(answer.body) < _KEPT_BYTES:
             with self._lock:
-                self._kept[key] = found.seen, found
+                self._kept[key] = found.seen, answer.body
                 while len(self._kept) > _KEPT:
                     self._kept.popitem(last=False)
         return found
@@ -184,7 +187,7 @@ class Asking:
             except RemoteError as error:
                 _raise(error, path)
 
-    def _decoded(self, answer: Answer, kind: Any) -> Any:
+    def _decoded(self, answer: Answer, kind: Any) -> Told[Any]:
         """Return what is in an answer.
 
         Raises:
@@ -193,13 +196,14 @@ class Asking:
         from seamark import __version__
 
         try:
-            return unpack(answer.body, kind)
+            found: Told[Any] = unpack(answer.body, Told[kind])
         except WireError as error:
             if _NOW in answer.headers:
                 msg = f"{self.where}: {error}; is that server newer than Seamark {__version__}?"
             else:
                 msg = f"no Seamark server answers at {self.where}: is it the right address?"
             raise WireError(msg) from error
+        return found
 
     def _learn_time(self, answer: Answer) -> None:
         self.behind = bool(answer.headers.get(_BEHIND))

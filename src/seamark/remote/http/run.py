@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from seamark.paths import is_inside
 from seamark.reading.answers import Facts, Overview, PartOfSeries, SomePoints
 from seamark.reading.attributes import Attribute
+from seamark.reading.codec import WireError
 from seamark.reading.curves import Curve, Drawing, Look, check_points
 from seamark.reading.points import Attempt, Points, check_attempt
 from seamark.reading.reader import Reader
@@ -215,6 +216,9 @@ class RemoteRun:
             answer: PartOfSeries = self._ask("points_part", PartOfSeries, **asked)
             if answer.points is None:
                 return None
+            if answer.next is not None and not len(answer.points):
+                msg = "the answer is not as agreed: a part without points is not the last one"
+                raise WireError(msg)
             found.append(answer.points)
             if limit is not None:
                 while sum(map(len, found[1:])) >= limit:
@@ -238,10 +242,14 @@ class RemoteRun:
                 asked = {"paths": left, "attempt": attempt, "limit": last}
                 answer: SomePoints = self._ask("some_points", SomePoints, **asked)
                 found |= answer.points
-                left = left[len(left) - answer.left :] if answer.left else []
-                if answer.alone and left:
-                    found[left[0]] = self.points(left[0], attempt, limit=limit)
-                    left = left[1:]
+                rest = left[len(left) - answer.left :] if 0 < answer.left <= len(left) else []
+                if answer.alone and rest:
+                    found[rest[0]] = self.points(rest[0], attempt, limit=limit)
+                    rest = rest[1:]
+                if len(rest) >= len(left):
+                    msg = "the answer is not as agreed: it has points of no path"
+                    raise WireError(msg)
+                left = rest
         return {
             path: found[path] if path in found else self.points(path, attempt, limit=limit)
             for path in wanted

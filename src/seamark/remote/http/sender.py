@@ -167,9 +167,12 @@ class HttpRemote:
                 raise Unreachable(msg) from None
             raise
         try:
-            told: Opening = unpack(answer.body, Told[Opening]).answer
+            told = unpack(answer.body, Told[Opening]).answer
         except WireError as error:
             raise RemoteError(str(error)) from error
+        if not isinstance(told, Opening):
+            msg = f"{self.connection.address} answered without what it knows of the run"
+            raise RemoteError(msg)
         return RemoteRun(**{one.name: getattr(told, one.name) for one in fields(Opening)})
 
     # ---------------------------------------------------------------- who goes on

@@ -74,7 +74,7 @@ def stragglers(one: OneRun) -> list[RankTiming]:
     return rank_timings(one.read)
 
 
-@of_run(heavy=True)
+@of_run(heavy=True, timely=True)
 def opening(one: OneRun) -> Opening:
     """Return what has to be known before a run is gone on with."""
     journals, found = one.read.journals(), one.read.attributes()
@@ -103,14 +103,13 @@ def some_points(
     """Return exact points of the first of some float series, or the last ``limit`` of each."""
     wanted = list(dict.fromkeys(paths))
     room, found = MOST_POINTS, dict[str, Points]()
-    counts = {each.path: getattr(each.value, "count", 0) for each in one.read.some(wanted)}
     for at, path in enumerate(wanted):
-        # Of another attempt there may be more points than of the latest, but not many more.
-        size = min(counts.get(path, 0), limit or _INT)
-        if size > room:
+        # Never more than fits is read: of another attempt than the latest nobody knows the length.
+        part = one.read.points_part(path, attempt, most=max(room, 1), last=limit)
+        if part is None or part[1] is not None or len(part[0]) > room:
             return SomePoints(found, len(wanted) - at, alone=not found)
-        found[path] = one.read.points(path, attempt, limit=limit)
-        room -= max(len(found[path]), 1)
+        found[path] = part[0] if limit is None else part[0][max(0, len(part[0]) - limit) :]
+        room -= max(len(part[0]), 1)
     return SomePoints(found, 0, alone=False)
 
 
@@ -154,7 +153,7 @@ def _mark_of(text: str) -> Mark | None:
     return mark
 
 
-@of_run(heavy=True)
+@of_run()
 def log(one: OneRun, path: Paths | None = None, tail: Lines = 200) -> list[tuple[int, str, Any]]:
     """Return the last lines that a run printed, and a few more, by the time of their recording.
 

@@ -382,7 +382,7 @@ def projects(every: Several, question: ScopeQuestion) -> list[ProjectCounts]:
     return _ask(every, answer)
 
 
-@of_all(heavy=True, tag=_tag)
+@of_all(tag=_tag)
 def names(every: Several, question: ScopeQuestion) -> list[RunName]:
     """Return every run, model or version and what it is called, the newest first."""
     meant = _within(every, question.project)
@@ -396,7 +396,7 @@ def _within(every: Several, project: str) -> Callable[[str], bool] | None:
     return lambda one: is_inside(one, project) and every.may_read(one)
 
 
-@of_all(heavy=True, tag=_tag)
+@of_all(tag=_tag)
 def paths(every: Several, question: ScopeQuestion) -> list[str]:
     """Return every path that a run has, sorted."""
     meant = _within(every, question.project)

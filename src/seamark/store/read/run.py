@@ -601,7 +601,7 @@ class RunReader:
         series ends with is known without reading its points.
         """
         found = seen.shown(path)
-        if found is None or not getattr(found.value, "count", 0):
+        if found is None or not found.family.endswith("_series") or not found.value.count:
             return None
         if found.family != "histogram_series":
             return found.value.last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import pickle
@@ -320,3 +321,57 @@ def test_a_reference_is_read_into_memory(tmp_path):
         run["model"].fetch_bytes()
     assert run["model"].fetch_bytes(references=True) == b"another"
     run.stop()
+
+
+@pytest.mark.parametrize("name", ["an atom", "a namespace", "the last number", "everything"])
+@pytest.mark.parametrize("loads", [0, 1])
+def test_an_interrupted_read_leaves_nothing_behind(rich, monkeypatch, name, loads):
+    """The next one returns everything."""
+    assert rich["sys/tags"].fetch() == {"a", "b"}
+
+    loaded, load = [], runs.load_attributes
+
+    def interrupted(*args):
+        if len(loaded) == loads:
+            raise KeyboardInterrupt
+        loaded.append(1)
+        return load(*args)
+
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        patched.setattr(runs, "load_attributes", interrupted)
+        READS[name](rich)
+    assert READS[name](rich) is not None
+    assert rich["params"].fetch() == {f"p{number}": number for number in range(300)}
+
+
+def test_what_was_returned_may_be_changed(run, tmp_path):
+    """Nobody else sees it."""
+    tmp_path.joinpath("a.txt").write_text("x")
+    run["artifact"].track_files(tmp_path / "a.txt")
+    run["file"].upload(tmp_path / "a.txt")
+    run["set"].upload_files([tmp_path / "a.txt"])
+    run["text"] = "long" * 1_000_000
+    run["files"].append(File.from_content("y"))
+    run["json"] = {"in": {"a": [1]}}
+    run.wait()
+
+    def view():
+        return run.session.recorded.view()
+
+    shown = [one for one in view().attributes() if not one.path.startswith("sys/")]
+    assert {one.family for one in shown} == {"artifact", "file", "file_set", "atom", "file_series"}
+    before = repr(shown), repr(view().journals())
+    for one in [*shown, *map(view().attribute, [one.path for one in shown])]:
+        _spoil(getattr(one.value, "last", one.value))
+    for one in view().journals():
+        _spoil(one.header)
+    after = [one for one in view().attributes() if not one.path.startswith("sys/")]
+    assert (repr(after), repr(view().journals())) == before
+
+
+def _spoil(value):
+    """Empty everything that a value holds, and itself."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _spoil(inner)
+        value.clear()

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,80 @@ def test_a_run_folder_that_is_gone_drops_out(builder, folder, open_index):
     shutil.move(folder.root / "elsewhere", folder.path)
     index.refresh(folder.project, folder.run)
     assert index.runs() == [(folder.project, folder.run)]
+
+
+def _read_one(index, folder):
+    return index.fresh_view(folder.project, folder.run).attribute("a").value
+
+
+def _read_all(index, folder):
+    index.refresh()
+    return value(index, folder, "a")
+
+
+def _later():
+    """A clock for which no change of a folder is recent."""
+    return time.time_ns() + 3600 * 10**9
+
+
+@pytest.mark.parametrize("read", [_read_one, _read_all])
+def test_a_run_that_another_process_forgot_is_folded_again(builder, folder, open_index, read):
+    """A reader that lives long does not trust what it knew of the index."""
+    builder().assign(a=1).save(folder)
+    index, other = open_index(now_ns=_later), open_index()
+    assert (_read_one(index, folder), read(index, folder)) == (1, 1)
+    shutil.move(folder.path, folder.root / "elsewhere")
+    other.refresh()
+    shutil.move(folder.root / "elsewhere", folder.path)
+    assert [read(index, folder) for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("read", [_read_one, _read_all])
+def test_a_process_that_is_killed_while_it_folds_a_run_again_harms_nobody(
+    builder, folder, open_index, read
+):
+    """Whoever reads next does what it left undone, though no folder has changed."""
+    builder().assign(a=1).save(folder)
+    index, other = open_index(now_ns=_later), open_index()
+    assert (_read_one(index, folder), read(index, folder)) == (1, 1)
+    ref = folder.project, folder.run
+    other._updater._forget([(ref, other._updater.number_of(ref))])
+    assert [read(index, folder) for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("read", [_read_one, _read_all])
+def test_an_older_copy_over_the_file_is_brought_up_to_date(builder, folder, open_index, read):
+    """As whoever restores a backup does it."""
+    journal = builder().assign(a=1)
+    journal.save(folder)
+    index = open_index(now_ns=_later)
+    assert read(index, folder) == 1
+    _write_back(index.file)
+    before = index.file.read_bytes()
+    journal.assign(a=2).save(folder)
+    assert (_read_one(index, folder), read(index, folder)) == (2, 2)
+    _write_back(index.file)
+    with index.file.open("r+b") as file:
+        file.write(before)
+        file.truncate()
+    assert [read(index, folder) for _ in range(2)] == [2, 2]
+
+
+def _write_back(file):
+    """Move everything from the write-ahead log into the file."""
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def test_a_connection_that_was_given_up_is_made_again(builder, folder, open_index):
+    """As SQLAlchemy does when a statement is interrupted."""
+    builder().assign(a=1).save(folder)
+    index = open_index()
+    assert _read_one(index, folder) == 1
+    with contextlib.suppress(KeyboardInterrupt), index.store.database.reading() as connection:
+        connection.invalidate()
+        raise KeyboardInterrupt
+    assert _read_one(index, folder) == 1
 
 
 def test_a_purged_run_does_not_come_back_with_a_copied_folder(builder, folder, open_index):
@@ -924,7 +999,7 @@ def statements(index, work):
 
 
 def test_a_run_without_anything_new_is_asked_for_once(builder, folder, open_index):
-    """One question, whether it is still as it was; its attributes are not loaded again."""
+    """Whether anybody wrote, and whether it is still as it was; no attribute is loaded again."""
     builder().assign(a=1).save(folder)
     index = open_index()
 
@@ -932,7 +1007,8 @@ def test_a_run_without_anything_new_is_asked_for_once(builder, folder, open_inde
         assert index.fresh_view(folder.project, folder.run).attribute("a").value == 1
 
     read()
-    (asked,) = statements(index, read)
+    whether_written, asked = statements(index, read)
+    assert whether_written == "PRAGMA data_version"
     assert "FROM run" in asked.replace("\n", "")
 
 

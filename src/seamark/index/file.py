@@ -209,6 +209,16 @@ class IndexFile:
             return False
         return True
 
+    def version(self) -> object:
+        """Return what is another when anybody else has written to the index."""
+        database = self.store.database
+        pool: Any = database.engine.pool  # every read asks, so that no transaction is begun
+        if pool.connection.driver_connection is None:  # given up, after an interrupt
+            with database.reading():
+                pass
+        connection = pool.connection.driver_connection
+        return connection, connection.execute("PRAGMA data_version").fetchone()
+
     def set_busy_timeout(self, seconds: float) -> None:
         """Set how long to wait for other processes that write."""
         with self.store.database.engine.connect() as connection:

@@ -138,7 +138,8 @@ class Known:
         listed: When its journal folder was last changed, ns since the epoch; 0: do not trust.
         looks: What its files were like.
         rests: Whether only a change of the folder can bring something new.
-        version: Of the run's row when the looks were read; None if that is not known.
+        version: Of the run's row when all runs were asked for; None if it was folded, or asked
+            for by itself, since.
         parent: The run that it was forked from, by its own word; empty if it was not.
     """
 
@@ -188,9 +189,11 @@ class Looks:
 
     def __init__(self) -> None:
         self.runs: dict[Ref, Known] = {}
-        self.absent: set[Ref] = set()
-        """Runs that the index did not have when they were asked for one by one."""
         self.version: object = None
+        """Version of the index when all runs were asked for."""
+        self._asked: set[Ref] = set()
+        """Runs that were asked for since, one by one, in the version below."""
+        self._asked_version: object = None
         self._sums: dict[int, list[int]] = {}
         self.folders: dict[str | None, dict[str, int]] = {}
         """By project, or None for all: when each folder was last changed in which a run can appear,
@@ -203,6 +206,7 @@ class Looks:
         sums = {block: some for block, *some in database.rows(connection, _SUMS)}
         changed = {block for block, some in self._sums.items() if sums.get(block) != some}
         changed |= sums.keys() - self._sums.keys()
+        changed |= {one.number >> _BLOCK_BITS for one in self.runs.values() if not one.version}
         if self.version is None or len(changed) > _FEW_BLOCKS:
             before, self.runs = self.runs, {}
             rows = database.rows(connection, _FOLDERS)
@@ -224,21 +228,32 @@ class Looks:
                 known = others[number] = Known(number, listed, version=at, parent=parent or "")
             known.listed = listed
             self.runs[ref] = known
+        if before.keys() - self.runs.keys():
+            self.folders = {}  # what others forgot may be there again, and no folder changed
         if len(others) > _FEW:
             _take(others, database.rows(connection, _LOOKS))
         elif others:
             _take(others, database.rows(connection, _LOOKS_OF_FEW, **filled(others, _FEW)))
         self.version = version
 
+    def unsure(self, refs: Iterable[Ref], version: object) -> set[Ref]:
+        """Return the runs of which others may have written something since they were asked for."""
+        if version == self.version:
+            return set()
+        if version != self._asked_version:
+            self._asked, self._asked_version = set(), version
+        return set(refs).difference(self._asked)
+
     def learn(self, database: Database, connection: sa.Connection, ref: Ref) -> None:
         """Learn what is known of one run now."""
         where = {"project": ref[0], "name": ref[1]}
-        self.runs.pop(ref, None)
-        self.absent.add(ref)
-        for number, _, _, listed, version, parent in database.rows(connection, _FOLDER_OF, **where):
-            self.absent.discard(ref)
-            known = self.runs[ref] = Known(number, listed, version=version, parent=parent or "")
+        before = self.runs.pop(ref, None)
+        self._asked.add(ref)
+        for number, _, _, listed, _, parent in database.rows(connection, _FOLDER_OF, **where):
+            known = self.runs[ref] = Known(number, listed, parent=parent or "")
             _take({number: known}, database.rows(connection, _LOOKS_OF, **where))
+        if before is not None and ref not in self.runs:
+            self.folders = {}  # as in `sync`
 
 
 def _take(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> None:

@@ -108,7 +108,6 @@ class Updater:
             for one in _projects(looked.runs, project):
                 above.update(projects_above(one, ""))
             logs = {(each, PROJECT_LOG) for each in above}
-            looked.absent |= logs.difference(looked.runs)  # all that there are were asked for
             self.healing(partial(self._refresh_each, sorted(logs)))
             self.looked_ns = begun_ns
         self.unread.warn(before)
@@ -133,8 +132,8 @@ class Updater:
     def _refresh_each(self, refs: Sequence[Ref]) -> None:
         """Fold the runs, and the projects' own logs, in whose folders anything is new."""
         looked = self._file.looks
-        if unknown := set(refs).difference(looked.runs, looked.absent):
-            self._learn(unknown)
+        if unsure := looked.unsure(refs, self._file.version()):
+            self._learn(unsure)
         changed = [ref for ref in refs if self._look(ref, looked.runs.get(ref)) is not None]
         if changed:  # another process may have folded them meanwhile
             self._learn(changed)
@@ -240,8 +239,9 @@ class Updater:
         self, project: str | None, progress: Callable[[int, int], None] | None
     ) -> None:
         looked, database = self._file.looks, self._file.store.database
+        version = self._file.version()
         with database.reading() as connection:
-            looked.sync(database, connection, _version(connection))
+            looked.sync(database, connection, version)
         known = looked.runs
         purged = _Purged(self._root)
         work = self._changed_runs(project, known, purged)
@@ -335,8 +335,7 @@ class Updater:
         looked, store = self._file.looks, self._file.store
         folded: list[tuple[Ref, Refresh]] = []
         again: list[Ref] = []
-        with store.database.reading() as connection:
-            alone = _version(connection) == looked.version
+        alone = self._file.version() == looked.version
         for ref in refs:
             known = looked.runs.get(ref) if alone else self.known(ref)
             if not alone and known is not None and self._look(ref, known) is None:
@@ -509,11 +508,6 @@ class _Purged:
         if found is None:
             found = self._by_project[project] = purged_ids(self._root, project)
         return found
-
-
-def _version(connection: sa.Connection) -> int:
-    """Return a number that changes when another connection writes to the index."""
-    return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
 
 
 def _projects(refs: Iterable[Ref], project: str | None) -> set[str]:

@@ -248,13 +248,13 @@ class RunState:
         at = set(paths).difference(self._asked, below)
         if not at and not below:
             return
-        self._asked |= at
-        self._asked_below |= below
-        for path, families in self.load(self.journals.values(), at, below).items():
+        found = self.load(self.journals.values(), at, below)
+        self._namespaces = None
+        for path, families in found.items():
             if path not in self.attributes:  # else it was loaded, and may have changed since
                 self.attributes[path] = families
-                self._asked.add(path)
-        self._namespaces = None
+        self._asked |= at | found.keys()  # only now: loading may be interrupted
+        self._asked_below |= below
 
     def need_all(self) -> None:
         """Make sure that everything that is stored is here."""

@@ -6,6 +6,7 @@ thousands of attributes, asking for one loads one.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, wraps
@@ -123,10 +124,14 @@ class RunReader:
     def _answer(self, answer: Callable[..., T], *args: Any, **named: Any) -> T:
         store = self._find_store()
         with store.database.reading() as connection:
-            held = self._held
-            if held is None or held.connection is not connection:
-                held = self._held = self._load_run(store, connection)
-            return answer(self, held, *args, **named)
+            try:
+                held = self._held
+                if held is None or held.connection is not connection:
+                    held = self._held = self._load_run(store, connection)
+                return answer(self, held, *args, **named)
+            except BaseException:
+                self._held = None  # it may have been interrupted while it changed
+                raise
 
     def _load_run(self, store: Store, connection: sa.Connection) -> Snapshot:
         before = self._held.run if self._held is not None and self._held.store is store else None
@@ -317,7 +322,7 @@ class RunReader:
             JournalInfo(
                 writer=one.writer,
                 file=one.file,
-                header=one.header,
+                header=copy.deepcopy(one.header),
                 offset=one.offset,
                 last_t=one.last_t,
                 closed=one.closed,

@@ -6,6 +6,7 @@ loads one.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -119,21 +120,28 @@ class Snapshot:
         return self.own(path)
 
     def own(self, path: str) -> Attribute | None:
-        """Return what a path, which is loaded, shows of the run itself."""
+        """Return what a path, which is loaded, shows of the run itself.
+
+        The state is kept for further questions, so that the value is a copy.
+        """
         shown = self.run.state.surviving(path)
         if not shown:
             return None
         state = shown[0]
         kind, value = state.family, None
         if isinstance(state, AtomState):
-            kind, value = state.type, decoded(state.type, state.value)
+            kind, value = state.type, decoded(state.type, copy.deepcopy(state.value))
         elif isinstance(state, SeriesState):
             value = state.summary()
+            if state.family != FLOATS:
+                value = copy.deepcopy(value)
         elif isinstance(state, FileState):
-            value = state.visible()
+            value = copy.deepcopy(state.visible())
         elif isinstance(state, RecordState):
-            value = state.record
-        elif isinstance(state, SetState | FileSetState | StatisticState):
+            value = copy.deepcopy(state.record)
+        elif isinstance(state, FileSetState):
+            value = copy.deepcopy(state.visible(self.state.emptied(path)))
+        elif isinstance(state, SetState | StatisticState):
             value = state.visible(self.state.emptied(path))
         return Attribute(path, state.family, kind, value)
 

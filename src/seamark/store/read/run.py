@@ -6,7 +6,7 @@ thousands of attributes, asking for one loads one.
 
 from __future__ import annotations
 
-import copy
+import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, wraps
@@ -322,7 +322,7 @@ class RunReader:
             JournalInfo(
                 writer=one.writer,
                 file=one.file,
-                header=copy.deepcopy(one.header),
+                header=json.loads(one.header_text or "{}"),
                 offset=one.offset,
                 last_t=one.last_t,
                 closed=one.closed,

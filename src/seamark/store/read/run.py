@@ -7,14 +7,13 @@ thousands of attributes, asking for one loads one.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.errors import RunNotFoundError
 from seamark.paths import is_inside
 from seamark.process.crashes import LOST, Crash, Evidence
 from seamark.reading.attributes import Attribute, JournalInfo
@@ -35,6 +34,7 @@ from seamark.store.read.begins import Begin, check_axis, placed, read_begins
 from seamark.store.read.curve import read_curve, read_drawing
 from seamark.store.read.derived import DERIVED_BELOW, Derived, gaps_of
 from seamark.store.read.ending import error_text
+from seamark.store.read.percentiles import read_percentiles
 from seamark.store.read.rank_status import rank_statuses, who_waits
 from seamark.store.read.series import (
     Mark,
@@ -63,7 +63,6 @@ _NAMED: Final = (
 )
 _RESUMABLE: Final = frozenset({CRASHED, "interrupted", "suspended"})
 """States of a begun run that a process which opens it may go on with."""
-_VALUES_AT_ONCE: Final = 1 << 20
 _WORLD_SIZE: Final = "distributed/world_size"
 
 
@@ -436,39 +435,13 @@ class RunReader:
     def percentiles(
         self, seen: Snapshot, path: str, percents: Sequence[float], attempt: Attempt = "latest"
     ) -> list[float]:
-        """Return percentiles of the finite values of a float series; NaN if it has none.
-
-        Between two values they are interpolated linearly, as by ``numpy.percentile``.
-
-        Args:
-            path: Of the series.
-            percents: From 0 (the minimum) to 100 (the maximum).
-            attempt: See `points`.
+        """Return percentiles of the finite values of a float series; see `read_percentiles`.
 
         Raises:
             ArgumentError: If ``attempt`` or a percentage cannot be one.
         """
-        import numpy as np
-
-        if wrong := [one for one in percents if not 0 <= one <= 100]:  # noqa: PLR2004
-            msg = f"percents: expected numbers from 0 to 100, got {wrong[0]!r}"
-            raise ArgumentError(msg)
         shares = seen.line.shares([path], FLOATS, check_attempt(attempt))
-        values, mark = [np.empty(0)], None
-        while True:  # part by part: of a long series the steps and times would not fit into memory
-            found = read_floats_part(
-                seen.store, seen.connection, shares, path, _VALUES_AT_ONCE, after=mark
-            )
-            assert found is not None  # noqa: S101 - nothing is hidden within a snapshot
-            points, mark = found
-            values.append(points.value[np.isfinite(points.value)])
-            if mark is None:
-                break
-        finite = np.concatenate(values)
-        if not len(finite):
-            return [math.nan] * len(percents)
-        made: list[float] = np.percentile(finite, list(percents)).tolist()
-        return made
+        return read_percentiles(seen.store, seen.connection, shares, path, percents)
 
     @_question
     def begins(

@@ -36,14 +36,8 @@ from seamark.store.read.derived import DERIVED_BELOW, Derived, gaps_of
 from seamark.store.read.ending import error_text
 from seamark.store.read.percentiles import read_percentiles
 from seamark.store.read.rank_status import rank_statuses, who_waits
-from seamark.store.read.series import (
-    Mark,
-    Sources,
-    read_floats_part,
-    read_record_at,
-    read_text_page,
-    text_begin,
-)
+from seamark.store.read.records import read_record_at, read_text_page, text_begin
+from seamark.store.read.series import Mark, Sources, read_floats_part
 from seamark.store.read.snapshot import FLOATS, Snapshot
 from seamark.store.read.traceback import traceback_of
 from seamark.store.runs import Store, load_run

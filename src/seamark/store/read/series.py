@@ -1,4 +1,4 @@
-"""Reading series: from groups where there are some, else straight from the journals.
+"""Reading float series: from groups where there are some, else straight from the journals.
 
 Everything comes from one snapshot of the tables, and of a journal nothing is read that the snapshot
 has not folded: a process that folds or writes meanwhile changes nothing in an answer.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import zlib
-from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,23 +17,18 @@ import numpy as np
 
 from seamark.journal.format import (
     FILE_HEADER_BYTES,
-    FRAME_HEADER_BYTES,
-    MAX_PAYLOAD_BYTES,
-    Kind,
     salt_of,
 )
-from seamark.journal.reader import Block, JournalReader, payload_of, scan
+from seamark.journal.reader import Block, JournalReader
 from seamark.journal.walk import BLOCK_BYTES, walk
-from seamark.reading.points import Points, TextPage
+from seamark.reading.points import Points
 from seamark.store.fold.decode import RowBatch, decode
 from seamark.store.fold.names import Names
-from seamark.store.fold.payloads import record_points
 from seamark.store.groups import (
     StoredGroup,
     group_bounds,
     load_group,
     load_groups,
-    record_offsets,
 )
 from seamark.store.ingest import UNREADABLE
 from seamark.store.read.forks import Share, Sources
@@ -54,17 +47,14 @@ __all__ = [
     "Piece",
     "Sources",
     "Span",
+    "journal_reader",
     "newer",
     "read_floats",
     "read_floats_part",
-    "read_record_at",
-    "read_records",
-    "read_text_page",
     "shown",
     "shown_journals",
     "span_of",
     "tail_pieces",
-    "text_begin",
     "unpacked",
 ]
 
@@ -72,19 +62,6 @@ _WHOLE_BYTES: Final = 1 << 17
 """A journal of up to this many bytes is read in one piece."""
 _BEHIND: Final = 1 << 62
 _NO_TIME: Final = -(1 << 64)
-_AT_ONCE: Final = 512
-_MAY_END_LINE: Final = re.compile(rb"\\n|\\u000[aA]")
-_BLOCK: Final = 1 << 18
-"""Bytes that are read at once where frames lie close together."""
-_PAGE_CHARS: Final = 1 << 20
-_PAGE_FRAMES: Final = 1 << 12
-_BEFORE: Final = 8
-"""Frames before a moment that are read too: what was printed then may begin in them."""
-_KINDS: Final = {
-    "string_series": Kind.TEXT,
-    "file_series": Kind.OP,
-    "histogram_series": Kind.HISTOGRAM,
-}
 
 log = logging.getLogger("seamark")
 
@@ -501,7 +478,7 @@ def _tail_batches(
         if found is not None:
             yield from found
             return
-    with _reader(journal, sources) as reader:
+    with journal_reader(journal, sources) as reader:
         if reader is not None:
             for block in reader.blocks(journal.chunked):
                 yield from decode(block, names, paths, stop=journal.offset).batches
@@ -538,7 +515,7 @@ def _warn(journal: JournalState, error: OSError) -> None:
 
 
 @contextlib.contextmanager
-def _reader(journal: JournalState, sources: Sources) -> Iterator[JournalReader | None]:
+def journal_reader(journal: JournalState, sources: Sources) -> Iterator[JournalReader | None]:
     """Open a journal; None, and one warning, where that fails."""
     try:
         rest = journal.offset - journal.chunked
@@ -548,249 +525,3 @@ def _reader(journal: JournalState, sources: Sources) -> Iterator[JournalReader |
     except OSError as error:
         _warn(journal, error)
         yield None
-
-
-# ---------------------------------------------------------------------- texts, files, histograms
-
-
-def read_records(
-    store: Store, connection: sa.Connection, shares: Sequence[Share], path: str, family: str
-) -> list[tuple[float, Any, int, int]]:
-    """Return (step, value, time in ns, attempt) of a string, file or histogram series, in order."""
-    wanted = _KINDS[family]  # a path may hold several families
-    found: list[tuple[float, Key, Any, int, int]] = []
-    for share in shares:
-        run, state, after, last = share.run, share.run.state, share.after(path), share.end(path)
-        for journal in state.journals.values() if last > -np.inf else ():
-            span = span_of(state, journal, share.attempt)
-            if journal.point_end < 0 or span.end <= 0:
-                continue
-            own = -1 if journal.attempt is None else journal.attempt
-            frames = _record_frames(store, connection, run, journal, share.sources)
-            for offset, kind, t, payload in frames:
-                if offset >= span.end:
-                    break
-                if kind != wanted or offset < span.begin:
-                    continue
-                for at, step, value, time in record_points(kind, payload, path):
-                    key = (t, journal.uid, at)
-                    if key > after and step <= last:
-                        found.append((step, key, value, t if time is None else time, own))
-    found.sort(key=itemgetter(0, 1))
-    return [(step, value, time, own) for step, _, value, time, own in found]
-
-
-def read_record_at(
-    store: Store,
-    connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
-    path: str,
-    key: Key,
-) -> tuple[float, Any, int, int] | None:
-    """Return (step, value, time in ns, attempt) of the one point with this key, or None."""
-    journal = next((one for one in run.state.journals.values() if one.uid == key[1]), None)
-    if journal is None:
-        return None
-    own = -1 if journal.attempt is None else journal.attempt
-    for _, kind, t, payload in _record_frames(store, connection, run, journal, sources, at=key[0]):
-        if t == key[0]:
-            for index, step, value, time in record_points(kind, payload, path):
-                if index == key[2]:
-                    return step, value, t if time is None else time, own
-    return None
-
-
-def _record_frames(
-    store: Store,
-    connection: sa.Connection,
-    run: StoredRun,
-    journal: JournalState,
-    sources: Sources,
-    at: int | None = None,
-    begin: int = 0,
-) -> Iterator[tuple[int, int, int, bytes]]:
-    """Yield offset, kind, t and payload of the frames that may hold points other than numbers.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction.
-        run: As loaded.
-        journal: Of the run.
-        sources: Opens its journals.
-        at: Only the frame of this time, where it is known without reading everything.
-        begin: Only frames from this offset on, bytes; one that was yielded, or anywhere in it.
-    """
-    assert run.number is not None  # noqa: S101 - it was loaded
-    with _reader(journal, sources) as reader:
-        if reader is None:
-            return
-        if journal.chunked:
-            offsets = record_offsets(store.database, connection, run.number, journal.number)
-            if at is not None:
-                offsets = _nearest(reader, offsets, at)
-            yield from _frames_at(reader, offsets[bisect_left(offsets, begin) :])
-        for frame in reader.frames(max(journal.chunked, begin - 1)):
-            if frame.offset >= journal.offset:
-                return
-            if frame.offset >= begin and frame.kind in (Kind.TEXT, Kind.HISTOGRAM, Kind.OP):
-                yield frame.offset, frame.kind, frame.t, frame.payload
-
-
-def _nearest(reader: JournalReader, offsets: list[int], t: int) -> list[int]:
-    """Return the one of the frames at these offsets that was written at a time, if any.
-
-    Times rise within a journal, so that a few looks find it.
-    """
-    low, high = 0, len(offsets)
-    while low < high:
-        middle = (low + high) // 2
-        if reader.time_at(offsets[middle]) < t:
-            low = middle + 1
-        else:
-            high = middle
-    return offsets[low : low + 1]
-
-
-def _frames_at(
-    reader: JournalReader, offsets: Iterable[int]
-) -> Iterator[tuple[int, int, int, bytes]]:
-    block, begin, before = b"", 0, -_BLOCK
-    for offset in offsets:
-        if not begin <= offset <= begin + len(block) - FRAME_HEADER_BYTES:
-            near = 0 <= offset - before < _BLOCK  # the next ones will be in it, too
-            block, begin = reader.bytes_at(_BLOCK if near else 4096, offset), offset
-        before, at = offset, offset - begin
-        size = FRAME_HEADER_BYTES + ((int.from_bytes(block[at + 4 : at + 8], "little") + 7) & ~7)
-        data = block[at : at + size]
-        if size > len(data) and size <= FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES:
-            block, begin = reader.bytes_at(max(size, _BLOCK), offset), offset
-            data = block[:size]
-        frames: list[Any] = []
-        scan(data, reader.salt, frames)
-        if frames:
-            with contextlib.suppress(ValueError):
-                yield offset, frames[0][1], frames[0][4], payload_of(data, frames[0])
-
-
-# ---------------------------------------------------------------------- texts, page by page
-
-
-def _journal(run: StoredRun, file: str) -> JournalState | None:
-    return next((one for one in run.state.journals.values() if one.file == file), None)
-
-
-def read_text_page(
-    store: Store,
-    connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
-    file: str,
-    paths: Sequence[str],
-    begin: int,
-) -> TextPage:
-    """Return points of string series of one journal, as many as fit into a page.
-
-    Nothing is hidden that an older attempt recorded.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction.
-        run: As loaded.
-        sources: Opens its journals.
-        file: Name of the journal.
-        paths: Of the series.
-        begin: Where to begin, in bytes: 0, or the end of a page.
-    """
-    journal = _journal(run, file)
-    if journal is None or journal.point_end < begin:
-        return TextPage([], begin, more=False)
-    found: list[tuple[int, str, Any]] = []
-    after = {path: run.state.emptied(path) for path in paths}
-    end, chars, frames = begin, 0, 0
-    for offset, kind, t, payload in _record_frames(
-        store, connection, run, journal, sources, begin=begin
-    ):
-        if chars >= _PAGE_CHARS or frames >= _PAGE_FRAMES:
-            return TextPage(found, end, more=True)
-        end, frames = offset + 1, frames + 1
-        if kind != Kind.TEXT:
-            continue
-        for path in paths:
-            for at, _, text, _ in record_points(kind, payload, path):
-                if (t, journal.uid, at) > after[path]:
-                    found.append((t, path, text))
-                    chars += len(payload)
-    return TextPage(found, max(end, journal.last_offset + 1), more=False)
-
-
-def text_begin(
-    store: Store,
-    connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
-    file: str,
-    paths: Sequence[str],
-    *,
-    since_ns: int | None = None,
-    lines: int | None = None,
-    points: int | None = None,
-) -> int:
-    """Return where in a journal to begin to read for the last part of string series, in bytes.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction.
-        run: As loaded.
-        sources: Opens its journals.
-        file: Name of the journal.
-        paths: Of the series.
-        since_ns: Only what was recorded since then, in nanoseconds since the Unix epoch.
-        lines: Only so many line ends of all of them.
-        points: Only so many records with points of any series of texts or files.
-    """
-    journal = _journal(run, file)
-    if journal is None or journal.point_end < 0:
-        return 0
-    with _reader(journal, sources) as reader:
-        if reader is None:
-            return 0
-        offsets: list[int] = []
-        if journal.chunked:
-            assert run.number is not None  # noqa: S101 - it was loaded
-            offsets = record_offsets(store.database, connection, run.number, journal.number)
-        offsets += [
-            frame.offset
-            for frame in reader.frames(journal.chunked)
-            if frame.offset < journal.offset and frame.kind == Kind.TEXT
-        ]
-        first = 0
-        if since_ns is not None:
-            first = max(0, bisect_left(offsets, since_ns, key=reader.time_at) - _BEFORE)
-        if points is not None:
-            first = max(first, len(offsets) - points)
-        if lines is not None:
-            first += _first_of_last(reader, offsets[first:], paths, lines)
-    return offsets[first - 1] + 1 if first else 0
-
-
-def _first_of_last(
-    reader: JournalReader, offsets: Sequence[int], paths: Sequence[str], lines: int
-) -> int:
-    """Return the index of the first frame that is needed for so many line ends."""
-    for end in range(len(offsets), 0, -_AT_ONCE):
-        start = max(0, end - _AT_ONCE)
-        counts = dict.fromkeys(offsets[start:end], 0)
-        for offset, kind, _, payload in _frames_at(reader, offsets[start:end]):
-            # A line end stands as an escape in JSON: most of a progress bar has none.
-            if kind == Kind.TEXT and b"\\" in payload and _MAY_END_LINE.search(payload):
-                for path in paths:
-                    texts = (text for _, _, text, _ in record_points(kind, payload, path))
-                    counts[offset] += sum(
-                        text.count("\n") for text in texts if isinstance(text, str)
-                    )
-        for index in range(end - 1, start - 1, -1):
-            lines -= counts[offsets[index]]
-            if lines < 0:
-                return index
-    return 0

@@ -28,7 +28,8 @@ from seamark.store.fold.registers import (
     StatisticState,
 )
 from seamark.store.read.forks import line_of
-from seamark.store.read.series import read_floats, read_records
+from seamark.store.read.records import read_records
+from seamark.store.read.series import read_floats
 from seamark.store.silence import state_of_row
 
 if TYPE_CHECKING:

@@ -55,6 +55,7 @@ OTHERWISE = {
     },
     "tests/test_reads.py": {
         "looks_once": "it counts looks into folders",
+        "interrupted": "what is interrupted is a read of this process",
         "a_reference": "a server opens no reference: its file is looked for where it was recorded",
     },
 }

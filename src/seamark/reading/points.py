@@ -6,7 +6,9 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, overload
+
+from msgspec import Meta
 
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.frames import pandas
@@ -30,7 +32,7 @@ __all__ = [
     "time_of",
 ]
 
-Attempt = int | Literal["latest", "all", "replaced"]
+Attempt = Annotated[int, Meta(ge=0, lt=10**9)] | Literal["latest", "all", "replaced"]
 """Which attempts a reader sees: all that led to the latest state, all, or those up to one.
 
 ``"replaced"`` is what ``"all"`` has and ``"latest"`` has not: points behind the checkpoint that a

@@ -15,7 +15,6 @@ from starlette.concurrency import run_in_threadpool
 
 from seamark import __version__
 from seamark.server import failures, reads, routes
-from seamark.server.failures import FAILURE
 from seamark.server.gate import Gate
 from seamark.server.guard import asker, open_to_all
 
@@ -84,9 +83,7 @@ def description() -> APIRouter:
         state = request.app.state
         if getattr(state, "description", None) is None:  # two threads would make the same
             described = request.app.openapi()
-            components = described["components"]
-            own = reads.schemas() | {"Failure": FAILURE}
-            components["schemas"] = components.get("schemas", {}) | own
+            reads.describe(described)
             state.description = json.dumps(described, separators=(",", ":")).encode()
         return Response(state.description, media_type="application/json")
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["FAILURES", "Refusal", "answer_of", "install", "refusal_of"]
+__all__ = ["FAILURE", "FAILURES", "Refusal", "answer_of", "install", "refusal_of"]
 
 _log: Final = logging.getLogger("seamark.server")
 _RETRY_S: Final = 2

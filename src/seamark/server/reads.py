@@ -18,11 +18,11 @@ from seamark.paths import kind_of
 from seamark.reading.reader import Reader
 from seamark.reading.verbs import Question, RunQuestion, Verb, of_method, verbs_of
 from seamark.server.answering import OneRun, Several, heavy
-from seamark.server.failures import FAILURES, Refusal
+from seamark.server.failures import FAILURE, FAILURES, Refusal
 from seamark.server.guard import expect_somebody
 from seamark.server.json_answers import schemas_of
 
-__all__ = ["of_all", "of_run", "router", "schemas", "verbs"]
+__all__ = ["describe", "of_all", "of_run", "router", "verbs"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,9 +73,26 @@ def verbs() -> dict[str, Verb]:
     return {verb.name: verb for verb in _verbs}
 
 
-def schemas() -> dict[str, Any]:
-    """Return the schemas of all questions and answers, by name."""
-    return schemas_of([kind for verb in _verbs for kind in (verb.question, verb.envelope)])[1]
+def describe(document: dict[str, Any]) -> None:
+    """Add questions and answers to the description of an API, where it has their routes."""
+    kinds = [kind for verb in _verbs for kind in (verb.question, verb.envelope)]
+    found, components = schemas_of(kinds)
+    shapes = {
+        verb.name: (_as_json(of_question), _as_json(of_answer))
+        for verb, of_question, of_answer in zip(_verbs, found[::2], found[1::2], strict=True)
+    }
+    for path, methods in document["paths"].items():
+        place, _, name = path.rpartition("/")
+        if place.endswith(router.prefix) and name in shapes:
+            of_question, of_answer = shapes[name]
+            methods["post"]["requestBody"] = {"required": True, **of_question}
+            methods["post"]["responses"]["200"] |= of_answer
+    own = document.setdefault("components", {})
+    own["schemas"] = own.get("schemas", {}) | components | {"Failure": FAILURE}
+
+
+def _as_json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": schema}}}
 
 
 def _add(
@@ -97,7 +114,6 @@ def _add(
         answer: Response = asked.answer(make, seen, question)
         return answer
 
-    of_question, of_answer = schemas_of([verb.question, verb.envelope])[0]
     router.add_api_route(
         f"/{verb.name}",
         endpoint,
@@ -107,13 +123,7 @@ def _add(
         description=verb.about,
         tags=["run" if ask is _one_run else "runs"],
         response_class=Response,
-        responses={200: {"content": {"application/json": {"schema": of_answer}}}, **FAILURES},
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": of_question}},
-            }
-        },
+        responses=FAILURES,
     )
 
 

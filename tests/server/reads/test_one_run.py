@@ -348,6 +348,8 @@ def test_what_cannot_be_asked_is_refused_with_a_hint(here) -> None:
         ("curve", {"path": "loss", "points": 999_999_999}),
         ("curve", {"path": "loss", "points": 10, "attempt": -1}),
         ("curve", {"path": "loss", "points": 10, "attempt": "first"}),
+        ("texts", {"path": "log", "attempt": -1}),
+        ("texts", {"path": "log", "attempt": 10**30}),
         ("drawing", {"path": "loss", "look": {"window": "nan"}}),
         ("drawing", {"path": "loss", "look": {"window": -1}}),
         ("drawing", {"path": "loss", "look": {"points": 1}}),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from seamark.server.access import Role
-from seamark.server.answering import Several, several
 from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import asker, expect, server_of
+from seamark.server.routes.edits import All, Ref, Text
 
 __all__ = ["router"]
 
@@ -18,9 +18,6 @@ router: Final = APIRouter(tags=["runs"])
 _MOST: Final = 1000
 _LAST: Final = (1 << 63) - 1
 
-All = Annotated[Several, Depends(several)]
-Text = Annotated[str, Field(max_length=4096)]
-Ref = tuple[Text, Text]
 Kind = Literal["run", "group"]
 Key = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 Name = Annotated[str, Field(max_length=200)]

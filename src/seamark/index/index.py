@@ -32,13 +32,14 @@ from seamark.reading.groups import RunGroups, group_table
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.store import schema
+from seamark.store.journals import load_losses
 from seamark.store.query.choosing import choose, count_runs
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths
 from seamark.store.query.selection import Selection
 from seamark.store.read.names import run_names
 from seamark.store.read.tables import query_runs
-from seamark.store.runs import load_losses, numbers_of
+from seamark.store.runs import numbers_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -19,8 +19,7 @@ import sqlalchemy as sa
 
 from seamark.journal.safe import fits, names_in
 from seamark.store import schema
-from seamark.store.database import Database, insertion
-from seamark.store.runs import filled
+from seamark.store.database import Database, any_of, in_parts, insertion
 
 __all__ = ["Known", "Look", "Looks", "Stat", "metadata", "stat_of"]
 
@@ -99,9 +98,7 @@ _FOLDERS_OF_BLOCK: Final = _FOLDERS.where(
 _LOOKS: Final = sa.select(look_table)
 _FEW: Final = 100
 """So many runs are asked for by themselves, where all others are as they were."""
-_LOOKS_OF_FEW: Final = _LOOKS.where(
-    look_table.c.run.in_([sa.bindparam(f"at{place}") for place in range(_FEW)])
-)
+_LOOKS_OF_FEW: Final = _LOOKS.where(any_of(look_table.c.run, _FEW))
 _ONE: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindparam("name"))
 _FOLDER_OF: Final = _FOLDERS.where(*_ONE)
 _LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_ONE)
@@ -232,8 +229,9 @@ class Looks:
             self.folders = {}  # what others forgot may be there again, and no folder changed
         if len(others) > _FEW:
             _take(others, database.rows(connection, _LOOKS))
-        elif others:
-            _take(others, database.rows(connection, _LOOKS_OF_FEW, **filled(others, _FEW)))
+        else:
+            for some in in_parts(others, _FEW):
+                _take(others, database.rows(connection, _LOOKS_OF_FEW, **some))
         self.version = version
 
     def unsure(self, refs: Iterable[Ref], version: object) -> set[Ref]:

@@ -34,8 +34,9 @@ from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
 from seamark.store.damage import DamageError
 from seamark.store.database import BUSY_S
+from seamark.store.journals import load_journals
 from seamark.store.read.forks import GENERATIONS, parents_meant
-from seamark.store.runs import Conflict, forget_run, load_journals
+from seamark.store.runs import Conflict, forget_run
 
 if TYPE_CHECKING:
     from seamark.index.looks import Known, Ref

@@ -44,10 +44,11 @@ from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.damage import DamageError
 from seamark.store.database import file_connection, sqlite_engine
+from seamark.store.journals import load_journals
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.choosing import state_column
 from seamark.store.read.recent import recent_paths
-from seamark.store.runs import Store, load_journals, numbers_of
+from seamark.store.runs import Store, numbers_of
 
 if TYPE_CHECKING:
     from seamark.page.watch import Watch

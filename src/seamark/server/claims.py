@@ -18,8 +18,7 @@ from seamark.journal.claims import has_lapsed, is_same_process
 from seamark.paths import PROJECT_LOG
 from seamark.server.accounts import tables
 from seamark.store import schema
-from seamark.store.database import Conflict, Upsert, retry
-from seamark.store.runs import filled
+from seamark.store.database import Conflict, Upsert, any_of, in_parts, retry
 
 if TYPE_CHECKING:
     from seamark.store.database import Database
@@ -37,7 +36,7 @@ _row: Final = tables.reservation.c
 _OF_SOME: Final = (
     _row.project == sa.bindparam("at"),
     _row.kind == sa.bindparam("of"),
-    _row.name.in_([sa.bindparam(f"at{place}") for place in range(_AT_ONCE)]),
+    any_of(_row.name, _AT_ONCE),
 )
 _last: Final = (
     sa.select(_row.name, sa.func.max(_row.number).label("number"))
@@ -156,9 +155,10 @@ class ServerClaims:
         found: dict[Ref, _Newest] = {}
         with self._account.reading() as connection:
             for project, names in by_project.items():
-                asked = {"at": project, "of": kind, **filled(names, _AT_ONCE)}
-                for name, *row in self._account.rows(connection, _NEWEST, **asked):
-                    found[project, name] = _Newest(*row)
+                for some in in_parts(names, _AT_ONCE):
+                    asked = {"at": project, "of": kind, **some}
+                    for name, *row in self._account.rows(connection, _NEWEST, **asked):
+                        found[project, name] = _Newest(*row)
         return found
 
     def _reserve(self, ref: Ref, kind: str, row: int, holder: str) -> bool:

@@ -25,8 +25,10 @@ __all__ = [
     "Conflict",
     "Database",
     "Upsert",
+    "any_of",
     "can_hold",
     "file_connection",
+    "in_parts",
     "insertion",
     "memory_engine",
     "retry",
@@ -285,6 +287,23 @@ class Database:
 def written_out(values: Iterable[Any]) -> Any:
     """Return values for `in_` that are no parameters: no engine takes as many as there may be."""
     return sa.bindparam(None, list(values), expanding=True, literal_execute=True)
+
+
+def any_of(column: sa.ColumnElement[Any], size: int, name: str = "at") -> Any:
+    """Return the condition that a column is one of ``size`` values, which `in_parts` gives.
+
+    A statement of a fixed size is compiled once, where one of the right size is each time.
+    """
+    return column.in_([sa.bindparam(f"{name}{place}") for place in range(size)])
+
+
+def in_parts(values: Iterable[Any], size: int, name: str = "at") -> Iterator[dict[str, Any]]:
+    """Yield the bind parameters of `any_of` for many values; the last value fills the last part."""
+    given = list(values)
+    for start in range(0, len(given), size):
+        part = given[start : start + size]
+        part += part[-1:] * (size - len(part))
+        yield {f"{name}{place}": value for place, value in enumerate(part)}
 
 
 def can_hold(text: str) -> bool:

@@ -30,7 +30,8 @@ from seamark.store.groups import (
     last_place,
     store_groups,
 )
-from seamark.store.runs import Conflict, Saving, load_run, names_before, new_run
+from seamark.store.journals import names_before
+from seamark.store.runs import Conflict, Saving, load_run, new_run
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import operator
 import secrets
-import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -30,8 +28,7 @@ from seamark.store.cells import (
     series_columns,
     statistic_columns,
 )
-from seamark.store.database import Conflict, Upsert, can_hold, insertion
-from seamark.store.fold.names import Names
+from seamark.store.database import Conflict, Upsert, any_of, can_hold, in_parts, insertion
 from seamark.store.fold.registers import (
     FAMILIES,
     NEVER,
@@ -44,6 +41,14 @@ from seamark.store.fold.registers import (
     to_json,
 )
 from seamark.store.fold.run_state import Attributes, Fork, JournalState, RunState
+from seamark.store.journals import (
+    journal_row,
+    load_journals,
+    load_many_journals,
+    names_before,
+    path_rows,
+    schema_rows,
+)
 
 if TYPE_CHECKING:
     from seamark.store.database import Database
@@ -57,41 +62,16 @@ __all__ = [
     "Store",
     "StoredRun",
     "delete_rows",
-    "filled",
     "forget_run",
-    "load_attempts",
     "load_attributes",
-    "load_journals",
-    "load_losses",
     "load_many",
-    "load_openings",
-    "load_owners",
     "load_run",
-    "names_before",
     "new_run",
     "numbers_of",
     "places_of",
 ]
 
-_FACTS: Final = (
-    "last_offset",
-    "last_crc",
-    "close_reason",
-    "said",
-    "rows",
-    "first_row_t",
-    "last_row_t",
-    "gaps",
-    "tail",
-    "dropped",
-    "unknown",
-    "errors",
-    "notes",
-    "stopped",
-    "diverged",
-)
 _NO_KEY: Final = (None, None, None)
-_PLACE: Final = operator.itemgetter(0, 1)
 _FEW: Final = 8
 _MANY: Final = 256
 
@@ -110,20 +90,6 @@ def _of_run(table: sa.Table) -> Any:
     return table.c.run == sa.bindparam("run")
 
 
-def filled(values: Iterable[Any], count: int) -> dict[str, Any]:
-    """Return values for ``count`` bind parameters; the last value fills the rest.
-
-    One statement of a fixed size is compiled once, where one of the right size is each time.
-    """
-    given = list(values)
-    given += [given[-1]] * (count - len(given))
-    return {f"at{place}": value for place, value in enumerate(given)}
-
-
-def _one_of(column: sa.Column[Any], count: int) -> Any:
-    return column.in_([sa.bindparam(f"at{place}") for place in range(count)])
-
-
 _run: Final = schema.run.c
 _UPSERT_ATTRIBUTE: Final = _upsert(schema.attribute)
 _UPSERT_SERIES: Final = _upsert(schema.series)
@@ -134,6 +100,16 @@ _INSERT_ELEMENT: Final = insertion(schema.element)
 _DELETE_ELEMENT: Final = sa.delete(schema.element).where(
     _of_run(schema.element), schema.element.c.path == sa.bindparam("path")
 )
+_WRITES: Final = (
+    _UPSERT_JOURNAL,
+    _UPSERT_PATH,
+    _UPSERT_SCHEMA,
+    _UPSERT_ATTRIBUTE,
+    _UPSERT_SERIES,
+    _DELETE_ELEMENT,
+    _INSERT_ELEMENT,
+)
+"""In the order in which rows are written."""
 _DELETES: Final = tuple(sa.delete(table).where(_of_run(table)) for table in schema.TABLES_OF_RUN)
 _OF_ROW: Final = (_run.id, _run.version, _run.forked_from, _run.forked_at)
 _FIND_RUN: Final = sa.select(*_OF_ROW, _run.registers).where(
@@ -151,8 +127,6 @@ _UPDATE_RUN: Final = (
     .where(_run.id == sa.bindparam("run"), _run.version == sa.bindparam("before"))
 )
 _DELETE_RUN: Final = sa.delete(schema.run).where(_run.id == sa.bindparam("run"))
-_JOURNAL_COLUMNS: Final = schema.journal.columns.keys()
-_JOURNALS: Final = sa.select(*schema.journal.c).where(_of_run(schema.journal))
 _cells: Final = schema.attribute.c
 _ATTRIBUTES: Final = sa.select(
     _cells.path,
@@ -167,54 +141,21 @@ _ATTRIBUTES: Final = sa.select(
     _cells.place,
     _cells.registers,
 ).where(_of_run(schema.attribute))
-_AT_FEW: Final = _ATTRIBUTES.where(_one_of(_cells.path, _FEW))
-_AT_MANY: Final = _ATTRIBUTES.where(_one_of(_cells.path, _MANY))
+_AT_FEW: Final = _ATTRIBUTES.where(any_of(_cells.path, _FEW))
+_AT_MANY: Final = _ATTRIBUTES.where(any_of(_cells.path, _MANY))
 _BELOW: Final = _ATTRIBUTES.join(schema.path, schema.path.c.id == _cells.path).where(
     sa.or_(
         schema.path.c.path == sa.bindparam("at"),
         sa.and_(schema.path.c.path > sa.bindparam("from"), schema.path.c.path < sa.bindparam("to")),
     )
 )
-
-
 RUNS_AT_ONCE: Final = 200
-"""How many runs are asked for together at most."""
-_PLACES: Final = sa.select(_run.project, _run.name, *_OF_ROW).where(
-    _one_of(_run.name, RUNS_AT_ONCE)
-)
+"""How many runs are asked for together."""
+_PLACES: Final = sa.select(_run.project, _run.name, *_OF_ROW).where(any_of(_run.name, RUNS_AT_ONCE))
 _NUMBERS: Final = sa.select(_run.id, _run.project, _run.name)
 _FIND_MANY: Final = sa.select(_run.project, _run.name, *_OF_ROW, _run.registers).where(
-    _one_of(_run.name, RUNS_AT_ONCE)
+    any_of(_run.name, RUNS_AT_ONCE)
 )
-_journal: Final = schema.journal.c
-_WELL: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
-"""How the facts of a journal end that has no gaps, lost nothing and could be read to its end."""
-_UNWELL: Final = sa.select(_journal.run, _journal.facts).where(_journal.facts.not_like(f"%{_WELL}"))
-_ATTEMPTS: Final = sa.select(_journal.run, _journal.attempt).where(_journal.attempt.is_not(None))
-_OWNERS: Final = sa.select(
-    _journal.run, sa.func.coalesce(_journal.heard, _journal.last_t), _journal.header
-).where(_journal.owner == 1)
-_JOURNALS_MANY: Final = sa.select(*schema.journal.c).where(
-    _one_of(schema.journal.c.run, RUNS_AT_ONCE)
-)
-
-
-def _newest(table: sa.Table, value: sa.Column[Any]) -> Any:
-    """Return a statement for what the numbers of a journal stood for before some place."""
-    return (
-        sa.select(table.c.number, value)
-        .where(
-            _of_run(table),
-            table.c.journal == sa.bindparam("journal"),
-            table.c.place < sa.bindparam("before"),
-            _one_of(table.c.number, _FEW),
-        )
-        .order_by(table.c.number, table.c.place)
-    )
-
-
-_NEWEST_PATH: Final = _newest(schema.journal_path, schema.journal_path.c.path)
-_NEWEST_SCHEMA: Final = _newest(schema.journal_schema, schema.journal_schema.c.paths)
 
 
 # ---------------------------------------------------------------------- a store
@@ -235,6 +176,10 @@ class Store:
     database: Database
     numbers: PathNumbers
     here: bool = True
+
+    def reading(self, given: sa.Connection | None) -> AbstractContextManager[sa.Connection]:
+        """Return the transaction that is given, or a new one."""
+        return self.database.reading() if given is None else contextlib.nullcontext(given)
 
 
 @dataclass(slots=True)
@@ -360,14 +305,11 @@ class Place(NamedTuple):
 def places_of(
     store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], Place]:
-    """Return where up to `RUNS_AT_ONCE` runs stand, by project and run id."""
-    if not refs:
-        return {}
-    ids = filled({name for _, name in refs}, RUNS_AT_ONCE)
-    rows = store.database.rows(connection, _PLACES, **ids)
+    """Return where runs stand, by project and run id."""
     there = {
         (project, name): Place(number, version, _fork(*fork))
-        for project, name, number, version, *fork in rows
+        for ids in in_parts({name for _, name in refs}, RUNS_AT_ONCE)
+        for project, name, number, version, *fork in store.database.rows(connection, _PLACES, **ids)
     }
     return {ref: there[ref] for ref in refs if ref in there}
 
@@ -385,113 +327,25 @@ def numbers_of(
 def load_many(
     store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], StoredRun]:
-    """Return up to `RUNS_AT_ONCE` runs as they were saved, for reading their points.
+    """Return runs as they were saved, for reading their points.
 
     Their attributes are left out, and what their journals said about themselves.
     """
-    database, wanted = store.database, set(refs)
-    if not wanted:
-        return {}
-    ids = filled({name for _, name in wanted}, RUNS_AT_ONCE)
-    rows = database.rows(connection, _FIND_MANY, **ids)
+    wanted = set(refs)
     found: dict[int, StoredRun] = {}
     registers: dict[int, str] = {}
-    for project, name, number, version, parent, step, text in rows:
-        if (project, name) in wanted:
-            found[number] = StoredRun(project, name, number, version, RunState())
-            found[number].state.fork = _fork(parent, step)
-            registers[number] = text
-    journals = []
-    if found:
-        journals = database.rows(connection, _JOURNALS_MANY, **filled(found, RUNS_AT_ONCE))
-    for row in sorted(journals, key=operator.itemgetter(0, 1)):
-        found[row[0]].state.add_journal(_journal_of(row, facts=False))
+    for ids in in_parts({name for _, name in wanted}, RUNS_AT_ONCE):
+        rows = store.database.rows(connection, _FIND_MANY, **ids)
+        for project, name, number, version, parent, step, text in rows:
+            if (project, name) in wanted:
+                found[number] = StoredRun(project, name, number, version, RunState())
+                found[number].state.fork = _fork(parent, step)
+                registers[number] = text
+    for number, journal in load_many_journals(store, connection, found):
+        found[number].state.add_journal(journal)
     for number, one in found.items():
         _recall(one.state, registers[number])
     return {(one.project, one.name): one for one in found.values()}
-
-
-def load_journals(store: Store, connection: sa.Connection, run: int) -> list[JournalState]:
-    """Return what is known of the journals of a run, in the order of their numbers."""
-    rows = store.database.rows(connection, _JOURNALS, run=run)
-    return [_journal_of(row) for row in sorted(rows)]
-
-
-def load_losses(
-    store: Store, connection: sa.Connection, runs: Sequence[int]
-) -> dict[int, dict[str, int]]:
-    """Return what is missing of runs, by number; only of those of which something is.
-
-    Each is a count by name: ``gaps`` in journals, ``errors`` (records that cannot be applied),
-    ``dropped`` (what a writer could not record).
-    """
-    found: dict[int, dict[str, int]] = {}
-    for run, text in _of_runs(store, connection, _UNWELL, runs):
-        facts = dict(zip(_FACTS, json.loads(text), strict=True))
-        gaps = len(facts["gaps"]) + bool(facts["tail"])
-        counts = (("gaps", gaps), ("errors", facts["errors"]))
-        for name, count in (*counts, ("dropped", sum(facts["dropped"].values()))):
-            if count:
-                of_run = found.setdefault(run, {})
-                of_run[name] = of_run.get(name, 0) + count
-    return found
-
-
-def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
-    """Return how many attempts runs are made of, by number; only of those with several."""
-    found: dict[int, set[int]] = {}
-    for run, attempt in _of_runs(store, connection, _ATTEMPTS, runs):
-        found.setdefault(run, set()).add(attempt)
-    return {run: len(attempts) for run, attempts in found.items() if len(attempts) > 1}
-
-
-def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
-    """Return how often runs were opened to record, by number; only of those more often than once.
-
-    That counts what went on from a checkpoint, and what was opened again by its id.
-    """
-    found: dict[int, set[str]] = {}
-    for run, _, text in load_owners(store, connection, runs):
-        header = json.loads(text or "null") or {}  # none of a journal that cannot be read
-        if not header.get("rank") and isinstance(lineage := header.get("lineage"), str):
-            found.setdefault(run, set()).add(lineage)
-    return {run: len(lineages) for run, lineages in found.items() if len(lineages) > 1}
-
-
-def load_owners(
-    store: Store, connection: sa.Connection, runs: Sequence[int]
-) -> Iterator[tuple[int, int, str]]:
-    """Yield run, last sign of life and HEADER (JSON) of each journal that speaks for a run.
-
-    The time is in nanoseconds since the Unix epoch, by the clock here.
-    """
-    yield from _of_runs(store, connection, _OWNERS, runs)
-
-
-def _of_runs(
-    store: Store, connection: sa.Connection, journals: sa.Select[Any], runs: Sequence[int]
-) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of journals of runs; of very many one walk is quicker than many questions."""
-    if len(runs) > 4 * RUNS_AT_ONCE:
-        wanted = set(runs)
-        for part in store.database.stream(connection, journals):
-            yield from (row for row in part if row[0] in wanted)
-    elif runs:
-        yield from store.database.query(connection, journals.where(_journal.run.in_(runs)))
-
-
-def _journal_of(values: Sequence[Any], *, facts: bool = True) -> JournalState:
-    row = dict(zip(_JOURNAL_COLUMNS, values, strict=True))
-    journal = JournalState(row["writer"], bytes(row["uid"]), file=row["file"], number=row["number"])
-    journal.recall_header(row["header"], row["attempt"], row["positions"], owner=bool(row["owner"]))
-    for name in ("offset", "prefix_crc", "chunked", "point_end", "first_t", "last_t", "heard"):
-        setattr(journal, name, row[name])
-    journal.closed = bool(row["closed"])
-    journal.touched = False
-    if facts:
-        for name, value in zip(_FACTS, json.loads(row["facts"]), strict=True):
-            setattr(journal, name, value)
-    return journal
 
 
 def load_attributes(
@@ -532,18 +386,10 @@ def _rows_at(
     store: Store, connection: sa.Connection, run: int, paths: Collection[str]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield rows of ``attribute``; short lists of paths are filled up, so that one text serves."""
-    numbers = list(store.numbers.known(connection, paths).values())
-    for statement, values in _batches(numbers, _AT_FEW, _AT_MANY):
-        yield from store.database.rows(connection, statement, run=run, **values)
-
-
-def _batches(numbers: Sequence[int], few: Any, many: Any) -> Iterator[tuple[Any, dict[str, int]]]:
-    """Yield a statement and its values for every few or many numbers."""
-    start = 0
-    while start < len(numbers):
-        size = _MANY if len(numbers) - start > 4 * _FEW else _FEW
-        yield (many if size == _MANY else few), filled(numbers[start : start + size], size)
-        start += size
+    numbers = store.numbers.known(connection, paths).values()
+    size, statement = (_MANY, _AT_MANY) if len(numbers) > 4 * _FEW else (_FEW, _AT_FEW)
+    for some in in_parts(numbers, size):
+        yield from store.database.rows(connection, statement, run=run, **some)
 
 
 def _family_of(row: tuple[Any, ...], unpack: Any) -> FamilyState:
@@ -566,60 +412,12 @@ def _loader(store: Store, run: int, given: sa.Connection | None) -> Any:
         namespaces: Collection[str],
     ) -> Attributes:
         try:
-            with _reading(store, given) as connection:
+            with store.reading(given) as connection:
                 return load_attributes(store, connection, run, journals, paths, namespaces)
         except KeyError as error:  # a key of a journal that somebody else took up meanwhile
             raise Conflict from error
 
     return load
-
-
-def _reading(store: Store, given: sa.Connection | None) -> AbstractContextManager[sa.Connection]:
-    """Return the transaction that is given, or a new one."""
-    return store.database.reading() if given is None else contextlib.nullcontext(given)
-
-
-def names_before(
-    store: Store, run: int, journal: int, before: int, connection: sa.Connection | None = None
-) -> Names:
-    """Return what the numbers of a journal stood for before some place, bytes.
-
-    Args:
-        store: Which has them.
-        run: Number of the run.
-        journal: Number of the journal.
-        before: Bytes.
-        connection: Of the transaction in which they are looked up; a new one each time if left out.
-    """
-    where = {"run": run, "journal": journal, "before": before}
-
-    def load(
-        paths: set[int], schemas: set[int]
-    ) -> tuple[dict[int, str], dict[int, tuple[int, ...]]]:
-        with _reading(store, connection) as asked:
-            found_paths = _newest_of(store, asked, _NEWEST_PATH, sorted(paths), where)
-            texts = store.numbers.paths(asked, list(found_paths.values()))
-            found_schemas = _newest_of(store, asked, _NEWEST_SCHEMA, sorted(schemas), where)
-        return (
-            {number: texts[path] for number, path in found_paths.items() if path in texts},
-            {
-                number: struct.unpack(f"<{len(packed) // 4}I", packed)
-                for number, packed in found_schemas.items()
-            },
-        )
-
-    return Names(load)
-
-
-def _newest_of(
-    store: Store, connection: sa.Connection, statement: Any, numbers: list[int], where: Any
-) -> dict[int, Any]:
-    """Return values by number; of several of one number the last, which was defined last."""
-    found: dict[int, Any] = {}
-    for start in range(0, len(numbers), _FEW):
-        values = filled(numbers[start : start + _FEW], _FEW)
-        found.update(store.database.rows(connection, statement, **where, **values))
-    return found
 
 
 # ---------------------------------------------------------------------- saving
@@ -664,12 +462,7 @@ class Saving:
         numbers = store.numbers.ensure(wanted)
         keys = _Keys(state.journals.values())
         self._columns = _run_row(run, keys, owner)
-        self._rows = _Rows(state, keys)
-        for journal in journals:
-            self._rows.add_journal(journal, numbers)
-        for path in state.dirty:
-            self._rows.add(path, numbers[path])
-        self._rows.let_go()
+        self._rows = _rows_of(state, journals, numbers, keys)
 
     def write(self, connection: sa.Connection) -> None:
         """Write it, within a transaction.
@@ -693,7 +486,8 @@ class Saving:
                 raise Conflict
             if self._anew:
                 delete_rows(store, connection, self.number)
-        self._rows.write(database, connection, self.number)
+        for statement, rows in self._rows.items():
+            database.run_many(connection, statement, [(self.number, *row) for row in rows])
         if self._more is not None:
             self._more(connection, self.number)
 
@@ -734,107 +528,52 @@ def _run_row(run: StoredRun, keys: _Keys, owner: str) -> dict[str, Any]:
     return columns
 
 
-class _Rows:
-    """The rows of what changed in one run, gathered and then written table by table.
+def _rows_of(
+    state: RunState, journals: Iterable[JournalState], numbers: Mapping[str, int], keys: _Keys
+) -> dict[Any, list[tuple[Any, ...]]]:
+    """Return the rows of what changed in a run by statement, without the number of the run.
 
-    The number of the run, which every row begins with, is known only when they are written.
+    They are in the order of the tables' keys, which is quicker.
     """
+    rows: dict[Any, list[tuple[Any, ...]]] = {statement: [] for statement in _WRITES}
+    for journal in journals:
+        rows[_UPSERT_JOURNAL].append(journal_row(journal))
+        rows[_UPSERT_PATH] += path_rows(journal, numbers)
+        rows[_UPSERT_SCHEMA] += schema_rows(journal)
+    for number, path in sorted((numbers[path], path) for path in state.dirty):
+        _add_families(rows, state, path, number, keys.pack)
+    return rows
 
-    def __init__(self, run: RunState, keys: _Keys) -> None:
-        self.run = run
-        self.pack = keys.pack
-        self.journals: list[tuple[Any, ...]] = []
-        self.paths: list[tuple[Any, ...]] = []
-        self.schemas: list[tuple[Any, ...]] = []
-        self.attributes: list[tuple[Any, ...]] = []
-        self.series: list[tuple[Any, ...]] = []
-        self.sets: list[tuple[Any, ...]] = []
-        self.elements: list[tuple[Any, ...]] = []
 
-    def add_journal(self, journal: JournalState, numbers: Mapping[str, int]) -> None:
-        """Gather the rows of one journal."""
-        self.journals.append(
-            (
-                journal.number,
-                journal.file,
-                journal.writer,
-                journal.uid,
-                journal.offset,
-                journal.prefix_crc,
-                journal.chunked,
-                journal.point_end,
-                journal.attempt,
-                int(journal.owner),
-                int(journal.closed),
-                journal.first_t,
-                journal.last_t,
-                journal.heard,
-                journal.positions_text,
-                journal.header_text,
-                to_json([getattr(journal, name) for name in _FACTS]),
-            )
-        )
-        at = journal.number
-        self.paths += [
-            (at, one, place, numbers[path]) for one, place, path in journal.names.new_paths
-        ]
-        self.schemas += [
-            (at, one, place, struct.pack(f"<{len(paths)}I", *paths))
-            for one, place, paths in journal.names.new_schemas
-        ]
-
-    def add(self, path: str, number: int) -> None:
-        """Gather the rows of one path."""
-        run, pack = self.run, self.pack
-        families = run.attributes[path]
-        first: FamilyState | None
-        if len(families) == 1 and not run.deletes:  # most of what there is
-            (one,) = families.values()
-            first = one if one.key is not NEVER else None
+def _add_families(
+    rows: Mapping[Any, list[tuple[Any, ...]]],
+    run: RunState,
+    path: str,
+    number: int,
+    pack: Callable[[Key], list[int]],
+) -> None:
+    """Add the rows of what a path holds."""
+    families = run.attributes[path]
+    first: FamilyState | None
+    if len(families) == 1 and not run.deletes:  # most of what there is
+        (one,) = families.values()
+        first = one if one.key is not NEVER else None
+    else:
+        first = next(iter(run.surviving(path)), None)
+    for family, state in families.items():
+        at = (number, FAMILY_NUMBERS[family])
+        key = pack(state.key) if state.key is not NEVER else _NO_KEY
+        if isinstance(state, AtomState):
+            kind, columns = state.type, atom_columns(state.type, state.value)
+            kept = state.dump(pack) if kind == "text" else None
         else:
-            shown = run.surviving(path)
-            first = shown[0] if shown else None
-        for family, state in families.items():
-            at = (number, FAMILY_NUMBERS[family])
-            key = pack(state.key) if state.key is not NEVER else _NO_KEY
-            if isinstance(state, AtomState):
-                columns = atom_columns(state.type, state.value)
-                kept = None if state.type != "text" else state.dump(pack)
-                self.attributes.append((*at, int(state is first), state.type, *columns, *key, kept))
-                continue
-            columns = family_columns(run, path, state)
-            self.attributes.append(
-                (*at, int(state is first), family, *columns, *key, state.dump(pack))
-            )
-            if isinstance(state, SeriesState):
-                self.series.append((*at, *series_columns(state)))
-            elif isinstance(state, StatisticState):
-                self.series.append((*at, *statistic_columns(run, path, state)))
-            elif isinstance(state, SetState):
-                self._add_set(path, number, state, seen=state is first)
-
-    def let_go(self) -> None:
-        """Forget the run that the rows were made of."""
-        del self.run, self.pack
-
-    def _add_set(self, path: str, number: int, state: SetState, *, seen: bool) -> None:
-        self.sets.append((number,))
-        if seen:
-            elements = sorted(state.visible(self.run.emptied(path)))
-            self.elements += [(number, place, element) for place, element in enumerate(elements)]
-
-    def write(self, database: Database, connection: sa.Connection, run: int) -> None:
-        """Write them, in the order of the tables' keys, which is quicker."""
-        self.attributes.sort(key=_PLACE)
-        self.series.sort(key=_PLACE)
-        for statement, rows in (
-            (_UPSERT_JOURNAL, self.journals),
-            (_UPSERT_PATH, self.paths),
-            (_UPSERT_SCHEMA, self.schemas),
-            (_UPSERT_ATTRIBUTE, self.attributes),
-            (_UPSERT_SERIES, self.series),
-            (_DELETE_ELEMENT, self.sets),
-            (_INSERT_ELEMENT, self.elements),
-        ):
-            if rows:
-                database.run_many(connection, statement, [(run, *row) for row in rows])
+            kind, columns, kept = family, family_columns(run, path, state), state.dump(pack)
+        rows[_UPSERT_ATTRIBUTE].append((*at, int(state is first), kind, *columns, *key, kept))
+        if isinstance(state, SeriesState):
+            rows[_UPSERT_SERIES].append((*at, *series_columns(state)))
+        elif isinstance(state, StatisticState):
+            rows[_UPSERT_SERIES].append((*at, *statistic_columns(run, path, state)))
+        elif isinstance(state, SetState):
+            rows[_DELETE_ELEMENT].append((number,))
+            elements = sorted(state.visible(run.emptied(path))) if state is first else []
+            rows[_INSERT_ELEMENT] += [(number, *element) for element in enumerate(elements)]

@@ -30,7 +30,7 @@ from seamark.server.folding.turns import fold_turn, forget
 from seamark.server.objects import ObjectsUnreachable
 from seamark.server.positions import Positions
 from seamark.store.database import Conflict
-from seamark.store.runs import RUNS_AT_ONCE, places_of
+from seamark.store.runs import places_of
 
 if TYPE_CHECKING:
     from seamark.server.folding.kept import Kept, KeptRun
@@ -371,11 +371,8 @@ class FoldWorker:
         """Remove what a purge that died had no time to remove."""
         from seamark.server.purging import purged
 
-        refs = purged(self._databases.account)
-        for start in range(0, len(refs), RUNS_AT_ONCE):
-            part = refs[start : start + RUNS_AT_ONCE]
-            with store.database.reading() as connection:
-                found = list(places_of(store, connection, part))
-            for ref in found:
-                self._kept.forget(*ref)
-                forget(store, *ref)
+        with store.database.reading() as connection:
+            found = places_of(store, connection, purged(self._databases.account))
+        for ref in found:
+            self._kept.forget(*ref)
+            forget(store, *ref)

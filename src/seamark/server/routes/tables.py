@@ -33,6 +33,7 @@ from seamark.server.reads import of_all
 from seamark.server.routes.reads import MOST_POINTS
 from seamark.store import schema
 from seamark.store.cells import CRASHED, UNKNOWN_NS
+from seamark.store.journals import load_attempts, load_losses, load_openings
 from seamark.store.query.choosing import choose, state_column
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths, in_projects
@@ -44,7 +45,7 @@ from seamark.store.read.many import lengths_of, read_many, series_of
 from seamark.store.read.names import names_of, run_names
 from seamark.store.read.shared import shared_paths
 from seamark.store.read.tables import query_runs
-from seamark.store.runs import load_attempts, load_losses, load_openings, numbers_of
+from seamark.store.runs import numbers_of
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store

@@ -13,6 +13,7 @@ from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.store import schema
 from seamark.store.cells import OPEN, is_crashed
+from seamark.store.journals import load_journals
 from seamark.store.query.crash_reasons import CRASH_REASON, reason_column
 from seamark.store.query.expression import comparisons_of
 from seamark.store.query.kinds import CRASHED
@@ -23,7 +24,6 @@ from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
 from seamark.store.read.children import CHILDREN, Parts
 from seamark.store.read.inherited import holder
 from seamark.store.read.versions import moved_versions
-from seamark.store.runs import load_journals
 from seamark.store.silence import SILENT_FROM
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from seamark.process.crashes import Evidence
 from seamark.store import schema
-from seamark.store.runs import load_owners
+from seamark.store.journals import load_owners
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from seamark.errors import QueryError
 from seamark.reading.attributes import PARENT
 from seamark.store import schema
+from seamark.store.database import any_of, in_parts
 from seamark.store.query.kinds import CHILDREN, OF_PARTS
-from seamark.store.runs import filled
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
@@ -31,20 +31,16 @@ _AGGREGATES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
 Ref = tuple[str, str]
 
 
-def _in_parts(column: Any) -> Any:
-    return column.in_([sa.bindparam(f"at{place}") for place in range(_AT_ONCE)])
-
-
 _PARENTS: Final = (
     sa.select(_run.id, _run.project, _cell.text)
     .join(schema.attribute, _cell.run == _run.id)
     .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.type == "string")
-    .where(_run.trashed == 0, _in_parts(_cell.text))
+    .where(_run.trashed == 0, any_of(_cell.text, _AT_ONCE))
 )
 _NUMBERS: Final = (
     sa.select(_cell.run, _cell.number)
     .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.number.is_not(None))
-    .where(_in_parts(_cell.run))
+    .where(any_of(_cell.run, _AT_ONCE))
 )
 
 
@@ -66,8 +62,7 @@ def children_of(
     places = {ref: at for at, ref in enumerate(refs)}
     words = [word for project, run in refs for word in (run, f"{project}/{run}")]
     found: dict[int, int] = {}
-    for start in range(0, len(words) if number is not None else 0, _AT_ONCE):
-        some = filled(words[start : start + _AT_ONCE], _AT_ONCE)
+    for some in in_parts(words if number is not None else (), _AT_ONCE):
         for child, project, parent in store.database.rows(
             connection, _PARENTS, path=number, **some
         ):
@@ -169,10 +164,7 @@ def _numbers(
 ) -> list[list[float]]:
     found: list[list[float]] = [[] for _ in range(size)]
     number = store.numbers.number(connection, path.removeprefix(CHILDREN))
-    runs = list(children) if number is not None else []
-    for start in range(0, len(runs), _AT_ONCE):
-        part = runs[start : start + _AT_ONCE]
-        some = filled(part, _AT_ONCE)
+    for some in in_parts(children if number is not None else (), _AT_ONCE):
         for run, value in store.database.rows(connection, _NUMBERS, path=number, **some):
             found[children[run]].append(value)
     return found

@@ -13,15 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from seamark.journal.folder import hashed_run_id
 from seamark.store import schema
 from seamark.store.cells import NUMBER_FAMILIES
+from seamark.store.database import any_of, in_parts
 from seamark.store.fold.registers import NEVER, Key
-from seamark.store.runs import filled, load_many
+from seamark.store.runs import load_many
 
 if TYPE_CHECKING:
     from seamark.journal.source import Source
@@ -65,9 +66,7 @@ _SHOWN: Final = (
     )
     .where(_cell.run == sa.bindparam("run"), _cell.visible == 1)
 )
-_SHOWN_AT: Final = _SHOWN.where(
-    _cell.path.in_([sa.bindparam(f"at{place}") for place in range(_PATHS_AT_ONCE)])
-)
+_SHOWN_AT: Final = _SHOWN.where(any_of(_cell.path, _PATHS_AT_ONCE))
 _SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
 
 
@@ -258,11 +257,8 @@ class Line:
         else:
             known = store.numbers.known(connection, list(paths))
             names = {number: path for path, number in known.items()}
-            numbers, rows = list(names), []
-            for start in range(0, len(numbers), _PATHS_AT_ONCE):
-                some: dict[str, Any] = filled(
-                    numbers[start : start + _PATHS_AT_ONCE], _PATHS_AT_ONCE
-                )
+            rows = []
+            for some in in_parts(names, _PATHS_AT_ONCE):
                 rows += store.database.rows(connection, _SHOWN_AT, run=run.number, **some)
         return {
             names[path]: _Shown(NUMBER_FAMILIES[family], first_step, t or 0)

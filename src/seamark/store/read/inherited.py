@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from seamark.paths import PROJECT_LOG, projects_above
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, atom_value, decoded
-from seamark.store.runs import filled
+from seamark.store.database import any_of, in_parts
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
@@ -53,7 +53,6 @@ class Inherited:
 
 
 def _statement() -> sa.Select[Any]:
-    some: list[Any] = [sa.bindparam(f"at{place}") for place in range(_AT_ONCE)]
     values = (_cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text, _cell.registers)
     return (
         sa.select(_run.project, _path.path, *values)
@@ -64,7 +63,7 @@ def _statement() -> sa.Select[Any]:
         )
         .where(
             *_of_projects,
-            _run.project.in_(some),
+            any_of(_run.project, _AT_ONCE),
             _path.path > TAGS,
             _path.path < TAGS[:-1] + chr(ord("/") + 1),
         )
@@ -87,8 +86,7 @@ def inherited_tags(
     above = {ref: projects_above(*ref) for ref in dict.fromkeys(refs)}
     projects = sorted({one for found in above.values() for one in found})
     said: dict[str, dict[str, Inherited]] = {}
-    for start in range(0, len(projects), _AT_ONCE):
-        some = filled(projects[start : start + _AT_ONCE], _AT_ONCE)
+    for some in in_parts(projects, _AT_ONCE):
         for project, path, *cells in store.database.rows(connection, _TAGS_OF, **some):
             kind, klass, number, whole, text, registers = cells
             value = decoded(kind, atom_value(kind, klass, number, whole, text, registers))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -11,12 +11,13 @@ import sqlalchemy as sa
 from seamark.reading.points import Points
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
+from seamark.store.database import any_of, in_parts
 from seamark.store.ingest import UNREADABLE
 from seamark.store.query.patterns import matcher
 from seamark.store.read.curve import read_curve
 from seamark.store.read.forks import Line, ancestors_of, line_of
 from seamark.store.read.series import Sources, read_floats
-from seamark.store.runs import RUNS_AT_ONCE, filled, load_many, places_of
+from seamark.store.runs import RUNS_AT_ONCE, load_many, places_of
 
 if TYPE_CHECKING:
     from seamark.journal.source import Source
@@ -32,25 +33,21 @@ _SHORT: Final = 4096
 _MOST: Final = 1 << 20
 """Points that are kept, 32 bytes each; a series counts as at least eight."""
 _cells: Final = schema.attribute.c
+_PATHS_AT_ONCE: Final = 50
+_in_runs: Final = any_of(_cells.run, RUNS_AT_ONCE)
+_in_paths: Final = any_of(_cells.path, _PATHS_AT_ONCE, "path")
 _SHOWN: Final = sa.select(_cells.run).where(
     _cells.path == sa.bindparam("path"),
-    _cells.run.in_([sa.bindparam(f"at{place}") for place in range(RUNS_AT_ONCE)]),
+    _in_runs,
     _cells.visible == 1,
     _cells.family == FAMILY_NUMBERS["float_series"],
 )
-
-
-_PATHS_AT_ONCE: Final = 50
 _HELD: Final = sa.select(_cells.run, _cells.path).where(
-    _cells.path.in_([sa.bindparam(f"path{place}") for place in range(_PATHS_AT_ONCE)]),
-    _cells.run.in_([sa.bindparam(f"at{place}") for place in range(RUNS_AT_ONCE)]),
+    _in_paths,
+    _in_runs,
     _cells.visible == 1,
     _cells.family == FAMILY_NUMBERS["float_series"],
 )
-
-
-_some_runs: Final[Any] = [sa.bindparam(f"at{place}") for place in range(RUNS_AT_ONCE)]
-_some_paths: Final[Any] = [sa.bindparam(f"path{place}") for place in range(_PATHS_AT_ONCE)]
 _series: Final = schema.series.c
 _chunk: Final = schema.chunk.c
 _LENGTHS: Final = (
@@ -64,15 +61,18 @@ _LENGTHS: Final = (
         ),
     )
     .where(
-        _cells.path.in_(_some_paths),
-        _cells.run.in_(_some_runs),
+        _in_paths,
+        _in_runs,
         _cells.visible == 1,
         _cells.family == FAMILY_NUMBERS["float_series"],
     )
 )
 _PACKED: Final = (
     sa.select(_chunk.run, _chunk.path, sa.func.sum(_chunk.count))
-    .where(_chunk.path.in_(_some_paths), _chunk.run.in_(_some_runs))
+    .where(
+        any_of(_chunk.path, _PATHS_AT_ONCE, "path"),
+        any_of(_chunk.run, RUNS_AT_ONCE),
+    )
     .group_by(_chunk.run, _chunk.path)
 )
 
@@ -169,19 +169,14 @@ def series_of(
     """
     everything = store.numbers.everything(connection)
     known = {number: path for path, number in everything.items() if is_meant(path)}
-    numbers = list(known)
     found: dict[Ref, set[str]] = {}
     for start in range(0, len(refs), RUNS_AT_ONCE):
         places = places_of(store, connection, refs[start : start + RUNS_AT_ONCE])
         there = {one.number: ref for ref, one in places.items()}
         for ref, line in _lines(store, connection, places).items():
             found.setdefault(ref, set()).update(filter(is_meant, _floats_of(line)))
-        for first in range(0, len(numbers) if there else 0, _PATHS_AT_ONCE):
-            paths = filled(numbers[first : first + _PATHS_AT_ONCE], _PATHS_AT_ONCE)
-            asked = {f"path{at.removeprefix('at')}": path for at, path in paths.items()}
-            asked |= filled(there, RUNS_AT_ONCE)
-            for run, path in store.database.rows(connection, _HELD, **asked):
-                found.setdefault(there[run], set()).add(known[path])
+        for run, path in _rows(store, connection, _HELD, there, known):
+            found.setdefault(there[run], set()).add(known[path])
     return found
 
 
@@ -216,22 +211,30 @@ def _lengths(
     store: Store, connection: sa.Connection, there: Mapping[int, Ref], known: Mapping[int, str]
 ) -> dict[Ref, dict[str, int]]:
     """Return how many points the series of runs have themselves; see `lengths_of`."""
-    numbers = list(known)
-    found: dict[Ref, dict[str, int]] = {ref: {} for ref in there.values()}
-    for first in range(0, len(numbers) if there else 0, _PATHS_AT_ONCE):
-        paths = filled(numbers[first : first + _PATHS_AT_ONCE], _PATHS_AT_ONCE)
-        asked = {f"path{at.removeprefix('at')}": path for at, path in paths.items()}
-        asked |= filled(there, RUNS_AT_ONCE)
-        rows = store.database.rows(connection, _LENGTHS, **asked)
-        counts = {(run, path): int(count or 0) for run, path, count in rows}
-        for run, path, packed in store.database.rows(connection, _PACKED, **asked):
-            if (run, path) in counts:
-                counts[run, path] = max(counts[run, path], int(packed))
-        for number in dict.fromkeys(paths.values()):
-            for run, ref in there.items():
-                if (run, number) in counts:
-                    found[ref][known[number]] = counts[run, number]
-    return found
+    rows = _rows(store, connection, _LENGTHS, there, known)
+    counts = {(run, path): int(count or 0) for run, path, count in rows}
+    for run, path, packed in _rows(store, connection, _PACKED, there, known):
+        if (run, path) in counts:
+            counts[run, path] = max(counts[run, path], int(packed))
+    return {
+        ref: {
+            path: counts[run, number] for number, path in known.items() if (run, number) in counts
+        }
+        for run, ref in there.items()
+    }
+
+
+def _rows(
+    store: Store,
+    connection: sa.Connection,
+    statement: Any,
+    runs: Collection[int],
+    paths: Collection[int],
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows that a statement has of some runs and paths."""
+    for some_runs in in_parts(runs, RUNS_AT_ONCE):
+        for some_paths in in_parts(paths, _PATHS_AT_ONCE, "path"):
+            yield from store.database.rows(connection, statement, **some_runs, **some_paths)
 
 
 def _lines(store: Store, connection: sa.Connection, places: Mapping[Ref, Place]) -> dict[Ref, Line]:
@@ -348,10 +351,8 @@ def _shown(
 ) -> dict[int, list[str]]:
     """Return which of the paths show a float series, by number of the run, in their order."""
     found: dict[int, list[str]] = {}
-    if not runs:
-        return found
-    asked = filled(runs, RUNS_AT_ONCE)
-    for number, path in known.items():
-        for (run,) in store.database.rows(connection, _SHOWN, path=number, **asked):
-            found.setdefault(run, []).append(path)
+    for asked in in_parts(runs, RUNS_AT_ONCE):
+        for number, path in known.items():
+            for (run,) in store.database.rows(connection, _SHOWN, path=number, **asked):
+                found.setdefault(run, []).append(path)
     return found

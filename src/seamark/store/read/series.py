@@ -31,8 +31,8 @@ from seamark.store.groups import (
     load_groups,
 )
 from seamark.store.ingest import UNREADABLE
+from seamark.store.journals import names_before
 from seamark.store.read.forks import Share, Sources
-from seamark.store.runs import names_before
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from seamark.journal.numbers import MOST_NUMBER
 from seamark.paths import kind_of
 from seamark.store import schema
-from seamark.store.runs import filled
+from seamark.store.database import any_of, in_parts
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
@@ -48,11 +48,10 @@ def _claims(kind: str) -> sa.Select[Any]:
         _cell.type == kind,
     )
     by = sa.and_(_journal.run == _run.id, _journal.number == _cell.writer)
-    some: list[Any] = [sa.bindparam(f"at{place}") for place in range(_AT_ONCE)]
     return (
         sa.select(_run.project, _run.name, _cell.whole, _cell.t, _journal.uid, _cell.place)
         .select_from(schema.run.join(schema.attribute, here).outerjoin(schema.journal, by))
-        .where(sa.or_(*(_run.kind == kind for kind in _KINDS)), _run.project.in_(some))
+        .where(sa.or_(*(_run.kind == kind for kind in _KINDS)), any_of(_run.project, _AT_ONCE))
     )
 
 
@@ -154,8 +153,7 @@ def _found(
 ) -> dict[str, list[tuple[Any, ...]]]:
     """Return the claims by the place of what they are versions of."""
     claims: dict[str, list[tuple[Any, ...]]] = {}
-    for start in range(0, len(places), _AT_ONCE):
-        some = filled(places[start : start + _AT_ONCE], _AT_ONCE)
+    for some in in_parts(places, _AT_ONCE):
         for project, *claim in store.database.rows(connection, statement, path=path, **some):
             claims.setdefault(project, []).append(tuple(claim))
     return claims

@@ -1,0 +1,268 @@
+"""The journals of runs in the tables: how far each is folded, what it lost, and its names."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from seamark.store import schema
+from seamark.store.database import any_of, in_parts
+from seamark.store.fold.names import Names
+from seamark.store.fold.registers import to_json
+from seamark.store.fold.run_state import JournalState
+
+if TYPE_CHECKING:
+    from seamark.store.runs import Store
+
+__all__ = [
+    "journal_row",
+    "load_attempts",
+    "load_journals",
+    "load_losses",
+    "load_many_journals",
+    "load_openings",
+    "load_owners",
+    "names_before",
+    "path_rows",
+    "schema_rows",
+]
+
+_FACTS: Final = (
+    "last_offset",
+    "last_crc",
+    "close_reason",
+    "said",
+    "rows",
+    "first_row_t",
+    "last_row_t",
+    "gaps",
+    "tail",
+    "dropped",
+    "unknown",
+    "errors",
+    "notes",
+    "stopped",
+    "diverged",
+)
+_MANY: Final = 800
+"""Runs beyond which one walk through all journals is quicker than a question for these."""
+_RUNS_AT_ONCE: Final = 200
+_NAMES_AT_ONCE: Final = 8
+_journal: Final = schema.journal.c
+_JOURNAL_COLUMNS: Final = schema.journal.columns.keys()
+_OF_RUN: Final = sa.select(*schema.journal.c).where(_journal.run == sa.bindparam("run"))
+_OF_RUNS: Final = sa.select(*schema.journal.c).where(any_of(_journal.run, _RUNS_AT_ONCE))
+_WELL: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
+"""How the facts of a journal end that has no gaps, lost nothing and could be read to its end."""
+_UNWELL: Final = sa.select(_journal.run, _journal.facts).where(_journal.facts.not_like(f"%{_WELL}"))
+_ATTEMPTS: Final = sa.select(_journal.run, _journal.attempt).where(_journal.attempt.is_not(None))
+_OWNERS: Final = sa.select(
+    _journal.run, sa.func.coalesce(_journal.heard, _journal.last_t), _journal.header
+).where(_journal.owner == 1)
+
+
+def _newest(table: sa.Table, value: sa.Column[Any]) -> Any:
+    """Return a statement for what the numbers of a journal stood for before some place."""
+    return (
+        sa.select(table.c.number, value)
+        .where(
+            table.c.run == sa.bindparam("run"),
+            table.c.journal == sa.bindparam("journal"),
+            table.c.place < sa.bindparam("before"),
+            any_of(table.c.number, _NAMES_AT_ONCE),
+        )
+        .order_by(table.c.number, table.c.place)
+    )
+
+
+_NEWEST_PATH: Final = _newest(schema.journal_path, schema.journal_path.c.path)
+_NEWEST_SCHEMA: Final = _newest(schema.journal_schema, schema.journal_schema.c.paths)
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def _journal_of(values: Sequence[Any], *, facts: bool = True) -> JournalState:
+    row = dict(zip(_JOURNAL_COLUMNS, values, strict=True))
+    journal = JournalState(row["writer"], bytes(row["uid"]), file=row["file"], number=row["number"])
+    journal.recall_header(row["header"], row["attempt"], row["positions"], owner=bool(row["owner"]))
+    for name in ("offset", "prefix_crc", "chunked", "point_end", "first_t", "last_t", "heard"):
+        setattr(journal, name, row[name])
+    journal.closed = bool(row["closed"])
+    journal.touched = False
+    if facts:
+        for name, value in zip(_FACTS, json.loads(row["facts"]), strict=True):
+            setattr(journal, name, value)
+    return journal
+
+
+def journal_row(journal: JournalState) -> tuple[Any, ...]:
+    """Return the row of a journal without the number of its run, in the order of the columns."""
+    return (
+        journal.number,
+        journal.file,
+        journal.writer,
+        journal.uid,
+        journal.offset,
+        journal.prefix_crc,
+        journal.chunked,
+        journal.point_end,
+        journal.attempt,
+        int(journal.owner),
+        int(journal.closed),
+        journal.first_t,
+        journal.last_t,
+        journal.heard,
+        journal.positions_text,
+        journal.header_text,
+        to_json([getattr(journal, name) for name in _FACTS]),
+    )
+
+
+def path_rows(journal: JournalState, numbers: Mapping[str, int]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the paths that a journal defined since it was saved.
+
+    Args:
+        journal: Of a run.
+        numbers: Numbers of paths.
+    """
+    for one, place, path in journal.names.new_paths:
+        yield journal.number, one, place, numbers[path]
+
+
+def schema_rows(journal: JournalState) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the schemas that a journal defined since it was saved."""
+    for one, place, paths in journal.names.new_schemas:
+        yield journal.number, one, place, struct.pack(f"<{len(paths)}I", *paths)
+
+
+# ---------------------------------------------------------------------- journals of runs
+
+
+def load_journals(store: Store, connection: sa.Connection, run: int) -> list[JournalState]:
+    """Return what is known of the journals of a run, in the order of their numbers."""
+    rows = store.database.rows(connection, _OF_RUN, run=run)
+    return [_journal_of(row) for row in sorted(rows)]
+
+
+def load_many_journals(
+    store: Store, connection: sa.Connection, runs: Iterable[int]
+) -> Iterator[tuple[int, JournalState]]:
+    """Yield run and journal of some runs, without what the journals said of themselves."""
+    for some in in_parts(runs, _RUNS_AT_ONCE):
+        rows = store.database.rows(connection, _OF_RUNS, **some)
+        for row in sorted(rows, key=itemgetter(0, 1)):
+            yield row[0], _journal_of(row, facts=False)
+
+
+def load_losses(
+    store: Store, connection: sa.Connection, runs: Sequence[int]
+) -> dict[int, dict[str, int]]:
+    """Return what is missing of runs, by number; only of those of which something is.
+
+    Each is a count by name: ``gaps`` in journals, ``errors`` (records that cannot be applied),
+    ``dropped`` (what a writer could not record).
+    """
+    found: dict[int, dict[str, int]] = {}
+    for run, text in _of_runs(store, connection, _UNWELL, runs):
+        facts = dict(zip(_FACTS, json.loads(text), strict=True))
+        gaps = len(facts["gaps"]) + bool(facts["tail"])
+        counts = (("gaps", gaps), ("errors", facts["errors"]))
+        for name, count in (*counts, ("dropped", sum(facts["dropped"].values()))):
+            if count:
+                of_run = found.setdefault(run, {})
+                of_run[name] = of_run.get(name, 0) + count
+    return found
+
+
+def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
+    """Return how many attempts runs are made of, by number; only of those with several."""
+    found: dict[int, set[int]] = {}
+    for run, attempt in _of_runs(store, connection, _ATTEMPTS, runs):
+        found.setdefault(run, set()).add(attempt)
+    return {run: len(attempts) for run, attempts in found.items() if len(attempts) > 1}
+
+
+def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
+    """Return how often runs were opened to record, by number; only of those more often than once.
+
+    That counts what went on from a checkpoint, and what was opened again by its id.
+    """
+    found: dict[int, set[str]] = {}
+    for run, _, text in load_owners(store, connection, runs):
+        header = json.loads(text or "null") or {}  # none of a journal that cannot be read
+        if not header.get("rank") and isinstance(lineage := header.get("lineage"), str):
+            found.setdefault(run, set()).add(lineage)
+    return {run: len(lineages) for run, lineages in found.items() if len(lineages) > 1}
+
+
+def load_owners(
+    store: Store, connection: sa.Connection, runs: Sequence[int]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield run, last sign of life and HEADER (JSON) of each journal that speaks for a run.
+
+    The time is in nanoseconds since the Unix epoch, by the clock here.
+    """
+    yield from _of_runs(store, connection, _OWNERS, runs)
+
+
+def _of_runs(
+    store: Store, connection: sa.Connection, journals: sa.Select[Any], runs: Sequence[int]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield rows of journals of runs; of very many one walk is quicker than many questions."""
+    if len(runs) > _MANY:
+        wanted = set(runs)
+        for part in store.database.stream(connection, journals):
+            yield from (row for row in part if row[0] in wanted)
+    elif runs:
+        yield from store.database.query(connection, journals.where(_journal.run.in_(runs)))
+
+
+# ---------------------------------------------------------------------- names of a journal
+
+
+def names_before(
+    store: Store, run: int, journal: int, before: int, connection: sa.Connection | None = None
+) -> Names:
+    """Return what the numbers of a journal stood for before some place, bytes.
+
+    Args:
+        store: Which has them.
+        run: Number of the run.
+        journal: Number of the journal.
+        before: Bytes.
+        connection: Of the transaction in which they are looked up; a new one each time if left out.
+    """
+    where = {"run": run, "journal": journal, "before": before}
+
+    def load(
+        paths: set[int], schemas: set[int]
+    ) -> tuple[dict[int, str], dict[int, tuple[int, ...]]]:
+        with store.reading(connection) as asked:
+            found_paths = _newest_of(store, asked, _NEWEST_PATH, sorted(paths), where)
+            texts = store.numbers.paths(asked, list(found_paths.values()))
+            found_schemas = _newest_of(store, asked, _NEWEST_SCHEMA, sorted(schemas), where)
+        return (
+            {number: texts[path] for number, path in found_paths.items() if path in texts},
+            {
+                number: struct.unpack(f"<{len(packed) // 4}I", packed)
+                for number, packed in found_schemas.items()
+            },
+        )
+
+    return Names(load)
+
+
+def _newest_of(
+    store: Store, connection: sa.Connection, statement: Any, numbers: list[int], where: Any
+) -> dict[int, Any]:
+    """Return values by number; of several of one number the last, which was defined last."""
+    found: dict[int, Any] = {}
+    for some in in_parts(numbers, _NAMES_AT_ONCE):
+        found.update(store.database.rows(connection, statement, **where, **some))
+    return found

@@ -39,7 +39,7 @@ from seamark.remote.http.connection import Connection
 from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import Gap, Purged, RemoteError, RunKey, Sent
 from seamark.remote.sync import sync_run, what_is_left
-from seamark.server.databases import DatabaseUnreachable
+from seamark.server.database import DatabaseUnreachable
 from seamark.server.kept.caretaker import Caretaker
 from seamark.store.database import Conflict
 

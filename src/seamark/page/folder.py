@@ -36,7 +36,7 @@ from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
 from seamark.reading.changes import ChangedRun
 from seamark.server.access import NOBODY, Identity, Readable, Role
-from seamark.server.databases import ServerDatabase, bound_patterns
+from seamark.server.database import ServerDatabase, bound_patterns
 from seamark.server.failures import Refusal
 from seamark.server.links import Links
 from seamark.server.serving import LookedAt, News

@@ -21,7 +21,7 @@ from seamark.errors import (
     RunNotFoundError,
     SeamarkError,
 )
-from seamark.server.databases import DatabaseUnreachable, TooSlow
+from seamark.server.database import DatabaseUnreachable, TooSlow
 from seamark.server.objects import ObjectsUnreachable
 from seamark.server.rare_log import warn_rarely
 from seamark.server.refusals import NotTaken

@@ -19,7 +19,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
-from seamark.server.databases import DatabaseUnreachable
+from seamark.server.database import DatabaseUnreachable
 from seamark.server.settings import Settings
 
 if TYPE_CHECKING:

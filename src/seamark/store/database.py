@@ -32,7 +32,6 @@ __all__ = [
     "insertion",
     "memory_engine",
     "retry",
-    "set_up_files",
     "sqlite_engine",
     "written_out",
 ]
@@ -375,7 +374,13 @@ def insertion(table: sa.Table) -> sa.Insert:
     return sa.insert(table).values({name: sa.bindparam(name) for name in table.columns.keys()})  # noqa: SIM118 - its keys are names
 
 
-def sqlite_engine(connect: Callable[[], sqlite3.Connection], *, threads: int = 1) -> sa.Engine:
+def sqlite_engine(
+    connect: Callable[[], sqlite3.Connection],
+    *,
+    threads: int = 1,
+    cache_kib: int = _CACHE_KIB,
+    durable: bool = False,
+) -> sa.Engine:
     """Return an engine on SQLite whose writing transactions are BEGIN IMMEDIATE.
 
     Reading is not blocked by another process that writes (write-ahead log).
@@ -384,13 +389,25 @@ def sqlite_engine(connect: Callable[[], sqlite3.Connection], *, threads: int = 1
         connect: Opens a connection.
         threads: How many may use it at the same time, each with a connection of its own; by
             default there is one connection.
+        cache_kib: How much of the file the connections keep together, KiB, taken as needed: a query
+            may touch a page of every run.
+        durable: Whether what was committed outlives a loss of power, unless a transaction says that
+            it need not last; see `Database.writing`.
     """
 
     def opened() -> sqlite3.Connection:
         connection = connect()
         try:
             connection.isolation_level = None  # SQLAlchemy's BEGIN below is the only one
-            set_up_files(connection, cache_kib=_CACHE_KIB // threads)
+            for setting in (
+                "journal_mode=WAL",
+                # Without FULL never torn, though the last moments may be missing.
+                f"synchronous={'FULL' if durable else 'NORMAL'}",
+                "wal_autocheckpoint=8000",
+                f"cache_size=-{cache_kib // threads}",
+                "temp_store=MEMORY",
+            ):
+                connection.execute(f"PRAGMA {setting}").fetchall()
         except BaseException:
             connection.close()
             raise
@@ -404,7 +421,11 @@ def sqlite_engine(connect: Callable[[], sqlite3.Connection], *, threads: int = 1
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        writes = connection.get_execution_options().get(_WRITES)
+        options = connection.get_execution_options()
+        writes, lasts = options.get(_WRITES), options.get(_LASTING, True)
+        if durable and writes and connection.info.get("lasts", True) != lasts:
+            connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if lasts else 'NORMAL'}")
+            connection.info["lasts"] = lasts
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
@@ -420,21 +441,3 @@ def file_connection(file: Path) -> sqlite3.Connection:
 def memory_engine() -> sa.Engine:
     """Return an engine on a database in memory."""
     return sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False))
-
-
-def set_up_files(connection: sqlite3.Connection, *, cache_kib: int = _CACHE_KIB) -> None:
-    """Set how a connection to SQLite writes and what it keeps in memory.
-
-    Args:
-        connection: To set up.
-        cache_kib: How much of the file it keeps, KiB, taken as needed: a query may touch a page of
-            every run.
-    """
-    for setting in (
-        "journal_mode=WAL",
-        "synchronous=NORMAL",  # never torn, though the last moments may be missing
-        "wal_autocheckpoint=8000",
-        f"cache_size=-{cache_kib}",
-        "temp_store=MEMORY",
-    ):
-        connection.execute(f"PRAGMA {setting}").fetchall()

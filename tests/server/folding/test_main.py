@@ -18,7 +18,8 @@ from folding import a_journal, eventually, oracle, says
 
 from seamark.journal.reader import SETTLE_NS
 from seamark.server.changes import now_at
-from seamark.server.databases import DatabaseUnreachable, open_databases
+from seamark.server.database import DatabaseUnreachable
+from seamark.server.databases import open_databases
 from seamark.server.folding import main as folding_main
 from seamark.server.folding import tables
 from seamark.server.folding.leases import Leases

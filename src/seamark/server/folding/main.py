@@ -16,13 +16,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from seamark.server.databases import (
-    Databases,
-    DatabaseUnreachable,
-    SchemaNewer,
-    is_undefined,
-    open_databases,
-)
+from seamark.server.database import DatabaseUnreachable, is_undefined
+from seamark.server.databases import Databases, SchemaNewer, open_databases
 from seamark.server.folding.hearing import hear
 from seamark.server.folding.leases import Leases
 from seamark.server.folding.refold import is_whole, mark_whole

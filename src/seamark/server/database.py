@@ -1,0 +1,206 @@
+"""One set of tables of a server: a database whose statements are bounded in time.
+
+Its errors are told in plain words, and its regular expressions need no backtracking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from seamark.errors import ArgumentError, QueryError, SeamarkError
+from seamark.store.database import Conflict, Database
+
+__all__ = [
+    "STATEMENT_S",
+    "DatabaseUnreachable",
+    "ServerDatabase",
+    "TooSlow",
+    "bound_patterns",
+    "is_undefined",
+    "meaning_of",
+    "told",
+]
+
+STATEMENT_S: Final = 10.0
+"""How long one statement of a reader may take, seconds."""
+_WRITE_S: Final = 60.0
+_TICKS: Final = 100_000
+"""After how many steps of SQLite's machine the clock is looked at: some milliseconds."""
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_CANCELLED: Final = "57014"
+_UNFIT: Final = "22"
+"""Beginning of codes: values that are none."""
+_LOST: Final = ("OperationalError", "InterfaceError", "ConnectionTimeout")
+_AWAY: Final = ("08", "57P", "53")
+"""Beginnings of codes: connection lost, shutting down or starting, and out of something."""
+_UNDEFINED: Final = ("42P01", "3F000")
+"""No such table, no such schema."""
+
+
+class DatabaseUnreachable(SeamarkError, ConnectionError):  # noqa: N818 - says what is so
+    """The database cannot be reached, or has no room left; the same may work later."""
+
+
+class TooSlow(QueryError):  # noqa: N818 - says what is so
+    """A question took the database longer than it may."""
+
+
+class ServerDatabase(Database):
+    """A set of tables that many threads and processes use.
+
+    Statements of `reading` are bounded in time; whatever means that the database is not there now
+    is `DatabaseUnreachable`.
+
+    Args:
+        engine: Of SQLAlchemy, with a pool.
+        statement_s: How long a reader's statement may take, seconds; 0 for as long as it likes.
+    """
+
+    def __init__(self, engine: sa.Engine, statement_s: float = STATEMENT_S) -> None:
+        super().__init__(engine)
+        self._statement_s = statement_s
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Run a block that sees one state of all tables, also if others write meanwhile.
+
+        Raises:
+            TooSlow: If a statement took too long.
+            DatabaseUnreachable: If the database is not there.
+        """
+        with told(self._statement_s), super().reading() as connection, self._bounded(connection):
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
+        """Run a block as one transaction that may write, from its start.
+
+        Args:
+            lasting: See `seamark.store.database.Database.writing`.
+
+        Raises:
+            Conflict: If another transaction is in the way, so that nothing was written.
+            DatabaseUnreachable: If the database is not there.
+        """
+        with told(_WRITE_S), super().writing(lasting=lasting) as connection:
+            if self.dialect == "postgresql" and self._statement_s:
+                milliseconds = int(max(_WRITE_S, self._statement_s) * 1000)
+                connection.exec_driver_sql(f"SET LOCAL statement_timeout = {milliseconds}")
+            yield connection
+
+    @contextlib.contextmanager
+    def _bounded(self, connection: sa.Connection) -> Iterator[None]:
+        """Bound the time that SQLite takes; PostgreSQL does so by itself."""
+        if self.dialect != "sqlite" or not self._statement_s:
+            yield
+            return
+        given: Any = connection.connection.dbapi_connection
+        end = time.monotonic() + self._statement_s
+        given.set_progress_handler(lambda: int(time.monotonic() > end), _TICKS)
+        try:
+            yield
+        finally:
+            given.set_progress_handler(None, 0)
+
+    def pattern(self, pattern: str) -> str:
+        """Return a regular expression as this database reads it.
+
+        Raises:
+            QueryError: If it needs backtracking, which a server does not do (SQLite).
+        """
+        if self.dialect != "sqlite":
+            return super().pattern(pattern)
+        written = _as_re2(pattern)
+        _re2(written)
+        return written
+
+
+@contextlib.contextmanager
+def told(statement_s: float) -> Iterator[None]:
+    """Say in plain words that a database is gone, or took too long."""
+    try:
+        yield
+    except (SeamarkError, Conflict):
+        raise
+    except Exception as error:
+        found = meaning_of(error, statement_s)
+        if found is None:
+            raise
+        raise found from error
+
+
+def meaning_of(error: BaseException, statement_s: float) -> SeamarkError | None:
+    """Return what an error of a driver or of the pool means; None if it is no matter of these."""
+    if isinstance(error, sa.exc.TimeoutError):
+        return DatabaseUnreachable("all connections to the database are in use; try again later")
+    inner = getattr(error, "orig", None) or error
+    code = getattr(inner, "sqlstate", None)
+    if code == _CANCELLED or (isinstance(inner, sqlite3.Error) and "interrupted" in str(inner)):
+        return TooSlow(f"the database took longer than {statement_s:g} s: ask for less at a time")
+    if isinstance(inner, sqlite3.OperationalError):
+        said = str(inner)
+        if any(word in said for word in ("locked", "unable to open", "disk I/O", "full")):
+            return DatabaseUnreachable(f"the database cannot be used now: {said}")
+        return None
+    kind, code = type(inner), code or ""
+    if not kind.__module__.startswith("psycopg"):
+        return None
+    if kind.__name__ == "DataError" or code.startswith(_UNFIT):
+        return ArgumentError("the request has a text or a number that no database can hold")
+    if code.startswith(_AWAY) or (not code and kind.__name__ in _LOST):
+        first = (str(inner).strip() or "connection lost").splitlines()[0]
+        return DatabaseUnreachable(f"the database cannot be reached: {first}")
+    return None
+
+
+def is_undefined(error: BaseException) -> bool:
+    """Return whether an error means that a table or a schema is not there (any more)."""
+    inner = getattr(error, "orig", None) or error
+    if isinstance(inner, sqlite3.OperationalError):
+        return "no such table" in str(inner)
+    return getattr(inner, "sqlstate", None) in _UNDEFINED
+
+
+# ---------------------------------------------------------------------- regular expressions
+
+
+def _as_re2(pattern: str) -> str:
+    """Return a regular expression of Python as RE2 writes it."""
+    return _ESCAPED.sub(lambda found: r"\z" if found[1] == "Z" else found[0], pattern)
+
+
+@functools.lru_cache(maxsize=256)
+def _re2(pattern: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options=options)
+    except re2.error as error:
+        said = error.args[0] if error.args else ""
+        said = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        msg = f"query: expected a regular expression without backtracking, got {pattern!r}: {said}"
+        raise QueryError(msg) from None
+
+
+def bound_patterns(engine: sa.Engine) -> None:
+    """Make SQLite match patterns with RE2, in linear time, instead of SQLAlchemy's ``re``."""
+
+    @sa.event.listens_for(engine, "connect")
+    def _connected(connection: Any, _: Any) -> None:
+        connection.create_function("regexp", 2, _matches, deterministic=True)
+
+
+def _matches(pattern: str | None, value: object) -> bool | None:
+    if pattern is None or value is None:
+        return None
+    return _re2(pattern).search(str(value)) is not None

@@ -19,6 +19,7 @@ from page_served import PROJECT, Clock, read, record
 from served import folding, served
 
 from seamark.server.access import Role
+from seamark.server.accounts.facts import link_key_of
 from seamark.server.links import Links
 from seamark.server.state import open_server
 
@@ -60,7 +61,7 @@ def clock(team):
     """The time at which addresses are signed and opened."""
     there, _ = team
     made, before = Clock(), there.server.links
-    there.server.links = Links(there.server.accounts.link_key(), made)
+    there.server.links = Links(link_key_of(there.server.databases.account), made)
     yield made
     there.server.links = before
 
@@ -162,7 +163,7 @@ def test_another_process_on_the_same_databases_opens_it(team, clock) -> None:
         head = address(admin, run).rpartition("linked/")[2].partition("/")[0]
     other = open_server(there.server.settings)
     try:
-        links = Links(other.accounts.link_key(), clock)
+        links = Links(link_key_of(other.databases.account), clock)
         mine, theirs = links.open(head), there.server.links.open(head)
         assert mine == theirs
         assert mine.run == run

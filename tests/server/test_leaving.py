@@ -105,7 +105,7 @@ def test_files_that_were_taken_up_go_with_the_last_run_that_names_them(place, cl
     kept.forget(PROJECT, "b")
     tended(kept, clock)
     assert there() == set()
-    assert list(place.objects.names("blobs/")) == []
+    assert [one.name for one in place.objects.listed("blobs/")] == []
 
 
 def test_files_stay_where_a_journal_that_may_name_them_is_lost(place, clock, fresh) -> None:
@@ -113,7 +113,7 @@ def test_files_stay_where_a_journal_that_may_name_them_is_lost(place, clock, fre
     blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
     own = content(blobs, "a", b"own")
     place.send(PROJECT, "a", uploads(a_journal("one", PROJECT, "a"), own))
-    (name,) = place.objects.names("journals/")
+    (name,) = (one.name for one in place.objects.listed("journals/"))
     path = place.objects.folder / name
     path.chmod(0o600)
     path.write_bytes(b"!" + path.read_bytes()[1:])
@@ -133,7 +133,7 @@ def test_what_comes_for_a_run_in_the_moment_of_its_purge_goes_too(place, clock) 
     late = content(blobs, "a", b"late")
     tended(place.kept, clock)
     assert blobs.find(PROJECT, late) is None
-    assert list(place.objects.names("blobs/")) == []
+    assert [one.name for one in place.objects.listed("blobs/")] == []
 
 
 def test_a_purge_that_died_after_its_tombstone_is_brought_to_its_end(place, clock) -> None:
@@ -152,7 +152,7 @@ def test_a_purge_that_died_after_its_tombstone_is_brought_to_its_end(place, cloc
     assert place.positions.folded(PROJECT, "a") == 0
     tended(place.kept, clock)
     assert blobs.find(PROJECT, own) is None
-    assert list(place.objects.names()) == []
+    assert [one.name for one in place.objects.listed()] == []
 
 
 def test_a_purged_run_is_refused_at_every_door(team) -> None:

@@ -15,10 +15,8 @@ from starlette.responses import JSONResponse
 
 from seamark.errors import (
     ArgumentError,
-    MissingFieldError,
     PathError,
     QueryError,
-    RunNotFoundError,
     SeamarkError,
 )
 from seamark.server.database import DatabaseUnreachable, TooSlow
@@ -74,7 +72,6 @@ FAILURE: Final = {
 }
 """The schema of a refusal."""
 _OVERLOADED: Final = {429, 503}
-_CANCELLED: Final = "57014"
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -148,9 +145,12 @@ def _refusal_of(error: BaseException) -> Refusal:
     if isinstance(error, OSError) and error.errno in _FULL:
         warn_rarely("disk-full", "the disk is full: %s", error)
         return later("disk-full", "the disk of the server is full; it is tried again", 30)
+    return _mistake(error)
+
+
+def _mistake(error: BaseException) -> Refusal:
     _log.error("%s in the server", type(error).__name__, exc_info=error)
-    hint = "the server made a mistake; its log has the reason"
-    return Refusal(500, "internal", hint)
+    return Refusal(500, "internal", "the server made a mistake; its log has the reason")
 
 
 def answer_of(error: BaseException) -> JSONResponse:
@@ -202,36 +202,27 @@ def _own(error: SeamarkError) -> Refusal:
         return later("objects", "the server's place for files is away; send the same again later")
     if isinstance(error, TooSlow):
         return Refusal(422, "too-slow", str(error))
-    if isinstance(error, LookupError) and not isinstance(error, RunNotFoundError):
-        return Refusal(404, "not-found", str(error))
-    if isinstance(error, RunNotFoundError | MissingFieldError):
+    if isinstance(error, LookupError):
         return Refusal(404, "not-found", str(error))
     if isinstance(error, QueryError):
         return Refusal(422, "query", str(error))
     if isinstance(error, PathError | ArgumentError | TypeError | ValueError):
         return Refusal(422, "invalid", str(error))
-    _log.error("%s in the server", type(error).__name__, exc_info=error)
-    return Refusal(500, "internal", "the server made a mistake; its log has the reason")
+    return _mistake(error)
 
 
 def _of_database(error: Exception) -> Refusal:
-    """Return what an error of the database means for who asks; never its words."""
+    """Return what an error means that `ServerDatabase` cannot explain; never its words."""
     cause = getattr(error, "orig", error)
-    state = getattr(cause, "sqlstate", None) or ""
-    if state == _CANCELLED:
-        return later("too-slow", "this took the database too long; ask for less", 5)
-    text = str(cause)
-    if state.startswith("22") or isinstance(cause, ValueError | OverflowError | TypeError):
+    if isinstance(cause, ValueError | OverflowError | TypeError):
         return Refusal(422, "invalid", "the request has a text or a number that cannot be kept")
-    if state.startswith("53") or "disk is full" in text:
-        warn_rarely("disk-full", "the database is short of something: %s", text)
-        return later("disk-full", "the database is full or overloaded; try again later", 30)
-    gone = isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError)
-    if gone or isinstance(error, sqlite3.OperationalError) or state[:2] in {"08", "40", "57"}:
+    if isinstance(
+        error, sa.exc.OperationalError | sa.exc.InterfaceError | sqlite3.OperationalError
+    ):
+        text = str(cause)
         warn_rarely("database", "the database does not answer: %s", text.strip().split("\n")[0])
         return later("database", "the database does not answer; the same may be sent again")
-    _log.error("%s of the database", type(error).__name__, exc_info=error)
-    return Refusal(500, "internal", "the server made a mistake; its log has the reason")
+    return _mistake(error)
 
 
 def _words(error: HTTPException) -> str:

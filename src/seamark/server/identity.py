@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import sqlalchemy as sa
 
 from seamark.server.accounts import tables
-from seamark.server.accounts.accounts import Accounts
+from seamark.server.accounts.facts import instance_of
 from seamark.server.checks import CannotStart, check_folder, folder_of
 from seamark.server.databases import redacted
 from seamark.server.kept import tables as kept_tables
@@ -75,13 +75,13 @@ def open_matching_objects(databases: Databases, uri: str, *, adopt: bool = False
 def _match(
     databases: Databases, objects: ObjectStore, uri: str, known: str | None, *, adopt: bool
 ) -> None:
-    expected = known or Accounts(databases.account).instance()
+    expected = known or instance_of(databases.account)
     found = _read(objects)
     if found is None and not adopt:
         if known is not None:
             raise _missing(uri)
         newest = _newest_object(databases.kept)  # made before there were identities, or new
-        if newest is None and next(objects.names(PREFIX), None) is not None:
+        if newest is None and next(objects.listed(PREFIX), None) is not None:
             return  # tables were lost: not decided here (`checks.check_not_lost`)
         if newest is not None and not _object_exists(objects, newest):
             raise _missing(uri)

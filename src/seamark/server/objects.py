@@ -104,10 +104,6 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def names(self, prefix: str = "") -> Iterator[str]:
-        """Yield the names of all objects that begin so."""
-        ...
-
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield what is known of all objects whose names begin so."""
         ...
@@ -318,19 +314,8 @@ class FolderObjects:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
 
-    def names(self, prefix: str = "") -> Iterator[str]:
-        """See `ObjectStore.names`."""
-        for name, _ in self._files(prefix):
-            yield name
-
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.listed`."""
-        for name, entry in self._files(prefix):
-            with contextlib.suppress(FileNotFoundError):
-                found = entry.stat(follow_symlinks=False)
-                yield ObjectInfo(name, found.st_size, found.st_mtime_ns)
-
-    def _files(self, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         self.check()
         waiting = [prefix.rpartition("/")[0]]
         while waiting:
@@ -347,7 +332,9 @@ class FolderObjects:
                     if name != _NEW and (inside.startswith(prefix) or prefix.startswith(inside)):
                         waiting.append(name)
                 elif name.startswith(prefix) and entry.is_file(follow_symlinks=False):
-                    yield name, entry
+                    with contextlib.suppress(FileNotFoundError):
+                        known = entry.stat(follow_symlinks=False)
+                        yield ObjectInfo(name, known.st_size, known.st_mtime_ns)
 
     def close(self) -> None:
         """See `ObjectStore.close`."""
@@ -542,11 +529,6 @@ class FsspecObjects:
         """See `ObjectStore.delete`."""
         with contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self._path(name))
-
-    def names(self, prefix: str = "") -> Iterator[str]:
-        """See `ObjectStore.names`."""
-        for info in self.listed(prefix):
-            yield info.name
 
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.listed`."""

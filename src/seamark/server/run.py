@@ -64,6 +64,7 @@ def prepare(settings: Settings) -> Prepared:
         SeamarkError: If it cannot work like this; the message is one line that says what to do.
     """
     from seamark.server.accounts.accounts import Accounts
+    from seamark.server.accounts.facts import instance_of
     from seamark.server.accounts.logins import deciding_by
     from seamark.server.databases import open_databases
     from seamark.server.identity import open_matching_objects
@@ -84,7 +85,7 @@ def prepare(settings: Settings) -> Prepared:
 
                 take_up(databases, place)
         databases.store()
-        accounts.instance()
+        instance_of(databases.account)
         made = accounts.first_admin()
         note = checks.check_clock(databases)
     finally:

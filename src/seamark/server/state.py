@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from seamark.server.accounts.accounts import Accounts
+from seamark.server.accounts.facts import instance_of, link_key_of
 from seamark.server.accounts.logins import Logins, deciding_by
 from seamark.server.accounts.migrate import migrate
 from seamark.server.blobs import Blobs
@@ -21,6 +22,7 @@ from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import KeptJournals
 from seamark.server.links import Links
 from seamark.server.positions import Positions
+from seamark.server.purging import is_purged
 from seamark.server.quota import Quota
 from seamark.server.writer import ServerWriter, is_own_journal
 from seamark.store.read.run import RunReader
@@ -54,7 +56,7 @@ class Server:
         instance: Random name of this server, the same for all of its life.
         objects: What it keeps as objects.
         intake: Takes journals.
-        kept: Gives them; see `seamark.server.folding.kept.Kept`.
+        kept: Gives them; see `seamark.server.kept.journals.KeptJournals`.
         claims: Who has claimed what.
         positions: How far runs are folded, and waiting for it.
         writer: Adds records of its own; see `seamark.server.writer.ServerWriter`.
@@ -79,14 +81,15 @@ class Server:
         self.logins = Logins(
             self.accounts, deciding_by(settings.auth), now_ns, processes=settings.workers
         )
-        self.instance = self.accounts.instance()
-        self.links = Links(self.accounts.link_key(), now_ns)
+        self.instance = instance_of(databases.account)
+        self.links = Links(link_key_of(databases.account), now_ns)
         self.objects = open_matching_objects(databases, settings.blobs)
+        self._is_gone = is_gone = partial(is_purged, databases.account)
         self.quota = quota = Quota(databases.kept, settings.quota)
         self.intake = Intake(
             databases.kept,
             self.objects,
-            gone=self.accounts.is_purged,
+            gone=is_gone,
             now_ns=now_ns,
             most_journals=settings.limits.journals,
             quota=quota,
@@ -98,7 +101,7 @@ class Server:
         self.claims = ServerClaims(
             databases.account, databases.store, lambda *run: self.intake.known(*run)[1], now_ns
         )
-        self.positions = Positions(databases.store, self.accounts.is_purged)
+        self.positions = Positions(databases.store, is_gone)
         self.writer = ServerWriter(
             self.instance, self.kept, self.intake.take, databases.store, now_ns
         )
@@ -135,7 +138,7 @@ class Server:
 
     def take_up(self) -> None:
         """Name what was kept last by a process that died; before anything is taken."""
-        take_up(self.databases.kept, self.objects, gone=self.accounts.is_purged, now_ns=self.now_ns)
+        take_up(self.databases.kept, self.objects, gone=self._is_gone, now_ns=self.now_ns)
 
     def close(self) -> None:
         """Finish what was accepted and let go of everything; harmless when called twice."""

@@ -23,7 +23,7 @@ from seamark.journal.reader import JournalReader
 from seamark.store import schema
 
 if TYPE_CHECKING:
-    from seamark.server.folding.kept import Kept
+    from seamark.server.kept.journals import KeptJournals
     from seamark.store.runs import Store
 
 __all__ = ["NEPTUNE", "ServerWriter", "Taken", "Takes", "is_own_journal", "own_journal"]
@@ -126,7 +126,7 @@ class ServerWriter:
     def __init__(
         self,
         instance: str,
-        kept: Kept,
+        kept: KeptJournals,
         take: Takes,
         store: Callable[[], Store],
         now_ns: Callable[[], int],

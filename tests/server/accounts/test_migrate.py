@@ -23,6 +23,7 @@ from seamark.server.databases import SchemaNewer, open_databases
 START = """
 import sys
 from seamark.server.accounts.accounts import Accounts
+from seamark.server.accounts.facts import instance_of
 from seamark.server.accounts.migrate import migrate
 from seamark.server.databases import open_databases
 
@@ -31,7 +32,7 @@ sys.stdin.readline()
 migrate(databases.account)
 accounts = Accounts(databases.account)
 made = accounts.first_admin()
-print(accounts.instance(), made.secret if made else "-")
+print(instance_of(databases.account), made.secret if made else "-")
 """
 
 

@@ -81,7 +81,7 @@ def read(blobs: Blobs, project: str = "p", digest: str = DIGEST, *where: int) ->
 
 
 def left(objects: FolderObjects) -> list[str]:
-    return list(objects.names("blobs/"))
+    return [one.name for one in objects.listed("blobs/")]
 
 
 # ---------------------------------------------------------------------- what is wrong

@@ -178,7 +178,7 @@ def test_one_run_that_cannot_be_read_holds_up_no_other(place, caplog) -> None:
     """An object that is gone is tried again; what is beside it is folded at once."""
     bad, good = a_training("bad", "bad", 1), a_training("good", "good", 2)
     place.send(PROJECT, "bad", bad)
-    (name,) = place.objects.names("")
+    (name,) = (one.name for one in place.objects.listed(""))
     aside = place.objects.get(name)
     place.objects.delete(name)
     place.send(PROJECT, "good", good)
@@ -197,7 +197,7 @@ def test_what_is_remembered_of_runs_that_cannot_be_folded_is_bounded(place, monk
     for number in range(6):
         made = a_training("bad", f"bad{number}", number)
         place.send(PROJECT, f"bad{number}", made)
-    for name in list(place.objects.names("")):
+    for name in [one.name for one in place.objects.listed("")]:
         place.objects.delete(name)
     worker = FoldWorker(place.databases, place.kept, threading.Event())
     worker.round()

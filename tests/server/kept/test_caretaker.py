@@ -44,7 +44,7 @@ def check(place: Place, made: list) -> None:
 
 
 def names(place: Place) -> list[str]:
-    return sorted(place.objects.names("journals/"))
+    return sorted(one.name for one in place.objects.listed("journals/"))
 
 
 def rows_of(place: Place, table: sa.Table) -> list:

@@ -156,11 +156,11 @@ def test_a_torn_end_is_passed_over(place: Place, cut: int) -> None:
     """It was not acknowledged: the list of it, or its bytes, did not get to the disk."""
     made = journal(rows=20)
     put_all(place, made, 0, 19)
-    (name,) = place.objects.names("journals/")
+    (name,) = (one.name for one in place.objects.listed("journals/"))
     path = place.folder / name
     before = path.read_bytes()
     put_all(place, made, 19, 20)  # another process, whose object is set aside
-    (other,) = set(place.objects.names("journals/")) - {name}
+    (other,) = {one.name for one in place.objects.listed("journals/")} - {name}
     more = (place.folder / other).read_bytes().rstrip(b"\0")
     end = len(before.rstrip(b"\0"))
     end += -end % 8  # frames end with what may be zeros; sections with frames

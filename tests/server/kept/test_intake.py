@@ -138,7 +138,7 @@ def test_many_at_once_are_kept_together(place: Place) -> None:
     assert [result.offset for result in results] == [each.offset for each in made]
     for each in made:
         assert place.bytes_of(each.file, run=each.header["run"]) == each.data
-    assert len(list(place.objects.names("journals/"))) < len(made)
+    assert len([one.name for one in place.objects.listed("journals/")]) < len(made)
 
 
 def test_two_workers_race_for_one_batch(place: Place) -> None:

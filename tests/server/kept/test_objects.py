@@ -55,7 +55,7 @@ def test_what_is_not_there_is_said(objects) -> None:
     objects.put("a/b", b"x")
     assert objects.get("a/b", 0, 1) == b"x"
     objects.delete("a/b")
-    assert list(objects.names()) == []
+    assert [one.name for one in objects.listed()] == []
 
 
 def test_names_are_listed_by_what_they_begin_with(objects) -> None:
@@ -63,10 +63,13 @@ def test_names_are_listed_by_what_they_begin_with(objects) -> None:
     before = time.time_ns() - 2 * 10**9
     for name in ("journals/w1/0/1", "journals/w2/0/1", "blobs/p/.sha256/x", "journalsx/1"):
         objects.put(name, name.encode())
-    assert sorted(objects.names("journals/")) == ["journals/w1/0/1", "journals/w2/0/1"]
-    assert sorted(objects.names("journals/w2")) == ["journals/w2/0/1"]
-    assert list(objects.names("other/")) == []
-    assert len(list(objects.names())) == 4
+    assert sorted(one.name for one in objects.listed("journals/")) == [
+        "journals/w1/0/1",
+        "journals/w2/0/1",
+    ]
+    assert sorted(one.name for one in objects.listed("journals/w2")) == ["journals/w2/0/1"]
+    assert [one.name for one in objects.listed("other/")] == []
+    assert len([one.name for one in objects.listed()]) == 4
     (found,) = objects.listed("blobs/")
     assert (found.name, found.size) == ("blobs/p/.sha256/x", 17)
     assert before < found.made_ns < time.time_ns() + 2 * 10**9

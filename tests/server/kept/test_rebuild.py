@@ -90,7 +90,7 @@ def test_what_is_damaged_or_missing_is_named(place: Place) -> None:
     ends = places(made)[::4]
     for start, end in pairwise(ends):
         intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
-    second = sorted(place.objects.names("journals/"))[1]
+    second = sorted(one.name for one in place.objects.listed("journals/"))[1]
     path = place.objects.folder / second
     data = bytearray(path.read_bytes())
     data[-3] ^= 1

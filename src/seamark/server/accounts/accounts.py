@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -17,10 +16,11 @@ from seamark.errors import ArgumentError, SeamarkError
 from seamark.paths import check_name, check_project, is_inside
 from seamark.server.access import NOBODY, Identity, Readable, Role
 from seamark.server.accounts import tables
-from seamark.server.accounts.tokens import NewToken, hash_of, new_token
-from seamark.store.database import Database, can_hold
+from seamark.server.accounts.facts import keep_others_out
+from seamark.server.accounts.tokens import NewToken, Token, hash_of, new_token
+from seamark.store.database import Database, Upsert, can_hold
 
-__all__ = ["Accounts", "NoSuch", "Taken", "Token", "Visibility", "role_of"]
+__all__ = ["Accounts", "NoSuch", "Taken", "Visibility", "role_of"]
 
 VISIBILITIES: Final = ("private", "workspace", "public")
 _KEEP_S: Final = 2.0
@@ -28,6 +28,8 @@ _KEEP_S: Final = 2.0
 _MANY: Final = 1000
 _LABEL_CHARS: Final = 200
 _FIRST: Final = "admin"
+_ADD: Final = Upsert(tables.project, ("path", "visibility", "created_ns", "created_by"), ("path",))
+_BELONG: Final = Upsert(tables.member, ("user", "project", "role"), ("user", "project"))
 
 
 class NoSuch(SeamarkError, LookupError):  # noqa: N818 - says what is so
@@ -36,42 +38,6 @@ class NoSuch(SeamarkError, LookupError):  # noqa: N818 - says what is so
 
 class Taken(SeamarkError, ValueError):  # noqa: N818 - says what is so
     """The name is somebody's already."""
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """Public data of a token, without its secret.
-
-    Attributes:
-        id: Its public prefix.
-        user: User that it belongs to.
-        label: Purpose of the token.
-        role: Highest role that it grants, or None for the roles of its user.
-        project: Project that it is limited to, with everything in it, or None.
-        created_ns: Time of creation; like all times, nanoseconds since the Unix epoch.
-        created_by: User who created it.
-        expires_ns: Time at which it expires, or None.
-        revoked_ns: When it was revoked, or None.
-        used_ns: About when it was last used, or None.
-        made_with: The limited token that created it, or None; revoking that one revokes it.
-    """
-
-    id: str
-    user: str
-    label: str
-    role: Role | None
-    project: str | None
-    created_ns: int
-    created_by: str
-    expires_ns: int | None
-    revoked_ns: int | None
-    used_ns: int | None
-    made_with: str | None = None
-
-    def shown(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        role = self.role.name.lower() if self.role else None
-        return {**asdict(self), "role": role}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +116,8 @@ class Accounts:
         with self._lock:
             if self._visible is not None and time.monotonic() < self._visible[0]:
                 return self._visible[1]
-        table = tables.project.c
-        with self._database.reading() as connection:
-            rows = connection.execute(sa.select(table.path, table.visibility)).all()
-        found = Visibility({path: kind for path, kind in rows})  # noqa: C416 - rows are no tuples
+        rows = self._rows(sa.select(tables.project.c.path, tables.project.c.visibility))
+        found = Visibility(dict(map(tuple, rows)))
         with self._lock:
             self._visible = (time.monotonic() + self._keep_s, found)
         return found
@@ -186,7 +150,7 @@ class Accounts:
             if row is None:
                 return None
             roles = self._roles(connection, row.user)
-        token = _token(row)
+        token = Token.of(row)
         if row.disabled_ns is not None:
             return token, NOBODY
         whole = Identity(row.user, token.id, bool(row.admin), *roles)
@@ -217,38 +181,15 @@ class Accounts:
     ) -> tuple[dict[str, Role], frozenset[str]]:
         table = tables.member.c
         rows = connection.execute(sa.select(table.project, table.role).where(table.user == user))
-        given = {path: role for path, role in rows.all()}  # noqa: C416 - rows are no tuples
+        given = dict(map(tuple, rows))
         roles = {path: Role(role) for path, role in given.items() if role}
         return roles, frozenset(map(_workspace, given))
 
     # ------------------------------------------------------------------ changing
 
-    def instance(self) -> str:
-        """Return the random name of this server, which is made the first time."""
-        return self._drawn("instance", 8)
-
-    def link_key(self) -> bytes:
-        """Return what addresses of contents are signed with, the same in all processes."""
-        return bytes.fromhex(self._drawn("link_key", 32))
-
-    def _drawn(self, key: str, size: int) -> str:
-        """Return a random text of hex digits that is kept, and made the first time."""
-        table = tables.fact
-        asked = sa.select(table.c.value).where(table.c.key == key)
-        with self._database.reading() as connection:
-            if found := connection.execute(asked).scalar_one_or_none():
-                return str(found)
-        with self._alone() as connection:
-            if found := connection.execute(asked).scalar_one_or_none():
-                return str(found)
-            made = secrets.token_hex(size)
-            connection.execute(sa.insert(table).values(key=key, value=made))
-            return made
-
     def has_users(self) -> bool:
         """Return whether there is anybody yet."""
-        with self._database.reading() as connection:
-            return connection.execute(sa.select(tables.user.c.name).limit(1)).first() is not None
+        return bool(self._rows(sa.select(tables.user.c.name).limit(1)))
 
     def first_admin(self) -> NewToken | None:
         """Make the first admin and their token; None if there is a user already.
@@ -339,9 +280,8 @@ class Accounts:
 
     def users(self) -> list[dict[str, Any]]:
         """Return all users by name."""
-        with self._database.reading() as connection:
-            rows = connection.execute(sa.select(tables.user).order_by(tables.user.c.name))
-            return [dict(row) for row in rows.mappings()]
+        rows = self._rows(sa.select(tables.user).order_by(tables.user.c.name))
+        return [row._asdict() for row in rows]
 
     def create_token(
         self,
@@ -398,20 +338,18 @@ class Accounts:
             NoSuch: If none begins so.
         """
         statement = sa.select(tables.token).where(tables.token.c.id == token)
-        with self._database.reading() as connection:
-            row = connection.execute(statement).one_or_none() if can_hold(token) else None
-        if row is None:
+        found = self._rows(statement) if can_hold(token) else ()
+        if not found:
             msg = f"no token begins with {token[:80]!r}; seamark token list shows those that exist"
             raise NoSuch(msg)
-        return _token(row)
+        return Token.of(found[0])
 
     def tokens(self, user: str | None = None) -> list[Token]:
         """Return the tokens of a user, or all, oldest first."""
         statement = sa.select(tables.token).order_by(tables.token.c.created_ns, tables.token.c.id)
         if user is not None:
             statement = statement.where(tables.token.c.user == user)
-        with self._database.reading() as connection:
-            return [_token(row) for row in connection.execute(statement)]
+        return list(map(Token.of, self._rows(statement)))
 
     def revoke(self, token: str) -> None:
         """End a token for good, and those that were made with it; harmless when it has ended.
@@ -458,12 +396,9 @@ class Accounts:
     def add_to_workspace(self, user: str, workspace: str) -> None:
         """Let somebody read what is visible in a workspace, where they have no role yet."""
         check_name(workspace, "workspace")
-        table = tables.member
-        mine = (table.c.user == user, table.c.project == workspace)
         with self._alone() as connection:
             self._expect_user(connection, user)
-            if connection.execute(sa.select(table.c.role).where(*mine)).first() is None:
-                connection.execute(sa.insert(table).values(user=user, project=workspace, role=0))
+            self._database.run(connection, _BELONG, user=user, project=workspace, role=0)
 
     def services_within(self, project: str) -> list[str]:
         """Return the service accounts with a role in a project or in something in it, by name."""
@@ -473,16 +408,13 @@ class Accounts:
             .join(tables.user, user.name == member.user)
             .where(user.service)
         )
-        with self._database.reading() as connection:
-            rows = connection.execute(statement).all()
-        return sorted({name for name, path in rows if is_inside(path, project)})
+        return sorted({name for name, path in self._rows(statement) if is_inside(path, project)})
 
     def members(self, project: str) -> dict[str, Role | None]:
         """Return who has a role in a project itself; None for who only belongs to a workspace."""
         table = tables.member.c
         statement = sa.select(table.user, table.role).where(table.project == project)
-        with self._database.reading() as connection:
-            rows = connection.execute(statement.order_by(table.user)).all()
+        rows = self._rows(statement.order_by(table.user))
         return {user: Role(role) if role else None for user, role in rows}
 
     def belonging(self, workspace: str) -> dict[str, Role | None]:
@@ -491,30 +423,22 @@ class Accounts:
         None for who has a role in some of its projects only, or reads what is visible in it.
         """
         table = tables.member.c
-        inside = sa.or_(
-            table.project == workspace,
-            sa.and_(table.project > f"{workspace}/", table.project < f"{workspace}0"),
-        )
-        asked = sa.select(table.user).where(inside).distinct().order_by(table.user)
-        with self._database.reading() as connection:
-            users = list(connection.execute(asked).scalars())
-        return {**dict.fromkeys(users), **self.members(workspace)}
+        inside = _within(table.project, workspace)
+        rows = self._rows(sa.select(table.user).where(inside).distinct().order_by(table.user))
+        return {**dict.fromkeys(row.user for row in rows), **self.members(workspace)}
 
     def workspaces(self) -> set[str]:
         """Return the workspaces to which somebody belongs, or in a project of which."""
-        with self._database.reading() as connection:
-            found = connection.execute(sa.select(tables.member.c.project).distinct())
-            return set(map(_workspace, found.scalars()))
+        rows = self._rows(sa.select(tables.member.c.project).distinct())
+        return {_workspace(row.project) for row in rows}
 
     def is_named(self, project: str) -> bool:
         """Return whether anything is said of a project or of one in it: who, or by whom seen."""
-        low, high = f"{project}/", f"{project}0"
-        with self._database.reading() as connection:
-            for column in (tables.member.c.project, tables.project.c.path):
-                mine = sa.or_(column == project, sa.and_(column > low, column < high))
-                if connection.execute(sa.select(column).where(mine).limit(1)).first():
-                    return True
-        return False
+        columns = (tables.member.c.project, tables.project.c.path)
+        return any(
+            self._rows(sa.select(column).where(_within(column, project)).limit(1))
+            for column in columns
+        )
 
     def forget_project(self, project: str) -> None:
         """Take back all roles in a project itself, and what was said of who reads it."""
@@ -537,29 +461,12 @@ class Accounts:
             raise ArgumentError(msg)
         table = tables.project
         with self._alone() as connection:
+            made = {"created_ns": self._now_ns(), "created_by": by}
+            self._database.run(connection, _ADD, path=project, visibility=visibility, **made)
             mine = table.c.path == project
-            if connection.execute(sa.select(table.c.path).where(mine)).first():
-                connection.execute(sa.update(table).where(mine).values(visibility=visibility))
-            else:
-                connection.execute(
-                    sa.insert(table).values(
-                        path=project,
-                        visibility=visibility,
-                        created_ns=self._now_ns(),
-                        created_by=by,
-                    )
-                )
+            connection.execute(sa.update(table).where(mine).values(visibility=visibility))
         with self._lock:
             self._visible = None
-
-    # ------------------------------------------------------------------ what was purged
-
-    def is_purged(self, project: str, run: str) -> bool:
-        """Return whether a run was purged and must not come back."""
-        table = tables.tombstone.c
-        asked = sa.select(table.run).where(table.project == project, table.run == run)
-        with self._database.reading() as connection:
-            return connection.execute(asked).first() is not None
 
     # ------------------------------------------------------------------ what was done
 
@@ -598,20 +505,20 @@ class Accounts:
         statement = sa.select(table).order_by(table.c.id.desc()).limit(min(limit, _MANY))
         if before is not None:
             statement = statement.where(table.c.id < before)
-        with self._database.reading() as connection:
-            return [
-                {**row, "detail": json.loads(row["detail"])}
-                for row in connection.execute(statement).mappings()
-            ]
+        rows = self._rows(statement)
+        return [{**row._asdict(), "detail": json.loads(row.detail)} for row in rows]
 
-    # ------------------------------------------------------------------ inside of a transaction
+    # ------------------------------------------------------------------ the database
+
+    def _rows(self, statement: sa.Select[Any]) -> Sequence[Any]:
+        with self._database.reading() as connection:
+            return connection.execute(statement).all()
 
     @contextmanager
     def _alone(self) -> Iterator[sa.Connection]:
         """Run a block that looks before it writes, while nobody else does so."""
         with self._database.writing() as connection:
-            if connection.dialect.name != "sqlite":  # whose transactions keep others out
-                connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))
+            keep_others_out(connection)
             yield connection
 
     def _has_user(self, connection: sa.Connection, name: str) -> bool:
@@ -663,20 +570,9 @@ def _limited(who: Identity, token: Token) -> Identity:
     return Identity(who.name, who.token, admin=False, roles=roles, workspaces=spaces)
 
 
-def _token(row: Any) -> Token:
-    return Token(
-        row.id,
-        row.user,
-        row.label,
-        None if row.role is None else Role(row.role),
-        row.project,
-        row.created_ns,
-        row.created_by,
-        row.expires_ns,
-        row.revoked_ns,
-        row.used_ns,
-        row.made_with,
-    )
+def _within(project: sa.Column[str], place: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a project is some place or in it."""
+    return sa.or_(project == place, sa.and_(project > f"{place}/", project < f"{place}0"))
 
 
 def _workspace(project: str) -> str:

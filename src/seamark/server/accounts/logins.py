@@ -17,7 +17,8 @@ from seamark.server.failures import Refusal
 from seamark.server.rare_log import warn_rarely
 
 if TYPE_CHECKING:
-    from seamark.server.accounts.accounts import Accounts, Token
+    from seamark.server.accounts.accounts import Accounts
+    from seamark.server.accounts.tokens import Token
 
 __all__ = ["AUTH_GROUP", "Deciding", "Logins", "deciding_by"]
 

@@ -21,7 +21,7 @@ from seamark.server.blobs.refusals import DigestWrong, OffsetGap, TooLarge
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from seamark.server.blobs.objects import Objects
+    from seamark.server.objects import ObjectStore
     from seamark.server.quota import Quota
     from seamark.store.database import Database
 
@@ -80,7 +80,7 @@ class Blob:
     digest: str
     size: int
     parts: Sequence[tuple[int, int, str]]
-    objects: Objects
+    objects: ObjectStore
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Yield its bytes from one offset to another, a megabyte at most at a time.
@@ -125,7 +125,7 @@ class Blobs:
     def __init__(
         self,
         database: Database,
-        objects: Objects,
+        objects: ObjectStore,
         limits: BlobLimits | None = None,
         now_ns: Callable[[], int] = time.time_ns,
         quota: Quota | None = None,
@@ -158,7 +158,7 @@ class Blobs:
             absent = [
                 digest
                 for digest in wanted
-                if not self._run(
+                if not self._database.run(
                     connection,
                     sql.RESERVE,
                     at_project=project,
@@ -172,7 +172,9 @@ class Blobs:
     def find(self, project: str, digest: str) -> Blob | None:
         """Return a content of a project; None if the project does not have it."""
         with self._database.reading() as connection:
-            rows = self._rows(connection, sql.FIND, at_project=project, at_digest=_checked(digest))
+            rows = self._database.rows(
+                connection, sql.FIND, at_project=project, at_digest=_checked(digest)
+            )
             if not rows:
                 return None
             size, upload = rows[0]
@@ -202,10 +204,14 @@ class Blobs:
             size: As the sender says; None takes the upload that is furthest.
         """
         with self._database.reading() as connection:
-            rows = self._rows(connection, sql.FIND, at_project=project, at_digest=_checked(digest))
+            rows = self._database.rows(
+                connection, sql.FIND, at_project=project, at_digest=_checked(digest)
+            )
             if rows:
                 return Progress(rows[0][0], complete=True)
-            known = self._rows(connection, sql.UPLOADS, at_project=project, at_digest=digest)
+            known = self._database.rows(
+                connection, sql.UPLOADS, at_project=project, at_digest=digest
+            )
         offsets = [row[2] for row in known if size in (None, row[0])]
         return Progress(max(offsets, default=0), complete=False)
 
@@ -293,15 +299,15 @@ class Blobs:
         """Return the upload of a content, begun if nobody has."""
         at = {"at_project": project, "at_digest": digest, "at_size": size}
         with self._database.reading() as connection:
-            rows = self._rows(connection, sql.UPLOAD, **at)
+            rows = self._database.rows(connection, sql.UPLOAD, **at)
         if not rows:
             self._expect_room(project, size)
             with self._database.writing() as connection:
                 given = {"project": project, "digest": digest, "size": size, "offset": 0}
                 new = {"upload": secrets.token_hex(8), "touched": self._now_ns()}
-                self._run(connection, sql.BEGIN, **given, **new)
+                self._database.run(connection, sql.BEGIN, **given, **new)
                 self._use(connection, project, run, [digest])
-                rows = self._rows(connection, sql.UPLOAD, **at)
+                rows = self._database.rows(connection, sql.UPLOAD, **at)
         return _Upload(project, digest, size, *rows[0])
 
     def _append(self, upload: _Upload, data: bytes) -> _Upload:
@@ -310,7 +316,7 @@ class Blobs:
         self._objects.put(made.name, data)
         end = upload.offset + len(data)
         with self._database.writing() as connection:
-            moved = self._run(
+            moved = self._database.run(
                 connection,
                 sql.ADVANCE,
                 at_upload=upload.upload,
@@ -355,7 +361,7 @@ class Blobs:
         now = self._now_ns()
         given = {"project": made.project, "digest": made.digest, "size": made.size}
         with self._database.writing() as connection:
-            new = self._run(
+            new = self._database.run(
                 connection,
                 sql.KEEP,
                 **given,
@@ -365,8 +371,8 @@ class Blobs:
             )
             self._use(connection, made.project, run, [made.digest])
             if new:
-                self._run(connection, sql.END_UPLOAD, at_upload=made.upload)
-                self._run(connection, sql.FORGET_PARTS, at_upload=made.upload)
+                self._database.run(connection, sql.END_UPLOAD, at_upload=made.upload)
+                self._database.run(connection, sql.FORGET_PARTS, at_upload=made.upload)
                 rows = [(made.upload, *part) for part in parts]
                 self._database.run_many(connection, sql.ADD_PART, rows)
         if not new:
@@ -379,7 +385,7 @@ class Blobs:
         with self._database.writing() as connection:
             self._use(connection, project, run, [digest])
             at = {"at_project": project, "at_digest": digest}
-            return bool(self._run(connection, sql.RESERVE, **at, until=until))
+            return bool(self._database.run(connection, sql.RESERVE, **at, until=until))
 
     def _use(
         self, connection: sa.Connection, project: str, run: str, digests: Iterable[str]
@@ -392,7 +398,7 @@ class Blobs:
     def forget_run(self, project: str, run: str) -> None:
         """Note that a run was purged; what no other of its project needs goes with `collect`."""
         with self._database.writing() as connection:
-            self._run(connection, sql.FORGET_RUN, at_project=project, at_run=run)
+            self._database.run(connection, sql.FORGET_RUN, at_project=project, at_run=run)
 
     def collect(self, *, reserved: bool = True) -> int:
         """Remove what no run needs, uploads that were given up, and objects that are left over.
@@ -407,23 +413,25 @@ class Blobs:
         now = self._now_ns()
         limit = now if reserved else 1 << 62
         with self._database.reading() as connection:
-            unused = self._rows(connection, sql.UNUSED, now=limit)
-            given_up = self._rows(connection, sql.GIVEN_UP, before=now - ABANDONED_NS)
+            unused = self._database.rows(connection, sql.UNUSED, now=limit)
+            given_up = self._database.rows(connection, sql.GIVEN_UP, before=now - ABANDONED_NS)
         count = sum(self._leave(row[0], row[1], row[2], limit) for row in unused)
         for (upload,) in given_up:
             count += self._drop(upload)
         with self._database.reading() as connection:
-            done = [row[0] for row in self._rows(connection, sql.GARBAGE, now=now)]
+            done = [row[0] for row in self._database.rows(connection, sql.GARBAGE, now=now)]
         self._delete(done)
         with self._database.writing() as connection:
             for name in done:
-                self._run(connection, sql.END_GARBAGE, at_object=name)
+                self._database.run(connection, sql.END_GARBAGE, at_object=name)
         return count
 
     def _leave(self, project: str, digest: str, upload: str, limit: int) -> bool:
         """Remove a content unless somebody needs it by now."""
         with self._database.writing() as connection:
-            gone = self._run(connection, sql.LEAVE, at_project=project, at_digest=digest, now=limit)
+            gone = self._database.run(
+                connection, sql.LEAVE, at_project=project, at_digest=digest, now=limit
+            )
             if gone:
                 self._discard(connection, upload)
         return bool(gone)
@@ -431,7 +439,7 @@ class Blobs:
     def _drop(self, upload: str) -> bool:
         """Give an upload up."""
         with self._database.writing() as connection:
-            gone = self._run(connection, sql.END_UPLOAD, at_upload=upload)
+            gone = self._database.run(connection, sql.END_UPLOAD, at_upload=upload)
             if gone:
                 self._discard(connection, upload)
         self._hashes.forget(upload)
@@ -440,26 +448,19 @@ class Blobs:
     def _discard(self, connection: sa.Connection, upload: str) -> None:
         """Let the objects of an upload go, once nobody can be reading them."""
         after = self._now_ns() + _LEAVING_NS
-        rows = self._rows(connection, sql.OBJECTS, at_upload=upload)
+        rows = self._database.rows(connection, sql.OBJECTS, at_upload=upload)
         self._database.run_many(connection, sql.LET_GO, [(row[0], after) for row in rows])
-        self._run(connection, sql.FORGET_PARTS, at_upload=upload)
+        self._database.run(connection, sql.FORGET_PARTS, at_upload=upload)
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 self._objects.delete(name)
 
-    # ------------------------------------------------------------------ the database
-
-    def _rows(self, connection: sa.Connection, statement: Any, **values: Any) -> list[Any]:
-        return self._database.rows(connection, statement, **values)
-
-    def _run(self, connection: sa.Connection, statement: Any, **values: Any) -> int:
-        return self._database.run(connection, statement, **values)
-
     def _parts(self, connection: sa.Connection, upload: str) -> list[tuple[int, int, str]]:
         return [
-            (row[0], row[1], row[2]) for row in self._rows(connection, sql.PARTS, at_upload=upload)
+            (row[0], row[1], row[2])
+            for row in self._database.rows(connection, sql.PARTS, at_upload=upload)
         ]
 
 

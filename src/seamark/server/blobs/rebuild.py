@@ -19,8 +19,8 @@ from seamark.server.blobs.names import ONE, PREFIX, WHOLE, BlobObject, parse
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Block
-    from seamark.server.blobs.objects import Objects
-    from seamark.server.folding.kept import Kept
+    from seamark.server.kept.journals import KeptJournals
+    from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
 __all__ = ["UNKNOWN_RUN", "rebuild_blobs", "settle_blobs"]
@@ -38,7 +38,9 @@ _PACKED: Final = -1
 """A kind that no frame has: frames are asked for by their flag alone."""
 
 
-def rebuild_blobs(database: Database, objects: Objects, now_ns: int, *, whole: bool = True) -> int:
+def rebuild_blobs(
+    database: Database, objects: ObjectStore, now_ns: int, *, whole: bool = True
+) -> int:
     """Fill the tables of contents from the objects; what is in them already stays.
 
     Which runs need what is not known then: `settle_blobs` finds it out.
@@ -55,7 +57,7 @@ def rebuild_blobs(database: Database, objects: Objects, now_ns: int, *, whole: b
     """
     database.create_tables(sql.metadata)
     count = 0
-    for each in filter(None, map(parse, objects.names(PREFIX))):
+    for each in filter(None, (parse(one.name) for one in objects.listed(PREFIX))):
         if each.what not in (ONE, WHOLE):
             continue
         parts = _parts_of(objects, each)
@@ -76,8 +78,8 @@ def rebuild_blobs(database: Database, objects: Objects, now_ns: int, *, whole: b
 
 def settle_blobs(
     database: Database,
-    objects: Objects,
-    kept: Kept,
+    objects: ObjectStore,
+    kept: KeptJournals,
     reserved_ns: int,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
@@ -125,7 +127,9 @@ def settle_blobs(
     return count
 
 
-def _named(database: Database, objects: Objects, kept: Kept, project: str, run: str) -> set[str]:
+def _named(
+    database: Database, objects: ObjectStore, kept: KeptJournals, project: str, run: str
+) -> set[str]:
     """Return every digest that is named in the journals of a run, or in a list that they name."""
     found: set[str] = set()
     lists: set[str] = set()
@@ -157,7 +161,7 @@ def _plain(block: Block) -> Iterator[bytes]:
             yield payload_of(block.data, frame)
 
 
-def _members(database: Database, objects: Objects, project: str, digest: str) -> set[str]:
+def _members(database: Database, objects: ObjectStore, project: str, digest: str) -> set[str]:
     """Return what a content names if it is a list of members; a longer one is none."""
     with database.reading() as connection:
         rows = database.rows(connection, sql.FIND, at_project=project, at_digest=digest)
@@ -168,7 +172,7 @@ def _members(database: Database, objects: Objects, project: str, digest: str) ->
     return {each.decode() for each in _DIGEST.findall(data)}
 
 
-def _parts_of(objects: Objects, found: BlobObject) -> Iterable[tuple[int, int, str]] | None:
+def _parts_of(objects: ObjectStore, found: BlobObject) -> Iterable[tuple[int, int, str]] | None:
     """Return offset, length and object of each part; None if the list cannot be read."""
     if found.what == ONE:
         return [(0, found.size, found.name)]

@@ -17,7 +17,7 @@ from seamark.store import schema
 from seamark.store.runs import RUNS_AT_ONCE, places_of
 
 if TYPE_CHECKING:
-    from seamark.server.folding.kept import Kept
+    from seamark.server.kept.journals import KeptJournals
     from seamark.store.runs import Store
 
 __all__ = ["hear"]
@@ -52,7 +52,7 @@ _BEAT: Final = (
 )
 
 
-def hear(store: Store, kept: Kept, refs: Collection[Ref]) -> int:
+def hear(store: Store, kept: KeptJournals, refs: Collection[Ref]) -> int:
     """Write into a store when the journals of runs were heard of last; return how many changed.
 
     Runs that the store does not have yet are passed over. A fold that began before and is saved

@@ -28,7 +28,7 @@ from seamark.store.database import Conflict
 from seamark.store.runs import places_of
 
 if TYPE_CHECKING:
-    from seamark.server.folding.kept import Kept, KeptRun
+    from seamark.server.kept.journals import KeptJournals, KeptRun
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
 
@@ -118,7 +118,7 @@ class FoldWorker:
     def __init__(
         self,
         databases: Databases,
-        kept: Kept,
+        kept: KeptJournals,
         stop: threading.Event,
         now_ns: Callable[[], int] = time.time_ns,
         store: Callable[[], Store] | None = None,

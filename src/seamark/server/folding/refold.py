@@ -17,7 +17,7 @@ from seamark.store.database import Upsert, retry
 
 if TYPE_CHECKING:
     from seamark.server.databases import Databases
-    from seamark.server.folding.kept import Kept
+    from seamark.server.kept.journals import KeptJournals
     from seamark.server.objects import ObjectStore
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
@@ -90,17 +90,14 @@ def take_up(databases: Databases, objects: ObjectStore) -> None:
     from seamark.server.kept.rebuild import rebuild
     from seamark.server.purging import is_purged
 
-    account = databases.account
-    found = rebuild(
-        databases.kept, objects, gone=lambda project, run: is_purged(account, project, run)
-    )
+    found = rebuild(databases.kept, objects, gone=partial(is_purged, databases.account))
     whole = not found.damaged and not found.missing
     rebuild_blobs(databases.kept, objects, time.time_ns(), whole=whole)
 
 
 def refold(
     databases: Databases,
-    kept: Kept,
+    kept: KeptJournals,
     *,
     progress: Progress | None = None,
     now_ns: Callable[[], int] = time.time_ns,
@@ -140,7 +137,7 @@ def refold(
 
 
 def _fold_all(
-    store: Store, kept: Kept, now_ns: Callable[[], int], progress: Progress | None
+    store: Store, kept: KeptJournals, now_ns: Callable[[], int], progress: Progress | None
 ) -> None:
     """Fold all runs as far as they are kept, again and again until nothing is new."""
     positions, runs = Positions(lambda: store), list(kept.runs())

@@ -18,7 +18,7 @@ from seamark.store.runs import forget_run, places_of
 
 if TYPE_CHECKING:
     from seamark.journal.source import Source
-    from seamark.server.folding.kept import Kept, KeptJournal
+    from seamark.server.kept.journals import KeptJournal, KeptJournals
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
 
@@ -86,7 +86,7 @@ class _Part:
 
 def fold_turn(  # noqa: C901 - one transaction from its parts
     store: Store,
-    kept: Kept,
+    kept: KeptJournals,
     project: str,
     run: str,
     now_ns: Callable[[], int],

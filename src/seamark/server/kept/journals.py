@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from seamark.errors import FileMissingError
 from seamark.server.blobs.tables import use
-from seamark.server.folding.kept import KeptJournal, KeptRun
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import Caretaker
 from seamark.server.kept.plan import key_of
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
-__all__ = ["KeptJournals"]
+__all__ = ["KeptJournal", "KeptJournals", "KeptRun"]
 
 _AT_ONCE: Final = 1000
 _log: Final = logging.getLogger("seamark.server")
@@ -97,8 +96,34 @@ _COLLECT_NS: Final = 600 * 10**9
 """How often contents of files are looked for that no run needs any more."""
 
 
+class KeptRun(NamedTuple):
+    """A run, and how much of it is kept.
+
+    Attributes:
+        project: Project path.
+        run: Run id, or ``.project``.
+        position: How many bytes of all its journals are kept, gaps included.
+    """
+
+    project: str
+    run: str
+    position: int
+
+
+class KeptJournal(NamedTuple):
+    """Size of a stored journal, and the time when its last bytes arrived.
+
+    Attributes:
+        size: Size in bytes, gaps included.
+        heard_ns: Time when its last bytes arrived, by the server's clock, ns since the Unix epoch.
+    """
+
+    size: int
+    heard_ns: int
+
+
 class KeptJournals:
-    """Stored journals, as folding uses them; see `seamark.server.folding.kept.Kept`. Thread-safe.
+    """The journals that a server keeps, as those see them who fold and read them; thread-safe.
 
     Args:
         database: The set of tables that is called ``kept``.
@@ -119,11 +144,18 @@ class KeptJournals:
     # ------------------------------------------------------------------ runs
 
     def check(self) -> None:
-        """See `seamark.server.folding.kept.Kept.check`."""
+        """See that what is kept can be read.
+
+        Raises:
+            ObjectsUnreachable: If the place of the objects is away.
+        """
         self._objects.check()
 
     def unfolded(self, most: int) -> list[KeptRun]:
-        """Return runs of which more is kept than was noted, those that wait longest first."""
+        """Return runs of which more is kept than was noted, those that wait longest first.
+
+        It is asked several times a second: one look into an index.
+        """
         with self._database.reading() as connection:
             rows = self._database.rows(connection, _UNFOLDED, most=most)
         return [KeptRun(*row) for row in rows]
@@ -131,13 +163,17 @@ class KeptJournals:
     def note(self, project: str, run: str, position: int) -> None:
         """Note that a run is folded up to a position; nothing happens if more is kept by now.
 
-        What a loss of power takes of these notes is folded once more, which changes nothing.
+        Only a hint of where to look next: what is folded is in the store. What a loss of power
+        takes of these notes is folded once more, which changes nothing.
         """
         with self._database.writing(lasting=False) as connection:
             self._database.run(connection, _NOTE, run_key=key_of(project, run), folded=position)
 
     def late(self, before_ns: int, most: int) -> list[KeptRun]:
-        """Return those of `unfolded` that have waited since before a moment, longest first."""
+        """Return those of `unfolded` that have waited since before a moment, longest first.
+
+        The moment is of the clock by which `KeptJournal.heard_ns` is told.
+        """
         with self._database.reading() as connection:
             rows = self._database.rows(connection, _LATE, most=most, before=before_ns)
         return [KeptRun(*row) for row in rows]
@@ -170,6 +206,9 @@ class KeptJournals:
 
     def source(self, project: str, run: str, journal: str) -> Source:
         """Open a journal.
+
+        Gaps are bytes that are no frames. `Source.quiet_since_ns` is None: only whole frames and
+        declared gaps come, so that what is there is final.
 
         Raises:
             FileMissingError: If nothing is kept of it.
@@ -218,7 +257,11 @@ class KeptJournals:
         return Blobs(self._database, self._objects, now_ns=self._now_ns)
 
     def tend(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Compact objects and collect those that nobody needs, a little each time."""
+        """Compact objects and collect those that nobody needs, a little each time.
+
+        Args:
+            stop: Returns whether it must end soon.
+        """
         self._caretaker.tend(stop)
         if self._now_ns() - self._collected_ns > _COLLECT_NS and not stop():
             self._collected_ns = self._now_ns()

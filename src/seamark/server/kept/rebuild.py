@@ -59,7 +59,7 @@ def needs_rebuild(database: Database, objects: ObjectStore) -> bool:
     with database.reading() as connection:
         if connection.execute(sa.select(tables.objects.c.number).limit(1)).first():
             return False
-    return next(objects.names(PREFIX), None) is not None
+    return next(objects.listed(PREFIX), None) is not None
 
 
 def rebuild(

@@ -14,6 +14,7 @@ from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import needs, server_of
 from seamark.server.kept.intake import check_run
+from seamark.server.purging import is_purged
 
 if TYPE_CHECKING:
     from seamark.server.blobs import Blobs, Progress
@@ -85,7 +86,7 @@ def _expect_kept(request: Request, project: str, run: str) -> None:
         Refusal: 410 if it was purged.
     """
     check_run(project, run)
-    if server_of(request).accounts.is_purged(project, run):
+    if is_purged(server_of(request).databases.account, project, run):
         raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged here")
 
 

@@ -93,8 +93,7 @@ def expect(request: Request, project: str, role: Role) -> Identity:
         Refusal: 401 without a token where one would be needed, 404 for who may not know that the
             project exists (or where it has no legal name), 403 for a role too small.
     """
-    who = asker(request)
-    request.state.guarded = True
+    who = open_to_all(request)
     try:
         check_scope(project)
     except PathError as error:
@@ -119,10 +118,7 @@ def expect_admin(request: Request) -> Identity:
     Raises:
         Refusal: 401 without a token, 403 for anybody else.
     """
-    who = asker(request)
-    request.state.guarded = True
-    if who == NOBODY:
-        raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
+    who = expect_somebody(request)
     if not who.admin:
         raise Refusal(403, "admins-only", "this is for an admin of the server")
     return who
@@ -134,8 +130,7 @@ def expect_somebody(request: Request) -> Identity:
     Raises:
         Refusal: 401 without a token.
     """
-    who = asker(request)
-    request.state.guarded = True
+    who = open_to_all(request)
     if who == NOBODY:
         raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
     return who

@@ -43,8 +43,6 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _GROW: Final = os.O_WRONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 _OPEN: Final = 128
-_MADE: Final = 4096
-"""Of so many folders it is remembered that they are there."""
 _CACHED_BYTES: Final = 128 << 20
 _BLOCK_BYTES: Final = 1 << 20
 
@@ -189,7 +187,6 @@ class FolderObjects:
         self._new = folder / _NEW
         self._new.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._inode = _inode(folder)
-        self._made: set[Path] = {folder}
         self._open: OrderedDict[str, int] = OrderedDict()
         self._lock = Lock()
         self._sweep()
@@ -252,8 +249,6 @@ class FolderObjects:
 
     def _make(self, folder: Path) -> None:
         """Make a folder durably, with those above it."""
-        if folder in self._made and folder.is_dir():
-            return
         missing = []
         while folder != self.folder and not folder.is_dir():
             missing.append(folder)
@@ -261,9 +256,6 @@ class FolderObjects:
         for each in reversed(missing):
             each.mkdir(exist_ok=True, mode=0o700)
             _sync_folder(each.parent)
-            if len(self._made) > _MADE:
-                self._made.clear()
-            self._made.add(each)
 
     def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""

@@ -7,7 +7,6 @@ any project in it, and could evade a quota by using another project name.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ import sqlalchemy as sa
 
 from seamark.server.blobs.tables import blob, upload, use
 from seamark.server.kept.tables import runs
+from seamark.server.latest import Latest
 from seamark.server.refusals import QuotaExceeded
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Quota:
         self._database, self._most = database, most_bytes
         self._keep_s, self._steady = keep_s, steady
         self._lock = Lock()
-        self._counted: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._counted = Latest[str, tuple[float, int]](_KEPT)
 
     def expect(self, project: str, more: int) -> None:
         """Refuse what a workspace has no room for.
@@ -116,7 +116,4 @@ class Quota:
         used = sum(int(row[0][0] or 0) for row in rows)
         with self._lock:
             self._counted[workspace] = now + self._keep_s, used
-            self._counted.move_to_end(workspace)
-            while len(self._counted) > _KEPT:
-                self._counted.popitem(last=False)
         return used

@@ -565,9 +565,9 @@ def _add_families(
         key = pack(state.key) if state.key is not NEVER else _NO_KEY
         if isinstance(state, AtomState):
             kind, columns = state.type, atom_columns(state.type, state.value)
-            kept = state.dump(pack) if kind == "text" else None
         else:
-            kind, columns, kept = family, family_columns(run, path, state), state.dump(pack)
+            kind, columns = family, family_columns(run, path, state)
+        kept = state.dump(pack)
         rows[_UPSERT_ATTRIBUTE].append((*at, int(state is first), kind, *columns, *key, kept))
         if isinstance(state, SeriesState):
             rows[_UPSERT_SERIES].append((*at, *series_columns(state)))

@@ -116,7 +116,7 @@ def test_nothing_half_written_is_an_object(tmp_path: Path) -> None:
     os.utime(left, (0, 0))
     fresh = tmp_path / "o" / ".new" / "fresh"
     fresh.write_bytes(b"half")
-    assert list(FolderObjects(tmp_path / "o").names()) == ["x/1"]
+    assert [one.name for one in FolderObjects(tmp_path / "o").listed()] == ["x/1"]
     assert not left.exists()
     assert fresh.exists()
 

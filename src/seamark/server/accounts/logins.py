@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from seamark.server.access import NOBODY, Identity
 from seamark.server.accounts.throttle import Throttle
 from seamark.server.accounts.tokens import hash_of, is_token, prefix_of
 from seamark.server.failures import Refusal
+from seamark.server.latest import Latest
 from seamark.server.rare_log import warn_rarely
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class Logins:
         self._accounts, self._deciding = accounts, deciding
         self._now_ns, self._steady_ns = now_ns, steady_ns
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[int, int | None, Identity]] = OrderedDict()
-        self._noted: OrderedDict[str, int] = OrderedDict()
+        self._known = Latest[str, tuple[int, int | None, Identity]](_KEPT)
+        self._noted = Latest[str, int](_KEPT)
         each = max(1, processes)
         self._addresses = Throttle(max(1, 20 // each), 3 * each, _KEPT, steady_ns)
         self._prefixes = Throttle(max(1, 10 // each), 6 * each, _KEPT, steady_ns)
@@ -91,9 +91,6 @@ class Logins:
         looked_up = self._look_up(secret, address)
         with self._lock:
             self._known[key] = looked_up
-            self._known.move_to_end(key)
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
         self._note_use(looked_up[2].token)
         return looked_up[2]
 
@@ -114,7 +111,7 @@ class Logins:
     def forget(self) -> None:
         """Believe nothing that was found before: something was changed here."""
         with self._lock:
-            for key, (_, ends, who) in self._known.items():
+            for key, (_, ends, who) in list(self._known.items()):
                 self._known[key] = 0, ends, who
 
     def _remembered(self, key: str) -> Identity | None:
@@ -164,9 +161,6 @@ class Logins:
             if now - self._noted.get(token, -_NOTED_NS) < _NOTED_NS:
                 return
             self._noted[token] = now
-            self._noted.move_to_end(token)
-            while len(self._noted) > _KEPT:
-                self._noted.popitem(last=False)
         try:
             self._accounts.used(token)
         except Exception as error:  # noqa: BLE001 - it is a note, and the database says so elsewhere

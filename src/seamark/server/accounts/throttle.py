@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
+
+from seamark.server.latest import Latest
 
 __all__ = ["Throttle"]
 
@@ -23,9 +24,9 @@ class Throttle:
     """
 
     def __init__(self, burst: int, every_s: float, keys: int, now_ns: Callable[[], int]) -> None:
-        self._burst, self._every_ns, self._keys = burst, int(every_s * _S), keys
+        self._burst, self._every_ns = burst, int(every_s * _S)
         self._now_ns = now_ns
-        self._debts: OrderedDict[str, int] = OrderedDict()  # when all is forgiven, by key
+        self._debts = Latest[str, int](keys)  # when all is forgiven, by key
         self._lock = threading.Lock()
 
     def wait_s(self, key: str) -> float:
@@ -40,9 +41,6 @@ class Throttle:
             now = self._now_ns()
             most = now + self._burst * self._every_ns  # who goes on guessing waits no longer
             self._debts[key] = min(most, max(now, self._debts.get(key, 0)) + self._every_ns)
-            self._debts.move_to_end(key)
-            while len(self._debts) > self._keys:
-                self._debts.popitem(last=False)
 
     def __len__(self) -> int:
         return len(self._debts)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -17,6 +15,7 @@ from seamark.errors import ArgumentError, FileMissingError
 from seamark.server.blobs import statements as sql
 from seamark.server.blobs.names import ONE, WHOLE, BlobObject, is_digest, new_object
 from seamark.server.blobs.refusals import DigestWrong, OffsetGap, TooLarge
+from seamark.server.latest import Latest
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -454,8 +453,7 @@ class Blobs:
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                self._objects.delete(name)
+            self._objects.delete(name)
 
     def _parts(self, connection: sa.Connection, upload: str) -> list[tuple[int, int, str]]:
         return [
@@ -472,7 +470,7 @@ class _Hashes:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._known: OrderedDict[str, tuple[int, Any]] = OrderedDict()
+        self._known = Latest[str, tuple[int, Any]](_HASHES)
 
     def add(self, upload: str, offset: int, data: bytes) -> None:
         """Go on with a digest, if nothing is missing in between."""
@@ -484,9 +482,6 @@ class _Hashes:
         digest.update(data)
         with self._lock:
             self._known[upload] = offset + len(data), digest
-            self._known.move_to_end(upload)
-            if len(self._known) > _HASHES:
-                self._known.popitem(last=False)
 
     def digest(self, upload: str, blob: Blob) -> str:
         """Return the SHA-256 of all parts; what was not seen is read."""

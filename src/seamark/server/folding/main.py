@@ -22,6 +22,7 @@ from seamark.server.folding.hearing import hear
 from seamark.server.folding.leases import Leases
 from seamark.server.folding.refold import is_whole, mark_whole
 from seamark.server.folding.turns import fold_turn, forget
+from seamark.server.latest import Latest
 from seamark.server.objects import ObjectsUnreachable
 from seamark.server.positions import Positions
 from seamark.store.database import Conflict
@@ -47,7 +48,8 @@ _AT_ONCE: Final = 64
 _FIRST_PAUSE_S: Final = 0.5
 _LAST_PAUSE_S: Final = 60.0
 _MOST_FAILING: Final = 10_000
-"""Of how many runs that cannot be folded it is remembered when to try again."""
+"""Of how many runs that cannot be folded it is remembered when to try again; others have a try
+before their time."""
 _AWAY_S: Final = 2.0
 """How often a database that is away is asked for at least, seconds."""
 _TEND_S: Final = 10.0
@@ -128,7 +130,7 @@ class FoldWorker:
         self._store = store or databases.store
         self._owner = f"{os.getpid()}-{secrets.token_hex(8)}"
         self._leases: tuple[Store, Leases] | None = None
-        self._failing: dict[Ref, tuple[float, float]] = {}
+        self._failing = Latest[Ref, tuple[float, float]](_MOST_FAILING)
         self._away = False
         self._more = False
         self._whole: object = None
@@ -141,8 +143,11 @@ class FoldWorker:
             DatabaseUnreachable: If tables were removed; whoever starts anew makes them.
         """
         beside = [
-            threading.Thread(target=self._tend, name="seamark-tend", daemon=True),
-            threading.Thread(target=self._hear, name="seamark-hear", daemon=True),
+            threading.Thread(target=self._now_and_then, args=what, name=name, daemon=True)
+            for name, *what in (
+                ("seamark-tend", "tending", _TEND_S, _TENDED, self.tend),
+                ("seamark-hear", "hearing", _HEAR_S, _HEARD, self.hear_of_late),
+            )
         ]
         for thread in beside:
             thread.start()
@@ -206,7 +211,8 @@ class FoldWorker:
         waiting = self._kept.unfolded(_AT_ONCE + len(self._failing))
         # What does not wait (any more) does not fail either, such as a run that was purged.
         refs = {(run.project, run.run) for run in waiting}
-        self._failing = {ref: at for ref, at in self._failing.items() if ref in refs}
+        for ref in self._failing.keys() - refs:
+            del self._failing[ref]
         if not waiting:
             return False
         taken = leases.taken() if len(waiting) > 1 else ()
@@ -300,10 +306,7 @@ class FoldWorker:
             cause = None if isinstance(error, OSError) else error
             _log.error("%s/%s cannot be folded; it is tried again: %s", *ref, error, exc_info=cause)
         pause = min(2 * before, _LAST_PAUSE_S) or _FIRST_PAUSE_S
-        self._failing.pop(ref, None)
         self._failing[ref] = (time.monotonic() + pause, pause)
-        while len(self._failing) > _MOST_FAILING:  # it costs them a try before their time
-            del self._failing[next(iter(self._failing))]
 
     def _wait_until_back(self, error: DatabaseUnreachable | ObjectsUnreachable) -> None:
         if not self._away:
@@ -324,18 +327,10 @@ class FoldWorker:
             self._leases[1].close()
             self._leases = None
 
-    def _tend(self) -> None:
-        """Compact and collect now and then."""
-        self._now_and_then("tending", _TEND_S, _TENDED, self.tend)
-
     def tend(self, store: Store) -> None:
         """Compact and collect what is due, and bring to its end what was not removed in full."""
         self._kept.tend(self._stop.is_set)
         self._forget_purged(store)
-
-    def _hear(self) -> None:
-        """Note now and then when runs were heard of that wait to be folded."""
-        self._now_and_then("hearing", _HEAR_S, _HEARD, self.hear_of_late)
 
     def hear_of_late(self, store: Store) -> None:
         """Note when runs were heard of that have waited for long."""

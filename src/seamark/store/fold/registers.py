@@ -65,15 +65,13 @@ class FamilyState:
     Attributes:
         family: See `seamark.values.FAMILIES`.
         key: The register that decides which family a path shows.
-        stored: Whether the index has a row for it.
     """
 
-    __slots__ = ("family", "key", "stored")
+    __slots__ = ("family", "key")
 
     def __init__(self, family: str) -> None:
         self.family = family
         self.key: Key = NEVER
-        self.stored = False
 
     def dump(self, pack: Pack) -> str | None:
         """Return everything but ``key`` as text."""
@@ -92,17 +90,12 @@ class AtomState(FamilyState):
     def __init__(self, family: str = "atom") -> None:
         self.family = family  # without super(): most of what a run holds is atoms
         self.key = NEVER
-        self.stored = False
         self.type = "null"
         self.value: Any = None
 
     def dump(self, pack: Pack) -> str | None:
         """Return where a very long text lies; other values have columns of their own."""
         return to_json(self.value) if self.type == "text" else None
-
-    def load(self, text: str, unpack: Unpack) -> None:
-        """See `FamilyState.load`."""
-        self.value = json.loads(text)
 
 
 class RecordState(FamilyState):

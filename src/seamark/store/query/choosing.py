@@ -19,7 +19,6 @@ from seamark.store.query.expression import comparisons_of
 from seamark.store.query.kinds import CRASHED
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, projects_there, refuse
 from seamark.store.query.language import Field, parse_field
-from seamark.store.query.renumbered import asks_for_numbers, with_numbers
 from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
 from seamark.store.read.children import CHILDREN, Parts
 from seamark.store.read.inherited import holder
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from seamark.store.fold.run_state import JournalState
-    from seamark.store.query.expression import Expression
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
@@ -122,14 +120,6 @@ def _owners(store: Store, connection: sa.Connection, number: int) -> list[Journa
     return [journal for journal in load_journals(store, connection, number) if journal.owner]
 
 
-def _expression(store: Store, connection: sa.Connection, selection: Selection) -> Expression:
-    """Return what a selection asks for, in terms of what is recorded."""
-    expression = selection.expression()
-    if selection.kind != "model_version" or not asks_for_numbers(expression):
-        return expression
-    return with_numbers(expression, moved_versions(store, connection))
-
-
 def choose(
     store: Store,
     connection: sa.Connection,
@@ -192,7 +182,7 @@ class _Search:
     ) -> None:
         selection.check()
         self._store, self._connection, self._selection = store, connection, selection
-        expression = _expression(store, connection, selection)
+        expression = selection.expression()
         self._field = parse_field(selection.sort_by, "sort_by")
         seen = in_projects(store, connection, selection.readable)
         known = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
@@ -214,6 +204,7 @@ class _Search:
             now_ns,
             parts=_parts(store, connection, selection, self._number),
             holder=functools.cache(lambda path: holder(store, connection, path)),
+            moved=functools.cache(self._moved_versions),
             local=selection.local,
             moments=selection.moments,
             among=few,
@@ -226,6 +217,10 @@ class _Search:
 
     def _number(self, path: str) -> int | None:
         return self._store.numbers.number(self._connection, path)
+
+    def _moved_versions(self) -> dict[str, int]:
+        is_asked = self._selection.kind == "model_version"
+        return moved_versions(self._store, self._connection) if is_asked else {}
 
     def _found(self, statement: sa.Select[Any]) -> list[tuple[Any, ...]]:
         database = self._store.database
@@ -290,12 +285,7 @@ def _parts(
     """Return what tells of the parts of runs, as far as they are where the runs are sought."""
     if CHILDREN not in (selection.query or ""):
         return None
-
-    def is_meant(project: str) -> bool:
-        inside = selection.project is None or is_inside(project, selection.project)
-        return inside and (selection.readable is None or selection.readable(project))
-
-    return Parts(number, projects_there(store, connection, is_meant))
+    return Parts(number, projects_there(store, connection, selection.reaches))
 
 
 def _within(

@@ -10,7 +10,7 @@ import dataclasses
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 __all__ = [
     "AGGREGATES",
@@ -88,6 +88,11 @@ class Comparison:
     value: Value | None
     at: int = dataclasses.field(default=0, compare=False)
 
+    @property
+    def values(self) -> tuple[Value | None]:
+        """The right side as of `Among`."""
+        return (self.value,)
+
 
 @dataclass(frozen=True, slots=True)
 class Among:
@@ -99,6 +104,7 @@ class Among:
         at: Where the operator begins.
     """
 
+    operator: ClassVar[str] = "in"
     field: Field
     values: tuple[Value, ...]
     at: int = dataclasses.field(default=0, compare=False)

@@ -16,6 +16,8 @@ from seamark.store.query.moments import MOMENTS, is_moment
 __all__ = [
     "CRASHED",
     "GROUPS",
+    "NUMERIC",
+    "SEARCHES",
     "SERIES",
     "SORTABLE",
     "STATES",
@@ -79,7 +81,7 @@ TEXTS: Final = frozenset({"string", "string_series"})
 SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
 SORTABLE: Final = NUMERIC | TEXTS | {"bool", "datetime", "json", "file", "artifact", "null"}
 _SEARCHED: Final = TEXTS | {"json", "file", "artifact", "string_set"}
-_SEARCHES: Final = ("contains", "matches", "not matches")
+SEARCHES: Final = ("contains", "matches", "not matches")
 _ANY_SERIES: Final = ("last", "count", "first_step", "last_step")
 _COUNTED: Final = ("last", "count")
 _SUMMED: Final = frozenset({"float_series", "statistic"})
@@ -178,13 +180,9 @@ def fitting(leaf: Comparison | Among, value: Value | None) -> frozenset[str] | N
     if value is None:
         return said
     if leaf.field.aggregate not in (None, "last"):
-        return said if _is_number(value) and _sign(leaf) not in _SEARCHES else frozenset()
-    found = _comparable(_sign(leaf), value)
+        return said if _is_number(value) and leaf.operator not in SEARCHES else frozenset()
+    found = _comparable(leaf.operator, value)
     return found if said is None else found & said
-
-
-def _sign(leaf: Comparison | Among) -> str:
-    return "in" if isinstance(leaf, Among) else leaf.operator
 
 
 def _is_number(value: Value) -> bool:
@@ -192,7 +190,7 @@ def _is_number(value: Value) -> bool:
 
 
 def _comparable(sign: str, value: Value) -> frozenset[str]:
-    if sign in _SEARCHES:
+    if sign in SEARCHES:
         return _SEARCHED
     sets = frozenset({"string_set"} if sign == "in" else ())
     if isinstance(value.value, bool):
@@ -204,7 +202,7 @@ def _comparable(sign: str, value: Value) -> frozenset[str]:
 
 def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str]) -> Fault:
     """Return what is wrong with comparing values of these types so, none of which `fitting` has."""
-    path, sign = leaf.field.path, _sign(leaf)
+    path, sign = leaf.field.path, leaf.operator
     said = stated(leaf.field)
     if value is None or (said is not None and not said.intersection(types)):
         return field_fault(leaf.field, types)
@@ -212,7 +210,7 @@ def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str])
     if leaf.field.aggregate not in (None, "last"):
         types = ["float"]
     known = set(types)
-    if sign in _SEARCHES:
+    if sign in SEARCHES:
         return Fault(leaf.at, f"expected = or < for {words_of(known)}, got {written}")
     if isinstance(value.value, bool) and "bool" in known:
         return Fault(leaf.at, f"expected = or != before {value.text}, got {written!r}")
@@ -249,8 +247,8 @@ def field_fault(field: Field, types: Collection[str]) -> Fault:
 
 def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
     """Return what is wrong with comparing ``sys/state`` so, or None."""
-    sign, word = _sign(leaf), value.text.lower()
-    if sign in _SEARCHES:
+    sign, word = leaf.operator, value.text.lower()
+    if sign in SEARCHES:
         return None
     if sign not in ("=", "!=", "in"):
         return Fault(leaf.at, f"expected =, != or IN for a state, got {sign!r}")

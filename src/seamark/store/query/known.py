@@ -18,7 +18,7 @@ from seamark.paths import projects_above
 from seamark.reading.catalog import Unknown, refuse
 from seamark.store import schema
 from seamark.store.database import written_out
-from seamark.store.query.expression import Among, Comparison, Field, comparisons_of
+from seamark.store.query.expression import SIGNS, Among, Comparison, Field, comparisons_of
 from seamark.store.query.kinds import (
     CHILDREN,
     NUMERIC,
@@ -176,8 +176,7 @@ class KnownPaths:
         if leaf.field.path.startswith(CHILDREN) and self._types(leaf.field.path, None) is not None:
             self._check_parts(query, leaf)
             return
-        values = leaf.values if isinstance(leaf, Among) else (leaf.value,)
-        for value in values:
+        for value in leaf.values:
             wanted = fitting(leaf, value)
             types = self._types(leaf.field.path, wanted)
             if types is None:
@@ -190,15 +189,15 @@ class KnownPaths:
 
     def _check_parts(self, query: str, leaf: Comparison | Among) -> None:
         """Check a comparison of what the parts of runs show together."""
-        path, sign = leaf.field.path, getattr(leaf, "operator", "=")
+        path, sign = leaf.field.path, leaf.operator
         if sign != "missing" and leaf.field.aggregate not in OF_PARTS:
             known = ", ".join(f":{name}" for name in OF_PARTS)
             message = f"expected one of {known} behind {path!r:.200}"
             raise _misplaced(query, leaf.field.at, message)
-        if sign not in ("=", "!=", "<", "<=", ">", ">=", "missing"):
+        if sign not in (*SIGNS, "in", "missing"):
             message = f"expected = or < for what parts come to, got {sign!r}"
             raise _misplaced(query, leaf.at, message)
-        for value in leaf.values if isinstance(leaf, Among) else (leaf.value,):
+        for value in leaf.values:
             number = None if value is None else value.value
             if value is not None and (isinstance(number, (bool, str)) or number is None):
                 message = f"expected a number for {path!r:.200}, got {value.text[:60]!r}"

@@ -34,6 +34,8 @@ from seamark.store.query.expression import (
     Value,
 )
 from seamark.store.query.kinds import (
+    NUMERIC,
+    SEARCHES,
     fault,
     fitting,
     state_fault,
@@ -85,10 +87,8 @@ _TYPES: Final = {
     "artifact": "artifact",
     "statistic": "statistic",
 }
-_NUMERIC: Final = frozenset({"int", "float", "float_series", "statistic"})
 _WORDED: Final = frozenset({"string", "datetime", "string_series", "json"})
 """Whatever is compared with these is meant as it is written."""
-_SEARCHES: Final = ("contains", "matches", "not matches")
 _MAX_DEPTH: Final = 100
 
 _GRAMMAR: Final = r"""
@@ -309,7 +309,7 @@ class _Builder:
         )
         token = right.children[0]
         value = self._value(token)
-        if sign in ("contains", "matches", "not matches"):
+        if sign in SEARCHES:
             value = Value(value.text, value.text, value.at)
             if sign != "contains":
                 self._check_pattern(token, value.text)
@@ -328,7 +328,7 @@ class _Builder:
         field = leaf.field
         system, said = system_types(field.path), stated(field)
         types = system or said
-        searches = isinstance(leaf, Comparison) and leaf.operator in _SEARCHES
+        searches = isinstance(leaf, Comparison) and leaf.operator in SEARCHES
         if types is not None and not searches:
             value = _as_type(value, types)
         fit = fitting(leaf, value)
@@ -381,7 +381,7 @@ def _as_type(value: Value, types: Collection[str]) -> Value:
         return Value(value.text, value.text, value.at)
     if not isinstance(value.value, str):
         return value
-    number = _number(value.text) if _NUMERIC.issuperset(types) else None
+    number = _number(value.text) if NUMERIC.issuperset(types) else None
     if number is not None:
         return Value(number, value.text, value.at)
     if set(types) == {"bool"} and value.text.lower() in ("true", "false"):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from seamark.errors import ArgumentError
-from seamark.paths import KINDS
+from seamark.paths import KINDS, is_inside
 from seamark.store.query.kinds import GROUPS, STATES, near_state
 from seamark.store.query.language import (
     Among,
@@ -97,6 +97,11 @@ class Selection:
             value = Value(self.trashed, str(self.trashed).lower())
             terms.append(Comparison(Field("sys/trashed"), "=", value))
         return And(tuple(terms))
+
+    def reaches(self, project: str) -> bool:
+        """Return whether runs of a project may be among those that are sought."""
+        inside = self.project is None or is_inside(project, self.project)
+        return inside and (self.readable is None or self.readable(project))
 
     def check(self) -> None:
         """Check what `expression` does not look at.

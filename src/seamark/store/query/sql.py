@@ -15,6 +15,7 @@ from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, GOES_ON, UNKNOWN_NS
 from seamark.store.query.crash_reasons import CRASH_REASON
 from seamark.store.query.expression import (
+    SIGNS,
     Among,
     And,
     Comparison,
@@ -26,6 +27,7 @@ from seamark.store.query.expression import (
 )
 from seamark.store.query.moments import moment
 from seamark.store.read.children import CHILDREN, Parts
+from seamark.store.read.versions import VERSION
 
 __all__ = ["AGGREGATE_COLUMNS", "Compiler", "derived_column"]
 
@@ -38,14 +40,6 @@ _EXACT: Final = 1 << 53
 _I64: Final = 1 << 63
 _NAN: Final = 2
 _CHAIN: Final = 100
-_SIGNS: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "=": lambda left, right: left == right,
-    "!=": lambda left, right: left != right,
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
-}
 AGGREGATE_COLUMNS: Final = {
     "min": "low",
     "max": "high",
@@ -111,6 +105,7 @@ class Compiler:
         now_ns: Nanoseconds since the Unix epoch.
         parts: Tells what the parts of runs show together; None where nobody may ask.
         holder: Returns which row says for each run what it has at a path, as SQL.
+        moved: Returns the numbers of versions of models that go by another than they recorded.
         local: Times that name no offset are in this computer's time zone, else in UTC.
         moments: What some times are, by their text, in microseconds since the Unix epoch.
         among: Numbers of the few runs that are looked at; None for all.
@@ -125,12 +120,13 @@ class Compiler:
         now_ns: int,
         *,
         parts: Parts | None = None,
-        holder: Callable[[str], sa.ColumnElement[Any]] = lambda _: schema.run.c.id,
+        holder: Callable[[str], sa.ColumnElement[Any]],
+        moved: Callable[[], Mapping[str, int]],
         local: bool = False,
         moments: Mapping[str, int] | None = None,
         among: Collection[int] | None = None,
     ) -> None:
-        self._holder, self._few = holder, among
+        self._holder, self._moved, self._few = holder, moved, among
         self._number = number
         self._state = state
         self._crash_reason = crash_reason
@@ -158,8 +154,23 @@ class Compiler:
         if isinstance(expression, Not):
             return sa.not_(self.condition(expression.term))
         if isinstance(expression, Among):
-            return self._among(expression)
-        return self._comparison(expression)
+            found = self._among(expression)
+        else:
+            found = self._comparison(expression)
+        return self._numbered(found, expression) if expression.field.path == VERSION else found
+
+    def _numbered(self, recorded: Clause, leaf: Among | Comparison) -> Clause:
+        """Return a condition on the numbers that versions go by, not those that they recorded."""
+        sign = "=" if leaf.operator == "in" else leaf.operator
+        wanted = [
+            one.value for one in leaf.values if one is not None and not isinstance(one.value, str)
+        ]
+        if not wanted or sign not in SIGNS or not (moved := self._moved()):
+            return recorded
+        number = sa.case(moved, value=schema.run.c.name)
+        found = sa.or_(*(_signed(number, sign, one) for one in wanted))
+        own = sa.and_(recorded, number.is_(None))
+        return sa.or_(own, sa.func.coalesce(found, sa.false()))
 
     def _among(self, leaf: Among) -> Clause:
         column = self._text_column(leaf.field.path)
@@ -213,10 +224,7 @@ class Compiler:
         aggregate = str(field.aggregate)
         if value is None:
             return sa.not_(self._parts.which(field.path, aggregate))
-        wanted = value.value
-        if isinstance(wanted, bool) or not isinstance(wanted, int | float):
-            return sa.false()
-        number = float(wanted)
+        number = _as_float(value.value)
         if not math.isfinite(number):
             return sa.false()
         return self._parts.which(
@@ -252,16 +260,11 @@ class Compiler:
             found = derived_column(path, self._state)
             return sa.false() if found is None else found.is_(None)
         if path == "sys/trashed":
-            return self._on_trashed(leaf.operator, value)
+            return _signed(run.trashed, leaf.operator, int(value.value))
         if path == "sys/running_time":
-            number = value.value
-            if (
-                isinstance(number, bool)
-                or not isinstance(number, int | float)
-                or not math.isfinite(number)
-            ):
-                return sa.false()
-            return _signed(run.running / 1e9, leaf.operator, float(number))
+            number = _as_float(value.value)
+            is_finite = math.isfinite(number)
+            return _signed(run.running / 1e9, leaf.operator, number) if is_finite else sa.false()
         return self._on_time(path, leaf.operator, value)
 
     def _on_time(self, path: str, operator: str, value: Value) -> Clause:
@@ -270,11 +273,6 @@ class Compiler:
             return sa.false()
         time = derived_column(path, self._state)
         return sa.func.coalesce(_signed(time, operator, when * 1000), sa.false())
-
-    def _on_trashed(self, operator: str, value: Value) -> Clause:
-        if not isinstance(value.value, bool):
-            return sa.false()
-        return _signed(schema.run.c.trashed, operator, int(value.value))
 
     # ------------------------------------------------------------------ attributes
 
@@ -350,10 +348,7 @@ def _joined(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
 def _stated_type(field: Field) -> Clause:
     if field.type is None:
         return sa.true()
-    if field.type == "float":
-        kinds: tuple[str, ...] = _NUMERIC
-    else:
-        kinds = _STRINGS if field.type == "string" else (field.type,)
+    kinds = {"float": _NUMERIC, "string": _STRINGS}.get(field.type, (field.type,))
     found: Clause = _row.type.in_(kinds)
     return found
 
@@ -367,8 +362,9 @@ def _on_some(column: sa.ColumnElement[Any], operator: str, value: Value | None) 
 
 
 def _signed(left: Any, operator: str, right: Any) -> Clause:
-    compare = _SIGNS.get(operator)
-    return sa.false() if compare is None else compare(left, right)
+    compare: Any = SIGNS.get(operator)
+    found: Clause = sa.false() if compare is None else compare(left, right)
+    return found
 
 
 def _on_text(column: Any, operator: str, text: str) -> Clause:
@@ -381,19 +377,18 @@ def _on_text(column: Any, operator: str, text: str) -> Clause:
 
 
 def _on_aggregate(field: Field, operator: str, value: Value) -> Clause:
-    number = value.value
-    if isinstance(number, bool) or not isinstance(number, int | float) or math.isnan(number):
+    number = _as_float(value.value)
+    if math.isnan(number):
         return sa.false()
-    if isinstance(number, int):
-        number = _as_float(number)
     return _signed(_summary[AGGREGATE_COLUMNS[str(field.aggregate)]], operator, number)
 
 
-def _as_float(number: int) -> float:
+def _as_float(number: float | str) -> float:
+    """Return a number as float64; an int that is too large as infinity."""
     try:
         return float(number)
     except OverflowError:
-        return math.inf if number > 0 else -math.inf
+        return float(str(number))
 
 
 def _on_number(operator: str, number: float) -> Clause:

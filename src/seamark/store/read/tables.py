@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.paths import is_inside
 from seamark.reading.attributes import DETAIL
 from seamark.reading.catalog import Columns
 from seamark.reading.points import time_of
@@ -377,15 +376,11 @@ class _Cells:
 
     def read_children(self, wanted: Iterable[_Wanted], selection: Selection) -> None:
         """Read what the parts of the runs show, as far as they are where the runs are sought."""
-
-        def is_meant(project: str) -> bool:
-            inside = selection.project is None or is_inside(project, selection.project)
-            return inside and (selection.readable is None or selection.readable(project))
-
         asked = [(one.field.path, one.field.aggregate) for one in wanted]
         refs = self._chosen.refs
-        found = columns_of_children(self._store, self._connection, refs, asked, is_meant)
-        self.columns |= found
+        self.columns |= columns_of_children(
+            self._store, self._connection, refs, asked, selection.reaches
+        )
 
     def read_series(self) -> None:
         """Read what else can be asked of series."""

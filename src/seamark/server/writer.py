@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -58,16 +58,12 @@ class Taken(NamedTuple):
     position: int
 
 
-class Takes(Protocol):
-    """Takes bytes of journals for good, as the route for them does."""
+Takes = Callable[[str, str, str, int, bytes], Taken]
+"""Keeps frames of a journal for good: project, run, journal, offset, and the frames, whole ones.
 
-    def __call__(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Taken:
-        """Keep whole frames of a journal from an offset on; returns once they are durable.
-
-        Raises:
-            NotTaken: With ``known`` if the journal has another length.
-        """
-        ...
+It returns once they are durable, and raises `NotTaken` with ``known`` if the journal has another
+length.
+"""
 
 
 class _Journal(NamedTuple):

@@ -196,12 +196,9 @@ class Database:
             **values: Of its bind parameters.
         """
         text, names, given = self._compiled.get(statement) or self._compile(statement)
-        cursor = connection.connection.cursor()
-        try:
+        with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
             found: list[tuple[Any, ...]] = cursor.fetchall()  # type: ignore[assignment]  # as the driver has them
-        finally:
-            cursor.close()
         return found
 
     def query(self, connection: sa.Connection, statement: Any) -> list[tuple[Any, ...]]:
@@ -218,12 +215,9 @@ class Database:
     def run(self, connection: sa.Connection, statement: Any, **values: Any) -> int:
         """Run a statement that writes; return how many rows it changed."""
         text, names, given = self._compiled.get(statement) or self._compile(statement)
-        cursor = connection.connection.cursor()
-        try:
+        with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
             return int(cursor.rowcount)
-        finally:
-            cursor.close()
 
     def run_many(
         self, connection: sa.Connection, statement: Any, rows: Iterable[Sequence[Any]]
@@ -236,11 +230,8 @@ class Database:
         if not rows:
             return
         text, _, _ = self._compiled.get(statement) or self._compile(statement)
-        cursor = connection.connection.cursor()
-        try:
+        with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.executemany(text, rows)
-        finally:
-            cursor.close()
 
     def run_each(
         self, connection: sa.Connection, statement: Any, rows: Iterable[Mapping[str, Any]]
@@ -251,15 +242,12 @@ class Database:
             How many rows were changed in all; less than 0 if the driver does not say.
         """
         text, names, given = self._compiled.get(statement) or self._compile(statement)
-        cursor = connection.connection.cursor()
-        try:
+        with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.executemany(
                 text,
                 [[row[name] if name in row else given[name] for name in names] for row in rows],
             )
             return int(cursor.rowcount)
-        finally:
-            cursor.close()
 
     def _definitions(self, metadata: sa.MetaData) -> list[str]:
         """Return the statements that make tables and their indexes where they are not there."""

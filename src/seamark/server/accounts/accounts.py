@@ -196,8 +196,6 @@ class Accounts:
 
         Of several processes that start at once, one gets it.
         """
-        if self.has_users():
-            return None
         with self._alone() as connection:
             if connection.execute(sa.select(tables.user.c.name).limit(1)).first():
                 return None

@@ -337,11 +337,8 @@ class _Folding:
         if record["state"] == "running":
             self.run.began(t)
 
-    def _op_checkpoint(self, record: dict[str, Any], t: int, offset: int) -> None:
-        """Change nothing: the mark is for a process that loads the checkpoint."""
-
-    def _op_series_config(self, record: dict[str, Any], t: int, offset: int) -> None:
-        """Change nothing: bounds and unit of a series are for those who draw it."""
+    def _op_of_others(self, record: dict[str, Any], t: int, offset: int) -> None:
+        """Change nothing: it is for a process that loads the checkpoint, or that draws a series."""
 
     # ------------------------------------------------------------------ points
 
@@ -419,8 +416,8 @@ class _Folding:
         "file_point": _op_file_point,
         "state": _op_state,
         "statistic": _op_statistic,
-        "checkpoint": _op_checkpoint,
-        "series_config": _op_series_config,
+        "checkpoint": _op_of_others,
+        "series_config": _op_of_others,
     }
 
 

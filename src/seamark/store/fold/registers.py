@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.reading.attributes import SeriesSummary, SeriesTail
@@ -464,7 +465,7 @@ class StatisticState(FamilyState):
 
         Left out is what is not newer than ``after``, and what is of another kind than the newest.
         """
-        shown = sorted((one for one in self.parts.values() if one[0] > after), key=_key_of)
+        shown = sorted((one for one in self.parts.values() if one[0] > after), key=itemgetter(0))
         if not shown:
             return Statistics()
         kind = shown[-1][1]
@@ -483,10 +484,6 @@ class StatisticState(FamilyState):
             part: (unpack(key), kind, state)
             for part, (key, kind, state) in json.loads(text).items()
         }
-
-
-def _key_of(part: tuple[Key, str, dict[str, Any]]) -> Key:
-    return part[0]
 
 
 FAMILIES: Final[dict[str, Callable[[str], FamilyState]]] = {

@@ -20,7 +20,7 @@ from seamark.store.query.kinds import CRASHED
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, projects_there, refuse
 from seamark.store.query.language import Field, parse_field
 from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
-from seamark.store.read.children import CHILDREN, Parts
+from seamark.store.read.children import CHILDREN, has_parts
 from seamark.store.read.inherited import holder
 from seamark.store.read.versions import moved_versions
 from seamark.store.silence import SILENT_FROM
@@ -194,7 +194,9 @@ class _Search:
         self._crash_reason = functools.cache(
             lambda: reason_column(store, connection, state, CRASHED, now_ns)
         )
-        within = _within(store, connection, selection.project)
+        project = selection.project
+        inside = None if project is None else lambda one: is_inside(one, project)
+        within = in_projects(store, connection, inside)
         few = None if within is None else _named(store, connection, selection, within)
         compiler = Compiler(
             self._number,
@@ -281,20 +283,13 @@ def _parts(
     connection: sa.Connection,
     selection: Selection,
     number: Callable[[str], int | None],
-) -> Parts | None:
-    """Return what tells of the parts of runs, as far as they are where the runs are sought."""
+) -> Callable[..., sa.ColumnElement[bool]] | None:
+    """Return the condition on the parts of runs, as far as they are where the runs are sought."""
     if CHILDREN not in (selection.query or ""):
         return None
-    return Parts(number, projects_there(store, connection, selection.reaches))
-
-
-def _within(
-    store: Store, connection: sa.Connection, project: str | None
-) -> sa.ColumnElement[bool] | None:
-    """Return which runs are in a project; None for all."""
-    if project is None:
-        return None
-    return in_projects(store, connection, lambda one: is_inside(one, project))
+    return functools.partial(
+        has_parts, number, projects_there(store, connection, selection.reaches)
+    )
 
 
 def _named(

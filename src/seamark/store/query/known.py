@@ -40,11 +40,11 @@ from seamark.store.read.inherited import TAGS
 from seamark.values import escape
 
 if TYPE_CHECKING:
-    from seamark.errors import QueryError
     from seamark.store.runs import Store
 
 __all__ = ["KnownPaths", "Unknown", "in_projects", "projects_there", "refuse"]
 
+_QUERY: Final = "query"
 _cells: Final = schema.attribute.c
 
 
@@ -108,10 +108,6 @@ def projects_there(
 ) -> list[str]:
     """Return those of the projects of a store that are meant."""
     return [name for (name,) in store.database.rows(connection, _PROJECTS) if is_meant(name)]
-
-
-def _misplaced(query: str, at: int, message: str) -> QueryError:
-    return misplaced("query", query, at, message, named=False)
 
 
 class KnownPaths:
@@ -182,10 +178,9 @@ class KnownPaths:
             if types is None:
                 continue
             if not types:
-                self._tell_unknown("query", query, leaf.field)
+                self._tell_unknown(_QUERY, query, leaf.field)
                 return
-            error = misplaced("query", query, *fault(leaf, value, types))
-            raise error
+            raise misplaced(_QUERY, query, *fault(leaf, value, types), named=True)
 
     def _check_parts(self, query: str, leaf: Comparison | Among) -> None:
         """Check a comparison of what the parts of runs show together."""
@@ -193,18 +188,17 @@ class KnownPaths:
         if sign != "missing" and leaf.field.aggregate not in OF_PARTS:
             known = ", ".join(f":{name}" for name in OF_PARTS)
             message = f"expected one of {known} behind {path!r:.200}"
-            raise _misplaced(query, leaf.field.at, message)
+            raise misplaced(_QUERY, query, leaf.field.at, message)
         if sign not in (*SIGNS, "in", "missing"):
             message = f"expected = or < for what parts come to, got {sign!r}"
-            raise _misplaced(query, leaf.at, message)
+            raise misplaced(_QUERY, query, leaf.at, message)
         for value in leaf.values:
-            number = None if value is None else value.value
-            if value is not None and (isinstance(number, (bool, str)) or number is None):
+            if value is not None and isinstance(value.value, bool | str):
                 message = f"expected a number for {path!r:.200}, got {value.text[:60]!r}"
-                raise _misplaced(query, value.at, message)
+                raise misplaced(_QUERY, query, value.at, message)
         below = path.removeprefix(CHILDREN)
         if self._types(below, NUMERIC) is not None:
-            self._tell_unknown("query", query, Field(below, None, None, leaf.field.at))
+            self._tell_unknown(_QUERY, query, Field(below, None, None, leaf.field.at))
 
     def check_column(self, text: str, field: Field) -> None:
         """Check a column that is no pattern.
@@ -223,7 +217,7 @@ class KnownPaths:
         types = self._check_field("sort_by", text, field, stated(field) or SORTABLE)
         if types:
             message = f"{field.path!r} is {words_of(types)}, by which nothing can be sorted"
-            error = misplaced("sort_by", escape(text), 0, message, named=False)
+            error = misplaced("sort_by", escape(text), 0, message)
             raise error
 
     def check_pattern(self, text: str, found: Collection[str]) -> None:
@@ -231,9 +225,7 @@ class KnownPaths:
         if self._seen is not None:
             found = [one for one in found if self._types(one, None) is None]
         if not found and self._is_any_run():
-            self._unknown(
-                misplaced("column", text, 0, f"no path matches {text!r:.200}", named=False)
-            )
+            self._unknown(misplaced("column", text, 0, f"no path matches {text!r:.200}"))
 
     def check_series(self, pattern: str) -> None:
         """Tell that a path or pattern, of which nothing was found, is no series of numbers."""
@@ -251,7 +243,7 @@ class KnownPaths:
         else:
             message = f"no run has {pattern!r:.200}{self._hint(pattern, wanted)}"
         if self._is_any_run():
-            self._unknown(misplaced("paths", escape(pattern), 0, message, named=False))
+            self._unknown(misplaced("paths", escape(pattern), 0, message))
 
     def _check_field(
         self, what: str, text: str, field: Field, wanted: frozenset[str] | None
@@ -265,7 +257,7 @@ class KnownPaths:
             self._tell_unknown(what, text, field)
         said = stated(field)
         if types and said is not None and not said & types:
-            raise misplaced(what, text, *field_fault(field, types), named=False)
+            raise misplaced(what, text, *field_fault(field, types))
         return types
 
     def _types(self, path: str, wanted: frozenset[str] | None) -> frozenset[str] | None:
@@ -322,12 +314,12 @@ class KnownPaths:
         if not self._is_any_run():
             return
         path, colon, word = field.path.rpartition(":")
-        if what != "query" and colon and self._types(path, None) is None:
+        if what != _QUERY and colon and self._types(path, None) is None:
             at = text.rfind(colon)
-            raise misplaced(what, text, *suffix_fault(word, at), named=False)
+            raise misplaced(what, text, *suffix_fault(word, at))
         message = f"no run has {field.path!r:.200}"
         hint = self._hint(field.path)
-        self._unknown(misplaced(what, text, field.at, message, hint, named=False))
+        self._unknown(misplaced(what, text, field.at, message, hint))
 
     def _hint(self, path: str, wanted: frozenset[str] | None = None) -> str:
         near = self.nearest(path, wanted)

@@ -217,7 +217,7 @@ def _parser() -> Lark:
 
 
 def _complaint(text: str, position: int, message: str, hint: str = "") -> QueryError:
-    return misplaced("query", text, position, message, hint)
+    return misplaced("query", text, position, message, hint, named=True)
 
 
 def _unexpected(text: str, error: Any) -> QueryError:

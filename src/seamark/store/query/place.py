@@ -14,7 +14,7 @@ _WIDTH: Final = 76
 
 
 def misplaced(
-    what: str, text: str, position: int, message: str, hint: str = "", *, named: bool = True
+    what: str, text: str, position: int, message: str, hint: str = "", *, named: bool = False
 ) -> QueryError:
     """Return an error whose first line is the message; the line and a caret stand below it.
 

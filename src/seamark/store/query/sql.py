@@ -26,7 +26,7 @@ from seamark.store.query.expression import (
     Value,
 )
 from seamark.store.query.moments import moment
-from seamark.store.read.children import CHILDREN, Parts
+from seamark.store.read.children import CHILDREN
 from seamark.store.read.versions import VERSION
 
 __all__ = ["AGGREGATE_COLUMNS", "Compiler", "derived_column"]
@@ -103,7 +103,8 @@ class Compiler:
         crash_reason: Returns why a run crashed as SQL, NULL for those that did not.
         pattern: Returns a regular expression as the database writes it.
         now_ns: Nanoseconds since the Unix epoch.
-        parts: Tells what the parts of runs show together; None where nobody may ask.
+        parts: Returns the condition that runs have parts which show something together; None where
+            nobody may ask. See `has_parts`.
         holder: Returns which row says for each run what it has at a path, as SQL.
         moved: Returns the numbers of versions of models that go by another than they recorded.
         local: Times that name no offset are in this computer's time zone, else in UTC.
@@ -119,7 +120,7 @@ class Compiler:
         pattern: Callable[[str], str],
         now_ns: int,
         *,
-        parts: Parts | None = None,
+        parts: Callable[..., Clause] | None = None,
         holder: Callable[[str], sa.ColumnElement[Any]],
         moved: Callable[[], Mapping[str, int]],
         local: bool = False,
@@ -223,11 +224,11 @@ class Compiler:
             return sa.true() if value is None else sa.false()
         aggregate = str(field.aggregate)
         if value is None:
-            return sa.not_(self._parts.which(field.path, aggregate))
+            return sa.not_(self._parts(field.path, aggregate))
         number = _as_float(value.value)
         if not math.isfinite(number):
             return sa.false()
-        return self._parts.which(
+        return self._parts(
             field.path, aggregate, lambda found: _signed(found, leaf.operator, number)
         )
 

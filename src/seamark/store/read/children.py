@@ -17,7 +17,7 @@ from seamark.store.query.kinds import CHILDREN, OF_PARTS
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["CHILDREN", "Parts", "children_of", "columns_of_children"]
+__all__ = ["CHILDREN", "children_of", "columns_of_children", "has_parts"]
 
 _AT_ONCE: Final = 100
 _run, _cell = schema.run.c, schema.attribute.c
@@ -73,52 +73,46 @@ def children_of(
     return found
 
 
-class Parts:
-    """Tells in queries of which runs the parts show something together.
+def has_parts(
+    number_of: Callable[[str], int | None],
+    projects: Sequence[str],
+    path: str,
+    aggregate: str,
+    holds: Callable[[Any], Any] | None = None,
+) -> sa.ColumnElement[bool]:
+    """Return the condition that a run has parts with numbers at a path.
 
     Args:
-        number: Returns the number of a path, or None if no run has it.
+        number_of: Returns the number of a path, or None if no run has it.
         projects: In which of these parts count.
+        path: With `CHILDREN` before it.
+        aggregate: What their numbers come to.
+        holds: Returns the condition that this fulfils; None for any.
     """
-
-    def __init__(self, number: Callable[[str], int | None], projects: Sequence[str]) -> None:
-        self._number = number
-        self._projects = projects
-
-    def which(
-        self, path: str, aggregate: str, holds: Callable[[Any], Any] | None = None
-    ) -> sa.ColumnElement[bool]:
-        """Return the condition that a run has parts with numbers at a path.
-
-        Args:
-            path: With `CHILDREN` before it.
-            aggregate: What their numbers come to.
-            holds: Returns the condition that this fulfils; None for any.
-        """
-        above, number = self._number(PARENT), self._number(path.removeprefix(CHILDREN))
-        if above is None or number is None:
-            return sa.false()
-        part, says, shows = schema.run.alias(), schema.attribute.alias(), schema.attribute.alias()
-        named = sa.case(
-            (says.c.text.contains("/"), says.c.text),
-            else_=part.c.project + "/" + says.c.text,
-        )
-        # Written out: no engine takes as many parameters as there may be projects.
-        some: Any = sa.bindparam(None, self._projects, expanding=True, literal_execute=True)
-        each = (
-            sa.select(named.label("whole"), shows.c.number.label("number"))
-            .select_from(part.join(says, says.c.run == part.c.id))
-            .join(shows, shows.c.run == part.c.id)
-            .where(says.c.path == above, says.c.visible == 1, says.c.type == "string")
-            .where(shows.c.path == number, shows.c.visible == 1, shows.c.number.is_not(None))
-            .where(part.c.trashed == 0, part.c.project.in_(some))
-            .subquery()  # a database takes an expression with parameters for another each time
-        )
-        found = sa.select(each.c.whole).group_by(each.c.whole)
-        if holds is not None:
-            counted = sa.func.avg if aggregate == "mean" else getattr(sa.func, aggregate)
-            found = found.having(holds(counted(each.c.number)))
-        return (schema.run.c.project + "/" + schema.run.c.name).in_(found)
+    above, number = number_of(PARENT), number_of(path.removeprefix(CHILDREN))
+    if above is None or number is None:
+        return sa.false()
+    part, says, shows = schema.run.alias(), schema.attribute.alias(), schema.attribute.alias()
+    named = sa.case(
+        (says.c.text.contains("/"), says.c.text),
+        else_=part.c.project + "/" + says.c.text,
+    )
+    # Written out: no engine takes as many parameters as there may be projects.
+    some: Any = sa.bindparam(None, projects, expanding=True, literal_execute=True)
+    each = (
+        sa.select(named.label("whole"), shows.c.number.label("number"))
+        .select_from(part.join(says, says.c.run == part.c.id))
+        .join(shows, shows.c.run == part.c.id)
+        .where(says.c.path == above, says.c.visible == 1, says.c.type == "string")
+        .where(shows.c.path == number, shows.c.visible == 1, shows.c.number.is_not(None))
+        .where(part.c.trashed == 0, part.c.project.in_(some))
+        .subquery()  # a database takes an expression with parameters for another each time
+    )
+    found = sa.select(each.c.whole).group_by(each.c.whole)
+    if holds is not None:
+        counted = sa.func.avg if aggregate == "mean" else getattr(sa.func, aggregate)
+        found = found.having(holds(counted(each.c.number)))
+    return (schema.run.c.project + "/" + schema.run.c.name).in_(found)
 
 
 def columns_of_children(

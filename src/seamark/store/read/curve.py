@@ -13,7 +13,7 @@ from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look
 from seamark.store.drawing import Listed, draw_series
 from seamark.store.groups import Drawn, drawn_groups
 from seamark.store.read.series import (
-    Span,
+    EVERYTHING,
     read_floats,
     shown,
     shown_journals,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["read_curve", "read_drawing"]
 
 _NS: Final = 1e9
-_EVERYTHING: Final = Span(0, np.inf)
 
 
 def read_curve(
@@ -225,7 +224,7 @@ def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list
             start += found[-1].count
         return found
     whole = [*listed]
-    whole += [unpacked(journal, _EVERYTHING, one.whole()) for one, _, journal in packed]
+    whole += [unpacked(journal, EVERYTHING, one.whole()) for one, _, journal in packed]
     whole.sort(key=lambda one: (one.journal.uid, one.place))
     order = np.argsort(np.concatenate([one.t for one in whole]), kind="stable")
     value = np.concatenate([one.value for one in whole])[order]

@@ -321,13 +321,12 @@ class _Reading:
                 path: read_curve(store, connection, shares, path, self.points) for path in paths
             }
         found = read_floats(store, connection, shares, paths)
-        assert run.number is not None  # noqa: S101 - it was loaded
         if line.ancestors:
             return found  # which may change though this run does not
         if any(one.stopped == UNREADABLE for one in run.state.journals.values()):
             return found  # something is missing that may be there the next time
         for path, points in found.items():
-            self.recent.put(run.number, run.version, attempt, path, points)
+            self.recent.put(run.number or 0, run.version, attempt, path, points)
         return found
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.reader import SETTLE_NS
@@ -73,13 +74,12 @@ def rank_statuses(
     begun = min((one.first_t for one in spoke), default=now_ns)
     if now_ns - begun < _QUIET_NS and any(one.state == "running" for one in spoke):
         size = 0  # it may still come
-    return sorted(
-        spoke + [_missing(rank) for rank in range(size) if rank not in current], key=_number
-    )
-
-
-def _number(status: RankStatus) -> int:
-    return status.rank
+    spoke += [
+        RankStatus(rank, None, None, (), "missing", "", 0, 0, None, None)
+        for rank in range(size)
+        if rank not in current
+    ]
+    return sorted(spoke, key=attrgetter("rank"))
 
 
 def _expected(headers: Collection[Mapping[str, Any]], world_size: int | None) -> int:
@@ -88,10 +88,6 @@ def _expected(headers: Collection[Mapping[str, Any]], world_size: int | None) ->
         return 0
     told = [size for header in headers if isinstance(size := header.get("world_size"), int)]
     return min(max(told, default=world_size or 0), _MOST_RANKS)
-
-
-def _missing(rank: int) -> RankStatus:
-    return RankStatus(rank, None, None, (), "missing", "", 0, 0, None, None)
 
 
 def who_waits(

@@ -121,12 +121,11 @@ def _record_frames(
         at: Only the frame of this time, where it is known without reading everything.
         begin: Only frames from this offset on, bytes; one that was yielded, or anywhere in it.
     """
-    assert run.number is not None  # noqa: S101 - it was loaded
     with journal_reader(journal, sources) as reader:
         if reader is None:
             return
         if journal.chunked:
-            offsets = record_offsets(store.database, connection, run.number, journal.number)
+            offsets = record_offsets(store.database, connection, run.number or 0, journal.number)
             if at is not None:
                 offsets = _nearest(reader, offsets, at)
             yield from _frames_at(reader, offsets[bisect_left(offsets, begin) :])
@@ -257,8 +256,7 @@ def text_begin(
             return 0
         offsets: list[int] = []
         if journal.chunked:
-            assert run.number is not None  # noqa: S101 - it was loaded
-            offsets = record_offsets(store.database, connection, run.number, journal.number)
+            offsets = record_offsets(store.database, connection, run.number or 0, journal.number)
         offsets += [
             frame.offset
             for frame in reader.frames(journal.chunked)

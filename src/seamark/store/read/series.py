@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
 __all__ = [
+    "EVERYTHING",
     "Mark",
     "Piece",
     "Sources",
@@ -361,13 +362,13 @@ class Span(NamedTuple):
 
 
 _FOREVER: Final = float("inf")
-_EVERYTHING: Final = Span(0, _FOREVER)
+EVERYTHING: Final = Span(0, _FOREVER)
 
 
 def span_of(run: RunState, journal: JournalState, attempt: int | str) -> Span:
     """Return between which offsets the points of a journal are shown."""
     if attempt == "all":
-        return _EVERYTHING
+        return EVERYTHING
     if attempt == "replaced":
         return Span(run.cut(journal, None), _FOREVER)
     return Span(0, run.cut(journal, attempt if isinstance(attempt, int) else None))
@@ -471,8 +472,7 @@ def _tail_batches(
         return
     names = Names()
     if journal.chunked:
-        assert run.number is not None  # noqa: S101 - it was loaded
-        names = names_before(store, run.number, journal.number, journal.chunked, connection)
+        names = names_before(store, run.number or 0, journal.number, journal.chunked, connection)
     if not journal.chunked and journal.offset <= _WHOLE_BYTES:
         found = _small_batches(journal, sources, paths)
         if found is not None:

@@ -86,8 +86,7 @@ class Snapshot:
     @property
     def number(self) -> int:
         """Number of the run."""
-        assert self.run.number is not None  # noqa: S101 - it was loaded
-        return self.run.number
+        return self.run.number or 0
 
     @property
     def owners(self) -> list[JournalState]:

@@ -25,7 +25,6 @@ from served import folding, served
 import seamark
 from seamark.journal.folder import RunFolder
 from seamark.reading.answers import Curves, SomePoints, Table
-from seamark.server.positions import as_header
 from seamark.server.settings import Limits
 
 
@@ -48,7 +47,8 @@ def both(request, postgresql, tmp_path_factory) -> Iterator[Any]:
         sent = {(PROJECT, run): size_of(root, run) for run in ids.values()}
         # What is sent whole is compared; a run that failed is sent after it has ended here.
         until(lambda: all(there.server.intake.known(*ref)[1] == sent[ref] for ref in sent))
-        bearer = {"Authorization": f"Bearer {there.token}", "Seamark-Position": as_header(sent)}
+        wanted = ", ".join(f"{project}/{run}={size}" for (project, run), size in sent.items())
+        bearer = {"Authorization": f"Bearer {there.token}", "Seamark-Position": wanted}
         with page(root) as own, httpx.Client(headers=bearer, timeout=60, verify=False) as client:
             client.base_url = f"{there.url}/api/v1/"
             while "seamark-behind" in client.post("read/projects").headers:

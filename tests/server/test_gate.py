@@ -25,7 +25,6 @@ from server_waits import until
 from seamark.server import app as app_module
 from seamark.server.app import make_app
 from seamark.server.connection import protocol_for
-from seamark.server.headers import of_upload
 from seamark.server.kept import intake
 from seamark.server.settings import Limits, Settings
 from seamark.server.state import open_server
@@ -214,30 +213,6 @@ def test_a_mistake_of_ours_tells_nothing(tmp_path, monkeypatch) -> None:
     assert answer.status == 500
     assert b"hunter2" not in answer.body
     assert b"Traceback" not in answer.body
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a.html",
-        'x"\r\nSet-Cookie: a=b',
-        "../../etc/passwd",
-        "\udcff",
-        "",
-        "..",
-        "é" * 300,
-        "a\\b.svg",
-    ],
-)
-def test_uploaded_bytes_are_never_active(name) -> None:
-    """Whatever they are called: saved under a name of one line, in a sandbox, of no type."""
-    headers = of_upload(name)
-    assert headers["Content-Security-Policy"].startswith("sandbox")
-    assert headers["Content-Type"] == "application/octet-stream"
-    said = headers["Content-Disposition"]
-    assert said.startswith("attachment; filename*=UTF-8''")
-    assert said.isascii()
-    assert not set('\r\n"/\\') & set(said.partition("''")[2])
 
 
 def head(path: str, length: int) -> bytes:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from fold_once import fold_run
 
 from seamark.journal.source import BytesSource
 from seamark.store import schema
 from seamark.store.database import Database, file_connection, sqlite_engine
-from seamark.store.ingest import fold_run
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.choosing import choose
 from seamark.store.read.run import RunReader

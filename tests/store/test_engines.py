@@ -444,7 +444,7 @@ def test_a_recorded_run_is_the_same_on_both_engines(engines, postgresql, tmp_pat
     for engine in ("sqlite", "postgresql"):
         with engines.fresh_tables(engine, tmp_path, postgresql) as url:
             store = engines.open_store(url)
-            ingest.fold_run(store, engines.PROJECT, "rich", sources, lambda: NOW)
+            fold_run(store, engines.PROJECT, "rich", sources, lambda: NOW)
             view = engines.reader_of(store, "rich", sources, now_ns=NOW)
             answers.append(everything(view, engines.Tables(store, NOW)))
             store.database.engine.dispose()

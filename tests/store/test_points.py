@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from fold_once import fold_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
 from seamark.journal.source import BytesSource
 from seamark.store import groups, ingest
-from seamark.store.ingest import fold_run
 from seamark.store.read import series
 from seamark.store.read.run import RunReader
 

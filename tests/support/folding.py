@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fold_once import fold_run
 from journal_builder import JournalBuilder
 
 from seamark.errors import RunNotFoundError
@@ -24,7 +25,6 @@ from seamark.server.settings import Settings
 from seamark.server.state import make_tables
 from seamark.store import schema
 from seamark.store.database import Database, memory_engine
-from seamark.store.ingest import fold_run
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.read.run import RunReader
 from seamark.store.runs import Store

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import sqlalchemy as sa
 
@@ -18,7 +18,7 @@ from seamark.server.folding import tables
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["BEHIND", "POSITION", "WAIT_S", "Positions", "as_header", "from_header"]
+__all__ = ["BEHIND", "POSITION", "WAIT_S", "Positions", "from_header"]
 
 POSITION: Final = "Seamark-Position"
 """Header of a request: ``<project>/<run>=<bytes>``, several separated by commas, %-encoded."""
@@ -104,14 +104,6 @@ class Positions:
         """Return how many bytes are missing of each run of which any are."""
         found = {run: position - self.folded(*run) for run, position in wanted.items()}
         return {run: left for run, left in found.items() if left > 0}
-
-
-def as_header(positions: Mapping[Ref, int]) -> str:
-    """Return positions of runs as the header of a request names them."""
-    return ", ".join(
-        f"{quote(f'{project}/{run}', safe='/')}={position}"
-        for (project, run), position in positions.items()
-    )
 
 
 def from_header(text: str) -> dict[Ref, int]:

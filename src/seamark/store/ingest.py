@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from seamark.journal.folder import split_journal_name
@@ -31,7 +31,7 @@ from seamark.store.groups import (
     store_groups,
 )
 from seamark.store.journals import names_before
-from seamark.store.runs import Conflict, Saving, load_run, new_run
+from seamark.store.runs import Saving, load_run, new_run
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from seamark.journal.source import Source
     from seamark.store.runs import Store
 
-__all__ = ["UNREADABLE", "Folding", "fold_run", "prefix_crc"]
+__all__ = ["UNREADABLE", "Folding", "prefix_crc"]
 
 UNREADABLE: Final = "unreadable"
 _STEP_BYTES: Final = 64 << 20
@@ -50,41 +50,6 @@ _REMADE_BYTES: Final = 4 << 20
 _TRIES: Final = 5
 _PART_BYTES: Final = 1 << 22
 """How much is read at a time only to be counted into a CRC."""
-
-
-def fold_run(
-    store: Store,
-    project: str,
-    run: str,
-    sources: Mapping[str, Callable[[], Source]],
-    now_ns: Callable[[], int],
-) -> None:
-    """Fold what is new of a run, of all of its journals, and save it.
-
-    Args:
-        store: Where it goes.
-        project: Project path.
-        run: Run id.
-        sources: By file name: what opens the journal. Those that were folded before must still
-            begin with the same bytes.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-
-    Raises:
-        Conflict: If others folded the same run all the time.
-    """
-    journals = {uid: name for name in sources if (uid := split_journal_name(name)[1])}
-    for last in range(_TRIES, 0, -1):
-        folding = Folding(store, project, run, lambda name: sources[name](), now_ns)
-        try:
-            folding.take_up(journals)
-            folding.fold()
-            if folding.changed:
-                folding.save()
-        except Conflict:  # somebody else was faster: look again
-            if last == 1:
-                raise
-        else:
-            return
 
 
 class Folding:
@@ -362,14 +327,7 @@ def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int
 
 def prefix_crc(source: Source, size: int) -> int:
     """Return the CRC32 of the first bytes of a journal."""
-    crc = 0
-    for part in _parts(source, size):
-        crc = zlib.crc32(part, crc)
-    return crc
-
-
-def _parts(source: Source, size: int) -> Iterator[bytes]:
-    offset = 0
+    crc = offset = 0
     while offset < size and (part := source.pread(min(_PART_BYTES, size - offset), offset)):
-        offset += len(part)
-        yield part
+        crc, offset = zlib.crc32(part, crc), offset + len(part)
+    return crc

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 
 import pytest
+from fold_once import fold_run
 from keeping import PROJECT, RUN, Place, journal, places
 
 from seamark.journal.reader import JournalReader
@@ -12,7 +13,6 @@ from seamark.journal.shipping import GAP_BYTES
 from seamark.journal.walk import walk
 from seamark.store import schema
 from seamark.store.database import Database, memory_engine
-from seamark.store.ingest import fold_run
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.read.run import RunReader
 from seamark.store.runs import Store

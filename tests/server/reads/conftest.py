@@ -17,6 +17,7 @@ pytest.importorskip("fastapi")
 
 import httpx
 from databases import fresh_database
+from fold_once import fold_run
 from journal_builder import START, JournalBuilder
 from served import Served, served
 
@@ -26,7 +27,6 @@ from seamark.server import reads
 from seamark.server.access import Role
 from seamark.server.changes import note_changes
 from seamark.server.databases import store_name
-from seamark.store.ingest import fold_run
 
 if TYPE_CHECKING:
     from seamark.reading.verbs import Answer

@@ -95,7 +95,7 @@ def measure(url: str, folder: Path, senders: int = 64, batches: int = 20, rows: 
     took, used = time.perf_counter() - began, time.process_time() - cpu
     intake.close()
     size = sum(len(part) for _, parts in journals for part in parts)
-    count = sum(1 for _ in objects.names("journals/"))
+    count = sum(1 for _ in objects.listed("journals/"))
     objects.close()
     databases.close()
     return Speed(

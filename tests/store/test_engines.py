@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from fold_once import fold_run
+from folding import fold_run
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.dialects.postgresql import dialect as postgresql_dialect

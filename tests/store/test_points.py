@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fold_once import fold_run
+from folding import fold_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

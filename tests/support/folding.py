@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fold_once import fold_run
 from journal_builder import JournalBuilder
 
 from seamark.errors import RunNotFoundError
-from seamark.journal.source import BytesSource
+from seamark.journal.folder import split_journal_name
+from seamark.journal.source import BytesSource, Source
 from seamark.server.databases import Databases, open_databases
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import KeptJournals
@@ -24,7 +24,8 @@ from seamark.server.positions import Positions
 from seamark.server.settings import Settings
 from seamark.server.state import make_tables
 from seamark.store import schema
-from seamark.store.database import Database, memory_engine
+from seamark.store.database import Database, memory_engine, retry
+from seamark.store.ingest import Folding
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.read.run import RunReader
 from seamark.store.runs import Store
@@ -131,6 +132,38 @@ def says(reader: RunReader) -> dict[str, Any]:
         columns = (points.step, points.value, points.time_ns, points.attempt)
         found[f"{path}:points"] = [list(map(repr, column.tolist())) for column in columns]
     return found
+
+
+def fold_run(
+    store: Store,
+    project: str,
+    run: str,
+    sources: Mapping[str, Callable[[], Source]],
+    now_ns: Callable[[], int],
+) -> None:
+    """Fold what is new of a run, of all of its journals, and save it.
+
+    Args:
+        store: Where it goes.
+        project: Project path.
+        run: Run id.
+        sources: By file name: what opens the journal. Those that were folded before must still
+            begin with the same bytes.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+
+    Raises:
+        Conflict: If others folded the same run all the time.
+    """
+    journals = {uid: name for name in sources if (uid := split_journal_name(name)[1])}
+
+    def fold() -> None:
+        folding = Folding(store, project, run, lambda name: sources[name](), now_ns)
+        folding.take_up(journals)
+        folding.fold()
+        if folding.changed:
+            folding.save()
+
+    retry(fold)
 
 
 def oracle(project: str, run: str, journals: Mapping[str, bytes]) -> dict[str, Any]:

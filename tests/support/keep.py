@@ -47,13 +47,17 @@ class Keep:
     def contents(self, project: str, name: str = "data") -> Counter[str]:
         """Return of which contents of an artifact there are bytes, and how many objects of each."""
         with self._opened() as (_, objects):
-            found = map(parse, objects.names(f"blobs/{project}/{ARTIFACTS}/{name}/"))
+            found = (
+                parse(one.name) for one in objects.listed(f"blobs/{project}/{ARTIFACTS}/{name}/")
+            )
             return Counter(each.digest for each in found if each is not None)
 
     def whole(self, project: str, name: str = "data") -> set[str]:
         """Return which contents of an artifact are there in full."""
         with self._opened() as (_, objects):
-            found = map(parse, objects.names(f"blobs/{project}/{ARTIFACTS}/{name}/"))
+            found = (
+                parse(one.name) for one in objects.listed(f"blobs/{project}/{ARTIFACTS}/{name}/")
+            )
             return {each.digest for each in found if each and each.what in (ONE, WHOLE)}
 
     def arrived(self, project: str, name: str = "data") -> set[int]:

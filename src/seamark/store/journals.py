@@ -17,7 +17,7 @@ from seamark.store.fold.registers import to_json
 from seamark.store.fold.run_state import JournalState
 
 if TYPE_CHECKING:
-    from seamark.store.runs import Store
+    from seamark.store.store import Store
 
 __all__ = [
     "journal_row",

@@ -6,13 +6,11 @@ that saves second learns from the version of the run's row that it has to look a
 
 from __future__ import annotations
 
-import contextlib
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -49,10 +47,7 @@ from seamark.store.journals import (
     path_rows,
     schema_rows,
 )
-
-if TYPE_CHECKING:
-    from seamark.store.database import Database
-    from seamark.store.path_numbers import PathNumbers
+from seamark.store.store import Store
 
 __all__ = [
     "RUNS_AT_ONCE",
@@ -158,28 +153,7 @@ _FIND_MANY: Final = sa.select(_run.project, _run.name, *_OF_ROW, _run.registers)
 )
 
 
-# ---------------------------------------------------------------------- a store
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """A database with the tables of a store, and the numbers of its paths.
-
-    Attributes:
-        database: Which has the tables.
-        numbers: Of its paths.
-        here: Whether processes of its runs may be on this machine, which then knows best whether
-            they live. Where it is false, as on a server, runs are judged by when they were heard
-            of alone, by the clock of whoever folds.
-    """
-
-    database: Database
-    numbers: PathNumbers
-    here: bool = True
-
-    def reading(self, given: sa.Connection | None) -> AbstractContextManager[sa.Connection]:
-        """Return the transaction that is given, or a new one."""
-        return self.database.reading() if given is None else contextlib.nullcontext(given)
+# ---------------------------------------------------------------------- a run
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 
 import pytest
-from fold_once import fold_run
+from folding import fold_run
 from keeping import PROJECT, RUN, Place, journal, places
 
 from seamark.journal.reader import JournalReader

@@ -17,7 +17,7 @@ pytest.importorskip("fastapi")
 
 import httpx
 from databases import fresh_database
-from fold_once import fold_run
+from folding import fold_run
 from journal_builder import START, JournalBuilder
 from served import Served, served
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from seamark.errors import FileMissingError
 from seamark.journal.format import ZLIB
 from seamark.journal.reader import JournalReader, payload_of
 from seamark.server.blobs import statements as sql
@@ -19,7 +18,7 @@ from seamark.server.blobs.names import ONE, PREFIX, WHOLE, BlobObject, parse
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Block
-    from seamark.server.kept.journals import KeptJournals
+    from seamark.journal.source import Source
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
@@ -79,7 +78,8 @@ def rebuild_blobs(
 def settle_blobs(
     database: Database,
     objects: ObjectStore,
-    kept: KeptJournals,
+    runs: Callable[[], Iterable[tuple[str, str, int]]],
+    opened: Callable[[str, str], Iterator[tuple[str, Source]]],
     reserved_ns: int,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
@@ -92,7 +92,8 @@ def settle_blobs(
     Args:
         database: Holds the tables.
         objects: Where the bytes are.
-        kept: The journals.
+        runs: Returns project, run id and position of all runs.
+        opened: Yields name and bytes of each journal of a run.
         reserved_ns: Until when what nobody names is kept, nanoseconds since the Unix epoch.
         stop: Returns whether to give up; what was not settled then is settled another time.
 
@@ -111,12 +112,12 @@ def settle_blobs(
     count = 0
     for project, digests in sorted(unknown.items()) if unknown else ():
         found: list[tuple[str, str, str]] = []
-        for run in kept.runs():
+        for where, run, _ in runs():
             if stop():
                 return count
-            if run.project == project:
-                named = _named(database, objects, kept, project, run.run) & digests
-                found += [(project, digest, run.run) for digest in sorted(named)]
+            if where == project:
+                named = _named(database, objects, project, run, opened(project, run)) & digests
+                found += [(project, digest, run) for digest in sorted(named)]
         with database.writing() as connection:
             database.run_many(connection, sql.USE, found)
             for digest in sorted(digests):
@@ -128,16 +129,16 @@ def settle_blobs(
 
 
 def _named(
-    database: Database, objects: ObjectStore, kept: KeptJournals, project: str, run: str
+    database: Database,
+    objects: ObjectStore,
+    project: str,
+    run: str,
+    journals: Iterable[tuple[str, Source]],
 ) -> set[str]:
     """Return every digest that is named in the journals of a run, or in a list that they name."""
     found: set[str] = set()
     lists: set[str] = set()
-    for name in kept.journals(project, run):
-        try:
-            source = kept.source(project, run, name)
-        except FileMissingError:  # purged in this moment
-            continue
+    for name, source in journals:
         with JournalReader(source) as reader:
             for block in reader.blocks(unknown=True):
                 for data in _plain(block):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -275,7 +276,14 @@ class KeptJournals:
         from seamark.server.blobs.blobs import RESERVED_NS
         from seamark.server.blobs.rebuild import settle_blobs
 
+        until = self._now_ns() + RESERVED_NS
         try:
-            settle_blobs(self._database, self._objects, self, self._now_ns() + RESERVED_NS, stop)
+            settle_blobs(self._database, self._objects, self.runs, self._opened, until, stop)
         except OSError as error:  # then they stay for now
             _log.warning("who needs files that were taken up cannot be found out now: %s", error)
+
+    def _opened(self, project: str, run: str) -> Iterator[tuple[str, Source]]:
+        """Yield name and bytes of each journal of a run."""
+        for name in self.journals(project, run):
+            with contextlib.suppress(FileMissingError):  # purged in this moment
+                yield name, self.source(project, run, name)

@@ -1,8 +1,8 @@
 """Routes that answer questions: ``POST read/<verb>``, made of functions and their signatures.
 
-The body is a JSON object of the arguments, and of ``seen``: what came with an earlier answer. An
-answer is ``{"answer": ..., "seen": ..., "next": ...}`` (see `seamark.reading.verbs.Answer`), in
-MessagePack for who accepts it and in JSON for others.
+The body is a JSON object of the arguments, and of ``seen`` and ``next``: what came with an earlier
+answer, or with the part before. An answer is ``{"answer": ..., "seen": ..., "next": ...}`` (see
+`seamark.reading.verbs.Answer`), in MessagePack for who accepts it and in JSON for others.
 """
 
 from __future__ import annotations
@@ -97,21 +97,21 @@ def _as_json(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _add(
     verb: Verb,
-    ask: Callable[[Request, bytes, Verb], tuple[Any, Any]],
+    ask: Callable[[Request, bytes, Verb], Any],
     function: Callable[[Any, Any], Any],
     tag: Callable[[Any, Any], str],
 ) -> None:
     _verbs.append(verb)
 
     def endpoint(request: Request, body: Annotated[bytes, Depends(_body)]) -> Response:
-        asked, question = ask(request, body, verb)
+        asked = ask(request, body, verb)
 
         def make() -> Any:
             with heavy() if verb.is_heavy else nullcontext(), asked.moment():
-                return function(asked, question)
+                return function(asked, asked.question)
 
-        seen = "" if verb.is_timely else tag(asked, question)
-        answer: Response = asked.answer(make, seen, question)
+        seen = "" if verb.is_timely else tag(asked, asked.question)
+        answer: Response = asked.answer(make, seen)
         return answer
 
     router.add_api_route(
@@ -131,11 +131,12 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-def _one_run(request: Request, body: bytes, verb: Verb) -> tuple[OneRun, Any]:
+def _one_run(request: Request, body: bytes, verb: Verb) -> OneRun:
     """Return who asks about which run, and what; it is looked at once they may read the run."""
     about = _decoded(request, body, _AboutRun)
     one = OneRun(request, about.project, about.run)
-    return one, _decoded(request, body, verb.question)
+    one.question = _decoded(request, body, verb.question)
+    return one
 
 
 class _AboutRun(msgspec.Struct):
@@ -143,8 +144,10 @@ class _AboutRun(msgspec.Struct):
     run: str
 
 
-def _several(request: Request, body: bytes, verb: Verb) -> tuple[Several, Any]:
-    return Several(request), _decoded(request, body, verb.question)
+def _several(request: Request, body: bytes, verb: Verb) -> Several:
+    every = Several(request)
+    every.question = _decoded(request, body, verb.question)
+    return every
 
 
 def _decoded(request: Request, body: bytes, kind: Any) -> Any:

@@ -9,28 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 import sqlalchemy as sa
 from msgspec import Meta
 
-from seamark.errors import ArgumentError, QueryError, RunNotFoundError
+from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.paths import is_inside
 from seamark.reading.answers import (
     Attempts,
-    Fields,
-    Groups,
     ProjectCounts,
-    Selected,
     SeriesPart,
-    SharedPaths,
     Table,
 )
+from seamark.reading.catalog import RunField, SharedPath
 from seamark.reading.curves import MOST_PARTS, check_points
-from seamark.reading.groups import group_table, in_order
+from seamark.reading.groups import RunGroup, group_table, in_order
 from seamark.reading.names import RunName
-from seamark.reading.points import Attempt
-from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
-from seamark.reading.verbs import Count, Path, Question
-from seamark.server.answering import Several
+from seamark.reading.points import Attempt, Points
+from seamark.reading.tables import RunsTable
+from seamark.reading.verbs import Answer, Count, Path, Question
+from seamark.server.answering import Several, to_next
 from seamark.server.failures import Refusal
 from seamark.server.reads import of_all
-from seamark.server.routes.reads import MOST_POINTS
+from seamark.server.routes.reads import MOST_POINTS, Place, parts_from
 from seamark.store import schema
 from seamark.store.cells import CRASHED, UNKNOWN_NS
 from seamark.store.query.choosing import choose, state_column
@@ -111,7 +108,7 @@ class Which(Question, kw_only=True):
         return Selection(**(given | more), readable=_restriction(every))
 
 
-_OF_SELECTION: Final = set(Which.__struct_fields__) - {"unknown", "counted", "seen"}
+_OF_SELECTION: Final = set(Which.__struct_fields__) - {"unknown", "counted", "seen", "next"}
 
 
 class TableQuestion(Which, kw_only=True):
@@ -193,19 +190,6 @@ class SeriesQuestion(RefsQuestion, kw_only=True):
     unknown: Unknown | None = None
 
 
-class _Told:
-    """Gathers what is said of paths that no run has, or refuses them."""
-
-    def __init__(self, unknown: Unknown | None) -> None:
-        self.messages: list[str] = []
-        self._refuse = unknown == "refuse"
-
-    def __call__(self, error: QueryError) -> None:
-        if self._refuse:
-            raise error
-        self.messages.append(str(error))
-
-
 def _ask(every: Several, question: Callable[[Store, sa.Connection], T]) -> T:
     """Return the answer to a question about one snapshot of the store."""
     store = every.server.store()
@@ -232,7 +216,6 @@ def table(every: Several, question: TableQuestion) -> Table:
 
     With ``counted`` false, ``total`` is null where ``limit`` cut the table off, which is faster.
     """
-    told = _Told(question.unknown)
     limit = min(question.limit or MOST_ROWS, MOST_ROWS)
     selection = question.selection(every, limit=limit)
     cursor = every.cursor()
@@ -244,7 +227,7 @@ def table(every: Several, question: TableQuestion) -> Table:
             selection,
             question.columns,
             every.now_ns,
-            told,
+            every.unknown,
             counted=question.counted,
         )
         if len(found) * len(found.columns) > _MOST_CELLS:
@@ -255,66 +238,64 @@ def table(every: Several, question: TableQuestion) -> Table:
             )
             raise Refusal(413, "too-many-cells", hint, limit=most)
         named = list(found.refs) if len(found) <= _MOST_NAMES else []
-        return Table(found, names_of(store, connection, named), told.messages, cursor)
+        return Table(found, names_of(store, connection, named), cursor)
 
     return _ask(every, answer)
 
 
 @of_all()
-def select(every: Several, question: Which) -> Selected:
+def select(every: Several, question: Which) -> Answer[list[Ref]]:
     """Return project and run id of the runs that match, in order.
 
     With ``counted`` false, ``total`` is null where ``limit`` cut them off, which is faster.
     """
-    told, selection = _Told(question.unknown), question.selection(every)
+    selection, counted = question.selection(every), question.counted
 
-    def answer(store: Store, asked: sa.Connection) -> Selected:
-        chosen = choose(store, asked, selection, every.now_ns, told, counted=question.counted)
-        return Selected(list(chosen.refs), chosen.total, told.messages)
+    def answer(store: Store, asked: sa.Connection) -> Answer[list[Ref]]:
+        chosen = choose(store, asked, selection, every.now_ns, every.unknown, counted=counted)
+        return every.part_of(chosen.refs, chosen.total)
 
     return _ask(every, answer)
 
 
 @of_all()
-def shared(every: Several, question: SharedPathsQuestion) -> SharedPaths:
+def shared(every: Several, question: SharedPathsQuestion) -> list[SharedPath]:
     """Return which numbers, texts and series the first ``sample`` of the chosen runs have."""
-    told, selection = _Told(question.unknown), question.selection(every)
+    selection = question.selection(every)
 
-    def answer(store: Store, connection: sa.Connection) -> SharedPaths:
-        chosen = choose(store, connection, selection, every.now_ns, told, counted=False)
+    def answer(store: Store, connection: sa.Connection) -> list[SharedPath]:
+        chosen = choose(store, connection, selection, every.now_ns, every.unknown, counted=False)
         some, wanted = chosen.numbers[: question.sample], question.contains.lower()
         found = shared_paths(store, connection, some, question.sample)
         shown = [one for one in found if wanted in one.path.lower()]
-        return SharedPaths(sorted(shown, key=lambda one: one.path), len(some), told.messages)
+        return sorted(shown, key=lambda one: one.path)
 
     return _ask(every, answer)
 
 
 @of_all(heavy=True)
-def fields(every: Several, question: FieldsQuestion) -> Fields:
+def fields(every: Several, question: FieldsQuestion) -> list[RunField]:
     """Return which paths the chosen runs show: of how many, as what, and whether they differ."""
-    told, selection = _Told(question.unknown), question.selection(every)
+    selection = question.selection(every)
 
-    def answer(store: Store, connection: sa.Connection) -> Fields:
-        chosen = choose(store, connection, selection, every.now_ns, told, counted=False)
-        found = run_fields(store, connection, chosen.numbers, question.contains)
-        return Fields(found, len(chosen.numbers), told.messages)
+    def answer(store: Store, connection: sa.Connection) -> list[RunField]:
+        chosen = choose(store, connection, selection, every.now_ns, every.unknown, counted=False)
+        return run_fields(store, connection, chosen.numbers, question.contains)
 
     return _ask(every, answer)
 
 
 @of_all(heavy=True)
-def groups(every: Several, question: GroupsQuestion) -> Groups:
+def groups(every: Several, question: GroupsQuestion) -> Answer[list[RunGroup]]:
     """Return runs grouped by the values of some paths, and sums of the numbers of others.
 
     Only finite numbers count; ``std`` is that of a sample (n - 1), null for one run.
     """
-    told, limit = _Told(question.unknown), question.limit
-    selection = question.selection(every, limit=MOST_ROWS, offset=0)
+    limit, selection = question.limit, question.selection(every, limit=MOST_ROWS, offset=0)
     columns = list(dict.fromkeys([*question.by, *question.columns]))
 
     def answer(store: Store, connection: sa.Connection) -> RunsTable:
-        return query_runs(store, connection, selection, columns, every.now_ns, told)
+        return query_runs(store, connection, selection, columns, every.now_ns, every.unknown)
 
     table = _ask(every, answer)
     if table.total > len(table):
@@ -324,7 +305,7 @@ def groups(every: Several, question: GroupsQuestion) -> Groups:
     if question.order is not None:
         found = in_order(found, question.order, ascending=question.least_first)
     end = None if limit is None else question.offset + limit
-    return Groups(list(found[question.offset : end]), len(found), told.messages)
+    return every.part_of(found[question.offset : end], len(found))
 
 
 # ---------------------------------------------------------------------- what there is
@@ -485,54 +466,82 @@ def series_paths(every: Several, question: SeriesPathsQuestion) -> list[tuple[st
 
 
 @of_all(heavy=True)
-def series(every: Several, question: SeriesQuestion) -> SeriesPart:
-    """Return the points or curves of the float series of many runs, as many runs as fit.
+def series(every: Several, question: SeriesQuestion) -> Answer[list[SeriesPart]]:
+    """Return the points or curves of the float series of many runs, part by part.
 
-    The paths of a first run that is too long for one answer are told in ``alone``: it is to be read
-    by itself (points_part, curve).
+    A series that is too long for one part goes on in the next one; see the verb ``points``.
     """
     if question.points is not None:
         check_points(question.points)
-    told = _Told(question.unknown)
 
-    def answer(store: Store, connection: sa.Connection) -> SeriesPart:
-        refs = every.only_readable(question.refs)
-        parts: list[tuple[str, str, Any]] = []
-        alone: list[str] = []
-        end, room = 0, MOST_POINTS
-        while end < len(refs) and not alone:
-            some = refs[end : end + _RUNS_AT_ONCE]
-            lengths = lengths_of(store, connection, some, question.paths)
-            fit, room = _fitting_runs(lengths, question.points, room)
-            parts += read_many(
+    def answer(store: Store, connection: sa.Connection) -> Answer[list[SeriesPart]]:
+        found, place = _series_parts(every, question, store, connection)
+        if question.unknown is not None:
+            _check_series(every, store, connection, question.paths, {one.path for one in found})
+        return Answer(found, next=place and to_next(place))
+
+    return _ask(every, answer)
+
+
+def _series_parts(
+    every: Several, question: SeriesQuestion, store: Store, connection: sa.Connection
+) -> tuple[list[SeriesPart], Place | None]:
+    """Return series of many runs from a place on, as much as there is room for.
+
+    Of runs whose series fit many are read at a time; see `parts_from` for the one that follows.
+    """
+    refs, place = every.only_readable(question.refs), every.place(Place)
+    if place is not None and place[:2] not in refs:  # not theirs any more: begin anew
+        place = None
+    at = 0 if place is None else refs.index(place[:2])
+    found: list[SeriesPart] = []
+    room = MOST_POINTS
+    while at < len(refs):
+        some = refs[at : at + _RUNS_AT_ONCE]
+        lengths = lengths_of(store, connection, some, question.paths)
+        if place is None:
+            fit = _fitting_runs(lengths, question.points, room)
+            whole = read_many(
                 store,
                 connection,
                 fit,
                 question.paths,
                 question.attempt,
                 every.sources,
-                None,
-                question.points,
+                points=question.points,
             )
-            end += len(fit)
-            if len(fit) < len(some):
-                if end:
-                    break
-                alone, end = list(lengths[refs[0]]), 1
-        if question.unknown is not None:
-            found = {path for _, path, _ in parts} | set(alone)
-            _check_series(every, store, connection, question.paths, told, found)
-        points = SeriesTable(parts) if question.points is None else None
-        curves = None if question.points is None else CurveTable(parts)
-        return SeriesPart(points, curves, told.messages, list(refs[end:]), alone)
-
-    return _ask(every, answer)
+            parts = [
+                SeriesPart(project, run, path, points=one)
+                if isinstance(one, Points)
+                else SeriesPart(project, run, path, curve=one)
+                for project, run, path, one in whole
+            ]
+            found += parts
+            room -= sum(map(len, parts))
+            at += len(fit)
+            if len(fit) == len(some):
+                continue
+        ref = refs[at]
+        parts, place = parts_from(
+            place,
+            every.reader(*ref),
+            list(lengths[ref]),
+            room,
+            question.attempt,
+            curve=question.points,
+        )
+        found += parts
+        room -= sum(map(len, parts))
+        if place is not None:
+            break
+        at += 1
+    return found, place
 
 
 def _fitting_runs(
-    lengths: Mapping[tuple[str, str], Mapping[str, int]], points: int | None, room: int
-) -> tuple[list[tuple[str, str]], int]:
-    """Return the first runs whose points fit, and for how many more there is room.
+    lengths: Mapping[Ref, Mapping[str, int]], points: int | None, room: int
+) -> list[Ref]:
+    """Return the first runs whose points fit.
 
     Args:
         lengths: Of their series.
@@ -547,7 +556,7 @@ def _fitting_runs(
             break
         fit.append(ref)
         room -= size
-    return fit, room
+    return fit
 
 
 def _check_series(
@@ -555,12 +564,11 @@ def _check_series(
     store: Store,
     connection: sa.Connection,
     patterns: Sequence[str],
-    told: _Told,
     found: set[str],
 ) -> None:
     """Tell of patterns that are a series of no run that may be read."""
     seen = in_projects(store, connection, _restriction(every))
-    checks = KnownPaths(store, connection, told, seen)
+    checks = KnownPaths(store, connection, every.unknown, seen)
     for pattern in patterns:
         if pattern not in found and not any(map(matcher(pattern), found)):
             checks.check_series(pattern)

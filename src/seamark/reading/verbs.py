@@ -138,8 +138,21 @@ def verbs_of(protocol: type) -> dict[str, Verb]:
     }
 
 
-def of_method(method: Callable[..., Any], *, heavy: bool, timely: bool) -> Verb:
-    """Return the question that a function answers; its first parameter is who answers."""
+def of_method(
+    method: Callable[..., Any],
+    base: type[Question] = RunQuestion,
+    *,
+    heavy: bool = False,
+    timely: bool = False,
+) -> Verb:
+    """Return the question that a function answers; its first parameter is who answers.
+
+    Args:
+        method: The function.
+        base: Class of the arguments that it has besides its parameters.
+        heavy: See `Verb`.
+        timely: See `Verb`.
+    """
     hints = get_type_hints(method, include_extras=True)
     fields = []
     for parameter in list(inspect.signature(method).parameters.values())[1:]:
@@ -148,6 +161,6 @@ def of_method(method: Callable[..., Any], *, heavy: bool, timely: bool) -> Verb:
         fields.append((*field, parameter.default) if is_optional else field)
     name, about = method.__name__, inspect.cleandoc(method.__doc__ or "")
     title = f"{name.title().replace('_', '')}Question"
-    question = defstruct(title, fields, bases=(RunQuestion,), kw_only=True)
+    question = defstruct(title, fields, bases=(base,), kw_only=True)
     parameters = tuple(field[0] for field in fields)
     return Verb(name, about, question, hints["return"], parameters, heavy, timely)

@@ -7,32 +7,27 @@ from typing import Annotated
 from msgspec import Meta
 
 from seamark.reading.changes import Changes
-from seamark.reading.verbs import Answer, Path, Question
+from seamark.reading.verbs import Answer, Path
 from seamark.server.answering import Several
 from seamark.server.reads import of_all
 
 __all__: list[str] = []
 
 
-class ChangesQuestion(Question, kw_only=True):
-    """A cursor, empty to begin, and a project; empty for all."""
-
-    cursor: Annotated[str, Meta(max_length=200)] = ""
-    project: Path = ""
-
-
-def _tag(every: Several, question: ChangesQuestion) -> str:
+def _tag(every: Several) -> str:
     # Without a cursor the answer is one for whoever begins now, and as new as the question.
-    return every.tag() if question.cursor else ""
+    return every.tag() if every.question.cursor else ""
 
 
 @of_all(tag=_tag)
-def changes(every: Several, question: ChangesQuestion) -> Answer[Changes]:
+def changes(
+    every: Several, cursor: Annotated[str, Meta(max_length=200)] = "", project: Path = ""
+) -> Answer[Changes]:
     """Return the runs that changed since a cursor; without one, the cursor to begin with.
 
     ``reset`` says that everything may have changed: the runs were folded anew, or the cursor is
     none. Their paths say where to look first. With ``next`` there is more already; its value is
     also the new cursor.
     """
-    since = question.next or question.cursor
-    return every.server.changing.since(since, question.project, every.may_read, every.now_ns)
+    since = every.question.next or cursor
+    return every.server.changing.since(since, project, every.may_read, every.now_ns)

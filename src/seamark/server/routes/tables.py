@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import sqlalchemy as sa
@@ -22,7 +22,6 @@ from seamark.reading.curves import MOST_PARTS, check_points
 from seamark.reading.groups import RunGroup, group_table, in_order
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, Points
-from seamark.reading.tables import RunsTable
 from seamark.reading.verbs import Answer, Count, Path, Question
 from seamark.server.answering import Several, to_next
 from seamark.server.failures import Refusal
@@ -111,90 +110,12 @@ class Which(Question, kw_only=True):
 _OF_SELECTION: Final = set(Which.__struct_fields__) - {"unknown", "counted", "seen", "next"}
 
 
-class TableQuestion(Which, kw_only=True):
-    """Runs, and what is shown of them.
-
-    Attributes:
-        columns: Paths, perhaps with an aggregate; None for all.
-    """
-
-    columns: Few | None = None
-
-
-class FieldsQuestion(Which, kw_only=True):
-    """Runs, and a part of the names of paths."""
-
-    contains: Text = ""
-
-
-class SharedPathsQuestion(FieldsQuestion, kw_only=True):
-    """Runs, and how many of them are looked at."""
-
-    sample: Annotated[int, Meta(ge=1, le=900)] = 50
-
-
-class GroupsQuestion(Which, kw_only=True):
-    """Runs and the paths that group them; ``limit`` and ``offset`` are of groups.
-
-    Attributes:
-        by: Paths by whose values they are grouped.
-        columns: Paths whose numbers are summed up.
-        order: One of ``by``, the mean of one of ``columns``, or ``:n``, the number of runs; None
-            for the order of their first runs.
-        least_first: The order.
-    """
-
-    by: Annotated[list[Text], Meta(min_length=1, max_length=8)]
-    columns: Annotated[list[Text], Meta(max_length=100)] = []
-    order: Text | None = None
-    least_first: bool = False
-
-
-class ScopeQuestion(Question, kw_only=True):
-    """A project with what is in it; empty for all."""
-
-    project: Text = ""
-    kind: Kind = "run"
-
-
-class RefsQuestion(Question, kw_only=True):
-    """Runs, by project and id."""
-
-    refs: Refs
-
-
-class AttemptsQuestion(RefsQuestion, kw_only=True):
-    """Runs, float series, and what is along x."""
-
-    paths: Annotated[list[Text], Meta(max_length=_MOST_BEGINS)] = []
-    x: Text = "step"
-
-
-class SeriesPathsQuestion(RefsQuestion, kw_only=True):
-    """Runs, and some paths; None for all."""
-
-    paths: Annotated[list[Text], Meta(max_length=_MOST_REFS)] | None = None
-
-
-class SeriesQuestion(RefsQuestion, kw_only=True):
-    """Runs, and patterns of the paths of float series.
-
-    Attributes:
-        points: Of each at most so many representative points; None for all points.
-        unknown: See `Which`; None: nothing is said of patterns that are a series of no run.
-    """
-
-    paths: Annotated[list[Text], Meta(min_length=1, max_length=1000)]
-    attempt: Attempt = "latest"
-    points: Annotated[int, Meta(ge=2, le=MOST_PARTS)] | None = None
-    unknown: Unknown | None = None
-
-
-def _ask(every: Several, question: Callable[[Store, sa.Connection], T]) -> T:
-    """Return the answer to a question about one snapshot of the store."""
+@contextlib.contextmanager
+def _reading(every: Several) -> Iterator[tuple[Store, sa.Connection]]:
+    """Give one snapshot of the store: itself and a connection."""
     store = every.server.store()
     with store.database.reading() as connection:
-        return question(store, connection)
+        yield store, connection
 
 
 def _restriction(every: Several) -> Callable[[str], bool] | None:
@@ -204,31 +125,26 @@ def _restriction(every: Several) -> Callable[[str], bool] | None:
 # ---------------------------------------------------------------------- tables of runs
 
 
-def _table_tag(every: Several, question: TableQuestion) -> str:
+def _table_tag(every: Several) -> str:
     """Return what changes whenever a table may; times such as "-2h" change with every second."""
-    is_timely = question.query is not None and '"-' in question.query.replace("'", '"')
+    query = every.question.query
+    is_timely = query is not None and '"-' in query.replace("'", '"')
     return "" if is_timely else every.tag()
 
 
-@of_all(heavy=True, tag=_table_tag)
-def table(every: Several, question: TableQuestion) -> Table:
+@of_all(Which, heavy=True, tag=_table_tag)
+def table(every: Several, columns: Few | None = None) -> Table:
     """Return the runs that match with the columns asked for, at most 10,000 of them.
 
-    With ``counted`` false, ``total`` is null where ``limit`` cut the table off, which is faster.
+    Columns are paths, perhaps with an aggregate; null for all. With ``counted`` false, ``total`` is
+    null where ``limit`` cut the table off, which is faster.
     """
-    limit = min(question.limit or MOST_ROWS, MOST_ROWS)
-    selection = question.selection(every, limit=limit)
+    limit = min(every.question.limit or MOST_ROWS, MOST_ROWS)
+    selection, counted = every.question.selection(every, limit=limit), every.question.counted
     cursor = every.cursor()
-
-    def answer(store: Store, connection: sa.Connection) -> Table:
+    with _reading(every) as (store, connection):
         found = query_runs(
-            store,
-            connection,
-            selection,
-            question.columns,
-            every.now_ns,
-            every.unknown,
-            counted=question.counted,
+            store, connection, selection, columns, every.now_ns, every.unknown, counted=counted
         )
         if len(found) * len(found.columns) > _MOST_CELLS:
             most = max(1, _MOST_CELLS // len(found.columns))
@@ -240,71 +156,68 @@ def table(every: Several, question: TableQuestion) -> Table:
         named = list(found.refs) if len(found) <= _MOST_NAMES else []
         return Table(found, names_of(store, connection, named), cursor)
 
-    return _ask(every, answer)
 
-
-@of_all()
-def select(every: Several, question: Which) -> Answer[list[Ref]]:
+@of_all(Which)
+def select(every: Several) -> Answer[list[Ref]]:
     """Return project and run id of the runs that match, in order.
 
     With ``counted`` false, ``total`` is null where ``limit`` cut them off, which is faster.
     """
-    selection, counted = question.selection(every), question.counted
-
-    def answer(store: Store, asked: sa.Connection) -> Answer[list[Ref]]:
+    selection, counted = every.question.selection(every), every.question.counted
+    with _reading(every) as (store, asked):
         chosen = choose(store, asked, selection, every.now_ns, every.unknown, counted=counted)
-        return every.part_of(chosen.refs, chosen.total)
-
-    return _ask(every, answer)
+    return every.part_of(chosen.refs, chosen.total)
 
 
-@of_all()
-def shared(every: Several, question: SharedPathsQuestion) -> list[SharedPath]:
+@of_all(Which)
+def shared(
+    every: Several, contains: Text = "", sample: Annotated[int, Meta(ge=1, le=900)] = 50
+) -> list[SharedPath]:
     """Return which numbers, texts and series the first ``sample`` of the chosen runs have."""
-    selection = question.selection(every)
-
-    def answer(store: Store, connection: sa.Connection) -> list[SharedPath]:
-        chosen = choose(store, connection, selection, every.now_ns, every.unknown, counted=False)
-        some, wanted = chosen.numbers[: question.sample], question.contains.lower()
-        found = shared_paths(store, connection, some, question.sample)
-        shown = [one for one in found if wanted in one.path.lower()]
-        return sorted(shown, key=lambda one: one.path)
-
-    return _ask(every, answer)
+    selection, wanted = every.question.selection(every), contains.lower()
+    with _reading(every) as (store, asked):
+        chosen = choose(store, asked, selection, every.now_ns, every.unknown, counted=False)
+        found = shared_paths(store, asked, chosen.numbers[:sample], sample)
+    shown = [one for one in found if wanted in one.path.lower()]
+    return sorted(shown, key=lambda one: one.path)
 
 
-@of_all(heavy=True)
-def fields(every: Several, question: FieldsQuestion) -> list[RunField]:
+@of_all(Which, heavy=True)
+def fields(every: Several, contains: Text = "") -> list[RunField]:
     """Return which paths the chosen runs show: of how many, as what, and whether they differ."""
-    selection = question.selection(every)
-
-    def answer(store: Store, connection: sa.Connection) -> list[RunField]:
-        chosen = choose(store, connection, selection, every.now_ns, every.unknown, counted=False)
-        return run_fields(store, connection, chosen.numbers, question.contains)
-
-    return _ask(every, answer)
+    selection = every.question.selection(every)
+    with _reading(every) as (store, asked):
+        chosen = choose(store, asked, selection, every.now_ns, every.unknown, counted=False)
+        return run_fields(store, asked, chosen.numbers, contains)
 
 
-@of_all(heavy=True)
-def groups(every: Several, question: GroupsQuestion) -> Answer[list[RunGroup]]:
+@of_all(Which, heavy=True)
+def groups(
+    every: Several,
+    by: Annotated[list[Text], Meta(min_length=1, max_length=8)],
+    columns: Annotated[Sequence[Text], Meta(max_length=100)] = (),
+    order: Text | None = None,
+    *,
+    least_first: bool = False,
+) -> Answer[list[RunGroup]]:
     """Return runs grouped by the values of some paths, and sums of the numbers of others.
 
-    Only finite numbers count; ``std`` is that of a sample (n - 1), null for one run.
+    Only finite numbers count; ``std`` is that of a sample (n - 1), null for one run. ``order`` is
+    one of ``by``, the mean of one of ``columns``, or ``:n``, the number of runs; null for the order
+    of their first runs. ``limit`` and ``offset`` are of groups.
     """
-    limit, selection = question.limit, question.selection(every, limit=MOST_ROWS, offset=0)
-    columns = list(dict.fromkeys([*question.by, *question.columns]))
-
-    def answer(store: Store, connection: sa.Connection) -> RunsTable:
-        return query_runs(store, connection, selection, columns, every.now_ns, every.unknown)
-
-    table = _ask(every, answer)
-    if table.total > len(table):
-        hint = f"{table.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query"
+    question = every.question
+    selection = question.selection(every, limit=MOST_ROWS, offset=0)
+    shown = list(dict.fromkeys([*by, *columns]))
+    with _reading(every) as (store, asked):
+        runs = query_runs(store, asked, selection, shown, every.now_ns, every.unknown)
+    if runs.total > len(runs):
+        hint = f"{runs.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query"
         raise Refusal(413, "too-many-runs", hint, limit=MOST_ROWS)
-    found = group_table(table, question.by, question.columns)
-    if question.order is not None:
-        found = in_order(found, question.order, ascending=question.least_first)
-    end = None if limit is None else question.offset + limit
+    found = group_table(runs, by, columns)
+    if order is not None:
+        found = in_order(found, order, ascending=least_first)
+    end = None if question.limit is None else question.offset + question.limit
     return every.part_of(found[question.offset : end], len(found))
 
 
@@ -313,24 +226,18 @@ def groups(every: Several, question: GroupsQuestion) -> Answer[list[RunGroup]]:
 _run: Final = schema.run.c
 
 
-def _tag(every: Several, _: Question) -> str:
-    return every.tag()
-
-
-@of_all(tag=_tag)
-def projects(every: Several, question: ScopeQuestion) -> list[ProjectCounts]:
+@of_all(tag=Several.tag)
+def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[ProjectCounts]:
     """Return the projects that may be read, with how many runs each has; the trash apart.
 
     ``running`` and ``crashed`` count runs in the states in which a table shows them.
     """
-    meant = _within(every, question.project)
 
-    def answer(store: Store, connection: sa.Connection) -> list[ProjectCounts]:
+    def counted(one: str) -> sa.ColumnElement[int]:
+        return sa.func.sum(sa.case((sa.and_(state == one, _run.trashed == 0), 1), else_=0))
+
+    with _reading(every) as (store, connection):
         state = state_column(store, connection, every.now_ns)
-
-        def counted(one: str) -> sa.ColumnElement[int]:
-            return sa.func.sum(sa.case((sa.and_(state == one, _run.trashed == 0), 1), else_=0))
-
         statement = (
             sa.select(
                 _run.project,
@@ -340,34 +247,32 @@ def projects(every: Several, question: ScopeQuestion) -> list[ProjectCounts]:
                 sa.func.sum(_run.trashed),
                 sa.func.max(sa.func.nullif(_run.modified, UNKNOWN_NS)),
             )
-            .where(_run.kind == question.kind)
+            .where(_run.kind == kind)
             .group_by(_run.project)
         )
-        seen = in_projects(store, connection, meant)
+        seen = in_projects(store, connection, _within(every, project))
         if seen is not None:
             statement = statement.where(seen)
         return [
             ProjectCounts(
-                project,
+                name,
                 runs=int(runs),
                 running=int(running),
                 crashed=int(crashed),
                 trashed=int(trashed),
                 last_record_ns=None if last is None else int(last),
             )
-            for project, runs, running, crashed, trashed, last in sorted(
+            for name, runs, running, crashed, trashed, last in sorted(
                 store.database.query(connection, statement)
             )
         ]
 
-    return _ask(every, answer)
 
-
-@of_all(tag=_tag)
-def names(every: Several, question: ScopeQuestion) -> list[RunName]:
+@of_all(tag=Several.tag)
+def names(every: Several, project: Text = "", kind: Kind = "run") -> list[RunName]:
     """Return every run, model or version and what it is called, the newest first."""
-    meant = _within(every, question.project)
-    return _ask(every, lambda store, asked: run_names(store, asked, meant, question.kind))
+    with _reading(every) as (store, connection):
+        return run_names(store, connection, _within(every, project), kind)
 
 
 def _within(every: Several, project: str) -> Callable[[str], bool] | None:
@@ -377,13 +282,11 @@ def _within(every: Several, project: str) -> Callable[[str], bool] | None:
     return lambda one: is_inside(one, project) and every.may_read(one)
 
 
-@of_all(tag=_tag)
-def paths(every: Several, question: ScopeQuestion) -> list[str]:
+@of_all(tag=Several.tag)
+def paths(every: Several, project: Text = "") -> list[str]:
     """Return every path that a run has, sorted."""
-    meant = _within(every, question.project)
-
-    def answer(store: Store, connection: sa.Connection) -> list[str]:
-        seen = in_projects(store, connection, meant)
+    with _reading(every) as (store, connection):
+        seen = in_projects(store, connection, _within(every, project))
         if seen is None:
             return sorted(store.numbers.everything(connection))
         row, path, run = schema.attribute.c, schema.path.c, schema.run.c
@@ -392,45 +295,47 @@ def paths(every: Several, question: ScopeQuestion) -> list[str]:
         statement = sa.select(path.path).where(there)
         return sorted(name for (name,) in store.database.query(connection, statement))
 
-    return _ask(every, answer)
-
 
 # ---------------------------------------------------------------------- of some runs
 
 
 @of_all()
-def losses(every: Several, question: RefsQuestion) -> list[tuple[str, str, dict[str, int]]]:
+def losses(every: Several, refs: Refs) -> list[tuple[str, str, dict[str, int]]]:
     """Return what is missing of runs, only of those of which something is."""
-    return _of_runs(every, question.refs, load_losses)
+    return _of_runs(every, refs, load_losses)
 
 
 @of_all()
-def crash_reasons(every: Several, question: RefsQuestion) -> list[tuple[str, str, str]]:
+def crash_reasons(every: Several, refs: Refs) -> list[tuple[str, str, str]]:
     """Return why runs crashed, as far as that was told: the server saw none of their processes."""
 
     def reasons(store: Store, asked: sa.Connection, runs: Sequence[int]) -> dict[int, str]:
         return reasons_of(store, asked, runs, every.now_ns)
 
-    return _of_runs(every, question.refs, reasons)
+    return _of_runs(every, refs, reasons)
 
 
 @of_all(heavy=True)
-def attempts(every: Several, question: AttemptsQuestion) -> Attempts:
+def attempts(
+    every: Several,
+    refs: Refs,
+    paths: Annotated[Sequence[Text], Meta(max_length=_MOST_BEGINS)] = (),
+    x: Text = "step",
+) -> Attempts:
     """Return how often runs were begun or gone on with, of those that were gone on with.
 
     With ``paths``, also where each attempt begins in these float series, as far as points of it
     are shown: exactly, however few points a picture has. ``x`` is what is along x, as of curves; in
     the order of recording nothing has a place.
     """
-    refs, begins = question.refs, list[tuple[str, str, str, list[Any]]]()
-    asked = len(refs) * len(question.paths)
+    begins, asked = list[tuple[str, str, str, list[Any]]](), len(refs) * len(paths)
     if asked > _MOST_BEGINS:
         hint = f"{asked:,} series are too many at a time: ask for at most {_MOST_BEGINS}"
         raise Refusal(413, "too-many-series", hint, limit=_MOST_BEGINS)
-    check_axis(question.x)
-    for ref in every.only_readable(refs) if question.paths else ():
+    check_axis(x)
+    for ref in every.only_readable(refs) if paths else ():
         with contextlib.suppress(RunNotFoundError):
-            of_run = every.reader(*ref).begins(question.paths, question.x)
+            of_run = every.reader(*ref).begins(paths, x)
             begins += [(*ref, path, list(map(tuple, some))) for path, some in of_run.items()]
     return Attempts(
         _of_runs(every, refs, load_attempts), _of_runs(every, refs, load_openings), begins
@@ -444,53 +349,69 @@ def _of_runs(
 ) -> list[tuple[str, str, T]]:
     """Return (project, run, answer) to a question about runs, which is asked by their numbers."""
     wanted = every.only_readable(refs)
-
-    def answer(store: Store, connection: sa.Connection) -> list[tuple[str, str, T]]:
+    if not wanted:
+        return []
+    with _reading(every) as (store, connection):
         numbers = numbers_of(store, connection, wanted)
         found = question(store, connection, list(numbers))
-        return [(*numbers[number], one) for number, one in found.items()]
-
-    return _ask(every, answer) if wanted else []
+    return [(*numbers[number], one) for number, one in found.items()]
 
 
 @of_all()
-def series_paths(every: Several, question: SeriesPathsQuestion) -> list[tuple[str, str, list[str]]]:
+def series_paths(
+    every: Several,
+    refs: Refs,
+    paths: Annotated[list[Text], Meta(max_length=_MOST_REFS)] | None = None,
+) -> list[tuple[str, str, list[str]]]:
     """Return which float series runs show, of some paths or of all."""
-    wanted = None if question.paths is None else set(question.paths)
-    refs = every.only_readable(question.refs)
-
-    def answer(store: Store, connection: sa.Connection) -> dict[Ref, set[str]]:
-        return series_of(store, connection, refs, lambda path: wanted is None or path in wanted)
-
-    return [(*ref, sorted(paths)) for ref, paths in _ask(every, answer).items()]
+    wanted, readable = None if paths is None else set(paths), every.only_readable(refs)
+    with _reading(every) as (store, connection):
+        found = series_of(
+            store, connection, readable, lambda path: wanted is None or path in wanted
+        )
+    return [(*ref, sorted(some)) for ref, some in found.items()]
 
 
 @of_all(heavy=True)
-def series(every: Several, question: SeriesQuestion) -> Answer[list[SeriesPart]]:
+def series(
+    every: Several,
+    refs: Refs,
+    paths: Annotated[list[Text], Meta(min_length=1, max_length=1000)],
+    attempt: Attempt = "latest",
+    points: Annotated[int, Meta(ge=2, le=MOST_PARTS)] | None = None,
+    unknown: Unknown | None = None,
+) -> Answer[list[SeriesPart]]:
     """Return the points or curves of the float series of many runs, part by part.
+
+    ``paths`` may be patterns. With ``points``, curves of at most so many representative points.
+    With ``unknown`` null nothing is said of paths that are a series of no run.
 
     A series that is too long for one part goes on in the next one; see the verb ``points``.
     """
-    if question.points is not None:
-        check_points(question.points)
-
-    def answer(store: Store, connection: sa.Connection) -> Answer[list[SeriesPart]]:
-        found, place = _series_parts(every, question, store, connection)
-        if question.unknown is not None:
-            _check_series(every, store, connection, question.paths, {one.path for one in found})
-        return Answer(found, next=place and to_next(place))
-
-    return _ask(every, answer)
+    if points is not None:
+        check_points(points)
+    with _reading(every) as (store, connection):
+        readable = every.only_readable(refs)
+        found, place = _series_parts(every, store, connection, readable, paths, attempt, points)
+        if unknown is not None:
+            _check_series(every, store, connection, paths, {one.path for one in found})
+    return Answer(found, next=place and to_next(place))
 
 
 def _series_parts(
-    every: Several, question: SeriesQuestion, store: Store, connection: sa.Connection
+    every: Several,
+    store: Store,
+    connection: sa.Connection,
+    refs: Sequence[Ref],
+    patterns: Sequence[str],
+    attempt: Attempt,
+    points: int | None,
 ) -> tuple[list[SeriesPart], Place | None]:
     """Return series of many runs from a place on, as much as there is room for.
 
     Of runs whose series fit many are read at a time; see `parts_from` for the one that follows.
     """
-    refs, place = every.only_readable(question.refs), every.place(Place)
+    place = every.place(Place)
     if place is not None and place[:2] not in refs:  # not theirs any more: begin anew
         place = None
     at = 0 if place is None else refs.index(place[:2])
@@ -498,17 +419,11 @@ def _series_parts(
     room = MOST_POINTS
     while at < len(refs):
         some = refs[at : at + _RUNS_AT_ONCE]
-        lengths = lengths_of(store, connection, some, question.paths)
+        lengths = lengths_of(store, connection, some, patterns)
         if place is None:
-            fit = _fitting_runs(lengths, question.points, room)
+            fit = _fitting_runs(lengths, points, room)
             whole = read_many(
-                store,
-                connection,
-                fit,
-                question.paths,
-                question.attempt,
-                every.sources,
-                points=question.points,
+                store, connection, fit, patterns, attempt, every.sources, points=points
             )
             parts = [
                 SeriesPart(project, run, path, points=one)
@@ -521,15 +436,8 @@ def _series_parts(
             at += len(fit)
             if len(fit) == len(some):
                 continue
-        ref = refs[at]
-        parts, place = parts_from(
-            place,
-            every.reader(*ref),
-            list(lengths[ref]),
-            room,
-            question.attempt,
-            curve=question.points,
-        )
+        own, read = list(lengths[refs[at]]), every.reader(*refs[at])
+        parts, place = parts_from(place, read, own, room, attempt, curve=points)
         found += parts
         room -= sum(map(len, parts))
         if place is not None:

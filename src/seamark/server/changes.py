@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from seamark.server.databases import Databases
     from seamark.store.database import Database
 
-__all__ = ["Changed", "Cursor", "ServerChanges", "changes_since", "note_changes", "now_at"]
+__all__ = ["Cursor", "ServerChanges", "changes_since", "note_changes", "now_at"]
 
 _KEY: Final = "changes"
 _NUMBER: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
@@ -71,22 +71,6 @@ _FELL_SILENT: Final = sa.select(_run.project, _run.name, _run.state, _run.beat).
 _SILENT: Final = sa.select(sa.func.count()).where(
     _MAY_FALL_SILENT, sa.bindparam("until") > SILENT_FROM
 )
-
-
-class Changed(NamedTuple):
-    """A run that changed.
-
-    Attributes:
-        project: Project path.
-        run: Run id, or ``.project``.
-        state: Its state now; None for one that is gone.
-        gone: Whether the store has it no more.
-    """
-
-    project: str
-    run: str
-    state: str | None
-    gone: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +138,7 @@ def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[
 
 def changes_since(
     database: Database, connection: sa.Connection, cursor: Cursor, now_ns: int
-) -> tuple[Cursor, list[Changed], bool]:
+) -> tuple[Cursor, list[ChangedRun], bool]:
     """Return what changed since a cursor, oldest first, and the cursor to ask with next.
 
     Args:
@@ -164,7 +148,8 @@ def changes_since(
         now_ns: Nanoseconds since the Unix epoch.
 
     Returns:
-        The next cursor, the runs that changed, and whether there is more already.
+        The next cursor, the runs that changed (without their paths), and whether there is more
+        already.
     """
     rows: list[Any] = database.rows(connection, _SINCE, since=cursor.number)
     more = len(rows) > _MOST
@@ -177,11 +162,13 @@ def changes_since(
     found = {}
     for _, project, run, gone, state, beat in rows:
         now = None if state is None else state_of_row(state, beat, now_ns)
-        found[project, run] = Changed(project, run, now, gone=bool(gone) or state is None)
+        is_gone = bool(gone) or state is None
+        found[project, run] = ChangedRun(project, run, now, is_gone, [])
     since_ns = min(cursor.at_ns, now_ns)
     fell = database.rows(connection, _FELL_SILENT, since=since_ns, until=now_ns)
     for project, run, state, beat in fell:
-        found[project, run] = Changed(project, run, state_of_row(state, beat, now_ns), gone=False)
+        now = state_of_row(state, beat, now_ns)
+        found[project, run] = ChangedRun(project, run, now, gone=False, paths=[])
     number = rows[-1][0] if rows else cursor.number
     at_ns = cursor.at_ns if more else now_ns
     return Cursor(cursor.store, number, at_ns), list(found.values()), more
@@ -231,7 +218,7 @@ class ServerChanges:
             ]
             there = [(one.project, one.run) for one in told if not one.gone]
             paths = recent_paths(store, connection, there, min(since.at_ns, now_ns))
-        runs = [ChangedRun(*one, paths.get((one.project, one.run), [])) for one in told]
+        runs = [replace(one, paths=paths.get((one.project, one.run), [])) for one in told]
         news = Changes(str(upto), reset=False, runs=runs, looked_ns=now_ns)
         return Answer(news, next=news.cursor if more else None)
 

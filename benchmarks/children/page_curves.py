@@ -27,7 +27,7 @@ with started("seamark") as behind, chromium() as browser:
     api = f"{behind.place}r0/api/v1"
     asked = {"headers": {"X-Seamark-Token": behind.token}}
     body: dict[str, Any] = {"project": "default", "limit": runs}
-    refs = page.request.post(f"{api}/read/select", data=body, **asked).json()["answer"]["refs"]
+    refs = page.request.post(f"{api}/read/select", data=body, **asked).json()["answer"]
     body = {"refs": refs, "paths": ["metrics/loss"], "px": PX}
     request = urllib.request.Request(f"{api}/read/curves", json.dumps(body).encode())
     for name, value in (*asked["headers"].items(), ("Content-Type", "application/json")):

@@ -233,7 +233,8 @@ def check_folded(
         position = f"{PROJECT}/{folder.run}", positions[folder.run]
         for path in ("train/loss", "train/step"):
             points = here[path].fetch_points()
-            there = place.read("points_part", position, **asked, path=path).points
+            (there,) = place.read("points", position, **asked, paths=[path])
+            there = there.points
             assert there.step.tolist() == points.step.tolist(), f"SEAMARK_KILL_SEED={SEED}"
             assert there.value.tolist() == points.value.tolist()
             count += len(points.step)
@@ -552,7 +553,7 @@ def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place) -
         asked = {"project": PROJECT, "run": gone.run}
         assert place.request("GET", f"runs/{PROJECT}/{gone.run}/journals") == 410
         assert place.request("POST", "read/opening", asked) == 404
-        assert place.request("POST", "read/points_part", {**asked, "path": "train/loss"}) == 404
+        assert place.request("POST", "read/points", {**asked, "paths": ["train/loss"]}) == 404
         remote = open_remote(place.server.url, place.token)
         with pytest.raises(Purged):
             remote.journals(RunKey(PROJECT, gone.run))

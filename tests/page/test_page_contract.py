@@ -24,7 +24,7 @@ from served import folding, served
 
 import seamark
 from seamark.journal.folder import RunFolder
-from seamark.reading.answers import Curves, SomePoints, Table
+from seamark.reading.answers import Curves, SeriesPart, Table
 from seamark.server.settings import Limits
 
 
@@ -70,9 +70,8 @@ OF_RUN: Questions = [
     ("some", {"paths": ["sys/name", "nothing"]}),
     ("has", {"path": "train"}),
     ("families", {}),
-    ("some_points", {"paths": ["train/loss", "train/acc"]}),
-    ("some_points", {"paths": ["train/loss"], "limit": 5}),
-    ("points_part", LOSS | {"last": 50}),
+    ("points", {"paths": ["train/loss", "train/acc"]}),
+    ("points", {"paths": ["train/loss"], "limit": 5}),
     ("curve", LOSS | {"points": 20}),
     ("drawing", LOSS | {"look": {"points": 40, "window": 9.0}}),
     ("drawing", LOSS | {"look": {"points": 40, "x": "train/acc", "log_x": True}}),
@@ -177,9 +176,9 @@ def test_a_folder_answers_what_python_reads(both) -> None:
             if name == "bad":
                 assert told["failed"] is True
                 continue
-            some = read(*asking, "some_points", of=SomePoints, paths=["train/loss"], **one)
+            (some,) = read(*asking, "points", of=list[SeriesPart], paths=["train/loss"], **one)
             values = run["train/loss"].fetch_values()["value"]
-            np.testing.assert_array_equal(some.points["train/loss"].value, values)
+            np.testing.assert_array_equal(some.points.value, values)
 
 
 def test_a_drawing_that_is_asked_for_again_has_only_what_changed(both) -> None:

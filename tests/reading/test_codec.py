@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 
 from seamark.process.crashes import Crash
-from seamark.reading.answers import Attempts, ChangesPage, Groups, Overview, SomePoints, Table
+from seamark.reading.answers import Attempts, Overview, SeriesPart, Table
 from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, SeriesTail
-from seamark.reading.changes import ChangedRun
+from seamark.reading.changes import ChangedRun, Changes
 from seamark.reading.codec import WireError, pack, unpack
 from seamark.reading.curves import Curve, Drawing, RunCurve
 from seamark.reading.drawn import GroupCurve
@@ -27,7 +27,7 @@ from seamark.reading.names import RunName
 from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, TextPoint
 from seamark.reading.ranks import RankStatus
 from seamark.reading.stragglers import RankTiming
-from seamark.reading.tables import CurveTable, RunsTable, SeriesTable, StringList
+from seamark.reading.tables import RunsTable, StringList
 from seamark.reading.verbs import Answer
 from seamark.values.keeping import Keep, Last, Ring
 from seamark.values.statistics import Statistics
@@ -143,10 +143,6 @@ def tables():
     return st.tuples(sizes, st.lists(texts, unique=True, max_size=4)).flatmap(of)
 
 
-def long(kind, part):
-    return st.builds(kind, st.lists(st.tuples(texts, texts, part), max_size=3))
-
-
 tables_of_runs = tables()
 spreads = st.builds(Spread, whole, whole, numbers, st.none() | numbers, numbers, numbers)
 groups = st.builds(
@@ -235,8 +231,6 @@ OF: dict[Any, st.SearchStrategy[Any]] = {
         slowdown=numbers,
     ),
     RunsTable: tables_of_runs,
-    SeriesTable: long(SeriesTable, points),
-    CurveTable: long(CurveTable, curves),
     Overview: st.builds(
         Overview,
         **dict.fromkeys(("project", "run", "name", "state", "reason", "signal"), texts),
@@ -245,11 +239,10 @@ OF: dict[Any, st.SearchStrategy[Any]] = {
         crash=st.none() | crashes,
         troubles=records,
     ),
-    SomePoints: st.builds(
-        SomePoints, st.dictionaries(texts, points, max_size=3), whole, alone=st.booleans()
+    SeriesPart: st.builds(
+        SeriesPart, texts, texts, texts, begins=st.booleans(), points=points, curve=curves
     ),
-    Table: st.builds(Table, tables_of_runs, st.lists(texts), st.lists(texts), texts),
-    Groups: st.builds(Groups, st.lists(groups, max_size=3), whole, st.lists(texts)),
+    Table: st.builds(Table, tables_of_runs, st.lists(texts), texts),
     Attempts: st.builds(
         Attempts,
         st.lists(st.tuples(texts, texts, whole), max_size=2),
@@ -262,15 +255,15 @@ OF: dict[Any, st.SearchStrategy[Any]] = {
             max_size=2,
         ),
     ),
-    ChangesPage: st.builds(
-        ChangesPage,
+    Changes: st.builds(
+        Changes,
         texts,
         reset=st.booleans(),
-        more=st.booleans(),
         runs=st.lists(
             st.builds(ChangedRun, texts, texts, maybe, gone=st.booleans(), paths=st.lists(texts)),
             max_size=2,
         ),
+        looked_ns=whole,
     ),
 }
 LISTS = (Attribute, JournalInfo, TextPoint, FilePoint, RunName, RankStatus)
@@ -302,8 +295,6 @@ def parts(value):
     if isinstance(value, RunsTable):
         cells = [parts(value[column]) for column in value.columns]
         return kind, value.columns, cells, value.refs, value.known_total, value.offset
-    if isinstance(value, SeriesTable | CurveTable):
-        return kind, [parts(one) for one in value.parts]
     return kind, value
 
 
@@ -313,9 +304,10 @@ def parts(value):
 def test_everything_comes_back_as_it_was(kind, data) -> None:
     """Types, NaN, infinities, ints of any length and the bits of arrays survive."""
     value = data.draw(KINDS[kind])
-    back = unpack(pack(Answer(value, "s", 3)), Answer[kind])
+    back = unpack(pack(Answer(value, "s", "3", ["told"], 0)), Answer[kind])
     assert parts(back.answer) == parts(value)
-    assert (back.seen, back.next, back.unchanged) == ("s", 3, False)
+    said = (back.seen, back.next, back.told, back.total, back.unchanged)
+    assert said == ("s", "3", ["told"], 0, False)
 
 
 @given(told=answers, spoil=st.randoms(use_true_random=False), odd=plain)
@@ -456,8 +448,8 @@ def test_what_is_no_text_and_what_is_too_long_for_an_int_is_sent() -> None:
     value = {"?": {"a"}, "long": 1 << 70, "yes": True}
     back = unpack(made, Answer[list[Attribute]]).answer
     assert back == [Attribute("p?", "json", "json", value)]
-    some = SomePoints({"\ud800": Points.none()}, 0, alone=False)
-    assert list(unpack(pack(some), SomePoints).points) == ["?"]
+    some = SeriesPart("p", "r", "\ud800", points=Points.none())
+    assert unpack(pack(some), SeriesPart).path == "?"
     assert unpack(pack(Answer({"long": -1 << 70})), Answer[Any]).answer == {"long": -1 << 70}
 
 

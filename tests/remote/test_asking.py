@@ -9,12 +9,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psutil
 import pytest
 from recording import QUIET
 
 import seamark
-from seamark.reading.answers import PartOfSeries, SomePoints
+from seamark.reading.answers import SeriesPart
+from seamark.reading.changes import Changes
 from seamark.reading.codec import WireError, pack
 from seamark.reading.points import Points
 from seamark.reading.verbs import Answer
@@ -84,18 +86,21 @@ def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch) -> None:
     ]
 
 
-POINTS = Points.none()
+NONE = SeriesPart("p", "r", "a", points=Points.none())
+REST = SeriesPart("p", "r", "b", begins=False, points=Points.none())
 
 
 @pytest.mark.parametrize(
     ("answer", "read"),
     [
-        (Answer(SomePoints({}, 2, alone=False)), lambda run: run.many_points(["a", "b"])),
-        (Answer(SomePoints({}, 3, alone=False)), lambda run: run.many_points(["a", "b"])),
-        (Answer(PartOfSeries(POINTS, "x")), lambda run: run.points("a")),
-        (Answer(["a"], next=5), lambda run: run.attributes()),
-        (Answer({"a": "b"}, next=1), lambda run: run.families()),
-        (Answer("x", next=1), lambda run: run.last("a")),
+        (Answer([]), lambda run: run.many_points(["a", "b"])),
+        (Answer([NONE]), lambda run: run.many_points(["a", "b"])),
+        (Answer([NONE, REST]), lambda run: run.many_points(["a", "b"])),
+        (Answer([SeriesPart("p", "r", "a")]), lambda run: run.points("a")),
+        (Answer([NONE], next="x"), lambda run: run.points("a")),
+        (Answer([], next="x"), lambda run: run.texts("a")),
+        (Answer({"a": "b"}, next="x"), lambda run: run.families()),
+        (Answer("x", next="x"), lambda run: run.last("a")),
         (Answer(unchanged=True), lambda run: run.families()),
         (Answer(), lambda run: run.ranks()),
     ],
@@ -104,6 +109,51 @@ def test_an_answer_that_leads_nowhere_is_an_error(answer, read) -> None:
     """Nobody waits for a server that never comes to an end, or says nothing."""
     with answering(lambda *_: answer) as connection, pytest.raises(WireError):
         read(RemoteRun(asking.Asking(connection), "p", "r"))
+
+
+def test_parts_without_end_are_an_error(monkeypatch) -> None:
+    """However different they are: of lists, of series that begin again and again, of changes."""
+    monkeypatch.setattr(asking, "_MOST_PARTS", 9)
+    asked = []
+
+    def answer(verb: str, question: dict[str, Any]) -> Answer[Any]:
+        asked.append(verb)
+        changes = Changes("c", reset=False, runs=[], looked_ns=0)
+        found = {"points": [NONE], "changes": changes, "paths": ["a"]}
+        return Answer(found[verb], next=str(len(asked)))
+
+    with answering(answer) as connection:
+        catalog = RemoteCatalog(connection)
+        for read in (catalog.paths, catalog.changes, lambda: catalog.view("p", "r").points("a")):
+            catalog._there.add(("p", "r"))
+            with pytest.raises(WireError):
+                read()
+    assert asked == ["paths"] * 9 + ["changes"] * 9 + ["points"] * 9
+
+
+def test_a_series_that_begins_again_is_what_came_then() -> None:
+    """Points that were read before are hidden now."""
+
+    def answer(_: str, question: dict[str, Any]) -> Answer[Any]:
+        def part(path: str, *values: float, begins: bool = True) -> SeriesPart:
+            made = np.array(values)
+            own = Points(made, made, np.zeros(len(made), "i8"), np.zeros(len(made), "i8"))
+            return SeriesPart("p", "r", path, begins, own)
+
+        parts = {
+            None: ([part("a"), part("b", 1.0, 2.0)], "1"),
+            "1": ([part("b", 3.0, begins=False)], "2"),
+            "2": ([part("b", 7.0)], "3"),
+            "3": ([part("b", 8.0, begins=False)], None),
+        }
+        found, following = parts[question.get("next")]
+        return Answer(found, next=following)
+
+    with answering(answer) as connection:
+        run = RemoteRun(asking.Asking(connection), "p", "r")
+        found = run.many_points(["b", "a"])
+        assert {path: one.value.tolist() for path, one in found.items()} == {"b": [7, 8], "a": []}
+        assert run.points("b", limit=1).value.tolist() == [8]
 
 
 @pytest.mark.parametrize("answer", [Answer(), Answer(unchanged=True), Answer("x")])

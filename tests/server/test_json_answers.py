@@ -16,9 +16,10 @@ pytest.importorskip("fastapi")
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamark.reading.answers import SeriesPart
 from seamark.reading.names import RunName
 from seamark.reading.points import Points, TextPage, TextPoint
-from seamark.reading.tables import RunsTable, SeriesTable, StringList
+from seamark.reading.tables import RunsTable, StringList
 from seamark.reading.verbs import Answer
 from seamark.server.json_answers import to_json
 from seamark.values.keeping import Last
@@ -115,7 +116,8 @@ def test_every_value_says_what_it_is(value, expected) -> None:
 def test_an_answer_says_only_what_there_is_to_say() -> None:
     """Its own fields have no tag."""
     assert told(Answer(None)) == {"answer": None}
-    assert told(Answer([], "tag", 3)) == {"answer": [], "seen": "tag", "next": 3}
+    whole = {"answer": [], "seen": "tag", "next": "3", "told": ["no run has 'x'"], "total": 0}
+    assert told(Answer(*whole.values())) == whole
     assert told(Answer(unchanged=True)) == {"unchanged": True}
     name = RunName("p", "r", None, 1, trashed=False)
     assert told(Answer([name]))["answer"][0]["$"] == "RunName"
@@ -129,7 +131,7 @@ def test_arrays_are_bytes_or_numbers() -> None:
         np.array([1, 2]),
         np.array([0, -1]),
     )
-    found = told(SeriesTable([("r", "loss", points)]))["parts"][0][2]
+    found = told(SeriesPart("p", "r", "loss", points=points))["points"]
     assert found["$"] == "Points"
     assert base64.b64decode(found["value"]["v"]) == points.value.tobytes()
     assert [found[name]["$"] for name in ("value", "attempt")] == ["f8", "i8"]

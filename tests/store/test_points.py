@@ -76,8 +76,9 @@ def in_parts(view, path, attempt, most, last=None):
     """Return the rows of a series that is read part by part."""
     found, after = [], None
     while True:
-        part, after = view.points_part(path, attempt, most=most, after=after, last=last)
+        part, begins, after = view.points_part(path, attempt, most=most, after=after, last=last)
         assert len(part) <= most
+        assert begins == (not found)
         found += rows(part)
         if after is None:
             return found
@@ -241,15 +242,17 @@ def test_a_series_in_parts_is_begun_anew_when_points_are_hidden(builder, folder,
     for step in range(10):
         first.row({"a": float(step)}, float(step))
     first.save(folder)
-    part, after = view().points_part("a", most=6)
+    part, begins, after = view().points_part("a", most=6)
+    assert begins
     assert part.step.tolist() == [0, 1, 2, 3, 4, 5]
     first.row({"a": 10.0}, 10.0).save(folder)
-    rest, end = view().points_part("a", most=6, after=after)
-    assert (rest.step.tolist(), end) == ([6, 7, 8, 9, 10], None)
+    rest, begins, end = view().points_part("a", most=6, after=after)
+    assert (rest.step.tolist(), begins, end) == ([6, 7, 8, 9, 10], False, None)
     cleared = view().points_part("a", most=6, after=after._replace(hidden=after.hidden + 1))
-    assert cleared is None
+    assert (cleared.points.step.tolist(), cleared.begins) == ([0, 1, 2, 3, 4, 5], True)
     first.op("clear", path="a").row({"a": 11.0}, 11.0).save(folder)
-    assert view().points_part("a", most=6, after=after) is None
+    again = view().points_part("a", most=6, after=after)
+    assert (again.points.step.tolist(), again.begins, again.end) == ([11.0], True, None)
     assert in_parts(view(), "a", "latest", 2) == rows(view().points("a"))
 
 
@@ -266,7 +269,7 @@ def test_of_a_long_series_only_the_groups_of_a_part_are_read(builder, folder, vi
     read = []
     real = series.load_group
     monkeypatch.setattr(series, "load_group", lambda *at: read.append(at) or real(*at))
-    part, after = look.points_part("a", most=15)
+    part, _, after = look.points_part("a", most=15)
     assert (len(part), len(read)) == (15, 2)
     look.points_part("a", most=15, after=after)
     assert len(read) <= 5

@@ -424,12 +424,13 @@ class Index:
                 self._recent,
             )
             if unknown is not None:
-                found = {path for _, path, _ in parts}
+                found = {path for _, _, path, _ in parts}
                 checks = KnownPaths(self.store, connection, unknown)
                 for pattern in patterns:
                     if not any(one == pattern or fnmatchcase(one, pattern) for one in found):
                         checks.check_series(pattern)
-            return SeriesTable(parts) if points is None else CurveTable(parts)
+            rows = [part[1:] for part in parts]
+            return SeriesTable(rows) if points is None else CurveTable(rows)
 
         return self._ask(answer)
 

@@ -34,12 +34,13 @@ from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.page.editing import Edits
 from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
-from seamark.reading.changes import ChangedRun
+from seamark.reading.changes import ChangedRun, Changes
+from seamark.reading.verbs import Answer
 from seamark.server.access import NOBODY, Identity, Readable, Role
 from seamark.server.database import ServerDatabase, bound_patterns
 from seamark.server.failures import Refusal
 from seamark.server.links import Links
-from seamark.server.serving import LookedAt, News
+from seamark.server.serving import LookedAt
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.damage import DamageError
@@ -172,14 +173,14 @@ class _Changes:
 
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
-    ) -> News:
+    ) -> Answer[Changes]:
         """Return what changed since a cursor."""
-        opened = self._find()
+        opened, looked_ns = self._find(), self._looked().looked_ns
         with self._lock:
             self._compare(opened, now_ns)
             upto, given = f"{self._name}.{self._number}.{now_ns}", _parted(cursor)
             if given is None or given[0] != self._name or given[1] > self._number:
-                return News(upto, reset=True, more=False, runs=[])
+                return Answer(Changes(upto, reset=True, runs=[], looked_ns=looked_ns))
             found = [
                 (one.number, ref, one)
                 for ref, one in self._known.items()
@@ -193,7 +194,7 @@ class _Changes:
             ChangedRun(*ref, None if one.gone else one.state, one.gone, paths.get(ref, []))
             for _, ref, one in found
         ]
-        return News(upto, reset=False, more=False, runs=runs)
+        return Answer(Changes(upto, reset=False, runs=runs, looked_ns=looked_ns))
 
     def looked(self, now_ns: int) -> LookedAt:
         """Return when it was last looked, and what is not read yet, or cannot be."""

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from seamark.process.crashes import Crash
 from seamark.reading.attributes import Attribute, JournalInfo
-from seamark.reading.catalog import RunField, SharedPath
-from seamark.reading.changes import ChangedRun
-from seamark.reading.curves import RunCurve
-from seamark.reading.groups import RunGroup
+from seamark.reading.curves import Curve, RunCurve
 from seamark.reading.points import Points
 from seamark.reading.ranks import RankStatus
-from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
+from seamark.reading.tables import RunsTable
 
 __all__ = [
     "Attempts",
-    "ChangesPage",
     "Curves",
     "Facts",
-    "Fields",
-    "Groups",
     "Opening",
     "Overview",
-    "PartOfSeries",
     "ProjectCounts",
-    "Selected",
     "SeriesPart",
-    "SharedPaths",
-    "SomePoints",
     "Table",
 ]
-
-Ref = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +95,6 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class SomePoints:
-    """Points of the first of some float series.
-
-    Attributes:
-        points: By path, as many as fit into an answer.
-        left: Number of the paths that are to be asked for next.
-        alone: Whether the next one is too long for an answer, and is to be read part by part.
-    """
-
-    points: dict[str, Points]
-    left: int
-    alone: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PartOfSeries:
-    """Next points of a series that is read part by part.
-
-    Attributes:
-        points: None if points that were read are hidden now: begin again.
-        next: ``after`` of the next part; None after the last one.
-    """
-
-    points: Points | None
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class ProjectCounts:
     """A project, and the number of its runs.
 
@@ -162,93 +122,44 @@ class Table:
     Attributes:
         table: The runs.
         names: Their names, of at most 1,000 of them.
-        told: What is said of paths that no run has.
         cursor: Cursor from which on it may be asked what changed.
     """
 
     table: RunsTable
     names: list[str]
-    told: list[str]
     cursor: str
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
-    """Runs that match, in order.
-
-    Attributes:
-        refs: Project and id of each.
-        total: How many match, whatever the limit; None if they were not counted.
-        told: What is said of paths that no run has.
-    """
-
-    refs: list[Ref]
-    total: int | None
-    told: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class SharedPaths:
-    """Numbers, texts and float series that the first of the chosen runs have.
-
-    Attributes:
-        fields: Sorted by path.
-        of: How many runs were looked at.
-        told: What is said of paths that no run has.
-    """
-
-    fields: list[SharedPath]
-    of: int
-    told: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """Paths that the chosen runs show.
-
-    Attributes:
-        fields: Sorted by path.
-        of: How many runs were looked at.
-        told: What is said of paths that no run has.
-    """
-
-    fields: list[RunField]
-    of: int
-    told: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """Groups of runs that show the same.
-
-    Attributes:
-        groups: In the order that was asked for.
-        total: How many groups there are.
-        told: What is said of paths that no run has.
-    """
-
-    groups: list[RunGroup]
-    total: int
-    told: list[str]
-
-
-@dataclass(frozen=True, slots=True)
 class SeriesPart:
-    """Points or curves of float series of the first of some runs.
+    """Float series of a run, or a part of one that is too long for one answer.
 
     Attributes:
-        points: The points, or
-        curves: the curves, whichever were asked for.
-        told: What is said of paths that are a series of no run.
-        left: Runs that are to be asked for next.
-        alone: Paths of the first run, if it is too long for one answer and is to be read by itself.
+        project: Project path.
+        run: Run id.
+        path: Of the series.
+        begins: Whether it begins here. It also does if points that were read are hidden now, as by
+            a new attempt: the parts that came before are void.
+        points: Its points, or
+        curve: its curve, whichever was asked for.
     """
 
-    points: SeriesTable | None
-    curves: CurveTable | None
-    told: list[str]
-    left: list[Ref]
-    alone: list[str]
+    project: str
+    run: str
+    path: str
+    begins: bool = True
+    points: Points | None = None
+    curve: Curve | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Project, run id and path."""
+        return self.project, self.run, self.path
+
+    def __len__(self) -> int:
+        """Return how many points it has, or representative points."""
+        series = self.points if self.curve is None else self.curve
+        return 0 if series is None else len(series)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,24 +188,3 @@ class Attempts:
     attempts: list[tuple[str, str, int]]
     openings: list[tuple[str, str, int]]
     begins: Sequence[tuple[str, str, str, Sequence[tuple[int, float, int, float | None]]]]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangesPage:
-    """Runs that changed since a cursor; see `seamark.reading.changes.Changes`.
-
-    Attributes:
-        cursor: Cursor for the next request.
-        reset: Whether everything may have changed.
-        runs: Those that changed.
-        more: Whether there is more already.
-        looked_ns: Time of the last check for new records, nanoseconds since the Unix epoch.
-        left: How many runs are still to be read for the first time.
-    """
-
-    cursor: str
-    reset: bool
-    more: bool
-    runs: list[ChangedRun] = field(default_factory=list)
-    looked_ns: int = 0
-    left: int = 0

@@ -18,11 +18,10 @@ from msgspec.msgpack import Encoder, Ext
 
 from seamark.errors import SeamarkError
 from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
-from seamark.reading.curves import Curve
 from seamark.reading.drawn import GroupCurve
 from seamark.reading.groups import RunGroup
-from seamark.reading.points import HistogramPoint, Points
-from seamark.reading.tables import CurveTable, RunsTable, SeriesTable, StringList
+from seamark.reading.points import HistogramPoint
+from seamark.reading.tables import RunsTable, StringList
 from seamark.reading.verbs import Answer
 from seamark.values.arrays import Floats, Ints
 from seamark.values.keeping import Keep, Last, Ring
@@ -142,8 +141,6 @@ def _hook(value: Any) -> Any:
         return str.__str__(value)
     if isinstance(value, RunsTable):
         return _Table.of(value)
-    if isinstance(value, SeriesTable | CurveTable):
-        return value.parts
     dtype = "<f8" if getattr(getattr(value, "dtype", None), "kind", "") == "f" else "<i8"
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
         return value.astype(dtype, copy=False).tobytes()
@@ -202,9 +199,6 @@ def _made(kind: type, given: Any) -> Any:
         return np.frombuffer(given, dtype).astype(dtype[1:])
     if kind is RunsTable:
         return _converted(given, _Table).table()
-    if kind in (SeriesTable, CurveTable):
-        part: Any = Points if kind is SeriesTable else Curve
-        return kind(_converted(given, list[tuple[str, str, part]]))
     raise NotImplementedError(kind)
 
 

@@ -10,9 +10,9 @@ import functools
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Generic, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, Generic, TypeVar, get_origin, get_type_hints
 
-from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
+from msgspec import UNSET, Meta, Struct, defstruct
 
 __all__ = [
     "Answer",
@@ -43,11 +43,11 @@ class Question(Struct, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         seen: What came with an earlier answer to the same question; empty for none. If that answer
             still holds, ``{"unchanged": true}`` is answered.
-        offset: Number of items to skip, of an answer that is a list; see `Answer`.
+        next: What came as ``next`` with the part before; empty for the first part.
     """
 
     seen: Annotated[str, Meta(max_length=200)] = ""
-    offset: Count = 0
+    next: Annotated[str, Meta(max_length=1 << 15)] = ""
 
 
 class RunQuestion(Question, kw_only=True):
@@ -68,13 +68,19 @@ class Answer(Struct, Generic[T], omit_defaults=True):
     Attributes:
         answer: What was asked for.
         seen: Changes whenever the answer may; empty if that is not known.
-        next: ``offset`` of the rest of a list that is too long for one answer; None for none.
+        next: ``next`` of the question for the next part of what is too long for one answer; None
+            for none.
+        told: What is said of paths that no run has.
+        total: How many items a list of some runs or groups would have without a limit; None if they
+            were not counted.
         unchanged: Whether the answer is the one that was seen, and is left out.
     """
 
-    answer: T | UnsetType = UNSET
+    answer: T = UNSET  # type: ignore[assignment]  # left out
     seen: str = ""
-    next: int | None = None
+    next: str | None = None
+    told: list[str] = []
+    total: int | None = None
     unchanged: bool = False
 
 
@@ -86,7 +92,7 @@ class Verb:
         name: Last part of its address.
         about: Description of the answer.
         question: Class of the arguments.
-        answer: Type of the answer.
+        answer: Type of the answer, or of what is sent, an `Answer`.
         parameters: Names of the arguments that may be given by position, in order.
         is_heavy: Whether it takes much memory, so that few are answered at a time.
         is_timely: Whether the answer changes while nothing is recorded.
@@ -103,7 +109,8 @@ class Verb:
     @property
     def envelope(self) -> Any:
         """Type of the answer as it is sent."""
-        return Answer[self.answer]  # type: ignore[name-defined]
+        is_whole = get_origin(self.answer) is Answer
+        return self.answer if is_whole else Answer[self.answer]  # type: ignore[name-defined]
 
 
 def verb(*, heavy: bool = False, timely: bool = False) -> Callable[[F], F]:
@@ -131,8 +138,21 @@ def verbs_of(protocol: type) -> dict[str, Verb]:
     }
 
 
-def of_method(method: Callable[..., Any], *, heavy: bool, timely: bool) -> Verb:
-    """Return the question that a function answers; its first parameter is who answers."""
+def of_method(
+    method: Callable[..., Any],
+    base: type[Question] = RunQuestion,
+    *,
+    heavy: bool = False,
+    timely: bool = False,
+) -> Verb:
+    """Return the question that a function answers; its first parameter is who answers.
+
+    Args:
+        method: The function.
+        base: Class of the arguments that it has besides its parameters.
+        heavy: See `Verb`.
+        timely: See `Verb`.
+    """
     hints = get_type_hints(method, include_extras=True)
     fields = []
     for parameter in list(inspect.signature(method).parameters.values())[1:]:
@@ -141,6 +161,6 @@ def of_method(method: Callable[..., Any], *, heavy: bool, timely: bool) -> Verb:
         fields.append((*field, parameter.default) if is_optional else field)
     name, about = method.__name__, inspect.cleandoc(method.__doc__ or "")
     title = f"{name.title().replace('_', '')}Question"
-    question = defstruct(title, fields, bases=(RunQuestion,), kw_only=True)
+    question = defstruct(title, fields, bases=(base,), kw_only=True)
     parameters = tuple(field[0] for field in fields)
     return Verb(name, about, question, hints["return"], parameters, heavy, timely)

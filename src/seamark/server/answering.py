@@ -10,14 +10,15 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 import zstandard
 from fastapi import Request, Response
 
-from seamark.errors import RunNotFoundError
+from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.paths import PROJECT_LOG, projects_above
 from seamark.reading.codec import pack
-from seamark.reading.verbs import Answer, Question
+from seamark.reading.verbs import Answer, Count, Question
 from seamark.server.access import NOBODY, Readable, Role
 from seamark.server.failures import Refusal, later
 from seamark.server.guard import expect, open_to_all, serving_of
@@ -44,6 +45,7 @@ __all__ = [
     "heavy",
     "may_read",
     "several",
+    "to_next",
 ]
 
 T = TypeVar("T")
@@ -83,11 +85,15 @@ class Asked:
     Attributes:
         server: Server that answers it.
         request: The request.
+        question: Its body, if it asks a verb.
+        told: What the answer says of paths that no run has.
         now_ns: Time of the server, nanoseconds since the Unix epoch.
     """
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.question: Any = Question()
+        self.told: list[str] = []
         self.server: Serving = serving_of(request)
         self.now_ns = self.server.now_ns()
         self._behind = 0
@@ -101,25 +107,46 @@ class Asked:
             }
             self._behind = self.server.behind(wanted)
 
-    def answer(
-        self, make: Callable[[], Any], tag: str = "", question: Question | None = None
-    ) -> Response:
+    def answer(self, make: Callable[[], Any], tag: str) -> Response:
         """Return the answer to send; of a list, as much as fits.
 
         Args:
-            make: Returns what is answered; not called where the client has it already.
+            make: Returns what is answered, or all of an `Answer`; not called where the client has
+                it already.
             tag: Changes whenever the answer may; empty if that is not known.
-            question: What was asked; None for nothing.
         """
-        seen, offset = getattr(question, "seen", ""), getattr(question, "offset", 0)
-        if tag and seen == tag:
+        if tag and self.question.seen == tag:
             return self._sent(Answer(unchanged=True))
-        found, left = make(), None
+        found = make()
         if isinstance(found, list):
-            some = fitting(found, offset)
-            left = offset + len(some) if offset + len(some) < len(found) else None
-            found = list(some)
-        return self._sent(Answer(found, tag, left))
+            found = self.part_of(found)
+        answer = found if isinstance(found, Answer) else Answer(found)
+        answer.seen, answer.told = tag, self.told
+        return self._sent(answer)
+
+    def part_of(self, items: Sequence[T], total: int | None = None) -> Answer[list[T]]:
+        """Return as much of a list as goes into one answer, from where the part before ended."""
+        begin = self.place(Count) or 0
+        some = fitting(items, begin)
+        end = begin + len(some)
+        return Answer(list(some), next=to_next(end) if end < len(items) else None, total=total)
+
+    def place(self, kind: Any) -> Any:
+        """Return where the part before ended, as it was given to `to_next`; None for the first.
+
+        Args:
+            kind: Its type.
+
+        Raises:
+            ArgumentError: If ``next`` is nothing that came with a part.
+        """
+        if not self.question.next:
+            return None
+        try:
+            return msgspec.json.decode(self.question.next, type=kind)
+        except (msgspec.MsgspecError, ValueError):
+            msg = f"next: expected what came with the part before, got {self.question.next!r:.120}"
+            raise ArgumentError(msg) from None
 
     def _sent(self, answer: Answer[Any]) -> Response:
         if _MSGPACK in self.request.headers.get("accept", ""):
@@ -127,7 +154,7 @@ class Asked:
         plain = self.request.query_params.get("arrays") == "json"
         return self._response(to_json(answer, plain_arrays=plain), "application/json")
 
-    def told(self, found: dict[str, Any]) -> Response:
+    def done(self, found: dict[str, Any]) -> Response:
         """Return what became of something that was to be done, as JSON."""
         return self._response(to_json(found), "application/json")
 
@@ -179,6 +206,12 @@ class Several(Asked):
         self.may_read = partial(may_read, readable)
         self.sees_all = readable.everything and not readable.but
         self.wait(self.may_read)
+
+    def unknown(self, error: QueryError) -> None:
+        """Refuse a path that no run has, or have the answer say so, whichever was asked for."""
+        if self.question.unknown == "refuse":
+            raise error
+        self.told.append(str(error))
 
     def cursor(self) -> str:
         """Return up to where somebody who reads now has seen what changed."""
@@ -278,11 +311,13 @@ def heavy() -> Iterator[None]:
         _heavy.release()
 
 
-def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
-    """Return so many items from an offset on as go into one answer, but one at least.
+def to_next(place: Any) -> str:
+    """Return the ``next`` of an answer, by which `Asked.place` knows where it ends."""
+    return msgspec.json.encode(place).decode()
 
-    The rest is asked for by another offset.
-    """
+
+def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
+    """Return so many items from an offset on as go into one answer, but one at least."""
     size, end = 0, offset
     while end < len(items) and size < MOST_BYTES:
         some = items[end : end + _TOGETHER]

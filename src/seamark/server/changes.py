@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.paths import is_inside
-from seamark.reading.changes import ChangedRun
+from seamark.reading.changes import ChangedRun, Changes
+from seamark.reading.verbs import Answer
 from seamark.server.folding import tables
-from seamark.server.serving import LookedAt, News
+from seamark.server.serving import LookedAt
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.database import Upsert
@@ -147,7 +148,8 @@ def changes_since(
         now_ns: Nanoseconds since the Unix epoch.
 
     Returns:
-        The next cursor, the runs that changed, and whether there is more already.
+        The next cursor, the runs that changed (without their paths), and whether there is more
+        already.
     """
     rows: list[Any] = database.rows(connection, _SINCE, since=cursor.number)
     more = len(rows) > _MOST
@@ -202,11 +204,11 @@ class ServerChanges:
 
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
-    ) -> News:
+    ) -> Answer[Changes]:
         """Return what changed since a cursor."""
         since = Cursor.of(cursor)
         if since is None or since.store != self.name():
-            return News(self.cursor(now_ns), reset=True, more=False, runs=[])
+            return Answer(Changes(self.cursor(now_ns), reset=True, runs=[], looked_ns=now_ns))
         store = self._databases.store()
         with store.database.reading() as connection:
             upto, found, more = changes_since(store.database, connection, since, now_ns)
@@ -216,7 +218,8 @@ class ServerChanges:
             there = [(one.project, one.run) for one in told if not one.gone]
             paths = recent_paths(store, connection, there, min(since.at_ns, now_ns))
         runs = [replace(one, paths=paths.get((one.project, one.run), [])) for one in told]
-        return News(str(upto), reset=False, more=more, runs=runs)
+        news = Changes(str(upto), reset=False, runs=runs, looked_ns=now_ns)
+        return Answer(news, next=news.cursor if more else None)
 
     def looked(self, now_ns: int) -> LookedAt:
         """Return that it is looked all the time."""

@@ -25,7 +25,7 @@ import msgspec
 
 from seamark.reading.names import RunName
 from seamark.reading.points import TextPage
-from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
+from seamark.reading.tables import RunsTable
 from seamark.reading.verbs import Answer
 from seamark.values.arrays import Floats, Ints
 from seamark.values.keeping import Keep
@@ -94,7 +94,7 @@ class _Encoder:
 
     def _object(self, value: Any, depth: int) -> Any:
         name = type(value).__name__
-        if isinstance(value, RunsTable | SeriesTable | CurveTable | Keep):
+        if isinstance(value, RunsTable | Keep):
             return {_TAG: name} | self._members(_parts_of(value), depth)
         if is_dataclass(value):
             made = self._members(
@@ -127,19 +127,14 @@ class _Encoder:
 def _members_of(answer: Answer[Any]) -> dict[str, Any]:
     if answer.unchanged:
         return {"unchanged": True}
-    found = {"answer": answer.answer}
-    if answer.seen:
-        found["seen"] = answer.seen
-    if answer.next is not None:
-        found["next"] = answer.next
-    return found
+    found = {name: getattr(answer, name) for name in ("seen", "next", "told", "total")}
+    said = {name: one for name, one in found.items() if one not in ("", None, [])}
+    return {"answer": answer.answer} | said
 
 
-def _parts_of(table: RunsTable | SeriesTable | CurveTable | Keep) -> dict[str, Any]:
+def _parts_of(table: RunsTable | Keep) -> dict[str, Any]:
     if isinstance(table, Keep):
         return {"state": table.state_dict()}
-    if not isinstance(table, RunsTable):
-        return {"parts": table.parts}
     return {
         "columns": table.columns,
         "cells": [table[column] for column in table.columns],
@@ -170,8 +165,6 @@ _TAGGED: Final[dict[type, dict[str, Any]]] = {
         "total": {"type": ["integer", "null"]},
         "offset": {"type": "integer"},
     },
-    SeriesTable: {"parts": {"type": "array"}},
-    CurveTable: {"parts": {"type": "array"}},
 }
 
 

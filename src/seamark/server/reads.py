@@ -1,22 +1,22 @@
 """Routes that answer questions: ``POST read/<verb>``, made of functions and their signatures.
 
-The body is a JSON object of the arguments, and of ``seen``: what came with an earlier answer. An
-answer is ``{"answer": ..., "seen": ..., "next": ...}`` (see `seamark.reading.verbs.Answer`), in
-MessagePack for who accepts it and in JSON for others.
+The body is a JSON object of the arguments, and of ``seen`` and ``next``: what came with an earlier
+answer, or with the part before. An answer is ``{"answer": ..., "seen": ..., "next": ...}`` (see
+`seamark.reading.verbs.Answer`), in MessagePack for who accepts it and in JSON for others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Annotated, Any, Final, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from seamark.paths import kind_of
 from seamark.reading.reader import Reader
-from seamark.reading.verbs import Question, RunQuestion, Verb, of_method, verbs_of
+from seamark.reading.verbs import Question, Verb, of_method, verbs_of
 from seamark.server.answering import OneRun, Several, heavy
 from seamark.server.failures import FAILURE, FAILURES, Refusal
 from seamark.server.guard import expect_somebody
@@ -31,7 +31,7 @@ _verbs: Final[list[Verb]] = []
 
 
 def of_run(*, heavy: bool = False, timely: bool = False) -> Callable[[F], F]:
-    """Answer a question about one run by a function, whose first parameter is a `OneRun`.
+    """Answer a question about one run by a function of a `OneRun` and the arguments.
 
     All that the function reads is of one moment.
 
@@ -41,28 +41,28 @@ def of_run(*, heavy: bool = False, timely: bool = False) -> Callable[[F], F]:
     """
 
     def add(function: F) -> F:
-        verb = of_method(function, heavy=heavy, timely=timely)
-        _add(verb, _one_run, lambda one, question: function(one, **_arguments(question)), _run_tag)
+        _add(of_method(function, heavy=heavy, timely=timely), _one_run, function, _run_tag)
         return function
 
     return add
 
 
 def of_all(
-    *, heavy: bool = False, tag: Callable[[Several, Any], str] = lambda *_: ""
+    question: type[Question] = Question,
+    *,
+    heavy: bool = False,
+    tag: Callable[[Several], str] = lambda _: "",
 ) -> Callable[[F], F]:
-    """Answer a question about many runs by a function of a `Several` and a `Question`.
+    """Answer a question about many runs by a function of a `Several` and the arguments.
 
     Args:
+        question: Class of further arguments, which the function finds in `Several.question`.
         heavy: See `seamark.reading.verbs.Verb`.
         tag: Returns what changes whenever the answer may; empty if that is not known.
     """
 
     def add(function: F) -> F:
-        hints = get_type_hints(function, include_extras=True)
-        about = function.__doc__ or ""
-        verb = Verb(function.__name__, about, hints["question"], hints["return"], is_heavy=heavy)
-        _add(verb, _several, function, tag)
+        _add(of_method(function, question, heavy=heavy), _several, function, tag)
         return function
 
     return add
@@ -97,21 +97,21 @@ def _as_json(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _add(
     verb: Verb,
-    ask: Callable[[Request, bytes, Verb], tuple[Any, Any]],
-    function: Callable[[Any, Any], Any],
-    tag: Callable[[Any, Any], str],
+    ask: Callable[[Request, bytes, Verb], Any],
+    function: Callable[..., Any],
+    tag: Callable[[Any], str],
 ) -> None:
     _verbs.append(verb)
 
     def endpoint(request: Request, body: Annotated[bytes, Depends(_body)]) -> Response:
-        asked, question = ask(request, body, verb)
+        asked = ask(request, body, verb)
+        arguments = {name: getattr(asked.question, name) for name in verb.parameters}
 
         def make() -> Any:
             with heavy() if verb.is_heavy else nullcontext(), asked.moment():
-                return function(asked, question)
+                return function(asked, **arguments)
 
-        seen = "" if verb.is_timely else tag(asked, question)
-        answer: Response = asked.answer(make, seen, question)
+        answer: Response = asked.answer(make, "" if verb.is_timely else tag(asked))
         return answer
 
     router.add_api_route(
@@ -131,11 +131,12 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-def _one_run(request: Request, body: bytes, verb: Verb) -> tuple[OneRun, Any]:
+def _one_run(request: Request, body: bytes, verb: Verb) -> OneRun:
     """Return who asks about which run, and what; it is looked at once they may read the run."""
     about = _decoded(request, body, _AboutRun)
     one = OneRun(request, about.project, about.run)
-    return one, _decoded(request, body, verb.question)
+    one.question = _decoded(request, body, verb.question)
+    return one
 
 
 class _AboutRun(msgspec.Struct):
@@ -143,8 +144,10 @@ class _AboutRun(msgspec.Struct):
     run: str
 
 
-def _several(request: Request, body: bytes, verb: Verb) -> tuple[Several, Any]:
-    return Several(request), _decoded(request, body, verb.question)
+def _several(request: Request, body: bytes, verb: Verb) -> Several:
+    every = Several(request)
+    every.question = _decoded(request, body, verb.question)
+    return every
 
 
 def _decoded(request: Request, body: bytes, kind: Any) -> Any:
@@ -160,23 +163,15 @@ def _decoded(request: Request, body: bytes, kind: Any) -> Any:
         raise Refusal(422, "invalid", f"{error!s:.300}") from None
 
 
-def _arguments(question: RunQuestion) -> dict[str, Any]:
-    own = set(question.__struct_fields__) - _OF_QUESTIONS
-    return {name: getattr(question, name) for name in own}
-
-
-_OF_QUESTIONS: Final = frozenset(RunQuestion.__struct_fields__)
-
-
-def _run_tag(one: OneRun, _: Question) -> str:
+def _run_tag(one: OneRun) -> str:
     """Return the tag of a run; versions show aliases that may have gone to other versions."""
     is_version = kind_of(one.project, one.run) in ("model_version", "artifact")
     return "" if is_version else one.tag()
 
 
 def _answer_by_reader(verb: Verb) -> None:
-    def function(one: OneRun, question: Any) -> Any:
-        return getattr(one.read, verb.name)(**_arguments(question))
+    def function(one: OneRun, **arguments: Any) -> Any:
+        return getattr(one.read, verb.name)(**arguments)
 
     _add(verb, _one_run, function, _run_tag)
 

@@ -11,14 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from seamark.reading.changes import ChangedRun
+    from seamark.reading.changes import Changes
+    from seamark.reading.verbs import Answer
     from seamark.server.access import Access, Identity
     from seamark.server.links import Links
     from seamark.store.read.run import RunReader
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
-__all__ = ["Changing", "Content", "Identifies", "LookedAt", "News", "Serving", "Writes"]
+__all__ = ["Changing", "Content", "Identifies", "LookedAt", "Serving", "Writes"]
 
 
 class Content(Protocol):
@@ -80,22 +81,6 @@ class Writes(Protocol):
         ...
 
 
-class News(NamedTuple):
-    """Changes since a cursor.
-
-    Attributes:
-        cursor: Cursor for the next request.
-        reset: Whether everything may have changed.
-        more: Whether there are further changes already.
-        runs: Runs that changed.
-    """
-
-    cursor: str
-    reset: bool
-    more: bool
-    runs: list[ChangedRun]
-
-
 class LookedAt(NamedTuple):
     """Progress of reading the data that exists.
 
@@ -128,8 +113,8 @@ class Changing(Protocol):
 
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
-    ) -> News:
-        """Return what changed since a cursor.
+    ) -> Answer[Changes]:
+        """Return what changed since a cursor; ``next`` is the new one if there is more already.
 
         Args:
             cursor: As it was returned before; anything else begins anew.

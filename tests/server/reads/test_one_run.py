@@ -64,6 +64,22 @@ def same(one, other) -> bool:
     return pack(one) == pack(other)
 
 
+def points_of(parts) -> dict[str, Any]:
+    """Return the points of series of which none is in parts."""
+    assert all((part.project, part.run, part.begins) == (FIRST, "run0", True) for part in parts)
+    return {part.path: part.points for part in parts}
+
+
+def in_parts(asks, **question) -> list[list[tuple[str, bool, int]]]:
+    """Return the parts in which series come: path, whether it begins, and number of points."""
+    found, following = [], ""
+    while following is not None:
+        told = asks.told("points", **RUN, **question, next=following)
+        found.append([(part.path, part.begins, len(part.points)) for part in told.answer])
+        following = told.next
+    return found
+
+
 def test_every_read_is_what_the_store_says(here) -> None:
     """Nothing is computed twice, and nothing is lost on the way."""
     here.put("run0", journal())
@@ -93,11 +109,9 @@ def test_every_read_is_what_the_store_says(here) -> None:
         assert same(told("journals"), read.journals())
         assert same(told("ranks"), read.ranks())
         paths = ["loss", "epoch", "none"]
-        many = told("some_points", paths=paths)
-        assert same(many.points, dict(read.many_points(paths)))
-        assert (many.left, many.alone) == (0, False)
-        many = told("some_points", paths=paths, limit=10)
-        assert same(many.points, dict(read.many_points(paths, limit=10)))
+        assert same(points_of(told("points", paths=paths)), dict(read.many_points(paths)))
+        last = points_of(told("points", paths=paths, limit=10))
+        assert same(last, dict(read.many_points(paths, limit=10)))
         assert same(told("curve", path="loss", points=50), read.curve("loss", 50))
         for look in (
             {"x": "epoch"},
@@ -115,8 +129,7 @@ def test_every_read_is_what_the_store_says(here) -> None:
         for path in ("h", "log", "loss", "none", "note", "big", "sys/state"):
             assert told("last", path=path) == read.last(path)
         mixed = ["note", "sys/state", "loss", "log", "sys/tags"]
-        many = told("some_points", paths=mixed)
-        assert same(many.points, dict(read.many_points(mixed)))
+        assert same(points_of(told("points", paths=mixed)), dict(read.many_points(mixed)))
         (info,) = read.journals()
         asked = {"file": info.file, "paths": ["monitoring/x/stdout"]}
         begin = told("text_begin", **asked, lines=1)
@@ -206,20 +219,28 @@ def test_a_run_there_reads_as_one_here(here) -> None:
 
 def test_points_of_several_series_stop_where_an_answer_is_full(here, monkeypatch) -> None:
     """Whoever is given fewer than they asked for asks for the rest."""
-    monkeypatch.setattr("seamark.server.routes.reads.MOST_POINTS", 400)
+    monkeypatch.setattr(routes, "MOST_POINTS", 400)
     here.put("run0", journal())
+    paths = ["loss", "none", "epoch"]
     with here.client() as asks:
-        first = asks.read("some_points", **RUN, paths=["loss", "epoch"])
-        assert (list(first.points), first.left, first.alone) == (["loss"], 1, False)
-        assert same(first.points["loss"], reader(here).points("loss"))
-        monkeypatch.setattr("seamark.server.routes.reads.MOST_POINTS", 100)
-        first = asks.read("some_points", **RUN, paths=["loss", "epoch"])
-        assert (first.points, first.left, first.alone) == ({}, 2, True)
+        assert in_parts(asks, paths=paths) == [
+            [("loss", True, 300), ("none", True, 0), ("epoch", True, 99)],
+            [("epoch", False, 201)],
+        ]
+        monkeypatch.setattr(routes, "MOST_POINTS", 150)
+        assert in_parts(asks, paths=[*paths, "nothing"]) == [
+            [("loss", True, 150)],
+            [("loss", False, 150)],
+            [("none", True, 0), ("epoch", True, 149)],
+            [("epoch", False, 150)],
+            [("epoch", False, 1), ("nothing", True, 0)],
+        ]
+        assert in_parts(asks, paths=["nothing"] * 3) == [[("nothing", True, 0)]]
 
 
 def test_points_of_all_attempts_are_never_too_many(here, monkeypatch) -> None:
     """However few of them the latest attempt has left."""
-    monkeypatch.setattr("seamark.server.routes.reads.MOST_POINTS", 400)
+    monkeypatch.setattr(routes, "MOST_POINTS", 400)
     before = JournalBuilder("one", rank=0)
     before.row({"loss": 1.0}, 0)
     there = before.offset
@@ -230,8 +251,8 @@ def test_points_of_all_attempts_are_never_too_many(here, monkeypatch) -> None:
     here.put("run0", before, after)
     assert len(reader(here).points("loss")) == 2
     with here.client() as asks:
-        found = asks.read("some_points", **RUN, paths=["loss"], attempt="all")
-        assert (found.points, found.left, found.alone) == ({}, 1, True)
+        found = in_parts(asks, paths=["loss"], attempt="all")
+        assert found == [[("loss", True, 400)], [("loss", False, 101)]]
 
 
 def test_lists_stop_where_an_answer_is_full(here, monkeypatch) -> None:
@@ -241,15 +262,16 @@ def test_lists_stop_where_an_answer_is_full(here, monkeypatch) -> None:
     made.texts("log", *[[float(at), "x" * 100] for at in range(300)])
     here.put("run0", made)
     with here.client() as asks:
-        texts, following = [], 0
+        texts, following = [], ""
         while following is not None:
-            page = asks.told("texts", **RUN, path="log", offset=len(texts))
+            page = asks.told("texts", **RUN, path="log", next=following)
             assert 0 < len(page.answer) < 200
             texts, following = texts + page.answer, page.next
-            assert following in (None, len(texts))
         assert texts == reader(here).texts("log")
-        page = asks.told("texts", **RUN, path="log", offset=300)
+        page = asks.told("texts", **RUN, path="log", next="300")
         assert (page.answer, page.next) == ([], None)
+        for wrong in ("x", "-1", "1.5", '"1"', "[1]", "1" * 30):
+            assert asks.refused("texts", **RUN, path="log", next=wrong)[0] == 422, wrong
 
 
 def test_an_unchanged_run_is_not_told_again(here) -> None:
@@ -275,12 +297,12 @@ def test_an_unchanged_run_is_not_told_again(here) -> None:
 def test_arrays_can_be_read_by_people(here) -> None:
     """The same numbers, as a list."""
     here.put("run0", journal())
-    asked = {**RUN, "path": "loss"}
+    asked = {**RUN, "paths": ["loss"]}
     with here.client() as asks:
-        plain = asks.post("read/points_part", params={"arrays": "json"}, json=asked)
-        value = plain.json()["answer"]["points"]["value"]
+        plain = asks.post("read/points", params={"arrays": "json"}, json=asked)
+        value = plain.json()["answer"][0]["points"]["value"]
         assert value["v"][6:9] == [1 / 7, "nan", "inf"]
-        packed = asks.post("read/points_part", json=asked).json()["answer"]["points"]["value"]
+        packed = asks.post("read/points", json=asked).json()["answer"][0]["points"]["value"]
         assert base64.b64decode(packed["v"]) == reader(here).points("loss").value.tobytes()
 
 
@@ -333,7 +355,7 @@ ODD_BODIES = [
     b'{"project": 3, "run": "run0"}',
     b'{"project": "team/x", "run": "run0", "nothing": 1}',
     b'{"project": "team/x", "run": "run0", "seen": 3}',
-    b'{"project": "team/x", "run": "run0", "offset": -1}',
+    b'{"project": "team/x", "run": "run0", "next": 1}',
     b'{"project": "team/x", "run": "run0", "path": "loss", "path": {}}',
     b'{"project": "team/x", "run": "run0", "path": "' + b"x" * 5000 + b'"}',
 ]
@@ -354,9 +376,11 @@ def test_what_cannot_be_asked_is_refused_with_a_hint(here) -> None:
         ("drawing", {"path": "loss", "look": {"window": -1}}),
         ("drawing", {"path": "loss", "look": {"points": 1}}),
         ("drawing", {"path": "loss", "look": {"points": 999_999_999}}),
-        ("some_points", {"paths": ["loss"], "limit": 0}),
-        ("some_points", {"paths": ["loss"] * 1001}),
-        ("texts", {"path": "log", "offset": 2**70}),
+        ("points", {"paths": ["loss"], "limit": 0}),
+        ("points", {"paths": ["loss"], "limit": (1 << 24) + 1}),
+        ("points", {"paths": ["loss"] * 1001}),
+        ("points", {"paths": ["loss"], "next": "x" * (1 << 16)}),
+        ("texts", {"path": "log", "next": str(2**70)}),
         ("log", {"tail": 1_000_000}),
         ("attribute", {}),
         ("text_page", {}),
@@ -421,20 +445,27 @@ def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
     monkeypatch.setattr(routes, "_MOST_READ", 200)
     monkeypatch.setattr(run, "_MOST_LAST", 200)
     here.put("run0", journal(), journal("two"))
-    whole, loss = reader(here).points("loss"), {**RUN, "path": "loss"}
+    whole = reader(here).points("loss")
     with here.client() as asks:
         asked = {**RUN, "paths": ["loss"]}
-        assert asks.read("some_points", **asked).alone
-        assert asks.read("some_points", **asked, limit=201).alone
-        assert asks.refused("some_points", **asked, limit=(1 << 24) + 1)[0] == 422
-        assert len(asks.read("some_points", **asked, limit=60).points["loss"]) == 60
-        for wrong in ("1:2", "nan:1:1", "1:1e9:1", "x" * 200):
-            assert asks.refused("points_part", **loss, after=wrong)[0] == 422
-        first = asks.read("points_part", **loss)
-        assert len(first.points) == 64
-        changed = first.next.rpartition(":")[0] + ":1"
-        anew = asks.read("points_part", **loss, after=changed)
-        assert (anew.points, anew.next) == (None, None)
+        assert [len(part) for part in in_parts(asks, paths=["loss"], limit=201)] == [1] * 4
+        assert in_parts(asks, paths=["loss"], limit=60) == [[("loss", True, 60)]]
+        first = asks.told("points", **asked)
+        assert len(first.answer[0].points) == 64
+        place = json.loads(first.next)
+        assert place[:3] == ["team/x", "run0", "loss"]
+        (step, done, hidden) = place[3]
+        for wrong in (
+            *([step, done], ["nan", done, hidden], [step, 1e9, hidden], [step, -1, hidden]),
+            *([step, done, "x"], "x"),
+        ):
+            refused = asks.refused("points", **asked, next=json.dumps([*place[:3], wrong]))
+            assert refused[0] == 422, wrong
+        changed = json.dumps([*place[:3], [step, done, hidden + 1]])
+        for odd in (changed, json.dumps([*place[:2], "none", place[3]])):
+            (anew,) = asks.read("points", **asked, next=odd)
+            assert anew.begins
+            assert same(anew.points, first.answer[0].points)
     catalog = RemoteCatalog(Connection(here.url, here.admin))
     there = catalog.view(FIRST, "run0")
     assert len(whole) == 600

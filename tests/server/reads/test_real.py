@@ -70,8 +70,8 @@ def test_what_was_sent_is_read_followed_and_edited(client) -> None:
     for step in range(100):
         journal.row({"loss": 1 / (step + 1)}, float(step))
     position = send(client, journal, before)
-    points = read(client, "points_part", position, **RUN, path="loss").points
-    assert points.value.tolist() == [1 / (step + 1) for step in range(100)]
+    (part,) = read(client, "points", position, **RUN, paths=["loss"])
+    assert part.points.value.tolist() == [1 / (step + 1) for step in range(100)]
     changed = read(client, "changes", position, cursor=cursor)
     assert [(one.project, one.run) for one in changed.runs] == [("team/x", "run0000000000000")]
     refs = [["team/x", "run0000000000000"]]

@@ -18,7 +18,7 @@ from seamark.reading.names import generated_name
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.server.access import Role
-from seamark.server.routes import reads, tables
+from seamark.server.routes import tables
 from seamark.store.query.selection import Selection
 from seamark.store.read.run import RunReader
 from seamark.store.read.tables import query_runs
@@ -73,7 +73,7 @@ def test_rows_come_in_windows(here) -> None:
             asks.read("table", project="team/x", offset=at, limit=4, columns=["lr"]).table
             for at in (0, 4)
         ]
-        refs = asks.read("select", project="team/x").refs
+        refs = asks.read("select", project="team/x")
     assert [(len(page), page.total, page.offset) for page in pages] == [(4, 6, 0), (2, 6, 4)]
     assert [ref for page in pages for ref in page.refs] == refs
 
@@ -86,7 +86,7 @@ def test_the_runs_beyond_a_limit_are_counted_unless_that_is_not_asked_for(here) 
             asked = {"project": "team/x", "columns": ["lr"], "limit": limit}
             assert asks.read("table", **asked).table.known_total == 6
             assert asks.read("table", counted=False, **asked).table.known_total == total
-            chosen = asks.read("select", project="team/x", limit=limit, counted=False)
+            chosen = asks.told("select", project="team/x", limit=limit, counted=False)
             assert chosen.total == total
 
 
@@ -108,9 +108,9 @@ def test_only_what_may_be_read_is_in_any_answer(here) -> None:
         assert asks.refused("table", columns=["hidden"]) == (422, "query")
         assert asks.refused("table", columns=["hid*"]) == (422, "query")
         assert asks.refused("table", sort_by="hidden") == (422, "query")
-        assert asks.read("select", project="vault").refs == []
-        assert len(asks.read("series", refs=secret, paths=["*"]).points) == 0
-        told = asks.read("series", refs=secret, paths=["hidden"], unknown="tell").told
+        assert asks.read("select", project="vault") == []
+        assert asks.read("series", refs=secret, paths=["*"]) == []
+        told = asks.told("series", refs=secret, paths=["hidden"], unknown="tell").told
         assert told == ["no run has 'hidden'"] or "hidden" in str(told)
         assert asks.read("series_paths", refs=secret) == []
         assert asks.read("losses", refs=secret) == []
@@ -141,8 +141,8 @@ def test_paths_that_no_run_has_are_refused_or_told(here) -> None:
     fill(here)
     with here.client() as asks:
         assert asks.refused("table", query="nope = 1") == (422, "query")
-        told = asks.read("table", query="nope = 1", unknown="tell")
-        assert told.table.total == 0
+        told = asks.told("table", query="nope = 1", unknown="tell")
+        assert told.answer.table.total == 0
         assert "nope" in told.told[0]
 
 
@@ -243,7 +243,7 @@ def test_groups_have_mean_and_spread(here) -> None:
     fill(here)
     with here.client() as asks:
         body = {"project": "team/x", "by": ["model"], "columns": ["lr", "loss:min", "model"]}
-        found = asks.read("groups", **body).groups
+        found = asks.read("groups", **body)
     by = {one.by["model"]: one for one in found}
     lrs = [0.0, 0.2, 0.4]
     assert by["a"].n == 3
@@ -260,7 +260,7 @@ def test_groups_come_in_the_order_that_is_asked(here) -> None:
 
     def asked(**more) -> list[str]:
         body = {"project": "team/x", "by": ["model"], "columns": ["lr"], **more}
-        return [one.by["model"] for one in asks.read("groups", **body).groups]
+        return [one.by["model"] for one in asks.read("groups", **body)]
 
     with here.client() as asks:
         assert asked() == ["a", "b"]  # as their first runs: the newest is of a
@@ -276,8 +276,8 @@ def test_fields_tell_what_runs_have(here) -> None:
     fill(here)
     with here.client() as asks:
         told = asks.read("shared", project="team/x", contains="L")
-    fields = {one.path: one for one in told.fields}
-    assert told.of == 6
+    fields = {one.path: one for one in told}
+    assert [one.runs for one in told] == [6, 6, 6]
     assert set(fields) == {"lr", "loss", "model"}
     assert fields["loss"].series is True
     assert fields["lr"].differs is True
@@ -298,28 +298,42 @@ def test_names_are_what_people_call_runs(here) -> None:
 
 
 def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
-    """As many runs as fit; those that are left are named."""
+    """As many runs as fit, and then as much of one."""
     monkeypatch.setattr("seamark.server.routes.tables._RUNS_AT_ONCE", 2)
     monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 10)
     fill(here)
-    refs, got = [["team/x", f"run{at}"] for at in range(6)], []
+    asked = {"refs": [["team/x", f"run{at}"] for at in range(6)], "paths": ["lo*"]}
     with here.client() as asks:
-        while refs:
-            told = asks.read("series", refs=refs, paths=["lo*"])
-            got += [run for run, _, _ in told.points.parts]
-            refs = told.left
-        assert got == [f"run{at}" for at in range(6)]
+
+        def in_parts():
+            found, following = [], ""
+            while following is not None:
+                told = asks.told("series", **asked, next=following)
+                found.append([(one.run, one.begins, len(one.points)) for one in told.answer])
+                following = told.next
+            return found
+
+        assert in_parts() == [
+            [("run0", True, 5), ("run1", True, 5)],
+            [("run2", True, 5), ("run3", True, 5)],
+            [("run4", True, 5), ("run5", True, 5)],
+        ]
+        monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 12)
+        assert in_parts() == [
+            [("run0", True, 5), ("run1", True, 5), ("run2", True, 2)],
+            [("run2", False, 3), ("run3", True, 5), ("run4", True, 4)],
+            [("run4", False, 1), ("run5", True, 5)],
+        ]
         body = {"refs": [["team/x", "run1"]], "paths": ["loss"], "points": 10}
-        assert len(asks.read("series", **body).curves.parts[0][2]) == 5
+        assert len(asks.read("series", **body)[0].curve) == 5
         body = {"refs": [["team/x", "run1"]], "paths": ["lss"], "unknown": "refuse"}
         assert asks.refused("series", **body) == (422, "query")
 
 
 @pytest.mark.thorough
 def test_no_answer_reads_more_points_than_it_has_room_for(here, monkeypatch) -> None:
-    """Counts come first: what is too long is told apart, and read in parts by who asked."""
-    for module in (tables, reads):
-        monkeypatch.setattr(module, "MOST_POINTS", 12)
+    """Counts come first: what is too long comes in parts."""
+    monkeypatch.setattr(tables, "MOST_POINTS", 12)
     fill(here)
     longer = JournalBuilder("long").op("state", state="running")
     for step in range(40):
@@ -329,22 +343,26 @@ def test_no_answer_reads_more_points_than_it_has_room_for(here, monkeypatch) -> 
     here.put("long", longer)
     read, sizes = tables.read_many, []
 
-    def counted(*args):
-        found = read(*args)
-        sizes.append(sum(len(one) for _, _, one in found))
+    def counted(*args, **more):
+        found = read(*args, **more)
+        sizes.append(sum(len(one) for *_, one in found))
         return found
 
     monkeypatch.setattr(tables, "read_many", counted)
     refs = [("team/x", name) for name in ("run0", "long", "run1", "run2", "run3")]
     with here.client() as asks:
         body = {"refs": [list(ref) for ref in refs], "paths": ["loss", "a*", "lone"]}
-        told = asks.read("series", **body)
-        assert told.alone == []
-        assert told.left[0] == ("team/x", "long")
-        told = asks.read("series", **{**body, "refs": told.left})
-        assert told.alone == ["loss", "acc", "lone"]
-        assert len(told.points) == 0
-        assert told.left == [("team/x", f"run{at}") for at in (1, 2, 3)]
+        following, parts = "", []
+        while following is not None:
+            told = asks.told("series", **body, next=following)
+            assert sum(len(one.points) for one in told.answer) <= 12
+            parts, following = parts + told.answer, told.next
+    begun = [(one.run, one.path) for one in parts if one.begins]
+    assert begun == [
+        ("run0", "loss"),
+        *[("long", path) for path in ("loss", "acc", "lone")],
+        *[(f"run{at}", "loss") for at in (1, 2, 3)],
+    ]
     assert max(sizes) <= 12
     catalog = RemoteCatalog(Connection(here.url, here.admin))
     try:
@@ -373,11 +391,11 @@ def test_a_run_that_is_named_often_is_read_once(here) -> None:
     fill(here, 2)
     ref = ["team/x", "run0"]
     with here.client() as asks:
-        table = asks.read("series", refs=[ref] * 20_000, paths=["loss"]).points
+        parts = asks.read("series", refs=[ref] * 20_000, paths=["loss"])
         found = asks.read("curves", refs=[ref] * 3, paths=["loss"]).curves
         many = {"id": [*(f"no{at}" for at in range(9_000)), "run1"]}
-        refs = asks.read("select", **many, state=["running", "crashed"]).refs
-    assert [part[:2] for part in table.parts] == [("run0", "loss")]
+        refs = asks.read("select", **many, state=["running", "crashed"])
+    assert [part.key for part in parts] == [("team/x", "run0", "loss")]
     assert len(found) == 1
     assert refs == [("team/x", "run1")]
 

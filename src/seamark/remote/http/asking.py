@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from urllib.parse import quote
@@ -37,6 +37,7 @@ _KEPT: Final = 128
 _KEPT_BYTES: Final = 4 << 20
 """Answers that are kept, to be told that they are what they were; longer ones are not."""
 _MOST_POSITIONS: Final = 200
+_MOST_PARTS: Final = 10_000
 _NOW: Final = "Seamark-Now"
 _POSITION: Final = "Seamark-Position"
 _BEHIND: Final = "Seamark-Behind"
@@ -93,7 +94,22 @@ class Asking:
     # ---------------------------------------------------------------- asking
 
     def read(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Any:
-        """Return the answer to a question; a list may come in several answers.
+        """Return what is answered to a question; see `parts`."""
+        return self.whole(verb, kind, question).answer
+
+    def whole(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Told[Any]:
+        """Return the answer to a question, with what is said of it, as one; see `parts`."""
+        parts = self.parts(verb, kind, question)
+        found = next(parts)
+        if found.next is not None and not isinstance(found.answer, list):
+            msg = f"the answer is not as agreed: {type(found.answer).__name__} comes in parts"
+            raise WireError(msg)
+        for part in parts:
+            found.answer += part.answer
+        return found
+
+    def parts(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Iterator[Told[Any]]:
+        """Yield the answer to a question in the parts in which it comes.
 
         Args:
             verb: See `seamark.server.reads`.
@@ -106,23 +122,18 @@ class Asking:
             RunNotFoundError: If there is no such run for who asks.
             RemoteError: If the server cannot be asked, or does not answer as agreed.
         """
-        found: list[Any] = []
-        own: Any
-        while True:
-            asked = {**question, "offset": len(found)} if found else question
-            answer = self._answer(verb, kind, asked)
-            own = answer.answer
-            if answer.next is None and not found:
-                return own
-            if not isinstance(own, list):
-                msg = f"the answer is not as agreed: {type(own).__name__} comes in parts"
-                raise WireError(msg)
-            found += own
-            if answer.next is None:
-                return found
-            if answer.next != len(found) or not own:
-                msg = f"the answer is not as agreed: {len(found)} items, and next is {answer.next}"
-                raise WireError(msg)
+        asked = question
+        for _ in range(_MOST_PARTS):
+            part = self._answer(verb, kind, asked)
+            if part.next is None:
+                yield part
+                return
+            if part.answer == [] or part.next == asked.get("next"):
+                break
+            yield part
+            asked = {**question, "next": part.next}
+        msg = "the answer is not as agreed: its parts lead to no end"
+        raise WireError(msg)
 
     def _answer(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Told[Any]:
         key = f"{verb} ".encode() + json.dumps(question, default=_plain).encode()

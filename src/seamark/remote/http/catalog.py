@@ -5,41 +5,42 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from seamark.errors import QueryError, RunNotFoundError
 from seamark.paths import PROJECT_LOG, is_inside
-from seamark.reading.answers import (
-    ChangesPage,
-    Curves,
-    Fields,
-    Groups,
-    Selected,
-    SeriesPart,
-    SharedPaths,
-    Table,
+from seamark.reading.answers import Curves, SeriesPart, Table
+from seamark.reading.catalog import (
+    Columns,
+    Progress,
+    Ref,
+    RunField,
+    SharedPath,
+    Unknown,
+    Wanted,
+    refuse,
 )
-from seamark.reading.catalog import Columns, Progress, Ref, RunField, Unknown, Wanted, refuse
 from seamark.reading.changes import ChangedRun, Changes
 from seamark.reading.codec import WireError
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import Key, curves_of_runs
-from seamark.reading.groups import RunGroups
+from seamark.reading.groups import RunGroup, RunGroups
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.remote.http.asking import Asking, part
 from seamark.remote.http.connection import Connection
-from seamark.remote.http.run import RemoteRun, reader
+from seamark.remote.http.run import RemoteRun, add_parts, joined, reader
 from seamark.remote.protocol import RemoteError, RunKey, TooLong
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from seamark.reading.reader import Reader
+    from seamark.reading.verbs import Answer
 
 __all__ = ["RemoteCatalog"]
 
@@ -170,24 +171,24 @@ class RemoteCatalog:
         found = (one.ref for one in self.names(kind))
         return sorted(ref for ref in found if project is None or is_inside(ref[0], project))
 
-    def _ask(self, verb: str, kind: type[T], question: Mapping[str, Any], unknown: Unknown) -> T:
+    def _ask(
+        self, verb: str, kind: type[T], question: Mapping[str, Any], unknown: Unknown
+    ) -> Answer[T]:
         """Return an answer, once what it says of paths that no run has was told."""
-        found = self._asking.read(verb, kind, question)
+        found = self._asking.whole(verb, kind, question)
         for message in found.told:
             unknown(QueryError(message))
-        answer: T = found
-        return answer
+        return found
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
         """Return (project, run id) of the runs that match, in order."""
         more = {"limit": selection.limit, "counted": False}
-        return self._ask("select", Selected, _question(selection, unknown) | more, unknown).refs
+        return self._ask("select", list[Ref], _question(selection, unknown) | more, unknown).answer
 
     def count(self, selection: Wanted) -> int:
         """Return how many runs match, regardless of ``limit`` and ``offset``."""
         question = _question(selection, _ignore) | {"offset": 0, "limit": 1}
-        found = self._ask("select", Selected, question, _ignore)
-        return len(found.refs) if found.total is None else found.total
+        return self._ask("select", list[Ref], question, _ignore).total or 0
 
     def table(
         self,
@@ -199,7 +200,8 @@ class RemoteCatalog:
         question = _question(selection, unknown)
         if callable(columns):
             more = {"limit": selection.limit, "sample": _SAMPLE}
-            columns = columns(self._ask("shared", SharedPaths, question | more, _ignore).fields)
+            shared = self._ask("shared", list[SharedPath], question | more, _ignore)
+            columns = columns(shared.answer)
         if columns is not None:
             columns = [columns] if isinstance(columns, str) else list(columns)
         return self._tables(question | {"columns": columns}, selection, unknown)
@@ -209,7 +211,8 @@ class RemoteCatalog:
     ) -> list[RunField]:
         """Return which paths the runs that match show, sorted."""
         more = {"limit": selection.limit, "contains": contains}
-        return self._ask("fields", Fields, _question(selection, unknown) | more, unknown).fields
+        question = _question(selection, unknown) | more
+        return self._ask("fields", list[RunField], question, unknown).answer
 
     def groups(
         self,
@@ -220,8 +223,9 @@ class RemoteCatalog:
     ) -> RunGroups:
         """Return the runs that match in groups that show the same."""
         more = {"limit": selection.limit, "by": list(by), "columns": list(columns)}
-        found = self._ask("groups", Groups, _question(selection, unknown) | more, unknown)
-        return RunGroups(found.groups, found.total)
+        question = _question(selection, unknown) | more
+        found = self._ask("groups", list[RunGroup], question, unknown)
+        return RunGroups(found.answer, found.total or 0)
 
     def _tables(self, question: dict[str, Any], selection: Wanted, unknown: Unknown) -> RunsTable:
         """Return a table that may come in several answers, one below the other."""
@@ -232,7 +236,7 @@ class RemoteCatalog:
             try:
                 asked = {"offset": begun + done, "limit": left, "counted": False}
                 tell = unknown if found is None else _ignore
-                some = self._ask("table", Table, question | asked, tell).table
+                some = self._ask("table", Table, question | asked, tell).answer.table
             except TooLong as error:
                 fewer = error.said.get("limit")
                 if not isinstance(fewer, int) or not 0 < fewer < left:
@@ -248,16 +252,13 @@ class RemoteCatalog:
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
         """Return which runs changed since a cursor."""
         found: dict[Ref, ChangedRun] = {}
-        while True:
-            question = {"cursor": cursor, "project": project or ""}
-            answer: ChangesPage = self._asking.read("changes", ChangesPage, question)
-            for one in answer.runs:
+        question = {"cursor": cursor, "project": project or ""}
+        for answer in self._asking.parts("changes", Changes, question):
+            news: Changes = answer.answer
+            for one in news.runs:
                 found.pop((one.project, one.run), None)
                 found[one.project, one.run] = one
-            before, cursor = cursor, answer.cursor
-            if answer.reset or not answer.more or cursor == before:
-                runs = [] if answer.reset else list(found.values())
-                return Changes(cursor, answer.reset, runs, answer.looked_ns)
+        return replace(news, runs=[] if news.reset else list(found.values()))
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
         """Return what is missing of runs, only of those of which something is."""
@@ -288,11 +289,11 @@ class RemoteCatalog:
         chosen = check_attempt(attempt)
         if points is not None:
             check_points(points)
-        found: list[Any] = []
+        kind, parts = "points" if points is None else "curve", dict[Key, list[Any]]()
+        place = {ref: number for number, ref in enumerate(refs, 1)}
         told: dict[str, None] | None = None
-        left = list(refs)
-        while left:
-            some, rest = left[:_REFS], left[_REFS:]
+        for begin in range(0, len(refs), _REFS):
+            some = refs[begin : begin + _REFS]
             question = {
                 "refs": some,
                 "paths": list(patterns),
@@ -300,31 +301,19 @@ class RemoteCatalog:
                 "points": points,
                 "unknown": None if unknown is None else "tell",
             }
-            answer: SeriesPart = self._asking.read("series", SeriesPart, question)
-            table = answer.points if points is None else answer.curves
-            if table is None or len(answer.left) >= len(some):
-                msg = "the answer is not as agreed: it has nothing of any run"
-                raise WireError(msg)
-            found += table.parts
-            found += self._alone(some[0], answer.alone, chosen, points)
-            told = {one: None for one in answer.told if told is None or one in told}
-            left = answer.left + rest
-            if progress is not None:
-                progress(len(refs) - len(left), len(refs))
+            for answer in self._asking.parts("series", list[SeriesPart], question):
+                add_parts(parts, answer.answer, kind)
+                told = {one: None for one in answer.told if told is None or one in told}
+                if progress is not None:
+                    last = some[-1] if answer.next is None else answer.answer[-1].key[:2]
+                    progress(place.get(last, 0), len(refs))
         if unknown is not None:
             for message in told or ():
                 unknown(QueryError(message))
+        found: list[Any] = [
+            (run, path, joined(own)) for (_, run, path), own in parts.items() if len(own[0])
+        ]
         return SeriesTable(found) if points is None else CurveTable(found)
-
-    def _alone(self, ref: Ref, paths: Sequence[str], attempt: Any, points: int | None) -> list[Any]:
-        """Return the series of a run that is too long for one answer."""
-        run = RemoteRun(self._asking, *ref)
-        series: Mapping[str, Any]
-        if points is None:
-            series = run.many_points(paths, attempt) if paths else {}
-        else:
-            series = {path: run.curve(path, points, attempt) for path in paths}
-        return [(ref[1], path, one) for path, one in series.items() if len(one)]
 
     def curves(
         self,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from seamark.paths import is_inside
-from seamark.reading.answers import Facts, Overview, PartOfSeries, SomePoints
+from seamark.reading.answers import Facts, Overview, SeriesPart
 from seamark.reading.attributes import Attribute
 from seamark.reading.codec import WireError
 from seamark.reading.curves import Curve, Drawing, Look, check_points
@@ -16,20 +16,20 @@ from seamark.reading.points import Attempt, Points, check_attempt
 from seamark.reading.reader import Reader
 from seamark.reading.verbs import Verb, verbs_of
 from seamark.remote.http.contents import RemoteContents
-from seamark.remote.protocol import RunKey, Unreachable
+from seamark.remote.protocol import RunKey
 
 if TYPE_CHECKING:
     from seamark.process.crashes import Crash
+    from seamark.reading.drawn import Key
     from seamark.remote.http.asking import Asking
 
-__all__ = ["RemoteRun", "reader"]
+__all__ = ["RemoteRun", "add_parts", "joined", "reader"]
 
 _FLOATS: Final = "float_series"
 _PATHS_AT_ONCE: Final = 500
 _MOST_BYTES: Final = 1 << 19
 """Bytes of a question, roughly."""
 _MOST_LAST: Final = 1 << 24
-_TRIES: Final = 10
 _VERBS: Final = verbs_of(Reader)
 
 
@@ -79,8 +79,10 @@ class RemoteRun:
         return self._ask(verb.name, verb.answer, **given)
 
     def _ask(self, verb: str, kind: Any, **arguments: Any) -> Any:
-        question = {"project": self.project, "run": self.name, **arguments}
-        return self._asking.read(verb, kind, question)
+        return self._asking.read(verb, kind, self._question(**arguments))
+
+    def _question(self, **arguments: Any) -> dict[str, Any]:
+        return {"project": self.project, "run": self.name, **arguments}
 
     def _once(self, verb: str, kind: Any) -> Any:
         if verb not in self._known:
@@ -195,38 +197,7 @@ class RemoteRun:
 
     def points(self, path: str, attempt: Attempt = "latest", *, limit: int | None = None) -> Points:
         """Return the points of a float series, or the last ``limit`` of them."""
-        check_attempt(attempt)
-        # A server finds the begin of the last few points; of very many, all are asked for.
-        last = limit if limit is not None and limit <= _MOST_LAST else None
-        for _ in range(_TRIES):
-            found = self._parts(path, attempt, last, limit)
-            if found is not None:
-                return found
-        msg = f"{path}: what it shows changed again and again while it was read; try again"
-        raise Unreachable(msg)
-
-    def _parts(
-        self, path: str, attempt: Attempt, last: int | None, limit: int | None
-    ) -> Points | None:
-        """Return a series from its parts; None if points were hidden meanwhile."""
-        found: list[Points] = []
-        after = ""
-        while True:
-            asked = {"path": path, "attempt": attempt, "last": last, "after": after}
-            answer: PartOfSeries = self._ask("points_part", PartOfSeries, **asked)
-            if answer.points is None:
-                return None
-            if answer.next is not None and not len(answer.points):
-                msg = "the answer is not as agreed: a part without points is not the last one"
-                raise WireError(msg)
-            found.append(answer.points)
-            if limit is not None:
-                while sum(map(len, found[1:])) >= limit:
-                    del found[0]
-            if answer.next is None:
-                whole = _joined(found)
-                return whole if limit is None else whole[max(0, len(whole) - limit) :]
-            after, last = answer.next, None
+        return self.many_points([path], attempt, limit=limit)[path]
 
     def many_points(
         self, paths: Collection[str], attempt: Attempt = "latest", *, limit: int | None = None
@@ -234,26 +205,18 @@ class RemoteRun:
         """Return the points of several float series."""
         check_attempt(attempt)
         wanted = list(dict.fromkeys(paths))
+        # A server finds the begin of the last few points; of very many, all are asked for.
         last = limit if limit is not None and limit <= _MOST_LAST else None
-        found: dict[str, Points] = {}
-        for some in _in_parts(wanted) if last == limit else ():
-            left = some
-            while left:
-                asked = {"paths": left, "attempt": attempt, "limit": last}
-                answer: SomePoints = self._ask("some_points", SomePoints, **asked)
-                found |= answer.points
-                rest = left[len(left) - answer.left :] if 0 < answer.left <= len(left) else []
-                if answer.alone and rest:
-                    found[rest[0]] = self.points(rest[0], attempt, limit=limit)
-                    rest = rest[1:]
-                if len(rest) >= len(left):
-                    msg = "the answer is not as agreed: it has points of no path"
-                    raise WireError(msg)
-                left = rest
-        return {
-            path: found[path] if path in found else self.points(path, attempt, limit=limit)
-            for path in wanted
-        }
+        parts: dict[Key, list[Points]] = {}
+        for some in _in_parts(wanted):
+            question = self._question(paths=some, attempt=attempt, limit=last)
+            for answer in self._asking.parts("points", list[SeriesPart], question):
+                add_parts(parts, answer.answer, "points")
+        found = {path: joined(one) for (_, _, path), one in parts.items()}
+        if not found.keys() >= set(wanted):
+            msg = "the answer is not as agreed: it has points of no path"
+            raise WireError(msg)
+        return {path: found[path] if limit is None else found[path][-limit:] for path in wanted}
 
     def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
         """Return a float series in parts, for drawing."""
@@ -285,7 +248,29 @@ def _in_parts(paths: list[str]) -> list[list[str]]:
     return found
 
 
-def _joined(some: list[Points]) -> Points:
+def add_parts(found: dict[Key, list[Any]], parts: Sequence[SeriesPart], kind: str) -> None:
+    """Add parts of series to those that came before; one that begins again replaces them.
+
+    Args:
+        found: What came before, by project, run id and path.
+        parts: What came now.
+        kind: ``"points"`` or ``"curve"``.
+
+    Raises:
+        WireError: If there is nothing in one, or nothing before it.
+    """
+    for part in parts:
+        some = getattr(part, kind)
+        if part.begins or kind == "curve":
+            found[part.key] = []
+        if some is None or part.key not in found:
+            msg = f"the answer is not as agreed: a part of {part.path!r:.80} is missing"
+            raise WireError(msg)
+        found[part.key].append(some)
+
+
+def joined(some: list[Points]) -> Points:
+    """Return parts of a series as one."""
     import numpy as np
 
     if len(some) == 1:

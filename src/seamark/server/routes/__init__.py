@@ -4,13 +4,13 @@ Reads are ``POST read/<verb>``, for our own client, pages and others alike; `sea
 makes their routes of functions and of the methods of `seamark.reading.reader.Reader`, and the
 description at ``openapi.json`` of their types. The body is a JSON object: the arguments,
 ``project`` and ``run`` where the question is about one run (a run id, or ``.project`` for a
-project's own log), ``seen`` of an earlier answer, and ``offset`` of a list. The answer is
+project's own log), ``seen`` of an earlier answer, and ``next`` of the part before. The answer is
 ``{"answer": ..., "seen": ..., "next": ...}``, in MessagePack for who accepts
 ``application/msgpack`` (`seamark.reading.codec`), else in JSON (`seamark.server.json_answers`);
 ``?arrays=json`` writes arrays as lists of numbers.
 
 An answer has at most 1,000,000 points, a table at most 10,000 rows, and a list as many items as fit
-into 16 MiB: the rest is asked for again, from ``next`` on. Every answer to a read has the header
+into 16 MiB. Of points and lists, ``next`` asks for the rest. Every answer to a read has the header
 ``Seamark-Now``: the time of the server, nanoseconds since the Unix epoch. Where folders cannot be
 looked into, ``Seamark-Unread`` says how many. Only what the asker may read is there at all.
 

@@ -108,7 +108,7 @@ def take(every: All, body: _TakeBody) -> Response:
     told: dict[str, Any] = {"ref": None, "number": None, "position": None}
     if found is not None:
         told = {"ref": list(found.ref), "number": found.number, "position": found.position}
-    return every.told(told)
+    return every.done(told)
 
 
 @router.post("/runs/claims/held", operation_id="holdsClaim", responses=_answers(_Held))
@@ -117,7 +117,7 @@ def held(every: All, body: _ClaimBody) -> Response:
     expect(every.request, body.project, Role.CONTRIBUTOR)
     ref = (body.project, body.name)
     found = server_of(every.request).claims.holds(ref, body.kind, body.number, body.key)
-    return every.told({"held": found})
+    return every.done({"held": found})
 
 
 @router.post("/runs/claims/release", operation_id="releaseClaim", responses=_answers(_Held))
@@ -126,4 +126,4 @@ def release(every: All, body: _ClaimBody) -> Response:
     expect(every.request, body.project, Role.CONTRIBUTOR)
     ref = (body.project, body.name)
     found = server_of(every.request).claims.release(ref, body.kind, body.number, body.key)
-    return every.told({"held": found})
+    return every.done({"held": found})

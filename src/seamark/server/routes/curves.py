@@ -59,11 +59,7 @@ class LookQuestion(Question, kw_only=True):
         return look
 
 
-class CurvesQuestion(LookQuestion, kw_only=True):
-    """Series of runs; ``since``: [project, run, path, cursor] of earlier drawings."""
-
-    refs: Refs
-    since: Annotated[list[tuple[Text, Text, Text, Text]], Meta(max_length=_MOST_SERIES)] = []
+Since = Annotated[Sequence[tuple[Text, Text, Text, Text]], Meta(max_length=_MOST_SERIES)]
 
 
 class Group(Struct, forbid_unknown_fields=True):
@@ -73,27 +69,22 @@ class Group(Struct, forbid_unknown_fields=True):
     by: Annotated[dict[Text, Any], Meta(max_length=8)] = {}
 
 
-class GroupCurvesQuestion(LookQuestion, kw_only=True):
-    """Series of groups of runs."""
-
-    groups: Annotated[list[Group], Meta(min_length=1, max_length=_MOST_SERIES)]
-
-
+Groups = Annotated[list[Group], Meta(min_length=1, max_length=_MOST_SERIES)]
 _OF_LOOK: Final = {one.name for one in fields(Look)} & set(LookQuestion.__struct_fields__)
 
 
-@of_all(heavy=True)
-def curves(every: Several, question: CurvesQuestion) -> Curves:
+@of_all(LookQuestion, heavy=True)
+def curves(every: Several, refs: Refs, since: Since = ()) -> Curves:
     """Return series of several runs in parts, as they are drawn; those without points are left out.
 
     What is read grows with ``px``, the representative points of each, and not with the points. Of
-    drawings that ``since`` names only what has changed comes.
+    drawings that ``since`` names, by project, run, path and cursor, only what has changed comes.
     """
-    look = question.look(len(question.refs))
-    known = {(project, run, path): cursor for project, run, path, cursor in question.since}
-    cursor, refs = every.cursor(), every.only_readable(question.refs)
-    every.server.drawn(refs)
-    found = curves_of_runs(refs, every.reader, question.paths, look, question.attempt)
+    question, look = every.question, every.question.look(len(refs))
+    known = {(project, run, path): cursor for project, run, path, cursor in since}
+    cursor, readable = every.cursor(), every.only_readable(refs)
+    every.server.drawn(readable)
+    found = curves_of_runs(readable, every.reader, question.paths, look, question.attempt)
     told = [
         replace(one, drawing=one.drawing.since(known.get(one.key, "")), cursor=one.drawing.cursor)
         for one in found
@@ -101,20 +92,20 @@ def curves(every: Several, question: CurvesQuestion) -> Curves:
     return Curves(told, cursor)
 
 
-@of_all(heavy=True)
-def group_curves(every: Several, question: GroupCurvesQuestion) -> list[GroupCurve]:
+@of_all(LookQuestion, heavy=True)
+def group_curves(every: Several, groups: Groups) -> list[GroupCurve]:
     """Return what series of groups of runs come to: mean, deviation and range, part by part.
 
     ``by`` of a group is what its runs have in common, as ``groups`` told it, and comes back.
     """
-    refs = {tuple(ref) for group in question.groups for ref in group.refs}
-    look = question.look(len(refs))
+    question, runs = every.question, {tuple(ref) for group in groups for ref in group.refs}
+    look = question.look(len(runs))
 
     def draw(
         refs: Sequence[tuple[str, str]], paths: Sequence[str], look: Look
     ) -> Sequence[RunCurve]:
         return curves_of_runs(refs, every.reader, paths, look, question.attempt)
 
-    meant = [(group.by, every.only_readable(group.refs)) for group in question.groups]
+    meant = [(group.by, every.only_readable(group.refs)) for group in groups]
     every.server.drawn(ref for _, some in meant for ref in some)
     return curves_of_groups(draw, meant, question.paths, look)

@@ -151,7 +151,7 @@ def edit(every: All, body: _EditBody) -> Response:
     if body.refs is not None and len(found) == 1 and isinstance(found[0], Refusal):
         raise found[0]
     runs = [_told(ref, one) for ref, one in zip(refs, found, strict=True)]
-    return every.told({"runs": runs})
+    return every.done({"runs": runs})
 
 
 def _matching(every: Several, body: _EditBody) -> Sequence[Ref]:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta
 
-from seamark.errors import ArgumentError
-from seamark.reading.answers import Facts, Opening, Overview, PartOfSeries, SomePoints
+from seamark.reading.answers import Facts, Opening, Overview, SeriesPart
 from seamark.reading.names import generated_name
-from seamark.reading.points import Attempt, Points
+from seamark.reading.points import Attempt
 from seamark.reading.stragglers import RankTiming, rank_timings
-from seamark.reading.verbs import Path, Paths
-from seamark.server.answering import OneRun, fitting
+from seamark.reading.verbs import Answer, Paths
+from seamark.server.answering import OneRun, fitting, to_next
 from seamark.server.reads import of_run, router
 from seamark.store.read.run import RunReader
 from seamark.store.read.series import Mark
 
-__all__ = ["MOST_POINTS", "router"]
+__all__ = ["MOST_POINTS", "Place", "parts_from", "router"]
 
 MOST_POINTS: Final = 1_000_000
 """Points of numbers in one answer."""
@@ -27,13 +28,11 @@ _MOST_READ: Final = 1 << 24
 _MOST_RECORDS: Final = 10_000
 _MOST_PAGES: Final = 16
 _STREAMS: Final = frozenset({"stdout", "stderr"})
-_INT: Final = (1 << 53) - 1
 _TOLD: Final = ("attempt", "owner", "lineage", "rank", "restarts", "job", "continues", "ranks")
 """What of a HEADER matters to who goes on; the rest says where somebody else works."""
 
 Last = Annotated[int, Meta(ge=1, le=_MOST_READ)]
 Lines = Annotated[int, Meta(ge=1, le=_MOST_RECORDS)]
-Place = Annotated[str, Meta(max_length=100)]
 
 
 @of_run()
@@ -96,61 +95,79 @@ def opening(one: OneRun) -> Opening:
     )
 
 
+class Place(NamedTuple):
+    """Place in the float series of a run, where the next part of them begins.
+
+    Attributes:
+        project: Project path.
+        run: Run id.
+        path: Of the series; empty for the first.
+        mark: Where the part before of this series ended; None to begin it.
+    """
+
+    project: str
+    run: str
+    path: str = ""
+    mark: Mark | None = None
+
+
 @of_run(heavy=True)
-def some_points(
+def points(
     one: OneRun, paths: Paths, attempt: Attempt = "latest", limit: Last | None = None
-) -> SomePoints:
-    """Return exact points of the first of some float series, or the last ``limit`` of each."""
-    wanted = list(dict.fromkeys(paths))
-    room, found = MOST_POINTS, dict[str, Points]()
-    for at, path in enumerate(wanted):
+) -> Answer[list[SeriesPart]]:
+    """Return exact points of float series, or the last ``limit`` of each, part by part.
+
+    A series that is too long for one part goes on in the next one, where ``begins`` is false. If it
+    begins again, what came of it is void: points that were read are hidden now.
+    """
+    wanted, place = list(dict.fromkeys(paths)), one.place(Place)
+    found, place = parts_from(place, one.read, wanted, MOST_POINTS, attempt, limit=limit)
+    return Answer(found, next=place and to_next(place))
+
+
+def parts_from(
+    place: Place | None,
+    read: RunReader,
+    paths: Sequence[str],
+    room: int,
+    attempt: Attempt,
+    *,
+    limit: int | None = None,
+    curve: int | None = None,
+) -> tuple[list[SeriesPart], Place | None]:
+    """Return float series of a run from a place on, as much as there is room for.
+
+    Args:
+        place: Where the part before ended; None to begin.
+        read: Reads the run.
+        paths: Of the series.
+        room: How many points fit.
+        attempt: See `seamark.reading.reader.Reader.points`.
+        limit: Only so many of the last points of each.
+        curve: Instead of the points: a curve of at most so many representative points.
+
+    Returns:
+        The parts, and where the next one begins; None there if these are the last ones.
+    """
+    found: list[SeriesPart] = []
+    begin, mark = 0, None
+    if place is not None and place.path in paths:
+        begin, mark = paths.index(place.path), place.mark
+    for path in paths[begin:]:
+        part = SeriesPart(read.project, read.name, path)
+        if room < 1:
+            return found, Place(*part.key)
+        if curve is not None:
+            found.append(replace(part, curve=read.curve(path, curve, attempt)))
+            room -= len(found[-1])
+            continue
         # Never more than fits is read: of another attempt than the latest nobody knows the length.
-        part = one.read.points_part(path, attempt, most=max(room, 1), last=limit)
-        if part is None or part[1] is not None or len(part[0]) > room:
-            return SomePoints(found, len(wanted) - at, alone=not found)
-        found[path] = part[0] if limit is None else part[0][max(0, len(part[0]) - limit) :]
-        room -= max(len(part[0]), 1)
-    return SomePoints(found, 0, alone=False)
-
-
-@of_run(heavy=True)
-def points_part(
-    one: OneRun,
-    path: Path,
-    attempt: Attempt = "latest",
-    after: Place = "",
-    last: Last | None = None,
-) -> PartOfSeries:
-    """Return a float series part by part, however long it is: ``next`` is ``after`` of the next.
-
-    ``last`` begins with so many of the last points. Where both are null, points that were read are
-    hidden now, as by a new attempt: begin again.
-    """
-    mark, chosen = _mark_of(after), attempt
-    found = one.read.points_part(path, chosen, most=MOST_POINTS, after=mark, last=last)
-    if found is None:
-        return PartOfSeries(None, None)
-    part, ends = found
-    return PartOfSeries(part, ends and f"{ends.step.hex()}:{ends.done}:{ends.hidden}")
-
-
-def _mark_of(text: str) -> Mark | None:
-    """Return where the part before ended.
-
-    Raises:
-        ArgumentError: If it is nothing that was answered before.
-    """
-    if not text:
-        return None
-    try:
-        step, done, hidden = text.split(":")
-        mark = Mark(float.fromhex(step), int(done), int(hidden))
-    except (ValueError, OverflowError):
-        mark = None
-    if mark is None or not math.isfinite(mark.step) or not 0 <= mark.done <= _INT:
-        msg = f"after: expected what the part before gave as next, got {text!r:.120}"
-        raise ArgumentError(msg)
-    return mark
+        some = read.points_part(path, attempt, most=room, after=mark, last=limit)
+        found.append(replace(part, begins=some.begins, points=some.points))
+        if some.end is not None:
+            return found, Place(*part.key, some.end)
+        room, mark = room - max(len(some.points), 1), None
+    return found, None
 
 
 @of_run()

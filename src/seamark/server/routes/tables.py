@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import sqlalchemy as sa
 from msgspec import Meta
 
-from seamark.errors import ArgumentError, QueryError, RunNotFoundError
+from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.paths import is_inside
 from seamark.reading.answers import (
     Attempts,
-    Fields,
-    Groups,
     ProjectCounts,
-    Selected,
     SeriesPart,
-    SharedPaths,
     Table,
 )
+from seamark.reading.catalog import RunField, SharedPath
 from seamark.reading.curves import MOST_PARTS, check_points
-from seamark.reading.groups import group_table, in_order
+from seamark.reading.groups import RunGroup, group_table, in_order
 from seamark.reading.names import RunName
-from seamark.reading.points import Attempt
-from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
-from seamark.reading.verbs import Count, Path, Question
-from seamark.server.answering import Several
+from seamark.reading.points import Attempt, Points
+from seamark.reading.verbs import Answer, Count, Path, Question
+from seamark.server.answering import Several, to_next
 from seamark.server.failures import Refusal
 from seamark.server.reads import of_all
-from seamark.server.routes.reads import MOST_POINTS
+from seamark.server.routes.reads import MOST_POINTS, Place, parts_from
 from seamark.store import schema
 from seamark.store.cells import CRASHED, UNKNOWN_NS
 from seamark.store.journals import load_attempts, load_losses, load_openings
@@ -112,106 +108,15 @@ class Which(Question, kw_only=True):
         return Selection(**(given | more), readable=_restriction(every))
 
 
-_OF_SELECTION: Final = set(Which.__struct_fields__) - {"unknown", "counted", "seen"}
+_OF_SELECTION: Final = set(Which.__struct_fields__) - {"unknown", "counted", "seen", "next"}
 
 
-class TableQuestion(Which, kw_only=True):
-    """Runs, and what is shown of them.
-
-    Attributes:
-        columns: Paths, perhaps with an aggregate; None for all.
-    """
-
-    columns: Few | None = None
-
-
-class FieldsQuestion(Which, kw_only=True):
-    """Runs, and a part of the names of paths."""
-
-    contains: Text = ""
-
-
-class SharedPathsQuestion(FieldsQuestion, kw_only=True):
-    """Runs, and how many of them are looked at."""
-
-    sample: Annotated[int, Meta(ge=1, le=900)] = 50
-
-
-class GroupsQuestion(Which, kw_only=True):
-    """Runs and the paths that group them; ``limit`` and ``offset`` are of groups.
-
-    Attributes:
-        by: Paths by whose values they are grouped.
-        columns: Paths whose numbers are summed up.
-        order: One of ``by``, the mean of one of ``columns``, or ``:n``, the number of runs; None
-            for the order of their first runs.
-        least_first: The order.
-    """
-
-    by: Annotated[list[Text], Meta(min_length=1, max_length=8)]
-    columns: Annotated[list[Text], Meta(max_length=100)] = []
-    order: Text | None = None
-    least_first: bool = False
-
-
-class ScopeQuestion(Question, kw_only=True):
-    """A project with what is in it; empty for all."""
-
-    project: Text = ""
-    kind: Kind = "run"
-
-
-class RefsQuestion(Question, kw_only=True):
-    """Runs, by project and id."""
-
-    refs: Refs
-
-
-class AttemptsQuestion(RefsQuestion, kw_only=True):
-    """Runs, float series, and what is along x."""
-
-    paths: Annotated[list[Text], Meta(max_length=_MOST_BEGINS)] = []
-    x: Text = "step"
-
-
-class SeriesPathsQuestion(RefsQuestion, kw_only=True):
-    """Runs, and some paths; None for all."""
-
-    paths: Annotated[list[Text], Meta(max_length=_MOST_REFS)] | None = None
-
-
-class SeriesQuestion(RefsQuestion, kw_only=True):
-    """Runs, and patterns of the paths of float series.
-
-    Attributes:
-        points: Of each at most so many representative points; None for all points.
-        unknown: See `Which`; None: nothing is said of patterns that are a series of no run.
-    """
-
-    paths: Annotated[list[Text], Meta(min_length=1, max_length=1000)]
-    attempt: Attempt = "latest"
-    points: Annotated[int, Meta(ge=2, le=MOST_PARTS)] | None = None
-    unknown: Unknown | None = None
-
-
-class _Told:
-    """Gathers what is said of paths that no run has, or refuses them."""
-
-    def __init__(self, unknown: Unknown | None) -> None:
-        self.messages: list[str] = []
-        self._refuse = unknown == "refuse"
-
-    def __call__(self, error: QueryError) -> None:
-        if self._refuse:
-            raise error
-        self.messages.append(str(error))
-
-
-def _ask(every: Several, question: Callable[[Store, sa.Connection], T]) -> T:
-    """Return the answer to a question about one snapshot of the store."""
+@contextlib.contextmanager
+def _reading(every: Several) -> Iterator[tuple[Store, sa.Connection]]:
+    """Give one snapshot of the store: itself and a connection."""
     store = every.server.store()
     with store.database.reading() as connection:
-        return question(store, connection)
+        yield store, connection
 
 
 def _restriction(every: Several) -> Callable[[str], bool] | None:
@@ -221,32 +126,26 @@ def _restriction(every: Several) -> Callable[[str], bool] | None:
 # ---------------------------------------------------------------------- tables of runs
 
 
-def _table_tag(every: Several, question: TableQuestion) -> str:
+def _table_tag(every: Several) -> str:
     """Return what changes whenever a table may; times such as "-2h" change with every second."""
-    is_timely = question.query is not None and '"-' in question.query.replace("'", '"')
+    query = every.question.query
+    is_timely = query is not None and '"-' in query.replace("'", '"')
     return "" if is_timely else every.tag()
 
 
-@of_all(heavy=True, tag=_table_tag)
-def table(every: Several, question: TableQuestion) -> Table:
+@of_all(Which, heavy=True, tag=_table_tag)
+def table(every: Several, columns: Few | None = None) -> Table:
     """Return the runs that match with the columns asked for, at most 10,000 of them.
 
-    With ``counted`` false, ``total`` is null where ``limit`` cut the table off, which is faster.
+    Columns are paths, perhaps with an aggregate; null for all. With ``counted`` false, ``total`` is
+    null where ``limit`` cut the table off, which is faster.
     """
-    told = _Told(question.unknown)
-    limit = min(question.limit or MOST_ROWS, MOST_ROWS)
-    selection = question.selection(every, limit=limit)
+    limit = min(every.question.limit or MOST_ROWS, MOST_ROWS)
+    selection, counted = every.question.selection(every, limit=limit), every.question.counted
     cursor = every.cursor()
-
-    def answer(store: Store, connection: sa.Connection) -> Table:
+    with _reading(every) as (store, connection):
         found = query_runs(
-            store,
-            connection,
-            selection,
-            question.columns,
-            every.now_ns,
-            told,
-            counted=question.counted,
+            store, connection, selection, columns, every.now_ns, every.unknown, counted=counted
         )
         if len(found) * len(found.columns) > _MOST_CELLS:
             most = max(1, _MOST_CELLS // len(found.columns))
@@ -256,76 +155,71 @@ def table(every: Several, question: TableQuestion) -> Table:
             )
             raise Refusal(413, "too-many-cells", hint, limit=most)
         named = list(found.refs) if len(found) <= _MOST_NAMES else []
-        return Table(found, names_of(store, connection, named), told.messages, cursor)
-
-    return _ask(every, answer)
+        return Table(found, names_of(store, connection, named), cursor)
 
 
-@of_all()
-def select(every: Several, question: Which) -> Selected:
+@of_all(Which)
+def select(every: Several) -> Answer[list[Ref]]:
     """Return project and run id of the runs that match, in order.
 
     With ``counted`` false, ``total`` is null where ``limit`` cut them off, which is faster.
     """
-    told, selection = _Told(question.unknown), question.selection(every)
-
-    def answer(store: Store, asked: sa.Connection) -> Selected:
-        chosen = choose(store, asked, selection, every.now_ns, told, counted=question.counted)
-        return Selected(list(chosen.refs), chosen.total, told.messages)
-
-    return _ask(every, answer)
+    selection, counted = every.question.selection(every), every.question.counted
+    with _reading(every) as (store, asked):
+        chosen = choose(store, asked, selection, every.now_ns, every.unknown, counted=counted)
+    return every.part_of(chosen.refs, chosen.total)
 
 
-@of_all()
-def shared(every: Several, question: SharedPathsQuestion) -> SharedPaths:
+@of_all(Which)
+def shared(
+    every: Several, contains: Text = "", sample: Annotated[int, Meta(ge=1, le=900)] = 50
+) -> list[SharedPath]:
     """Return which numbers, texts and series the first ``sample`` of the chosen runs have."""
-    told, selection = _Told(question.unknown), question.selection(every)
-
-    def answer(store: Store, connection: sa.Connection) -> SharedPaths:
-        chosen = choose(store, connection, selection, every.now_ns, told, counted=False)
-        some, wanted = chosen.numbers[: question.sample], question.contains.lower()
-        found = shared_paths(store, connection, some, question.sample)
-        shown = [one for one in found if wanted in one.path.lower()]
-        return SharedPaths(sorted(shown, key=lambda one: one.path), len(some), told.messages)
-
-    return _ask(every, answer)
+    selection, wanted = every.question.selection(every), contains.lower()
+    with _reading(every) as (store, asked):
+        chosen = choose(store, asked, selection, every.now_ns, every.unknown, counted=False)
+        found = shared_paths(store, asked, chosen.numbers[:sample], sample)
+    shown = [one for one in found if wanted in one.path.lower()]
+    return sorted(shown, key=lambda one: one.path)
 
 
-@of_all(heavy=True)
-def fields(every: Several, question: FieldsQuestion) -> Fields:
+@of_all(Which, heavy=True)
+def fields(every: Several, contains: Text = "") -> list[RunField]:
     """Return which paths the chosen runs show: of how many, as what, and whether they differ."""
-    told, selection = _Told(question.unknown), question.selection(every)
-
-    def answer(store: Store, connection: sa.Connection) -> Fields:
-        chosen = choose(store, connection, selection, every.now_ns, told, counted=False)
-        found = run_fields(store, connection, chosen.numbers, question.contains)
-        return Fields(found, len(chosen.numbers), told.messages)
-
-    return _ask(every, answer)
+    selection = every.question.selection(every)
+    with _reading(every) as (store, asked):
+        chosen = choose(store, asked, selection, every.now_ns, every.unknown, counted=False)
+        return run_fields(store, asked, chosen.numbers, contains)
 
 
-@of_all(heavy=True)
-def groups(every: Several, question: GroupsQuestion) -> Groups:
+@of_all(Which, heavy=True)
+def groups(
+    every: Several,
+    by: Annotated[list[Text], Meta(min_length=1, max_length=8)],
+    columns: Annotated[Sequence[Text], Meta(max_length=100)] = (),
+    order: Text | None = None,
+    *,
+    least_first: bool = False,
+) -> Answer[list[RunGroup]]:
     """Return runs grouped by the values of some paths, and sums of the numbers of others.
 
-    Only finite numbers count; ``std`` is that of a sample (n - 1), null for one run.
+    Only finite numbers count; ``std`` is that of a sample (n - 1), null for one run. ``order`` is
+    one of ``by``, the mean of one of ``columns``, or ``:n``, the number of runs; null for the order
+    of their first runs. ``limit`` and ``offset`` are of groups.
     """
-    told, limit = _Told(question.unknown), question.limit
+    question = every.question
     selection = question.selection(every, limit=MOST_ROWS, offset=0)
-    columns = list(dict.fromkeys([*question.by, *question.columns]))
-
-    def answer(store: Store, connection: sa.Connection) -> RunsTable:
-        return query_runs(store, connection, selection, columns, every.now_ns, told)
-
-    table = _ask(every, answer)
-    if table.total > len(table):
-        hint = f"{table.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query"
+    shown = list(dict.fromkeys([*by, *columns]))
+    with _reading(every) as (store, asked):
+        runs = query_runs(store, asked, selection, shown, every.now_ns, every.unknown)
+    if runs.total > len(runs):
+        hint = f"{runs.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query"
         raise Refusal(413, "too-many-runs", hint, limit=MOST_ROWS)
-    found = group_table(table, question.by, question.columns)
-    if question.order is not None:
-        found = in_order(found, question.order, ascending=question.least_first)
-    end = None if limit is None else question.offset + limit
-    return Groups(list(found[question.offset : end]), len(found), told.messages)
+    found = group_table(runs, by, columns)
+    if order is not None:
+        found = in_order(found, order, ascending=least_first)
+    end = None if question.limit is None else question.offset + question.limit
+    return every.part_of(found[question.offset : end], len(found))
 
 
 # ---------------------------------------------------------------------- what there is
@@ -333,24 +227,18 @@ def groups(every: Several, question: GroupsQuestion) -> Groups:
 _run: Final = schema.run.c
 
 
-def _tag(every: Several, _: Question) -> str:
-    return every.tag()
-
-
-@of_all(tag=_tag)
-def projects(every: Several, question: ScopeQuestion) -> list[ProjectCounts]:
+@of_all(tag=Several.tag)
+def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[ProjectCounts]:
     """Return the projects that may be read, with how many runs each has; the trash apart.
 
     ``running`` and ``crashed`` count runs in the states in which a table shows them.
     """
-    meant = _within(every, question.project)
 
-    def answer(store: Store, connection: sa.Connection) -> list[ProjectCounts]:
+    def counted(one: str) -> sa.ColumnElement[int]:
+        return sa.func.sum(sa.case((sa.and_(state == one, _run.trashed == 0), 1), else_=0))
+
+    with _reading(every) as (store, connection):
         state = state_column(store, connection, every.now_ns)
-
-        def counted(one: str) -> sa.ColumnElement[int]:
-            return sa.func.sum(sa.case((sa.and_(state == one, _run.trashed == 0), 1), else_=0))
-
         statement = (
             sa.select(
                 _run.project,
@@ -360,34 +248,32 @@ def projects(every: Several, question: ScopeQuestion) -> list[ProjectCounts]:
                 sa.func.sum(_run.trashed),
                 sa.func.max(sa.func.nullif(_run.modified, UNKNOWN_NS)),
             )
-            .where(_run.kind == question.kind)
+            .where(_run.kind == kind)
             .group_by(_run.project)
         )
-        seen = in_projects(store, connection, meant)
+        seen = in_projects(store, connection, _within(every, project))
         if seen is not None:
             statement = statement.where(seen)
         return [
             ProjectCounts(
-                project,
+                name,
                 runs=int(runs),
                 running=int(running),
                 crashed=int(crashed),
                 trashed=int(trashed),
                 last_record_ns=None if last is None else int(last),
             )
-            for project, runs, running, crashed, trashed, last in sorted(
+            for name, runs, running, crashed, trashed, last in sorted(
                 store.database.query(connection, statement)
             )
         ]
 
-    return _ask(every, answer)
 
-
-@of_all(tag=_tag)
-def names(every: Several, question: ScopeQuestion) -> list[RunName]:
+@of_all(tag=Several.tag)
+def names(every: Several, project: Text = "", kind: Kind = "run") -> list[RunName]:
     """Return every run, model or version and what it is called, the newest first."""
-    meant = _within(every, question.project)
-    return _ask(every, lambda store, asked: run_names(store, asked, meant, question.kind))
+    with _reading(every) as (store, connection):
+        return run_names(store, connection, _within(every, project), kind)
 
 
 def _within(every: Several, project: str) -> Callable[[str], bool] | None:
@@ -397,13 +283,11 @@ def _within(every: Several, project: str) -> Callable[[str], bool] | None:
     return lambda one: is_inside(one, project) and every.may_read(one)
 
 
-@of_all(tag=_tag)
-def paths(every: Several, question: ScopeQuestion) -> list[str]:
+@of_all(tag=Several.tag)
+def paths(every: Several, project: Text = "") -> list[str]:
     """Return every path that a run has, sorted."""
-    meant = _within(every, question.project)
-
-    def answer(store: Store, connection: sa.Connection) -> list[str]:
-        seen = in_projects(store, connection, meant)
+    with _reading(every) as (store, connection):
+        seen = in_projects(store, connection, _within(every, project))
         if seen is None:
             return sorted(store.numbers.everything(connection))
         row, path, run = schema.attribute.c, schema.path.c, schema.run.c
@@ -412,45 +296,47 @@ def paths(every: Several, question: ScopeQuestion) -> list[str]:
         statement = sa.select(path.path).where(there)
         return sorted(name for (name,) in store.database.query(connection, statement))
 
-    return _ask(every, answer)
-
 
 # ---------------------------------------------------------------------- of some runs
 
 
 @of_all()
-def losses(every: Several, question: RefsQuestion) -> list[tuple[str, str, dict[str, int]]]:
+def losses(every: Several, refs: Refs) -> list[tuple[str, str, dict[str, int]]]:
     """Return what is missing of runs, only of those of which something is."""
-    return _of_runs(every, question.refs, load_losses)
+    return _of_runs(every, refs, load_losses)
 
 
 @of_all()
-def crash_reasons(every: Several, question: RefsQuestion) -> list[tuple[str, str, str]]:
+def crash_reasons(every: Several, refs: Refs) -> list[tuple[str, str, str]]:
     """Return why runs crashed, as far as that was told: the server saw none of their processes."""
 
     def reasons(store: Store, asked: sa.Connection, runs: Sequence[int]) -> dict[int, str]:
         return reasons_of(store, asked, runs, every.now_ns)
 
-    return _of_runs(every, question.refs, reasons)
+    return _of_runs(every, refs, reasons)
 
 
 @of_all(heavy=True)
-def attempts(every: Several, question: AttemptsQuestion) -> Attempts:
+def attempts(
+    every: Several,
+    refs: Refs,
+    paths: Annotated[Sequence[Text], Meta(max_length=_MOST_BEGINS)] = (),
+    x: Text = "step",
+) -> Attempts:
     """Return how often runs were begun or gone on with, of those that were gone on with.
 
     With ``paths``, also where each attempt begins in these float series, as far as points of it
     are shown: exactly, however few points a picture has. ``x`` is what is along x, as of curves; in
     the order of recording nothing has a place.
     """
-    refs, begins = question.refs, list[tuple[str, str, str, list[Any]]]()
-    asked = len(refs) * len(question.paths)
+    begins, asked = list[tuple[str, str, str, list[Any]]](), len(refs) * len(paths)
     if asked > _MOST_BEGINS:
         hint = f"{asked:,} series are too many at a time: ask for at most {_MOST_BEGINS}"
         raise Refusal(413, "too-many-series", hint, limit=_MOST_BEGINS)
-    check_axis(question.x)
-    for ref in every.only_readable(refs) if question.paths else ():
+    check_axis(x)
+    for ref in every.only_readable(refs) if paths else ():
         with contextlib.suppress(RunNotFoundError):
-            of_run = every.reader(*ref).begins(question.paths, question.x)
+            of_run = every.reader(*ref).begins(paths, x)
             begins += [(*ref, path, list(map(tuple, some))) for path, some in of_run.items()]
     return Attempts(
         _of_runs(every, refs, load_attempts), _of_runs(every, refs, load_openings), begins
@@ -464,76 +350,107 @@ def _of_runs(
 ) -> list[tuple[str, str, T]]:
     """Return (project, run, answer) to a question about runs, which is asked by their numbers."""
     wanted = every.only_readable(refs)
-
-    def answer(store: Store, connection: sa.Connection) -> list[tuple[str, str, T]]:
+    if not wanted:
+        return []
+    with _reading(every) as (store, connection):
         numbers = numbers_of(store, connection, wanted)
         found = question(store, connection, list(numbers))
-        return [(*numbers[number], one) for number, one in found.items()]
-
-    return _ask(every, answer) if wanted else []
+    return [(*numbers[number], one) for number, one in found.items()]
 
 
 @of_all()
-def series_paths(every: Several, question: SeriesPathsQuestion) -> list[tuple[str, str, list[str]]]:
+def series_paths(
+    every: Several,
+    refs: Refs,
+    paths: Annotated[list[Text], Meta(max_length=_MOST_REFS)] | None = None,
+) -> list[tuple[str, str, list[str]]]:
     """Return which float series runs show, of some paths or of all."""
-    wanted = None if question.paths is None else set(question.paths)
-    refs = every.only_readable(question.refs)
-
-    def answer(store: Store, connection: sa.Connection) -> dict[Ref, set[str]]:
-        return series_of(store, connection, refs, lambda path: wanted is None or path in wanted)
-
-    return [(*ref, sorted(paths)) for ref, paths in _ask(every, answer).items()]
+    wanted, readable = None if paths is None else set(paths), every.only_readable(refs)
+    with _reading(every) as (store, connection):
+        found = series_of(
+            store, connection, readable, lambda path: wanted is None or path in wanted
+        )
+    return [(*ref, sorted(some)) for ref, some in found.items()]
 
 
 @of_all(heavy=True)
-def series(every: Several, question: SeriesQuestion) -> SeriesPart:
-    """Return the points or curves of the float series of many runs, as many runs as fit.
+def series(
+    every: Several,
+    refs: Refs,
+    paths: Annotated[list[Text], Meta(min_length=1, max_length=1000)],
+    attempt: Attempt = "latest",
+    points: Annotated[int, Meta(ge=2, le=MOST_PARTS)] | None = None,
+    unknown: Unknown | None = None,
+) -> Answer[list[SeriesPart]]:
+    """Return the points or curves of the float series of many runs, part by part.
 
-    The paths of a first run that is too long for one answer are told in ``alone``: it is to be read
-    by itself (points_part, curve).
+    ``paths`` may be patterns. With ``points``, curves of at most so many representative points.
+    With ``unknown`` null nothing is said of paths that are a series of no run.
+
+    A series that is too long for one part goes on in the next one; see the verb ``points``.
     """
-    if question.points is not None:
-        check_points(question.points)
-    told = _Told(question.unknown)
+    if points is not None:
+        check_points(points)
+    with _reading(every) as (store, connection):
+        readable = every.only_readable(refs)
+        found, place = _series_parts(every, store, connection, readable, paths, attempt, points)
+        if unknown is not None:
+            _check_series(every, store, connection, paths, {one.path for one in found})
+    return Answer(found, next=place and to_next(place))
 
-    def answer(store: Store, connection: sa.Connection) -> SeriesPart:
-        refs = every.only_readable(question.refs)
-        parts: list[tuple[str, str, Any]] = []
-        alone: list[str] = []
-        end, room = 0, MOST_POINTS
-        while end < len(refs) and not alone:
-            some = refs[end : end + _RUNS_AT_ONCE]
-            lengths = lengths_of(store, connection, some, question.paths)
-            fit, room = _fitting_runs(lengths, question.points, room)
-            parts += read_many(
-                store,
-                connection,
-                fit,
-                question.paths,
-                question.attempt,
-                every.sources,
-                None,
-                question.points,
+
+def _series_parts(
+    every: Several,
+    store: Store,
+    connection: sa.Connection,
+    refs: Sequence[Ref],
+    patterns: Sequence[str],
+    attempt: Attempt,
+    points: int | None,
+) -> tuple[list[SeriesPart], Place | None]:
+    """Return series of many runs from a place on, as much as there is room for.
+
+    Of runs whose series fit many are read at a time; see `parts_from` for the one that follows.
+    """
+    place = every.place(Place)
+    if place is not None and place[:2] not in refs:  # not theirs any more: begin anew
+        place = None
+    at = 0 if place is None else refs.index(place[:2])
+    found: list[SeriesPart] = []
+    room = MOST_POINTS
+    while at < len(refs):
+        some = refs[at : at + _RUNS_AT_ONCE]
+        lengths = lengths_of(store, connection, some, patterns)
+        if place is None:
+            fit = _fitting_runs(lengths, points, room)
+            whole = read_many(
+                store, connection, fit, patterns, attempt, every.sources, points=points
             )
-            end += len(fit)
-            if len(fit) < len(some):
-                if end:
-                    break
-                alone, end = list(lengths[refs[0]]), 1
-        if question.unknown is not None:
-            found = {path for _, path, _ in parts} | set(alone)
-            _check_series(every, store, connection, question.paths, told, found)
-        points = SeriesTable(parts) if question.points is None else None
-        curves = None if question.points is None else CurveTable(parts)
-        return SeriesPart(points, curves, told.messages, list(refs[end:]), alone)
-
-    return _ask(every, answer)
+            parts = [
+                SeriesPart(project, run, path, points=one)
+                if isinstance(one, Points)
+                else SeriesPart(project, run, path, curve=one)
+                for project, run, path, one in whole
+            ]
+            found += parts
+            room -= sum(map(len, parts))
+            at += len(fit)
+            if len(fit) == len(some):
+                continue
+        own, read = list(lengths[refs[at]]), every.reader(*refs[at])
+        parts, place = parts_from(place, read, own, room, attempt, curve=points)
+        found += parts
+        room -= sum(map(len, parts))
+        if place is not None:
+            break
+        at += 1
+    return found, place
 
 
 def _fitting_runs(
-    lengths: Mapping[tuple[str, str], Mapping[str, int]], points: int | None, room: int
-) -> tuple[list[tuple[str, str]], int]:
-    """Return the first runs whose points fit, and for how many more there is room.
+    lengths: Mapping[Ref, Mapping[str, int]], points: int | None, room: int
+) -> list[Ref]:
+    """Return the first runs whose points fit.
 
     Args:
         lengths: Of their series.
@@ -548,7 +465,7 @@ def _fitting_runs(
             break
         fit.append(ref)
         room -= size
-    return fit, room
+    return fit
 
 
 def _check_series(
@@ -556,12 +473,11 @@ def _check_series(
     store: Store,
     connection: sa.Connection,
     patterns: Sequence[str],
-    told: _Told,
     found: set[str],
 ) -> None:
     """Tell of patterns that are a series of no run that may be read."""
     seen = in_projects(store, connection, _restriction(every))
-    checks = KnownPaths(store, connection, told, seen)
+    checks = KnownPaths(store, connection, every.unknown, seen)
     for pattern in patterns:
         if pattern not in found and not any(map(matcher(pattern), found)):
             checks.check_series(pattern)

@@ -123,8 +123,8 @@ def read_many(
     progress: Callable[[int, int], None] | None = None,
     points: int | None = None,
     recent: Recent | None = None,
-) -> list[tuple[str, str, Points | Curve]]:
-    """Return (run id, path, what was read) of the series that match, in the order of the runs.
+) -> list[tuple[str, str, str, Points | Curve]]:
+    """Return (project, run id, path, what was read) of the series that match, run by run.
 
     Args:
         store: Which has them.
@@ -139,7 +139,7 @@ def read_many(
     """
     reading = _Reading(store, connection, attempt, sources, points, recent or Recent())
     known = _matching(store, connection, patterns)
-    parts: list[tuple[str, str, Points | Curve]] = []
+    parts: list[tuple[str, str, str, Points | Curve]] = []
     for start in range(0, len(refs), RUNS_AT_ONCE):
         some = refs[start : start + RUNS_AT_ONCE]
         found = reading.series(some, known)
@@ -147,7 +147,7 @@ def read_many(
             if progress is not None:
                 progress(done, len(refs))
             series = found(ref)
-            parts += [(ref[1], path, one) for path, one in series.items() if len(one)]
+            parts += [(*ref, path, one) for path, one in series.items() if len(one)]
     if progress is not None and refs:
         progress(len(refs), len(refs))
     return parts

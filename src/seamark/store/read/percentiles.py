@@ -51,9 +51,7 @@ def read_percentiles(
     values = [np.empty(0)]
     mark: Mark | None = None
     while True:
-        found = read_floats_part(store, connection, shares, path, _AT_ONCE, after=mark)
-        assert found is not None  # noqa: S101 - nothing is hidden within a snapshot
-        points, mark = found
+        points, _, mark = read_floats_part(store, connection, shares, path, _AT_ONCE, after=mark)
         values.append(points.value[np.isfinite(points.value)])
         if mark is None:
             break

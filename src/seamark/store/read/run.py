@@ -37,7 +37,7 @@ from seamark.store.read.ending import error_text
 from seamark.store.read.percentiles import read_percentiles
 from seamark.store.read.rank_status import rank_statuses, who_waits
 from seamark.store.read.records import read_record_at, read_text_page, text_begin
-from seamark.store.read.series import Mark, Sources, read_floats_part
+from seamark.store.read.series import Mark, Part, Sources, read_floats_part
 from seamark.store.read.snapshot import FLOATS, Snapshot
 from seamark.store.read.traceback import traceback_of
 from seamark.store.runs import Store, load_run
@@ -371,7 +371,7 @@ class RunReader:
         most: int,
         after: Mark | None = None,
         last: int | None = None,
-    ) -> tuple[Points, Mark | None] | None:
+    ) -> Part:
         """Return the next points of a float series; see `read_floats_part`.
 
         Raises:

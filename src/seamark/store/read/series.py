@@ -11,9 +11,10 @@ import logging
 import zlib
 from collections.abc import Container, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 
 from seamark.journal.format import (
     FILE_HEADER_BYTES,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EVERYTHING",
     "Mark",
+    "Part",
     "Piece",
     "Sources",
     "Span",
@@ -155,6 +157,20 @@ def _add_floats(
                     pieces.append(kept)
 
 
+class Part(NamedTuple):
+    """Part of a series.
+
+    Attributes:
+        points: Its points.
+        begins: Whether it is the first part, also again: points that were read are hidden now.
+        end: Where it ends; None for the last part.
+    """
+
+    points: Points
+    begins: bool
+    end: Mark | None
+
+
 class Mark(NamedTuple):
     """End of a part of a series that is read part by part.
 
@@ -166,7 +182,7 @@ class Mark(NamedTuple):
     """
 
     step: float
-    done: int
+    done: Annotated[int, Meta(ge=0)]
     hidden: int
 
 
@@ -179,8 +195,8 @@ def read_floats_part(
     *,
     after: Mark | None = None,
     last: int | None = None,
-) -> tuple[Points, Mark | None] | None:
-    """Return the next points of a float series, and where they end; None there for the last ones.
+) -> Part:
+    """Return the next points of a float series, which begins anew if what is hidden has changed.
 
     Only groups are read that may hold some of them, however long the series is. Points that are
     recorded meanwhile come if they lie behind what was read.
@@ -192,29 +208,27 @@ def read_floats_part(
         path: Of the series.
         most: How many points at most.
         after: Where the part before ended; None to begin.
-        last: Without ``after``: begin with this many of the last points. So many are read.
-
-    Returns:
-        None if what is hidden has changed since the part before: it is to be read anew.
+        last: Begin with this many of the last points. So many are read.
     """
     series = _Parts(store, connection, shares, path)
-    if after is not None and after.hidden != series.hidden:
-        return None
-    begin, skip = (-np.inf, 0) if after is None else (after.step, after.done)
-    if after is None and last is not None:
+    begins = after is None or after.hidden != series.hidden
+    begin, skip = -np.inf, 0
+    if after is not None and not begins:
+        begin, skip = after.step, after.done
+    elif last is not None:
         ends = read_floats(store, connection, shares, [path], last)[path]
         if not len(ends):
-            return ends, None
+            return Part(ends, begins, None)
         begin = float(ends.step[0])
         of_step = series.read(begin, 0, begin)[0]
         skip = len(of_step) - int(np.count_nonzero(ends.step == begin))
     found, more = series.read(begin, skip + most)
     part = found[skip : skip + most]
     if not len(part) or not (more or len(found) > skip + most):
-        return part, None
+        return Part(part, begins, None)
     step = float(part.step[-1])
     done = int(np.count_nonzero(found.step[: skip + most] == step))
-    return part, Mark(step, done, series.hidden)
+    return Part(part, begins, Mark(step, done, series.hidden))
 
 
 class _Parts:

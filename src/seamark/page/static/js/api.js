@@ -18,6 +18,11 @@ const AWAY_MS = 30 * 60 * 1000;
  * @typedef {"lost" | "back" | "token" | "upgraded"} Happening
  */
 
+/**
+ * An answer, as `seamark.reading.verbs.Answer` describes it.
+ * @typedef {{answer: any, seen?: string, next?: string, told?: string[], total?: number}} Said
+ */
+
 /** An answer that is none. */
 export class ApiError extends Error {
   /**
@@ -114,7 +119,7 @@ export class Api {
     /** The version that answered first. */
     this.version = "";
     this.lost = false;
-    /** Answers by their questions. @type {Map<string, {seen: string, answer: any}>} */
+    /** Answers by their questions. @type {Map<string, Said>} */
     this.known = new Map();
     /** @type {Set<(what: Happening, detail?: any) => void>} */
     this.listeners = new Set();
@@ -144,25 +149,36 @@ export class Api {
    * @param {string} verb of `seamark.server.reads`
    * @param {Record<string, any>} question its arguments
    * @param {{signal?: AbortSignal}} [options]
-   * @returns {Promise<any>} the answer; a list that comes in parts is whole
+   * @returns {Promise<any>} what is answered
    */
-  async read(verb, question, { signal } = {}) {
+  async read(verb, question, options) {
+    return (await this.whole(verb, question, options)).answer;
+  }
+
+  /**
+   * Read an answer with what is said of it; a list that comes in parts is whole.
+   * @param {string} verb of `seamark.server.reads`
+   * @param {Record<string, any>} question its arguments
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<Said>}
+   */
+  async whole(verb, question, { signal } = {}) {
     const path = `read/${verb}`;
     const key = path + JSON.stringify(question, sendable);
     const before = this.known.get(key);
     const text = await (await this.ask("POST", path, { ...question, seen: before?.seen }, signal)).text();
-    const said = decode(JSON.parse(text));
-    if (said.unchanged) Object.assign(said, before);
-    while (said.next) {
-      const more = await this.post(path, { ...question, offset: said.next }, { signal });
+    const sent = decode(JSON.parse(text));
+    const said = sent.unchanged && before ? before : sent;
+    while (said.next && Array.isArray(said.answer)) {
+      const more = await this.post(path, { ...question, next: said.next }, { signal });
       said.answer = said.answer.concat(more.answer);
       said.next = more.next;
     }
     this.known.delete(key);
-    if (said.seen && text.length < KEPT_LENGTH) this.known.set(key, { seen: said.seen, answer: said.answer });
+    if (said.seen && text.length < KEPT_LENGTH) this.known.set(key, said);
     const oldest = this.known.keys().next().value;
     if (this.known.size > KEPT && oldest !== undefined) this.known.delete(oldest);
-    return said.answer;
+    return said;
   }
 
   /**

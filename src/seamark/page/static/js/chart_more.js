@@ -592,10 +592,10 @@ export function rampAt(theme, part) {
  */
 export async function colouring(api, runs, groups, { by, project }, signal) {
   const body = { id: runs.map((run) => run.id), by, columns: [], unknown: "tell", trashed: null, project: project || null };
-  const answer = groups && by.every((path) => groups.every((one) => path in one.by)) ? { groups } : await api.read("groups", body, { signal });
+  const answer = groups && by.every((path) => groups.every((one) => path in one.by)) ? groups : await api.read("groups", body, { signal });
   /** @type {Map<string, {value: any, size: number, keys: string[]}>} */
   const found = new Map();
-  for (const one of answer.groups) {
+  for (const one of answer) {
     const some = by.map((path) => one.by[path] ?? null);
     const name = JSON.stringify(some.map((value) => (typeof value === "number" ? exact(value) : value)));
     const same = found.get(name) ?? { value: some.length === 1 ? some[0] : some, size: 0, keys: [] };
@@ -648,7 +648,7 @@ export function ColourChooser({ api, runs, view }) {
     (/** @type {AbortSignal} */ signal) => api.read("fields", { id: ids, project: view.project || null, trashed: null, unknown: "tell", limit: 1000 }, { signal }),
     [api, ids.join()],
   );
-  const paths = (data?.fields ?? []).filter((/** @type {any} */ one) => one.differing && ["atom", "float_series"].includes(one.family)).map((/** @type {any} */ one) => one.path);
+  const paths = (data ?? []).filter((/** @type {any} */ one) => one.differing && ["atom", "float_series"].includes(one.family)).map((/** @type {any} */ one) => one.path);
   const word = text.toLowerCase();
   const found = [...new Set([...view.by, ...paths])].filter((path) => path.toLowerCase().includes(word)).slice(0, 100);
   const toggle = (/** @type {string} */ path) => write({ by: view.by.includes(path) ? view.by.filter((one) => one !== path) : [...view.by, path].slice(-MOST_BY) });

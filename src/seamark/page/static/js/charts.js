@@ -205,7 +205,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     const abort = new AbortController();
     const body = { id: runs.map((run) => run.id), by, columns: [], unknown: "tell", project: view.project || null };
     api.read("groups", body, { signal: abort.signal }).then(
-      (/** @type {any} */ answer) => setGroups(answer.groups.map((/** @type {any} */ one) => ({ by: one.by, refs: one.refs, label: labelOf(one.by, one.refs.length) }))),
+      (/** @type {any[]} */ found) => setGroups(found.map((/** @type {any} */ one) => ({ by: one.by, refs: one.refs, label: labelOf(one.by, one.refs.length) }))),
       (/** @type {any} */ failed) => !isAbort(failed) && setError(failed),
     );
     return () => abort.abort();

@@ -164,11 +164,11 @@ export function Groups({ api, view, columns, live }) {
   const numbers = columns.filter((one) => !ALWAYS.includes(one) && !view.group.includes(one)).slice(0, 20);
   const { data, error, busy, again } = useAnswer(
     (signal) =>
-      api.read("groups", { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: path || null, least_first: ascending }, { signal }),
+      api.whole("groups", { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: path || null, least_first: ascending }, { signal }),
     [api, JSON.stringify([which(view), view.group, numbers, view.page, view.order]), Math.floor(live.tick / 3)],
   );
   /** @type {Group[]} */
-  const groups = data?.groups ?? [];
+  const groups = data?.answer ?? [];
   // What a query before this one answered stays: what is wrong is told where it is written.
   if (error && !(data && isOfQuery(error, view))) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
   const shown = numbers.filter((path) => groups.some((one) => (one.values[path]?.n ?? 0) > 0));
@@ -252,7 +252,7 @@ export function Chooser({ api, view, shown, onChange }) {
     [api, view.project, view.q, asked],
   );
   /** @type {Field[]} */
-  const fields = data?.fields ?? [];
+  const fields = data ?? [];
   const found = fields.filter((one) => !differing || one.differing || shown.includes(one.path));
   found.sort((a, b) => Number(shown.includes(b.path)) - Number(shown.includes(a.path)));
   const full = shown.length >= MOST_COLUMNS;

@@ -170,11 +170,11 @@ function Page({ greeting, roots, token, onRefused }) {
         let reset = false;
         let cursor = api.cursor || root.cursor || "";
         while (more) {
-          const said = await api.read("changes", { cursor, project: view.project }, { signal });
-          more = Boolean(said.more);
+          const { answer: said, next } = await api.whole("changes", { cursor, project: view.project }, { signal });
+          more = Boolean(next);
           reset ||= Boolean(cursor && said.reset);
           // The answer to the same question again is unchanged until there is something.
-          if (!cursor || said.reset || said.runs.length || said.more) api.cursor = cursor = said.cursor;
+          if (!cursor || said.reset || said.runs.length || more) api.cursor = cursor = said.cursor;
           changed.push(...said.runs);
           setLooked(api.looked || api.now());
         }

@@ -51,7 +51,7 @@ export function RunScreen({ api, view, live, root }) {
     if (!lacking) return undefined;
     const abort = new AbortController();
     api.read("select", { project, id: [id], trashed: null }, { signal: abort.signal }).then(
-      (/** @type {any} */ answer) => answer.refs.length === 1 && answer.refs[0][1] !== id && write({ project: answer.refs[0][0], run: answer.refs[0][1] }),
+      (/** @type {[string, string][]} */ refs) => refs.length === 1 && refs[0][1] !== id && write({ project: refs[0][0], run: refs[0][1] }),
       () => undefined,
     );
     return () => abort.abort();
@@ -71,7 +71,7 @@ export function RunScreen({ api, view, live, root }) {
   const name = (known && (overview.data.name || valueOf("sys/name"))) || id;
   useEffect(() => tell({ title: name, running: state === "running" ? 1 : 0, crashed: state === "crashed" ? 1 : 0 }), [name, state]);
 
-  const refs = beside.data?.refs || [];
+  const refs = beside.data || [];
   const place = refs.findIndex((/** @type {[string, string]} */ [, one]) => one === id);
   /** A step to the side that was asked for before it was known what lies there. */
   const early = useRef(0);

@@ -48,11 +48,12 @@ for step in range(100): run["loss"].append(1 / (1 + step), step=step)
 run.stop()`;
 
 /**
- * @param {any} said an answer of `runs`
+ * @param {any} said an answer of `table`
  * @param {string} project
+ * @param {string[]} [told] what is said of paths that no run has
  * @returns {Table}
  */
-export function tableOf(said, project) {
+export function tableOf(said, project, told = []) {
   const { columns, cells, refs, total, offset } = said.table;
   const rows = refs.map((/** @type {Ref} */ ref, /** @type {number} */ at) => {
     const values = new Map();
@@ -70,7 +71,7 @@ export function tableOf(said, project) {
       values,
     };
   });
-  return { rows, total, offset, told: said.told ?? [], question: "" };
+  return { rows, total, offset, told, question: "" };
 }
 
 /**
@@ -152,10 +153,10 @@ function useTable({ api, view, columns, live }) {
     if (!columns) return undefined;
     const ended = new AbortController();
     setBusy(true);
-    api.read("table", body, { signal: ended.signal }).then(
-      (said) => {
+    api.whole("table", body, { signal: ended.signal }).then(
+      ({ answer, told }) => {
         if (ended.signal.aborted) return;
-        const made = tableOf(said, project);
+        const made = tableOf(answer, project, told);
         setTable((was) => keeping(made, was, question));
         setError(null);
         setBusy(false);
@@ -197,12 +198,12 @@ function useTable({ api, view, columns, live }) {
         rows = table.rows.flatMap((one) => found.get(one.key) ?? []);
       }
       const { columns: _, ...rest } = body;
-      const now = await api.read("select", rest, { signal });
+      const { answer: refs, total } = await api.whole("select", rest, { signal });
       if (looking.current !== mine) return;
       looking.current = null;
-      const order = now.refs.map((/** @type {Ref} */ one) => one.join("/")).join();
+      const order = refs.map((/** @type {Ref} */ one) => one.join("/")).join();
       const before = table.rows.map((one) => one.ref.join("/")).join();
-      setNews({ more: now.total - table.total, moved: order !== before });
+      setNews({ more: Number(total) - table.total, moved: order !== before });
       if (rows) {
         const made = keeping({ ...table, rows }, table, table.question);
         setTable((was) => (was === table ? made : was));
@@ -391,7 +392,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
       api.read("shared", { project: project || null, trashed: view.trashed, unknown: "tell", limit: 200, sample: 50 }, { signal }),
     [api, project, view.trashed, barren.current],
   );
-  const known = shared.data?.fields;
+  const known = shared.data;
   if (!known?.length) barren.current = live.tick;
   const ready = view.cols.length > 0 || shared.data || shared.error;
   const columns = useMemo(() => (ready ? columnsOf(view, known ?? []) : null), [known, ready, view.cols.join()]);
@@ -435,7 +436,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
       if (!more) return null;
       await new Promise((go) => setTimeout(go, COUNTED_MS)); // what is shown comes first
       const some = ["running", "crashed"].map((state) => ({ ...which(view), query: `${view.q && `(${view.q}) AND `}sys/state = ${state}`, limit: 1 }));
-      return (await Promise.all(some.map((body) => api.read("select", body, { signal })))).map((one) => Number(one.total));
+      return (await Promise.all(some.map((body) => api.whole("select", body, { signal })))).map((one) => Number(one.total));
     },
     [api, more, JSON.stringify([project, view.q, view.trashed]), Math.floor(live.tick / 5)],
   );
@@ -471,8 +472,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   };
   const chosenRefs = async () => {
     if (!all) return view.selected.map((one) => refOf(one, project));
-    const said = await api.read("select", { ...which(view), limit: CSV_MOST });
-    return /** @type {Ref[]} */ (said.refs);
+    return /** @type {Promise<Ref[]>} */ (api.read("select", { ...which(view), limit: CSV_MOST }));
   };
   const chosenCount = all ? (table?.total ?? 0) : view.selected.length;
   const openRun = (/** @type {Row} */ row) => {

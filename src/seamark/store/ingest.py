@@ -154,15 +154,12 @@ class Folding:
         Args:
             journals: Names of all files, by uid.
         """
-        known = {journal.uid for journal in self.run.state.journals.values()}
-        number = max((journal.number for journal in self.run.state.journals.values()), default=-1)
-        for uid, name in journals.items():
-            if uid in known:
-                continue
-            number += 1
+        numbers = {journal.uid: journal.number for journal in self.run.state.journals.values()}
+        fresh = {uid: name for uid, name in journals.items() if uid not in numbers}
+        for number, (uid, name) in enumerate(fresh.items(), max(numbers.values(), default=-1) + 1):
             writer = self._writer(split_journal_name(name)[0])
             header = None
-            if len(journals) > 1:  # alone, it is folded before anything that it may hide
+            if len(fresh) > 1:  # what a single one hides was counted, and is counted again
                 with contextlib.suppress(OSError), self._reader(name) as reader:
                     header = reader.header()
             self.run.state.add_journal(JournalState(writer, uid, file=name, number=number), header)
@@ -223,7 +220,7 @@ class Folding:
         reader.block_bytes = min(BLOCK_BYTES, max(4096, size - start))
         gathering = self._begin_gathering(journal, reader, size)
         for block in reader.blocks(start):
-            journal.gaps = gaps + _passed(reader, block.base)
+            journal.gaps = gaps + [*map(list, reader.gaps)]
             crc = _crc_with(journal, block, reader)
             decoded = fold(self.run.state, journal.writer, block)
             journal.prefix_crc = crc
@@ -232,7 +229,6 @@ class Folding:
             self._bytes += len(block.data)
             if self._bytes > _STEP_BYTES and not self.run.state.needs_refold:
                 self._save_step(journal, gathering)
-        journal.gaps = gaps + _passed(reader, journal.offset)
         journal.tail = list(reader.tail) if reader.tail else _end_of(reader, journal.offset)
         journal.stopped = reader.stopped
         ended = journal.closed and journal.chunked < journal.offset > SMALL_BYTES
@@ -333,11 +329,6 @@ class Folding:
         self._groups, self._dropped, self._bytes = [], [], 0
 
 
-def _passed(reader: JournalReader, end: int) -> list[list[int]]:
-    """Return what was passed over before an offset: what is behind it is found there again."""
-    return [[offset, length] for offset, length in reader.gaps if offset < end]
-
-
 def _end_of(reader: JournalReader, start: int) -> list[int] | None:
     """Return what is known at the end never to be a frame, behind the last that is one."""
     last = reader.gaps[-1] if reader.gaps else None
@@ -350,13 +341,11 @@ def _facts(journal: JournalState) -> tuple[object, ...]:
 
 def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int:
     """Return the CRC of everything up to a block's end, given that of what was folded before."""
-    crc, offset = journal.prefix_crc, journal.offset
-    at = offset
+    crc, at = journal.prefix_crc, journal.offset
     # In parts: a gap may be longer than what fits into memory.
     while at < block.base and (part := reader.bytes_at(min(_PART_BYTES, block.base - at), at)):
         crc, at = zlib.crc32(part, crc), at + len(part)
-    start = max(0, offset - block.base)
-    return zlib.crc32(memoryview(block.data)[start : block.end - block.base], crc)
+    return zlib.crc32(memoryview(block.data)[: block.end - block.base], crc)
 
 
 def prefix_crc(source: Source, size: int) -> int:

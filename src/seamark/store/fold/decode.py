@@ -95,7 +95,6 @@ def decode(
     block: Block,
     names: Names,
     wanted: frozenset[str] | None = None,
-    start: int = 0,
     stop: int | None = None,
 ) -> Decoded:
     """Return what one block of whole valid frames holds.
@@ -104,11 +103,9 @@ def decode(
         block: As `seamark.journal.reader.JournalReader.blocks` yields it.
         names: Of the journal, as of where the block begins; learns what the block defines.
         wanted: Read only these series; None for all.
-        start: Leave out frames before this offset, bytes.
         stop: Leave out frames from this offset on; None for none.
     """
-    end = block.end if stop is None else stop
-    frames = block.frames.between(start - block.base, end - block.base)
+    frames = block.frames if stop is None else block.frames.before(stop - block.base)
     return _Decoder(block, names, wanted).run(frames)
 
 
@@ -130,10 +127,7 @@ class _Decoder:
         self.values: dict[str, tuple[list[int], list[float]]] = {}
 
     def run(self, frames: Frames) -> Decoded:
-        if not len(frames):
-            return self.found
-        kinds = frames.kind
-        is_row = kinds == Kind.ROW
+        is_row = frames.kind == Kind.ROW
         if self.names.loads and is_row.any():
             self.names.need((), np.unique(frames.aux[is_row]).tolist())
         special = np.nonzero(~is_row)[0]
@@ -149,7 +143,7 @@ class _Decoder:
                 self._take_numbers(frame)
             else:
                 self.found.records.append(frame)
-        self._rows(frames, is_row, start, len(frames))
+        self._rows(frames, is_row, start, None)
         self._flush_sparse()
         return self.found
 
@@ -195,7 +189,7 @@ class _Decoder:
 
     # ------------------------------------------------------------------ rows of a schema
 
-    def _rows(self, frames: Frames, is_row: Any, start: int, end: int) -> None:
+    def _rows(self, frames: Frames, is_row: Any, start: int, end: int | None) -> None:
         picked = np.nonzero(is_row[start:end])[0]
         if not len(picked):
             return

@@ -506,8 +506,8 @@ class Index:
         ref = project, run
         if kind_of(project, run) in ("model_version", "artifact"):
             self.refresh(project)  # which number it goes by depends on the others
-        self.refresh(project, run)
         with self._updater.lock:
+            self._updater.refresh(project, run)
             known = self._file.looks.runs.get(ref)
             if known is not None and known.parent:
                 self._updater.refresh_line(ref, known.parent)

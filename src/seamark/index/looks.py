@@ -137,7 +137,7 @@ class Known:
         number: Of the run.
         listed: When its journal folder was last changed, ns since the epoch; 0: do not trust.
         looks: What its files were like.
-        rests: Whether only a change of the folder can bring something new.
+        rests: Whether only a change of the folder can bring something new; see `add`.
         version: Of the run's row when all runs were asked for; None if it was folded, or asked
             for by itself, since.
         parent: The run that it was forked from, by its own word; empty if it was not.
@@ -146,7 +146,7 @@ class Known:
     number: int
     listed: int
     looks: list[Look] = field(default_factory=list)
-    rests: bool = False
+    rests: bool = True
     version: int | None = None
     parent: str = ""
 
@@ -175,9 +175,10 @@ class Known:
             os.close(fd)
         return False
 
-    def settle(self) -> None:
-        """Return whether it rests."""
-        self.rests = bool(self.looks) and all(look.closed and not look.retry for look in self.looks)
+    def add(self, look: Look) -> None:
+        """Take what one of its files was like."""
+        self.looks.append(look)
+        self.rests = self.rests and look.closed and not look.retry
 
 
 Ref = tuple[str, str]
@@ -259,10 +260,7 @@ class Looks:
 def _take(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> None:
     for number, file, journal, size, mtime, ctime, inode, retry, closed in rows:
         if (known := by_number.get(number)) is not None:
-            look = Look(file, journal, Stat(size, mtime, ctime, inode), retry, bool(closed))
-            known.looks.append(look)
-    for known in by_number.values():
-        known.settle()
+            known.add(Look(file, journal, Stat(size, mtime, ctime, inode), retry, bool(closed)))
 
 
 def save_looks(database: Database, connection: sa.Connection, run: int, known: Known) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.index.copies import choose, open_journal
@@ -68,11 +68,7 @@ class Refresh:
         folding.take_up(self.copies.chosen)
         self._name_copies()
         folding.fold(self._may_have_more)
-        fork = folding.run.state.fork
-        self.now = Known(
-            folding.run.number or 0, listed, list(self._looks()), parent=fork.parent if fork else ""
-        )
-        self.now.settle()
+        self.now = self._looked_at(listed)
         self._seen = known is not None and (known.listed, known.looks) == (listed, self.now.looks)
         self._saving: Saving | None = None
         if folding.changed:
@@ -140,21 +136,23 @@ class Refresh:
         size = self.stats[journal.file].size
         return size > journal.offset or bool(journal.tail) or journal.stopped == UNREADABLE
 
-    def _looks(self) -> Iterator[Look]:
-        by_file = {journal.file: journal for journal in self.folding.run.state.journals.values()}
+    def _looked_at(self, listed: int) -> Known:
+        folding = self.folding
+        state = folding.run.state
+        parent = state.fork.parent if state.fork else ""
+        known = Known(folding.run.number or 0, listed, parent=parent)
+        by_file = {journal.file: journal for journal in state.journals.values()}
         for name, stat in self.stats.items():
             journal = by_file.get(name)
             if journal is None:  # a copy, whose changes decide which one is read
-                yield Look(name, -1, stat, 0, closed=True)
+                known.add(Look(name, -1, stat, 0, closed=True))
                 continue
+            retry = stat.mtime + SETTLE_NS if name in folding.waiting else 0
+            if name in folding.failed:
+                retry = self.now_ns()
             closed = journal.closed and journal.offset == stat.size
-            yield Look(name, journal.number, stat, self._retry(name, stat), closed=closed)
-
-    def _retry(self, name: str, stat: Stat) -> int:
-        """Return when to look again although nothing changes, ns since the Unix epoch; 0: never."""
-        if name in self.folding.failed:
-            return self.now_ns()
-        return stat.mtime + SETTLE_NS if name in self.folding.waiting else 0
+            known.add(Look(name, journal.number, stat, retry, closed=closed))
+        return known
 
     def _owner(self) -> str:
         """Return whose run it is if its writer did not say: whose folder it is."""

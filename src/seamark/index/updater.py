@@ -131,31 +131,29 @@ class Updater:
 
     def _refresh_each(self, refs: Sequence[Ref]) -> None:
         """Fold the runs, and the projects' own logs, in whose folders anything is new."""
-        looked = self._file.looks
-        if unsure := looked.unsure(refs, self._file.version()):
+        version, looked = self._file.version(), self._file.looks
+        if unsure := looked.unsure(refs, version):
             self._learn(unsure)
-        changed = [ref for ref in refs if self._look(ref, looked.runs.get(ref)) is not None]
-        if changed:  # another process may have folded them meanwhile
-            self._learn(changed)
         for ref in self._file.aside.keys() & refs:
             self._file.drop_aside(ref)
-        for ref in changed:
-            self._refresh_one(ref, looked.runs.get(ref))
+        for ref in refs:
+            known = looked.runs.get(ref)
+            change = self._look(ref, known)
+            if change:
+                self._refresh_one(ref, known)
+            elif change is False and (known := self.known(ref)) is not None:
+                self._forget([(ref, known.number)])
 
     def _refresh_one(self, ref: Ref, known: Known | None) -> None:
-        change = self._look(ref, known)
-        if change is False and known is not None:
-            self._forget([(ref, known.number)])
-        elif change:
-            self._file.set_busy_timeout(_BUSY_S)
-            try:
-                self._fold(ref, known)
-            except (sqlite3.OperationalError, sa.exc.OperationalError) as error:
-                if not _locked(error):
-                    raise
-                self._fold_aside(ref)
-            finally:
-                self._file.set_busy_timeout(BUSY_S)
+        self._file.set_busy_timeout(_BUSY_S)
+        try:
+            self._fold(ref, known)
+        except (sqlite3.OperationalError, sa.exc.OperationalError) as error:
+            if not _locked(error):
+                raise
+            self._fold_aside(ref)
+        finally:
+            self._file.set_busy_timeout(BUSY_S)
 
     def _learn(self, refs: Iterable[Ref]) -> None:
         """Ask the index what it has of the files of some runs."""
@@ -238,8 +236,8 @@ class Updater:
     def _refresh_many(
         self, project: str | None, progress: Callable[[int, int], None] | None
     ) -> None:
-        looked, database = self._file.looks, self._file.store.database
-        version = self._file.version()
+        version, looked = self._file.version(), self._file.looks
+        database = self._file.store.database
         with database.reading() as connection:
             looked.sync(database, connection, version)
         known = looked.runs
@@ -363,13 +361,14 @@ class Updater:
         what is written meanwhile without end.
         """
         wanted: dict[str, int] = {}
+        store = self._file.store
         for _ in self._tries(ref):
             try:
-                refresh = self._folded(self._file.store, ref, known)
+                refresh = self._folded(store, ref, known)
                 if refresh is None:
                     return
                 wanted = wanted or refresh.sizes
-                with self._file.store.database.writing() as connection:
+                with store.database.writing() as connection:
                     refresh.write(connection)
             except Conflict:
                 known = self.known(ref)

@@ -220,7 +220,7 @@ class Folding:
         reader.block_bytes = min(BLOCK_BYTES, max(4096, size - start))
         gathering = self._begin_gathering(journal, reader, size)
         for block in reader.blocks(start):
-            journal.gaps = gaps + [*map(list, reader.gaps)]
+            journal.gaps = [*gaps, *map(list, reader.gaps)]
             crc = _crc_with(journal, block, reader)
             decoded = fold(self.run.state, journal.writer, block)
             journal.prefix_crc = crc

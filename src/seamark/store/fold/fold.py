@@ -86,7 +86,8 @@ def fold(run: RunState, writer: str, block: Block) -> Decoded:
 def _advance(journal: JournalState, block: Block) -> None:
     pos, kind, _, _, t, _ = block.frames.raw(-1)
     if journal.first_t is None:
-        journal.first_t = max(0, block.frames.raw(0)[4])  # sums of times before the epoch may not fit
+        # Sums of times before the epoch may not fit.
+        journal.first_t = max(0, block.frames.raw(0)[4])
     journal.last_t = max(0, t)
     journal.closed = kind == Kind.CLOSE
     journal.last_offset = block.base + pos

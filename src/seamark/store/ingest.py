@@ -202,7 +202,7 @@ class Folding:
         try:
             with self._reader(journal.file) as reader:
                 if journal.stopped == UNREADABLE and not journal.offset:
-                    journal.restart()
+                    journal.errors, journal.notes = 0, []  # that it could not be read
                 self._fold_blocks(journal, reader)
         except OSError as error:
             if journal.stopped != UNREADABLE:

@@ -151,7 +151,6 @@ _UPDATE_RUN: Final = (
     .where(_run.id == sa.bindparam("run"), _run.version == sa.bindparam("before"))
 )
 _DELETE_RUN: Final = sa.delete(schema.run).where(_run.id == sa.bindparam("run"))
-_JOURNAL_COLUMNS: Final = schema.journal.columns.keys()
 _JOURNALS: Final = sa.select(*schema.journal.c).where(_of_run(schema.journal))
 _cells: Final = schema.attribute.c
 _ATTRIBUTES: Final = sa.select(
@@ -480,18 +479,29 @@ def _of_runs(
         yield from store.database.query(connection, journals.where(_journal.run.in_(runs)))
 
 
-def _journal_of(values: Sequence[Any], *, facts: bool = True) -> JournalState:
-    row = dict(zip(_JOURNAL_COLUMNS, values, strict=True))
-    journal = JournalState(row["writer"], bytes(row["uid"]), file=row["file"], number=row["number"])
-    journal.recall_header(row["header"], row["attempt"], row["positions"], owner=bool(row["owner"]))
-    for name in ("offset", "prefix_crc", "chunked", "point_end", "first_t", "last_t", "heard"):
-        setattr(journal, name, row[name])
-    journal.closed = bool(row["closed"])
-    journal.touched = False
-    if facts:
-        for name, value in zip(_FACTS, json.loads(row["facts"]), strict=True):
-            setattr(journal, name, value)
-    return journal
+def _journal_of(row: Sequence[Any], *, facts: bool = True) -> JournalState:
+    _, number, file, writer, uid, offset, prefix_crc, chunked, point_end, *more = row
+    attempt, owner, closed, first_t, last_t, heard, positions, header, told = more
+    return JournalState(
+        writer,
+        bytes(uid),
+        file,
+        number,
+        attempt,
+        bool(owner),
+        header,
+        positions,
+        offset,
+        touched=False,
+        prefix_crc=prefix_crc,
+        chunked=chunked,
+        first_t=first_t,
+        last_t=last_t,
+        heard=heard,
+        closed=bool(closed),
+        point_end=point_end,
+        **(dict(zip(_FACTS, json.loads(told), strict=True)) if facts else {}),
+    )
 
 
 def load_attributes(

@@ -128,7 +128,7 @@ class _Decoder:
 
     def run(self, frames: Frames) -> Decoded:
         is_row = frames.kind == Kind.ROW
-        if self.names.loads and is_row.any():
+        if self.names.load is not None and is_row.any():
             self.names.need((), np.unique(frames.aux[is_row]).tolist())
         special = np.nonzero(~is_row)[0]
         start = 0

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from seamark.journal.safe import fits, names_in
 from seamark.store import schema
-from seamark.store.database import Database, insertion
+from seamark.store.database import Database, Upsert, insertion
 from seamark.store.runs import filled
 
 __all__ = ["Known", "Look", "Looks", "Stat", "metadata", "stat_of"]
@@ -55,17 +55,15 @@ look_table = sa.Table(
     sqlite_with_rowid=False,
 )
 
-_INSERT_FOLDER: Final = insertion(folder_table)
+_UPSERT_FOLDER: Final = Upsert(folder_table, ("run", "listed"), ("run",), overwrite=True)
 _UPDATE_FOLDER: Final = (
     sa.update(folder_table)
     .values(listed=sa.bindparam("at"))
     .where(folder_table.c.run == sa.bindparam("number"))
 )
 _INSERT_LOOK: Final = insertion(look_table)
-_DELETES: Final = tuple(
-    sa.delete(table).where(table.c.run == sa.bindparam("run"))
-    for table in (folder_table, look_table)
-)
+_DELETE_FOLDER: Final = sa.delete(folder_table).where(folder_table.c.run == sa.bindparam("run"))
+_DELETE_LOOKS: Final = sa.delete(look_table).where(look_table.c.run == sa.bindparam("run"))
 _run: Final = schema.run.c
 # A long journal is saved in parts; whoever is killed between them leaves a run and no look at it.
 _FOLDERS: Final = sa.select(
@@ -150,10 +148,10 @@ class Known:
     version: int | None = None
     parent: str = ""
 
-    def covers(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether its files were looked at when they had this many bytes, or more."""
+    def covers(self, stats: Mapping[str, Stat]) -> bool:
+        """Return whether its files were looked at when they had as many bytes, or more."""
         seen = {look.file: look.stat.size for look in self.looks}
-        return all(seen.get(file, -1) >= size for file, size in sizes.items())
+        return all(seen.get(file, -1) >= stat.size for file, stat in stats.items())
 
     def lacks_any(self, folder: str, root: int | None) -> bool:
         """Return whether there are files that were not looked at.
@@ -265,8 +263,8 @@ def _take(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> No
 
 def save_looks(database: Database, connection: sa.Connection, run: int, known: Known) -> None:
     """Write what the files of a run were like, within a transaction."""
-    forget_looks(database, connection, run)
-    database.run_many(connection, _INSERT_FOLDER, [(run, known.listed)])
+    database.run(connection, _UPSERT_FOLDER, run=run, listed=known.listed)
+    database.run(connection, _DELETE_LOOKS, run=run)
     rows = [
         (run, look.file, look.journal, *look.stat, look.retry, int(look.closed))
         for look in known.looks
@@ -289,8 +287,8 @@ def save_listed(
 
 def forget_looks(database: Database, connection: sa.Connection, run: int) -> None:
     """Remove what is known of the files of a run, within a transaction."""
-    for statement in _DELETES:
-        database.run(connection, statement, run=run)
+    database.run(connection, _DELETE_FOLDER, run=run)
+    database.run(connection, _DELETE_LOOKS, run=run)
 
 
 def stat_of(found: os.stat_result) -> Stat:

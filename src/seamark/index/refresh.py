@@ -35,6 +35,7 @@ class Refresh:
         now_ns: Clock, nanoseconds since the Unix epoch.
 
     Attributes:
+        stats: What its files were like before it, by name.
         now: What its files are like now.
 
     Raises:
@@ -90,11 +91,6 @@ class Refresh:
     def _write_looks(self, connection: sa.Connection, number: int) -> None:
         self.now.number = number
         save_looks(self._database, connection, number, self.now)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Size of each file at the start of the update, in bytes."""
-        return {name: stat.size for name, stat in self.stats.items()}
 
     # ------------------------------------------------------------------ its files
 

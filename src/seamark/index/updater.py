@@ -38,7 +38,7 @@ from seamark.store.read.forks import GENERATIONS, parents_meant
 from seamark.store.runs import Conflict, forget_run, load_journals
 
 if TYPE_CHECKING:
-    from seamark.index.looks import Known, Ref
+    from seamark.index.looks import Known, Ref, Stat
     from seamark.index.refresh import Refresh
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
@@ -360,14 +360,14 @@ class Updater:
         Where somebody else is faster, what there was when this began is enough: others may fold
         what is written meanwhile without end.
         """
-        wanted: dict[str, int] = {}
+        wanted: dict[str, Stat] = {}
         store = self._file.store
         for _ in self._tries(ref):
             try:
                 refresh = self._folded(store, ref, known)
                 if refresh is None:
                     return
-                wanted = wanted or refresh.sizes
+                wanted = wanted or refresh.stats
                 with store.database.writing() as connection:
                     refresh.write(connection)
             except Conflict:

@@ -16,6 +16,7 @@ and passed over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from seamark.journal.format import Kind
@@ -104,16 +105,16 @@ class _Record(NamedTuple):
     said: Any
 
 
+@dataclass(slots=True)
 class _Folding:
     """Folding of one block into a run: first its records, then its rows of numbers in bulk.
 
     That order is free, because folding does not depend on order.
     """
 
-    def __init__(self, run: RunState, journal: JournalState, block: Block) -> None:
-        self.run = run
-        self.journal = journal
-        self.block = block
+    run: RunState
+    journal: JournalState
+    block: Block
 
     def apply(self, decoded: Decoded) -> None:
         """Fold what a block holds."""

@@ -215,7 +215,7 @@ class IndexFile:
 
 def _store_on(engine: sa.Engine) -> Store:
     database = Database(engine)
-    return Store(database, PathNumbers(database))
+    return Store(database, PathNumbers(database), is_shared=False)
 
 
 def store_in_memory() -> Store:

@@ -37,6 +37,7 @@ class Refresh:
     Attributes:
         stats: What its files were like before it, by name.
         now: What its files are like now.
+        folding: Holds the run.
 
     Raises:
         Conflict: If somebody else folded the same run in the meantime.
@@ -48,7 +49,7 @@ class Refresh:
     def __init__(
         self, store: Store, folder: RunFolder, known: Known | None, now_ns: Callable[[], int]
     ) -> None:
-        self._database = store.database
+        self._store = store
         self.folder = folder
         self.now_ns = now_ns
         self.before = {look.file: look for look in known.looks} if known else {}
@@ -73,8 +74,7 @@ class Refresh:
         self._seen = known is not None and (known.listed, known.looks) == (listed, self.now.looks)
         self._saving: Saving | None = None
         if folding.changed:
-            self._saving = folding.saving(owner=self._owner(), more=self._write_looks)
-        del self.folding  # what is to be written is all that is needed now
+            self._saving = folding.saving(owner=self._owner, more=self._write_looks)
 
     def write(self, connection: sa.Connection) -> None:
         """Write it, within a transaction; nothing where nothing is new.
@@ -82,15 +82,20 @@ class Refresh:
         Raises:
             Conflict: If another process folded this run in the meantime; nothing is written then.
         """
-        saving, self._saving = self._saving, None  # it refers to this, and is let go
-        if saving is not None:
-            saving.write(connection)
+        if self._saving is not None:
+            self._saving.write(connection)
         elif not self._seen:
             self._write_looks(connection, self.now.number)
 
+    def saved(self) -> None:
+        """Keep the run for the next question, once the transaction has ended."""
+        if self._saving is not None:
+            self.folding.run.saved(self._saving)
+            self._store.last = self.folding.run
+
     def _write_looks(self, connection: sa.Connection, number: int) -> None:
         self.now.number = number
-        save_looks(self._database, connection, number, self.now)
+        save_looks(self._store.database, connection, number, self.now)
 
     # ------------------------------------------------------------------ its files
 
@@ -152,8 +157,6 @@ class Refresh:
 
     def _owner(self) -> str:
         """Return whose run it is if its writer did not say: whose folder it is."""
-        if any(one.header.get("user") for one in self.folding.run.state.journals.values()):
-            return ""
         try:
             import pwd
 

@@ -343,7 +343,9 @@ class Updater:
             except Conflict:
                 again.append(ref)
             else:
-                folded += [(ref, refresh)] if refresh else []
+                if refresh is not None:
+                    del refresh.folding  # what is to be written is all that is needed now
+                    folded.append((ref, refresh))
         with store.database.writing() as connection:
             for ref, refresh in folded:
                 try:
@@ -376,6 +378,7 @@ class Updater:
                     return
             else:
                 self._file.looks.runs[ref] = refresh.now
+                refresh.saved()
                 return
 
     def _tries(self, ref: Ref) -> Iterator[None]:

@@ -242,8 +242,9 @@ def run_columns(run: RunState) -> dict[str, Any]:
     trashed = run.surviving("sys/trashed")
     facts: dict[str, Any] = {}
     for journal in sorted(journals, key=lambda one: one.first_t or 0, reverse=True):
+        header = journal.header
         for name in _FACTS:
-            if fact := journal.header.get(name):
+            if fact := header.get(name):
                 facts[name] = fact
     return {
         "state": OPEN if is_open(state, owners) else state,

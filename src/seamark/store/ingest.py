@@ -137,9 +137,9 @@ class Folding:
     @property
     def changed(self) -> bool:
         """Whether there is anything to save."""
-        touched = any(journal.touched for journal in self.run.state.journals.values())
-        rows = bool(self._groups or self._dropped or self.run.state.dirty)
-        return self.is_new or self._anew or touched or rows
+        if self.is_new or self._anew or self._groups or self._dropped or self.run.state.dirty:
+            return True
+        return any(journal.touched for journal in self.run.state.journals.values())
 
     def begin_anew(self) -> None:
         """Forget what was folded: a journal does not begin with the same bytes any more."""
@@ -286,28 +286,32 @@ class Folding:
         self.save()
 
     def saving(
-        self, *, owner: str = "", more: Callable[[sa.Connection, int], None] | None = None
+        self,
+        *,
+        owner: Callable[[], str] = str,
+        more: Callable[[sa.Connection, int], None] | None = None,
     ) -> Saving:
         """Return what was folded, ready to be written.
 
         Args:
-            owner: Whose run it is if its writer did not say.
+            owner: Finds whose run it is if its writer did not say.
             more: Writes further rows in the same transaction, given the number of the run.
         """
         if kind_of(self.run.project, self.run.name) == "run":
             derive_content(self.run.state)
-        groups, dropped, database = self._groups, self._dropped, self.store.database
+        groups, dropped, store = self._groups, self._dropped, self.store
         paths = {path for group in groups for path in group.batch.series}
 
         def write(connection: sa.Connection, number: int) -> None:
             for journal, place in dropped:
-                drop_groups(database, connection, number, journal, place)
+                drop_groups(store.database, connection, number, journal, place)
             if groups:
-                store_groups(database, connection, number, groups, self.store.numbers.ensure(paths))
+                numbers = store.numbers.ensure(paths)
+                store_groups(store.database, connection, number, groups, numbers)
             if more is not None:
                 more(connection, number)
 
-        return Saving(self.store, self.run, anew=self._anew, owner=owner, paths=paths, more=write)
+        return Saving(store, self.run, anew=self._anew, owner=owner, paths=paths, more=write)
 
     def save(self, *, more: Callable[[sa.Connection, int], None] | None = None) -> None:
         """Save what was folded, in a transaction of its own.
@@ -321,10 +325,7 @@ class Folding:
         saving = self.saving(more=more)
         with self.store.database.writing() as connection:
             saving.write(connection)
-        self.run.number, self.run.version = saving.number, self.run.version + 1
-        self.run.state.dirty.clear()
-        for journal in self.run.state.journals.values():
-            journal.saved()
+        self.run.saved(saving)
         self._anew = self.is_new = False
         self._groups, self._dropped, self._bytes = [], [], 0
 

@@ -219,7 +219,7 @@ _NEWEST_SCHEMA: Final = _newest(schema.journal_schema, schema.journal_schema.c.p
 # ---------------------------------------------------------------------- a store
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Store:
     """A database with the tables of a store, and the numbers of its paths.
 
@@ -229,11 +229,15 @@ class Store:
         here: Whether processes of its runs may be on this machine, which then knows best whether
             they live. Where it is false, as on a server, runs are judged by when they were heard
             of alone, by the clock of whoever folds.
+        is_shared: Whether several threads may use it at the same time.
+        last: The run that was loaded or saved last, as it is in the database; None if it is shared.
     """
 
     database: Database
     numbers: PathNumbers
     here: bool = True
+    is_shared: bool = True
+    last: StoredRun | None = None
 
 
 @dataclass(slots=True)
@@ -253,6 +257,15 @@ class StoredRun:
     number: int | None
     version: int
     state: RunState
+
+    def saved(self, saving: Saving) -> None:
+        """Take note that the store has everything."""
+        self.number, self.version = saving.number, self.version + 1
+        self.state.dirty.clear()
+        for journal in self.state.journals.values():
+            journal.touched = False
+            journal.names.new_paths.clear()
+            journal.names.new_schemas.clear()
 
 
 class _Keys:
@@ -293,7 +306,6 @@ def load_run(
     name: str,
     *,
     for_fold: bool = False,
-    before: StoredRun | None = None,
 ) -> StoredRun | None:
     """Return a run as it was saved; None if it is not there. Attributes are loaded when needed.
 
@@ -302,26 +314,27 @@ def load_run(
         connection: Of a transaction of the store.
         project: Project path.
         name: Run id.
-        for_fold: Whether more is needed after the transaction.
-        before: The run as it was loaded from this store earlier; returned if it has not changed.
+        for_fold: Whether it is changed, and more of it is needed after the transaction.
     """
+    run, store.last = store.last, None
     found = store.database.rows(connection, _FIND_RUN, project=project, name=name)
     if not found:
         return None
     number, version, parent, step, text = found[0]
-    if before is not None and (before.number, before.version) == (number, version):
-        if before.state.load is not None:
-            before.state.load = _loader(store, number, connection)
-        return before
-    state = RunState()
-    state.load = _loader(store, number, None if for_fold else connection)
-    for journal in load_journals(store, connection, number):
-        state.add_journal(journal)
-        if for_fold:
+    load = _loader(store, number, None if for_fold else connection)
+    if run is None or (run.number, run.version) != (number, version):
+        run = StoredRun(
+            project, name, number, version, RunState(fork=_fork(parent, step), load=load)
+        )
+        for journal in load_journals(store, connection, number):
+            run.state.add_journal(journal)
             journal.names = names_before(store, number, journal.number, journal.offset)
-    _recall(state, text)
-    state.fork = _fork(parent, step)
-    return StoredRun(project, name, number, version, state)
+        _recall(run.state, text)
+    elif run.state.load is not None:
+        run.state.load = load
+    if not (for_fold or store.is_shared):
+        store.last = run
+    return run
 
 
 def _recall(state: RunState, registers: str) -> None:
@@ -645,7 +658,7 @@ class Saving:
         store: Store to write to.
         run: Run to write.
         anew: Whether to replace everything that is stored of the run.
-        owner: Owner of the run if its writer recorded none.
+        owner: Finds the owner of the run if its writer recorded none.
         paths: Further paths whose numbers ``more`` needs.
         more: Writes further rows of the run, given its number.
 
@@ -659,7 +672,7 @@ class Saving:
         run: StoredRun,
         *,
         anew: bool = False,
-        owner: str = "",
+        owner: Callable[[], str] = str,
         paths: Iterable[str] = (),
         more: Callable[[sa.Connection, int], None] | None = None,
     ) -> None:
@@ -723,7 +736,7 @@ def forget_run(store: Store, connection: sa.Connection, run: int) -> None:
     delete_rows(store, connection, run)
 
 
-def _run_row(run: StoredRun, keys: _Keys, owner: str) -> dict[str, Any]:
+def _run_row(run: StoredRun, keys: _Keys, owner: Callable[[], str]) -> dict[str, Any]:
     state, pack = run.state, keys.pack
     registers = {
         "deletes": {path: pack(key) for path, key in state.deletes.items()},
@@ -740,7 +753,7 @@ def _run_row(run: StoredRun, keys: _Keys, owner: str) -> dict[str, Any]:
     columns["forked_from"], columns["forked_at"] = fork or (None, None)
     columns |= {"registers": to_json(registers), "version": run.version + 1}
     columns["kind"] = kind_of(run.project, run.name)
-    columns["owner"] = columns["owner"] or owner
+    columns["owner"] = columns["owner"] or owner()
     return columns
 
 

@@ -34,21 +34,22 @@ class Names:
     new_paths: list[tuple[int, int, str]] = field(default_factory=list)
     new_schemas: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     _columns: dict[int, tuple[str | None, ...]] = field(default_factory=dict)
-    _asked: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
+    _asked_paths: set[int] = field(default_factory=set)
+    _asked_schemas: set[int] = field(default_factory=set)
 
     def need(self, paths: Iterable[int], schemas: Iterable[int]) -> None:
         """Make sure that these are here, if they were defined before."""
         if self.load is None:
             return
-        missing = set(schemas).difference(self.schemas, self._asked[1])
+        missing = set(schemas).difference(self.schemas, self._asked_schemas)
         if missing:
-            self._asked[1].update(missing)
+            self._asked_schemas |= missing
             for number, numbers in self.load(set(), missing)[1].items():
                 self.schemas.setdefault(number, numbers)
         wanted = {one for number in missing for one in self.schemas.get(number, ())}
-        wanted = wanted.union(paths).difference(self.paths, self._asked[0])
+        wanted = wanted.union(paths).difference(self.paths, self._asked_paths)
         if wanted:
-            self._asked[0].update(wanted)
+            self._asked_paths |= wanted
             for number, path in self.load(wanted, set())[0].items():
                 self.paths.setdefault(number, path)
 

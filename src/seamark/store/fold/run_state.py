@@ -168,12 +168,6 @@ class JournalState:
         """Return the positions that this attempt resumes from, or None if it names none."""
         return None if self.positions_text is None else _decoded(self.positions_text)
 
-    def saved(self) -> None:
-        """Take note that the store has everything."""
-        self.touched = False
-        self.names.new_paths.clear()
-        self.names.new_schemas.clear()
-
     def saw_rows(self, count: int, first_t: int, last_t: int) -> None:
         """Count records with points; times in nanoseconds since the Unix epoch."""
         if not self.rows or first_t < self.first_row_t:

@@ -405,8 +405,7 @@ class Index:
             check_points(points)
 
         def sources(project: str, run: str) -> Sources:
-            folder = RunFolder(self.root, project, run)
-            return lambda name: open_journal(folder, name)
+            return partial(open_journal, RunFolder(self.root, project, run))
 
         def answer(connection: sa.Connection) -> SeriesTable | CurveTable:
             if self._recent is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.index.copies import choose, open_journal
@@ -61,7 +62,7 @@ class Refresh:
             store,
             folder.project,
             folder.run,
-            lambda name: open_journal(folder, name),
+            partial(open_journal, folder),
             now_ns,
             unknown=known is None,
         )

@@ -218,7 +218,9 @@ class Folding:
         gaps, start = journal.gaps, journal.offset
         size = reader.size
         reader.block_bytes = min(BLOCK_BYTES, max(4096, size - start))
-        gathering = self._begin_gathering(journal, reader, size)
+        gathering = None
+        if size - journal.chunked > (CHUNK_BYTES if journal.chunked else SMALL_BYTES):
+            gathering = self._gather_again(journal, reader)
         for block in reader.blocks(start):
             journal.gaps = [*gaps, *map(list, reader.gaps)]
             crc = _crc_with(journal, block, reader)
@@ -238,14 +240,6 @@ class Folding:
             self._end_gathering(journal, gathering)
 
     # ------------------------------------------------------------------ row groups
-
-    def _begin_gathering(
-        self, journal: JournalState, reader: JournalReader, size: int
-    ) -> Gathering | None:
-        """Return where decoded rows go if they are enough for a group, else None."""
-        if size - journal.chunked <= (CHUNK_BYTES if journal.chunked else SMALL_BYTES):
-            return None
-        return self._gather_again(journal, reader)
 
     def _gather_again(self, journal: JournalState, reader: JournalReader) -> Gathering:
         """Return the rows that were folded before and belong into the next group.

@@ -272,15 +272,15 @@ class _Keys:
     """Keys as JSON: the journal's number in place of its uid."""
 
     def __init__(self, journals: Iterable[JournalState]) -> None:
-        self._numbers: dict[bytes, int] = {}
+        self.numbers: dict[bytes, int] = {}
         self._uids: dict[int, bytes] = {}
         for journal in journals:
-            self._numbers[journal.uid], self._uids[journal.number] = journal.number, journal.uid
+            self.numbers[journal.uid], self._uids[journal.number] = journal.number, journal.uid
 
     def pack(self, key: Key) -> list[int]:
         """Return [time, number, index]."""
         return (
-            [0, -1, -1] if key is NEVER or key == NEVER else [key[0], self._numbers[key[1]], key[2]]
+            [0, -1, -1] if key is NEVER or key == NEVER else [key[0], self.numbers[key[1]], key[2]]
         )
 
     def unpack(self, packed: Sequence[int]) -> Key:
@@ -765,7 +765,7 @@ class _Rows:
 
     def __init__(self, run: RunState, keys: _Keys) -> None:
         self.run = run
-        self.pack = keys.pack
+        self.pack, self.of_journals = keys.pack, keys.numbers
         self.journals: list[tuple[Any, ...]] = []
         self.paths: list[tuple[Any, ...]] = []
         self.schemas: list[tuple[Any, ...]] = []
@@ -819,7 +819,8 @@ class _Rows:
             first = shown[0] if shown else None
         for family, state in families.items():
             at = (number, FAMILY_NUMBERS[family])
-            key = pack(state.key) if state.key is not NEVER else _NO_KEY
+            t, uid, place = state.key
+            key = _NO_KEY if state.key is NEVER else (t, self.of_journals[uid], place)
             if isinstance(state, AtomState):
                 columns = atom_columns(state.type, state.value)
                 kept = None if state.type != "text" else state.dump(pack)
@@ -838,7 +839,7 @@ class _Rows:
 
     def let_go(self) -> None:
         """Forget the run that the rows were made of."""
-        del self.run, self.pack
+        del self.run, self.pack, self.of_journals
 
     def _add_set(self, path: str, number: int, state: SetState, *, seen: bool) -> None:
         self.sets.append((number,))
@@ -860,4 +861,4 @@ class _Rows:
             (_INSERT_ELEMENT, self.elements),
         ):
             if rows:
-                database.run_many(connection, statement, [(run, *row) for row in rows])
+                database.run_many(connection, statement, map((run,).__add__, rows))

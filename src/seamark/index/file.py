@@ -197,20 +197,24 @@ class IndexFile:
             return False
         return True
 
-    def version(self) -> object:
-        """Return what is another when anybody else has written to the index."""
+    @property
+    def _driver(self) -> Any:
+        """The connection of SQLite; every read asks it, so that no transaction is begun."""
         database = self.store.database
-        pool: Any = database.engine.pool  # every read asks, so that no transaction is begun
+        pool: Any = database.engine.pool
         if pool.connection.driver_connection is None:  # given up, after an interrupt
             with database.reading():
                 pass
-        connection = pool.connection.driver_connection
+        return pool.connection.driver_connection
+
+    def version(self) -> object:
+        """Return what is another when anybody else has written to the index."""
+        connection = self._driver
         return connection, connection.execute("PRAGMA data_version").fetchone()
 
     def set_busy_timeout(self, seconds: float) -> None:
         """Set how long to wait for other processes that write."""
-        with self.store.database.engine.connect() as connection:
-            connection.exec_driver_sql(f"PRAGMA busy_timeout={int(seconds * 1000)}")
+        self._driver.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
 
 
 def _store_on(engine: sa.Engine) -> Store:

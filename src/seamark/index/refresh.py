@@ -83,15 +83,16 @@ class Refresh:
         Raises:
             Conflict: If another process folded this run in the meantime; nothing is written then.
         """
-        if self._saving is not None:
-            self._saving.write(connection)
+        saving, self._saving = self._saving, None  # it refers to this, and is let go
+        if saving is not None:
+            saving.write(connection)
         elif not self._seen:
             self._write_looks(connection, self.now.number)
 
     def saved(self) -> None:
         """Keep the run for the next question, once the transaction has ended."""
-        if self._saving is not None:
-            self.folding.run.saved(self._saving)
+        if self.folding.changed:
+            self.folding.run.saved(self.now.number)
             self._store.last = self.folding.run
 
     def _write_looks(self, connection: sa.Connection, number: int) -> None:

@@ -141,7 +141,7 @@ class Updater:
             change = self._look(ref, known)
             if change:
                 self._refresh_one(ref, known)
-            elif change is False and (known := self.known(ref)) is not None:
+            elif change is False and (known := self.known(ref)) is not None:  # as it is by now
                 self._forget([(ref, known.number)])
 
     def _refresh_one(self, ref: Ref, known: Known | None) -> None:

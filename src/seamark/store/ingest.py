@@ -319,7 +319,7 @@ class Folding:
         saving = self.saving(more=more)
         with self.store.database.writing() as connection:
             saving.write(connection)
-        self.run.saved(saving)
+        self.run.saved(saving.number)
         self._anew = self.is_new = False
         self._groups, self._dropped, self._bytes = [], [], 0
 

@@ -258,9 +258,9 @@ class StoredRun:
     version: int
     state: RunState
 
-    def saved(self, saving: Saving) -> None:
-        """Take note that the store has everything."""
-        self.number, self.version = saving.number, self.version + 1
+    def saved(self, number: int | None) -> None:
+        """Take note that the store has everything, under this number."""
+        self.number, self.version = number, self.version + 1
         self.state.dirty.clear()
         for journal in self.state.journals.values():
             journal.touched = False

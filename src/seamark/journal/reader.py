@@ -421,8 +421,6 @@ class JournalReader:
                 if newer:
                     self.stopped = "newer"
                     return
-                if pos == len(data) < want:
-                    return  # it ended there when it was read
                 want = self.block_bytes
                 continue
             if not bad and len(data) == want and want < _FRAME_LIMIT:

@@ -147,7 +147,7 @@ _INSERT_RUN: Final = Upsert(
 )
 _UPDATE_RUN: Final = (
     sa.update(schema.run)
-    .values({name: sa.bindparam(f"new_{name}") for name in _COLUMNS})
+    .values({name: sa.bindparam(name) for name in _COLUMNS})
     .where(_run.id == sa.bindparam("run"), _run.version == sa.bindparam("before"))
 )
 _DELETE_RUN: Final = sa.delete(schema.run).where(_run.id == sa.bindparam("run"))
@@ -710,9 +710,8 @@ class Saving:
                 raise Conflict
             self.number = int(found[0][0])
         else:
-            values = {f"new_{name}": value for name, value in self._columns.items()}
             where = {"run": self.number, "before": self._version}
-            if not database.run(connection, _UPDATE_RUN, **where, **values):
+            if not database.run(connection, _UPDATE_RUN, **where, **self._columns):
                 raise Conflict
             if self._anew:
                 delete_rows(store, connection, self.number)

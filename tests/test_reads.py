@@ -14,7 +14,7 @@ from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError, FamilyError, FileMissingError, MissingFieldError
-from seamark.index.index import Index
+from seamark.index.updater import Updater
 from seamark.store import runs
 from seamark.types import File, Histogram
 
@@ -64,8 +64,8 @@ READS = {
 def test_a_read_looks_once_at_what_is_new(rich, monkeypatch, name):
     """However many questions it takes to answer."""
     looked = []
-    refresh = Index.refresh
-    monkeypatch.setattr(Index, "refresh", lambda *args: looked.append(1) or refresh(*args))
+    refresh = Updater.refresh
+    monkeypatch.setattr(Updater, "refresh", lambda *args: looked.append(1) or refresh(*args))
     assert READS[name](rich) is not None
     assert len(looked) == 1
 

@@ -213,24 +213,6 @@ def test_any_order_and_any_batches_end_in_the_state_of_the_oracle(builder, oracl
 
 
 @settings(max_examples=100)
-@given(history=histories, seed=st.integers(0, 2**32))
-@pytest.mark.once
-def test_frames_that_were_folded_before_change_nothing(builder, history, seed):
-    """Repeating any stretch of a journal is a no-op."""
-    rng = random.Random(seed)
-    journals = build(builder, history, rng)
-    ends = [journal.offset for journal in journals]
-    run = advance(RunState(), journals, ends)
-    before = shown(run)
-    for journal in journals:
-        state = run.journals[journal.writer]
-        again = journal.block(rng.choice([0, *journal.ends[:-1]]))
-        fold(run, journal.writer, again)
-        assert state.offset == journal.offset
-    assert same(shown(run), before)
-
-
-@settings(max_examples=100)
 @given(
     st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30),
     st.randoms(),
@@ -252,23 +234,3 @@ def test_sums_of_floats_are_exact(numbers, rng):
     halves = [part for part in (numbers[:cut], numbers[cut:]) if part]
     exact = float(sum(map(Fraction, numbers)) / len(numbers))
     assert mean_of([numbers]) == mean_of(halves) == mean_of([[one] for one in numbers]) == exact
-
-
-def test_a_hole_between_folded_bytes_and_new_ones_is_refused(builder):
-    """Frames behind a stretch that nobody has seen are not applied."""
-    journal = builder().assign(a=1).assign(a=2)
-    run = RunState()
-    run.add_journal(JournalState(journal.writer, journal.uid))
-    fold(run, journal.writer, journal.block(0, journal.ends[0]))
-    with pytest.raises(ValueError, match="expected"):
-        fold(run, journal.writer, journal.block(journal.ends[1]))
-
-
-def test_another_frame_in_the_place_of_the_last_one_is_refused(builder):
-    """A journal that was replaced by another one is noticed."""
-    one, other = builder().assign(a=1), builder().assign(a=2)
-    run = RunState()
-    run.add_journal(JournalState(one.writer, one.uid))
-    fold(run, one.writer, one.block())
-    with pytest.raises(ValueError, match="not the one that was folded before"):
-        fold(run, one.writer, other.assign(a=3).block())

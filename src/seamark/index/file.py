@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from seamark.index import looks, place
 from seamark.index.lock import exclusive
 from seamark.index.looks import Looks, Ref
+from seamark.process import fork
 from seamark.store import schema
 from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
@@ -44,31 +45,25 @@ class IndexFile:
     Attributes:
         root: Absolute root folder.
         path: Path of the file; None if the index is held in memory.
+        looks: Looks at the files of the runs in the store, which is opened first.
         aside: Stores in memory for runs that could not be written, by project and run id.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.path: Path | None = None
+        self.looks = Looks()
         self.aside: dict[Ref, Store] = {}
         self._store: Store | None = None
-        self._looks = Looks()
-        self._pid = 0
+        fork.register(self._after_fork)
 
     @property
     def store(self) -> Store:
         """The store; not inherited by a forked child, which gets its own."""
-        if self._store is None or self._pid != os.getpid():
+        if self._store is None:
             self.open()
         assert self._store is not None  # noqa: S101 - made in the line above
         return self._store
-
-    @property
-    def looks(self) -> Looks:
-        """The looks at the files of the runs in the store."""
-        if self._store is None or self._pid != os.getpid():
-            self.open()
-        return self._looks
 
     def open(self) -> None:
         """Open the file, made again if it is missing, damaged or of another version.
@@ -76,9 +71,6 @@ class IndexFile:
         Raises:
             ArgumentError: If ``SEAMARK_INDEX`` points into the root.
         """
-        self._leave_to_parent()
-        self._pid = os.getpid()
-        self.aside.clear()
         target = place.index_path(self.root)
         try:
             opened = not self._is_inside_root(target) and self._open_file(target)
@@ -90,14 +82,13 @@ class IndexFile:
         if not opened:
             self._hold_in_memory()
 
-    def _leave_to_parent(self) -> None:
-        """Let go of a store that a parent process opened.
+    def _after_fork(self) -> None:
+        """Let go of the stores of the parent process in a forked child.
 
         SQLite connections must not cross a fork, nor be closed behind it.
         """
-        if self._pid not in (0, os.getpid()):
-            _inherited.append(self._store)
-            self._store = None
+        _inherited.append(self._store)
+        self._store, self.aside = None, {}
 
     def _hold_in_memory(self) -> None:
         self._disconnect()
@@ -144,8 +135,7 @@ class IndexFile:
         return facts.get("schema") == schema.SCHEMA_VERSION and facts.get("root") == str(self.root)
 
     def _use(self, store: Store, path: Path | None) -> None:
-        self._store, self.path = store, path
-        self._looks = Looks()
+        self._store, self.path, self.looks = store, path, Looks()
 
     def _create_tables(self) -> None:
         database = self.store.database
@@ -156,7 +146,6 @@ class IndexFile:
 
     def close(self) -> None:
         """Close the file; harmless when called twice."""
-        self._leave_to_parent()
         self._disconnect()
 
     def __del__(self) -> None:
@@ -165,11 +154,10 @@ class IndexFile:
             self.close()
 
     def _disconnect(self) -> None:
-        if self._pid == os.getpid():
-            for ref in list(self.aside):
-                self.drop_aside(ref)
-            if self._store is not None:
-                self._store.database.engine.dispose()
+        for ref in list(self.aside):
+            self.drop_aside(ref)
+        if self._store is not None:
+            self._store.database.engine.dispose()
         self._store = None
 
     def store_of(self, ref: Ref) -> Store:
@@ -209,25 +197,29 @@ class IndexFile:
             return False
         return True
 
-    def version(self) -> object:
-        """Return what is another when anybody else has written to the index."""
+    @property
+    def _driver(self) -> Any:
+        """The connection of SQLite; every read asks it, so that no transaction is begun."""
         database = self.store.database
-        pool: Any = database.engine.pool  # every read asks, so that no transaction is begun
+        pool: Any = database.engine.pool
         if pool.connection.driver_connection is None:  # given up, after an interrupt
             with database.reading():
                 pass
-        connection = pool.connection.driver_connection
+        return pool.connection.driver_connection
+
+    def version(self) -> object:
+        """Return what is another when anybody else has written to the index."""
+        connection = self._driver
         return connection, connection.execute("PRAGMA data_version").fetchone()
 
     def set_busy_timeout(self, seconds: float) -> None:
         """Set how long to wait for other processes that write."""
-        with self.store.database.engine.connect() as connection:
-            connection.exec_driver_sql(f"PRAGMA busy_timeout={int(seconds * 1000)}")
+        self._driver.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
 
 
 def _store_on(engine: sa.Engine) -> Store:
     database = Database(engine)
-    return Store(database, PathNumbers(database))
+    return Store(database, PathNumbers(database), is_shared=False)
 
 
 def store_in_memory() -> Store:

@@ -406,8 +406,7 @@ class Index:
             check_points(points)
 
         def sources(project: str, run: str) -> Sources:
-            folder = RunFolder(self.root, project, run)
-            return lambda name: open_journal(folder, name)
+            return partial(open_journal, RunFolder(self.root, project, run))
 
         def answer(connection: sa.Connection) -> SeriesTable | CurveTable:
             if self._recent is None:
@@ -508,8 +507,8 @@ class Index:
         ref = project, run
         if kind_of(project, run) in ("model_version", "artifact"):
             self.refresh(project)  # which number it goes by depends on the others
-        self.refresh(project, run)
         with self._updater.lock:
+            self._updater.refresh(project, run)
             known = self._file.looks.runs.get(ref)
             if known is not None and known.parent:
                 self._updater.refresh_line(ref, known.parent)

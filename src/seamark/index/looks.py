@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from seamark.journal.safe import fits, names_in
 from seamark.store import schema
-from seamark.store.database import Database, any_of, in_parts, insertion
+from seamark.store.database import Database, Upsert, any_of, in_parts, insertion
 
 __all__ = ["Known", "Look", "Looks", "Stat", "metadata", "stat_of"]
 
@@ -54,17 +54,15 @@ look_table = sa.Table(
     sqlite_with_rowid=False,
 )
 
-_INSERT_FOLDER: Final = insertion(folder_table)
+_UPSERT_FOLDER: Final = Upsert(folder_table, ("run", "listed"), ("run",), overwrite=True)
 _UPDATE_FOLDER: Final = (
     sa.update(folder_table)
     .values(listed=sa.bindparam("at"))
     .where(folder_table.c.run == sa.bindparam("number"))
 )
 _INSERT_LOOK: Final = insertion(look_table)
-_DELETES: Final = tuple(
-    sa.delete(table).where(table.c.run == sa.bindparam("run"))
-    for table in (folder_table, look_table)
-)
+_DELETE_FOLDER: Final = sa.delete(folder_table).where(folder_table.c.run == sa.bindparam("run"))
+_DELETE_LOOKS: Final = sa.delete(look_table).where(look_table.c.run == sa.bindparam("run"))
 _run: Final = schema.run.c
 # A long journal is saved in parts; whoever is killed between them leaves a run and no look at it.
 _FOLDERS: Final = sa.select(
@@ -134,7 +132,7 @@ class Known:
         number: Of the run.
         listed: When its journal folder was last changed, ns since the epoch; 0: do not trust.
         looks: What its files were like.
-        rests: Whether only a change of the folder can bring something new.
+        rests: Whether only a change of the folder can bring something new; see `add`.
         version: Of the run's row when all runs were asked for; None if it was folded, or asked
             for by itself, since.
         parent: The run that it was forked from, by its own word; empty if it was not.
@@ -143,14 +141,14 @@ class Known:
     number: int
     listed: int
     looks: list[Look] = field(default_factory=list)
-    rests: bool = False
+    rests: bool = True
     version: int | None = None
     parent: str = ""
 
-    def covers(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether its files were looked at when they had this many bytes, or more."""
+    def covers(self, stats: Mapping[str, Stat]) -> bool:
+        """Return whether its files were looked at when they had as many bytes, or more."""
         seen = {look.file: look.stat.size for look in self.looks}
-        return all(seen.get(file, -1) >= size for file, size in sizes.items())
+        return all(seen.get(file, -1) >= stat.size for file, stat in stats.items())
 
     def lacks_any(self, folder: str, root: int | None) -> bool:
         """Return whether there are files that were not looked at.
@@ -172,9 +170,10 @@ class Known:
             os.close(fd)
         return False
 
-    def settle(self) -> None:
-        """Return whether it rests."""
-        self.rests = bool(self.looks) and all(look.closed and not look.retry for look in self.looks)
+    def add(self, look: Look) -> None:
+        """Take what one of its files was like."""
+        self.looks.append(look)
+        self.rests = self.rests and look.closed and not look.retry
 
 
 Ref = tuple[str, str]
@@ -257,16 +256,13 @@ class Looks:
 def _take(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> None:
     for number, file, journal, size, mtime, ctime, inode, retry, closed in rows:
         if (known := by_number.get(number)) is not None:
-            look = Look(file, journal, Stat(size, mtime, ctime, inode), retry, bool(closed))
-            known.looks.append(look)
-    for known in by_number.values():
-        known.settle()
+            known.add(Look(file, journal, Stat(size, mtime, ctime, inode), retry, bool(closed)))
 
 
 def save_looks(database: Database, connection: sa.Connection, run: int, known: Known) -> None:
     """Write what the files of a run were like, within a transaction."""
-    forget_looks(database, connection, run)
-    database.run_many(connection, _INSERT_FOLDER, [(run, known.listed)])
+    database.run(connection, _UPSERT_FOLDER, run=run, listed=known.listed)
+    database.run(connection, _DELETE_LOOKS, run=run)
     rows = [
         (run, look.file, look.journal, *look.stat, look.retry, int(look.closed))
         for look in known.looks
@@ -289,8 +285,8 @@ def save_listed(
 
 def forget_looks(database: Database, connection: sa.Connection, run: int) -> None:
     """Remove what is known of the files of a run, within a transaction."""
-    for statement in _DELETES:
-        database.run(connection, statement, run=run)
+    database.run(connection, _DELETE_FOLDER, run=run)
+    database.run(connection, _DELETE_LOOKS, run=run)
 
 
 def stat_of(found: os.stat_result) -> Stat:

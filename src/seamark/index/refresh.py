@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.index.copies import choose, open_journal
@@ -35,7 +36,9 @@ class Refresh:
         now_ns: Clock, nanoseconds since the Unix epoch.
 
     Attributes:
+        stats: What its files were like before it, by name.
         now: What its files are like now.
+        folding: Holds the run.
 
     Raises:
         Conflict: If somebody else folded the same run in the meantime.
@@ -47,7 +50,7 @@ class Refresh:
     def __init__(
         self, store: Store, folder: RunFolder, known: Known | None, now_ns: Callable[[], int]
     ) -> None:
-        self._database = store.database
+        self._store = store
         self.folder = folder
         self.now_ns = now_ns
         self.before = {look.file: look for look in known.looks} if known else {}
@@ -59,7 +62,7 @@ class Refresh:
             store,
             folder.project,
             folder.run,
-            lambda name: open_journal(folder, name),
+            partial(open_journal, folder),
             now_ns,
             unknown=known is None,
         )
@@ -68,16 +71,11 @@ class Refresh:
         folding.take_up(self.copies.chosen)
         self._name_copies()
         folding.fold(self._may_have_more)
-        fork = folding.run.state.fork
-        self.now = Known(
-            folding.run.number or 0, listed, list(self._looks()), parent=fork.parent if fork else ""
-        )
-        self.now.settle()
+        self.now = self._looked_at(listed)
         self._seen = known is not None and (known.listed, known.looks) == (listed, self.now.looks)
         self._saving: Saving | None = None
         if folding.changed:
-            self._saving = folding.saving(owner=self._owner(), more=self._write_looks)
-        del self.folding  # what is to be written is all that is needed now
+            self._saving = folding.saving(owner=self._owner, more=self._write_looks)
 
     def write(self, connection: sa.Connection) -> None:
         """Write it, within a transaction; nothing where nothing is new.
@@ -91,14 +89,15 @@ class Refresh:
         elif not self._seen:
             self._write_looks(connection, self.now.number)
 
+    def saved(self) -> None:
+        """Keep the run for the next question, once the transaction has ended."""
+        if self.folding.changed:
+            self.folding.run.saved(self.now.number)
+            self._store.last = self.folding.run
+
     def _write_looks(self, connection: sa.Connection, number: int) -> None:
         self.now.number = number
-        save_looks(self._database, connection, number, self.now)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Size of each file at the start of the update, in bytes."""
-        return {name: stat.size for name, stat in self.stats.items()}
+        save_looks(self._store.database, connection, number, self.now)
 
     # ------------------------------------------------------------------ its files
 
@@ -140,26 +139,26 @@ class Refresh:
         size = self.stats[journal.file].size
         return size > journal.offset or bool(journal.tail) or journal.stopped == UNREADABLE
 
-    def _looks(self) -> Iterator[Look]:
-        by_file = {journal.file: journal for journal in self.folding.run.state.journals.values()}
+    def _looked_at(self, listed: int) -> Known:
+        folding = self.folding
+        state = folding.run.state
+        parent = state.fork.parent if state.fork else ""
+        known = Known(folding.run.number or 0, listed, parent=parent)
+        by_file = {journal.file: journal for journal in state.journals.values()}
         for name, stat in self.stats.items():
             journal = by_file.get(name)
             if journal is None:  # a copy, whose changes decide which one is read
-                yield Look(name, -1, stat, 0, closed=True)
+                known.add(Look(name, -1, stat, 0, closed=True))
                 continue
+            retry = stat.mtime + SETTLE_NS if name in folding.waiting else 0
+            if name in folding.failed:
+                retry = self.now_ns()
             closed = journal.closed and journal.offset == stat.size
-            yield Look(name, journal.number, stat, self._retry(name, stat), closed=closed)
-
-    def _retry(self, name: str, stat: Stat) -> int:
-        """Return when to look again although nothing changes, ns since the Unix epoch; 0: never."""
-        if name in self.folding.failed:
-            return self.now_ns()
-        return stat.mtime + SETTLE_NS if name in self.folding.waiting else 0
+            known.add(Look(name, journal.number, stat, retry, closed=closed))
+        return known
 
     def _owner(self) -> str:
         """Return whose run it is if its writer did not say: whose folder it is."""
-        if any(one.header.get("user") for one in self.folding.run.state.journals.values()):
-            return ""
         try:
             import pwd
 

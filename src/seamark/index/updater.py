@@ -39,7 +39,7 @@ from seamark.store.read.forks import GENERATIONS, parents_meant
 from seamark.store.runs import Conflict, forget_run
 
 if TYPE_CHECKING:
-    from seamark.index.looks import Known, Ref
+    from seamark.index.looks import Known, Ref, Stat
     from seamark.index.refresh import Refresh
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
@@ -132,31 +132,29 @@ class Updater:
 
     def _refresh_each(self, refs: Sequence[Ref]) -> None:
         """Fold the runs, and the projects' own logs, in whose folders anything is new."""
-        looked = self._file.looks
-        if unsure := looked.unsure(refs, self._file.version()):
+        version, looked = self._file.version(), self._file.looks
+        if unsure := looked.unsure(refs, version):
             self._learn(unsure)
-        changed = [ref for ref in refs if self._look(ref, looked.runs.get(ref)) is not None]
-        if changed:  # another process may have folded them meanwhile
-            self._learn(changed)
         for ref in self._file.aside.keys() & refs:
             self._file.drop_aside(ref)
-        for ref in changed:
-            self._refresh_one(ref, looked.runs.get(ref))
+        for ref in refs:
+            known = looked.runs.get(ref)
+            change = self._look(ref, known)
+            if change:
+                self._refresh_one(ref, known)
+            elif change is False and (known := self.known(ref)) is not None:  # as it is by now
+                self._forget([(ref, known.number)])
 
     def _refresh_one(self, ref: Ref, known: Known | None) -> None:
-        change = self._look(ref, known)
-        if change is False and known is not None:
-            self._forget([(ref, known.number)])
-        elif change:
-            self._file.set_busy_timeout(_BUSY_S)
-            try:
-                self._fold(ref, known)
-            except (sqlite3.OperationalError, sa.exc.OperationalError) as error:
-                if not _locked(error):
-                    raise
-                self._fold_aside(ref)
-            finally:
-                self._file.set_busy_timeout(BUSY_S)
+        self._file.set_busy_timeout(_BUSY_S)
+        try:
+            self._fold(ref, known)
+        except (sqlite3.OperationalError, sa.exc.OperationalError) as error:
+            if not _locked(error):
+                raise
+            self._fold_aside(ref)
+        finally:
+            self._file.set_busy_timeout(BUSY_S)
 
     def _learn(self, refs: Iterable[Ref]) -> None:
         """Ask the index what it has of the files of some runs."""
@@ -239,8 +237,8 @@ class Updater:
     def _refresh_many(
         self, project: str | None, progress: Callable[[int, int], None] | None
     ) -> None:
-        looked, database = self._file.looks, self._file.store.database
-        version = self._file.version()
+        version, looked = self._file.version(), self._file.looks
+        database = self._file.store.database
         with database.reading() as connection:
             looked.sync(database, connection, version)
         known = looked.runs
@@ -346,7 +344,9 @@ class Updater:
             except Conflict:
                 again.append(ref)
             else:
-                folded += [(ref, refresh)] if refresh else []
+                if refresh is not None:
+                    del refresh.folding  # what is to be written is all that is needed now
+                    folded.append((ref, refresh))
         with store.database.writing() as connection:
             for ref, refresh in folded:
                 try:
@@ -363,14 +363,15 @@ class Updater:
         Where somebody else is faster, what there was when this began is enough: others may fold
         what is written meanwhile without end.
         """
-        wanted: dict[str, int] = {}
+        wanted: dict[str, Stat] = {}
+        store = self._file.store
         for _ in self._tries(ref):
             try:
-                refresh = self._folded(self._file.store, ref, known)
+                refresh = self._folded(store, ref, known)
                 if refresh is None:
                     return
-                wanted = wanted or refresh.sizes
-                with self._file.store.database.writing() as connection:
+                wanted = wanted or refresh.stats
+                with store.database.writing() as connection:
                     refresh.write(connection)
             except Conflict:
                 known = self.known(ref)
@@ -378,6 +379,7 @@ class Updater:
                     return
             else:
                 self._file.looks.runs[ref] = refresh.now
+                refresh.saved()
                 return
 
     def _tries(self, ref: Ref) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seamark.blobs.contents import FolderContents
@@ -42,8 +43,7 @@ class RunView(RunReader):
         self.contents = FolderContents(folder)
 
         def others(project: str, run: str) -> Sources:
-            other = RunFolder(folder.root, project, run)
-            return lambda name: open_journal(other, name)
+            return partial(open_journal, RunFolder(folder.root, project, run))
 
         super().__init__(
             store,

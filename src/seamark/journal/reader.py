@@ -412,11 +412,10 @@ class JournalReader:
             frames, pos, bad = self._walk(data, self.salt) if data else _NOTHING
             if len(frames):
                 known = frames if unknown else self._known_part(frames)
-                count = len(known)
-                newer = count < len(frames)
+                count, newer = len(known), known is not frames
                 end = self.offset + (frames.raw(count)[0] if newer else pos)
                 if count:
-                    self.closed = known.raw(count - 1)[1] == Kind.CLOSE
+                    self.closed = known.raw(-1)[1] == Kind.CLOSE
                     yield Block(self.offset, data, known, end)
                 self.offset = end
                 if newer:

@@ -161,8 +161,6 @@ def sound_header(record: Mapping[str, Any]) -> dict[str, Any]:
         if kind is int and value not in _RANGES.get(key, _TIMES):
             continue
         found[key] = value
-    if found.get("user", "") is None:  # of several journals, the first one with a user tells it
-        del found["user"]
     if (lengths := found.get("positions")) is not None:
         found["positions"] = {name: at for name, at in lengths.items() if whole(at)}
     return found

@@ -101,30 +101,24 @@ class Frames:
         columns = (self.place, self.kind, self.flags, self.aux, self.t, self.length)
         return list(zip(*[column[which].tolist() for column in columns], strict=True))
 
-    def part(self, start: int, end: int) -> Frames:
-        """Return some of the frames, which are consecutive."""
-        here = slice(start, end)
-        return Frames(
-            self.place[here],
-            self.kind[here],
-            self.flags[here],
-            self.aux[here],
-            self.t[here],
-            self.length[here],
-        )
-
     def upto(self, count: int) -> Frames:
         """Return the first frames."""
-        return self.part(0, count)
+        return Frames(
+            self.place[:count],
+            self.kind[:count],
+            self.flags[:count],
+            self.aux[:count],
+            self.t[:count],
+            self.length[:count],
+        )
 
     def some(self, kind: int, flag: int) -> list[RawFrame]:
         """Return the frames that are of a kind, or have a flag."""
         return self.raws(np.flatnonzero((self.kind == kind) | (self.flags & flag != 0)))
 
-    def between(self, start: int, end: int) -> Frames:
-        """Return the frames that start at or after one place and before another, bytes."""
-        first, last = np.searchsorted(self.place, [start, end]).tolist()
-        return self if (first, last) == (0, len(self)) else self.part(first, last)
+    def before(self, end: int) -> Frames:
+        """Return the frames that start before a place, bytes."""
+        return self.upto(int(self.place.searchsorted(end)))
 
     def shapes(self, which: Ints) -> Ints:
         """Return one number for each of these frames, equal for rows that can be read alike."""

@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
@@ -84,6 +84,8 @@ _SHOWN_TEXT: Final = 4096
 _NOTHING: Final = (None, None, None, None)
 _LAST_T: Final = operator.attrgetter("last_t")
 _SEEN: Final = operator.attrgetter("seen")
+_FACTS: Final = ("user", "sys_id", "imported")
+"""What the first HEADER tells that has it."""
 
 
 def _number(value: float) -> tuple[int, float | None]:
@@ -200,51 +202,56 @@ def running_ns(journals: Iterable[JournalState], started: int | None) -> int:
         journals: Of a run.
         started: From when on it counts, nanoseconds since the Unix epoch; None: it never began.
     """
-    spans = sorted(
+    if started is None:
+        return 0
+    spans = [
         (max(one.first_t, started), one.last_t)
         for one in journals
-        if one.owner and one.first_t is not None and started is not None
-    )
+        if one.owner and one.first_t is not None
+    ]
     total, end = 0, None
-    for first, last in spans:
+    for first, last in sorted(spans):
         start = first if end is None or first > end else end
         total += max(0, last - start)
         end = last if end is None else max(end, last)
     return total
 
 
-def _created_ns(journals: Sequence[JournalState]) -> int:
-    """Return when a run was created, ns since the Unix epoch; `UNKNOWN_NS` if nobody knows.
+def _doubt(journal: JournalState) -> tuple[int, int]:
+    """Return how little a journal knows of when its run was created, and its first time.
 
     Whoever came later, such as a training that resumed or a server that keeps an edit, may have a
     clock that is behind; those count only if nothing else is known.
     """
-    dated = [one for one in journals if one.first_t is not None]
-    first = [one for one in dated if not one.header.get("prior_t")]
+    header = journal.header
     # An edit of a run that was not folded yet knows of no time before.
-    own = [one for one in first if "rank" in one.header or one.header.get("host") != _SERVER]
-    return min((one.first_t or 0 for one in own or first or dated), default=UNKNOWN_NS)
+    is_edit = "rank" not in header and header.get("host") == _SERVER
+    return 2 if header.get("prior_t") else int(is_edit), journal.first_t or 0
 
 
 def run_columns(run: RunState) -> dict[str, Any]:
     """Return what the row of a run derives from its state, times in ns since the Unix epoch."""
     journals = list(run.journals.values())
     owners = [one for one in journals if one.owner]
+    dated = [one for one in journals if one.first_t is not None]
     state = run.state[1].get("state", "created")
-    created = _created_ns(journals)
+    created = min(map(_doubt, dated), default=(UNKNOWN_NS,))[-1]
     since = run.started
     if since is None and run.state[1].get("state") != "created":  # nobody said when it began
         since = created or None
     trashed = run.surviving("sys/trashed")
-    headers = [one.header for one in sorted(journals, key=lambda one: one.first_t or 0)]
-    is_imported = any(header.get("imported") for header in headers)
-    user = next((header["user"] for header in headers if "user" in header), "")
+    facts: dict[str, Any] = {}
+    for journal in sorted(journals, key=lambda one: one.first_t or 0, reverse=True):
+        header = journal.header
+        for name in _FACTS:
+            if fact := header.get(name):
+                facts[name] = fact
     return {
         "state": OPEN if is_open(state, owners) else state,
-        "owner": legible(str(user)),
-        "sys_id": _sys_id(headers),
+        "owner": legible(facts.get("user", "")),
+        "sys_id": legible(facts.get("sys_id")),
         "created": created,
-        "started": since if is_imported else run.started,
+        "started": since if "imported" in facts else run.started,
         "ended": max(map(_LAST_T, owners), default=None),
         "detail": run.state[1].get("detail"),
         "modified": max(map(_LAST_T, journals), default=UNKNOWN_NS),
@@ -252,15 +259,6 @@ def run_columns(run: RunState) -> dict[str, Any]:
         "beat": max(map(_SEEN, owners), default=0),
         "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),
     }
-
-
-def _sys_id(headers: Iterable[dict[str, Any]]) -> str | None:
-    """Return the id that a run has beside its own, such as ``KEY-12``, as its first journal says.
-
-    None if it has none.
-    """
-    named = (header.get("sys_id") for header in headers)
-    return next((legible(one) for one in named if isinstance(one, str) and one), None)
 
 
 def is_open(state: str, owners: Collection[JournalState]) -> bool:

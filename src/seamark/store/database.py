@@ -131,7 +131,7 @@ class Database:
         Raises:
             Conflict: If another transaction is in the way, so that nothing was written.
         """
-        assert self.held is None, "written while one state is read"  # noqa: S101 - see `holding`
+        assert self._of_thread.connection is None, "written while one state is read"  # noqa: S101 - see `holding`
         options = {_WRITES: True, _LASTING: lasting}
         try:
             with (
@@ -149,11 +149,6 @@ class Database:
         held = self._of_thread.connection
         return self._for_reading.begin() if held is None else contextlib.nullcontext(held)
 
-    @property
-    def held(self) -> sa.Connection | None:
-        """The transaction in which this thread reads; None outside of `holding`."""
-        return self._of_thread.connection
-
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
         """Run a block in which everything that this thread reads is of one state of all tables.
@@ -161,7 +156,7 @@ class Database:
         Nothing may be written in it.
         """
         with self.reading() as connection:
-            outer, self._of_thread.connection = self.held, connection
+            outer, self._of_thread.connection = self._of_thread.connection, connection
             try:
                 yield
             finally:

@@ -103,9 +103,9 @@ class Folding:
     @property
     def changed(self) -> bool:
         """Whether there is anything to save."""
-        touched = any(journal.touched for journal in self.run.state.journals.values())
-        rows = bool(self._groups or self._dropped or self.run.state.dirty)
-        return self.is_new or self._anew or touched or rows
+        if self.is_new or self._anew or self._groups or self._dropped or self.run.state.dirty:
+            return True
+        return any(journal.touched for journal in self.run.state.journals.values())
 
     def begin_anew(self) -> None:
         """Forget what was folded: a journal does not begin with the same bytes any more."""
@@ -120,15 +120,12 @@ class Folding:
         Args:
             journals: Names of all files, by uid.
         """
-        known = {journal.uid for journal in self.run.state.journals.values()}
-        number = max((journal.number for journal in self.run.state.journals.values()), default=-1)
-        for uid, name in journals.items():
-            if uid in known:
-                continue
-            number += 1
+        numbers = {journal.uid: journal.number for journal in self.run.state.journals.values()}
+        fresh = {uid: name for uid, name in journals.items() if uid not in numbers}
+        for number, (uid, name) in enumerate(fresh.items(), max(numbers.values(), default=-1) + 1):
             writer = self._writer(split_journal_name(name)[0])
             header = None
-            if len(journals) > 1:  # alone, it is folded before anything that it may hide
+            if len(fresh) > 1:  # what a single one hides was counted, and is counted again
                 with contextlib.suppress(OSError), self._reader(name) as reader:
                     header = reader.header()
             self.run.state.add_journal(JournalState(writer, uid, file=name, number=number), header)
@@ -171,7 +168,7 @@ class Folding:
         try:
             with self._reader(journal.file) as reader:
                 if journal.stopped == UNREADABLE and not journal.offset:
-                    journal.restart()
+                    journal.errors, journal.notes = 0, []  # that it could not be read
                 self._fold_blocks(journal, reader)
         except OSError as error:
             if journal.stopped != UNREADABLE:
@@ -187,9 +184,11 @@ class Folding:
         gaps, start = journal.gaps, journal.offset
         size = reader.size
         reader.block_bytes = min(BLOCK_BYTES, max(4096, size - start))
-        gathering = self._begin_gathering(journal, reader, size)
+        gathering = None
+        if size - journal.chunked > (CHUNK_BYTES if journal.chunked else SMALL_BYTES):
+            gathering = self._gather_again(journal, reader)
         for block in reader.blocks(start):
-            journal.gaps = gaps + _passed(reader, block.base)
+            journal.gaps = [*gaps, *map(list, reader.gaps)]
             crc = _crc_with(journal, block, reader)
             decoded = fold(self.run.state, journal.writer, block)
             journal.prefix_crc = crc
@@ -198,7 +197,6 @@ class Folding:
             self._bytes += len(block.data)
             if self._bytes > _STEP_BYTES and not self.run.state.needs_refold:
                 self._save_step(journal, gathering)
-        journal.gaps = gaps + _passed(reader, journal.offset)
         journal.tail = list(reader.tail) if reader.tail else _end_of(reader, journal.offset)
         journal.stopped = reader.stopped
         ended = journal.closed and journal.chunked < journal.offset > SMALL_BYTES
@@ -208,14 +206,6 @@ class Folding:
             self._end_gathering(journal, gathering)
 
     # ------------------------------------------------------------------ row groups
-
-    def _begin_gathering(
-        self, journal: JournalState, reader: JournalReader, size: int
-    ) -> Gathering | None:
-        """Return where decoded rows go if they are enough for a group, else None."""
-        if size - journal.chunked <= (CHUNK_BYTES if journal.chunked else SMALL_BYTES):
-            return None
-        return self._gather_again(journal, reader)
 
     def _gather_again(self, journal: JournalState, reader: JournalReader) -> Gathering:
         """Return the rows that were folded before and belong into the next group.
@@ -256,28 +246,32 @@ class Folding:
         self.save()
 
     def saving(
-        self, *, owner: str = "", more: Callable[[sa.Connection, int], None] | None = None
+        self,
+        *,
+        owner: Callable[[], str] = str,
+        more: Callable[[sa.Connection, int], None] | None = None,
     ) -> Saving:
         """Return what was folded, ready to be written.
 
         Args:
-            owner: Whose run it is if its writer did not say.
+            owner: Finds whose run it is if its writer did not say.
             more: Writes further rows in the same transaction, given the number of the run.
         """
         if kind_of(self.run.project, self.run.name) == "run":
             derive_content(self.run.state)
-        groups, dropped, database = self._groups, self._dropped, self.store.database
+        groups, dropped, store = self._groups, self._dropped, self.store
         paths = {path for group in groups for path in group.batch.series}
 
         def write(connection: sa.Connection, number: int) -> None:
             for journal, place in dropped:
-                drop_groups(database, connection, number, journal, place)
+                drop_groups(store.database, connection, number, journal, place)
             if groups:
-                store_groups(database, connection, number, groups, self.store.numbers.ensure(paths))
+                numbers = store.numbers.ensure(paths)
+                store_groups(store.database, connection, number, groups, numbers)
             if more is not None:
                 more(connection, number)
 
-        return Saving(self.store, self.run, anew=self._anew, owner=owner, paths=paths, more=write)
+        return Saving(store, self.run, anew=self._anew, owner=owner, paths=paths, more=write)
 
     def save(self, *, more: Callable[[sa.Connection, int], None] | None = None) -> None:
         """Save what was folded, in a transaction of its own.
@@ -291,17 +285,9 @@ class Folding:
         saving = self.saving(more=more)
         with self.store.database.writing() as connection:
             saving.write(connection)
-        self.run.number, self.run.version = saving.number, self.run.version + 1
-        self.run.state.dirty.clear()
-        for journal in self.run.state.journals.values():
-            journal.saved()
+        self.run.saved(saving.number)
         self._anew = self.is_new = False
         self._groups, self._dropped, self._bytes = [], [], 0
-
-
-def _passed(reader: JournalReader, end: int) -> list[list[int]]:
-    """Return what was passed over before an offset: what is behind it is found there again."""
-    return [[offset, length] for offset, length in reader.gaps if offset < end]
 
 
 def _end_of(reader: JournalReader, start: int) -> list[int] | None:
@@ -316,13 +302,11 @@ def _facts(journal: JournalState) -> tuple[object, ...]:
 
 def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int:
     """Return the CRC of everything up to a block's end, given that of what was folded before."""
-    crc, offset = journal.prefix_crc, journal.offset
-    at = offset
+    crc, at = journal.prefix_crc, journal.offset
     # In parts: a gap may be longer than what fits into memory.
     while at < block.base and (part := reader.bytes_at(min(_PART_BYTES, block.base - at), at)):
         crc, at = zlib.crc32(part, crc), at + len(part)
-    start = max(0, offset - block.base)
-    return zlib.crc32(memoryview(block.data)[start : block.end - block.base], crc)
+    return zlib.crc32(memoryview(block.data)[: block.end - block.base], crc)
 
 
 def prefix_crc(source: Source, size: int) -> int:

@@ -54,7 +54,6 @@ _MANY: Final = 800
 _RUNS_AT_ONCE: Final = 200
 _NAMES_AT_ONCE: Final = 8
 _journal: Final = schema.journal.c
-_JOURNAL_COLUMNS: Final = schema.journal.columns.keys()
 _OF_RUN: Final = sa.select(*schema.journal.c).where(_journal.run == sa.bindparam("run"))
 _OF_RUNS: Final = sa.select(*schema.journal.c).where(any_of(_journal.run, _RUNS_AT_ONCE))
 _WELL: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
@@ -87,18 +86,29 @@ _NEWEST_SCHEMA: Final = _newest(schema.journal_schema, schema.journal_schema.c.p
 # ---------------------------------------------------------------------- rows
 
 
-def _journal_of(values: Sequence[Any], *, facts: bool = True) -> JournalState:
-    row = dict(zip(_JOURNAL_COLUMNS, values, strict=True))
-    journal = JournalState(row["writer"], bytes(row["uid"]), file=row["file"], number=row["number"])
-    journal.recall_header(row["header"], row["attempt"], row["positions"], owner=bool(row["owner"]))
-    for name in ("offset", "prefix_crc", "chunked", "point_end", "first_t", "last_t", "heard"):
-        setattr(journal, name, row[name])
-    journal.closed = bool(row["closed"])
-    journal.touched = False
-    if facts:
-        for name, value in zip(_FACTS, json.loads(row["facts"]), strict=True):
-            setattr(journal, name, value)
-    return journal
+def _journal_of(row: Sequence[Any], *, facts: bool = True) -> JournalState:
+    _, number, file, writer, uid, offset, prefix_crc, chunked, point_end, *more = row
+    attempt, owner, closed, first_t, last_t, heard, positions, header, told = more
+    return JournalState(
+        writer,
+        bytes(uid),
+        file,
+        number,
+        attempt,
+        bool(owner),
+        header,
+        positions,
+        offset,
+        touched=False,
+        prefix_crc=prefix_crc,
+        chunked=chunked,
+        first_t=first_t,
+        last_t=last_t,
+        heard=heard,
+        closed=bool(closed),
+        point_end=point_end,
+        **(dict(zip(_FACTS, json.loads(told), strict=True)) if facts else {}),
+    )
 
 
 def journal_row(journal: JournalState) -> tuple[Any, ...]:

@@ -112,13 +112,13 @@ class PathNumbers:
         if missing:
             with self._database.reading() as connection:
                 found.update(self._learn(connection, schema.path.c.path, missing))
-            fresh = [path for path in missing if path not in found]
+            fresh = [(path,) for path in missing if path not in found]
             if fresh:
                 with self._database.writing() as connection:
-                    self._database.run_many(connection, _ADD, [(path,) for path in fresh])
+                    self._database.run_many(connection, _ADD, fresh)
                 with self._database.reading() as connection:
-                    found.update(self._learn(connection, schema.path.c.path, fresh))
-        return {path: found[path] for path in wanted}
+                    found.update(self._learn(connection, schema.path.c.path, missing))
+        return found
 
     def _learn(
         self,

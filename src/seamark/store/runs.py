@@ -118,7 +118,7 @@ _INSERT_RUN: Final = Upsert(
 )
 _UPDATE_RUN: Final = (
     sa.update(schema.run)
-    .values({name: sa.bindparam(f"new_{name}") for name in _COLUMNS})
+    .values({name: sa.bindparam(name) for name in _COLUMNS})
     .where(_run.id == sa.bindparam("run"), _run.version == sa.bindparam("before"))
 )
 _DELETE_RUN: Final = sa.delete(schema.run).where(_run.id == sa.bindparam("run"))
@@ -174,6 +174,15 @@ class StoredRun:
     version: int
     state: RunState
 
+    def saved(self, number: int | None) -> None:
+        """Take note that the store has everything, under this number."""
+        self.number, self.version = number, self.version + 1
+        self.state.dirty.clear()
+        for journal in self.state.journals.values():
+            journal.touched = False
+            journal.names.new_paths.clear()
+            journal.names.new_schemas.clear()
+
 
 class _Keys:
     """Keys as JSON: the journal's number in place of its uid."""
@@ -213,7 +222,6 @@ def load_run(
     name: str,
     *,
     for_fold: bool = False,
-    before: StoredRun | None = None,
 ) -> StoredRun | None:
     """Return a run as it was saved; None if it is not there. Attributes are loaded when needed.
 
@@ -222,26 +230,27 @@ def load_run(
         connection: Of a transaction of the store.
         project: Project path.
         name: Run id.
-        for_fold: Whether more is needed after the transaction.
-        before: The run as it was loaded from this store earlier; returned if it has not changed.
+        for_fold: Whether it is changed, and more of it is needed after the transaction.
     """
+    run, store.last = store.last, None
     found = store.database.rows(connection, _FIND_RUN, project=project, name=name)
     if not found:
         return None
     number, version, parent, step, text = found[0]
-    if before is not None and (before.number, before.version) == (number, version):
-        if before.state.load is not None:
-            before.state.load = _loader(store, number, connection)
-        return before
-    state = RunState()
-    state.load = _loader(store, number, None if for_fold else connection)
-    for journal in load_journals(store, connection, number):
-        state.add_journal(journal)
-        if for_fold:
+    load = _loader(store, number, None if for_fold else connection)
+    if run is None or (run.number, run.version) != (number, version):
+        run = StoredRun(
+            project, name, number, version, RunState(fork=_fork(parent, step), load=load)
+        )
+        for journal in load_journals(store, connection, number):
+            run.state.add_journal(journal)
             journal.names = names_before(store, number, journal.number, journal.offset)
-    _recall(state, text)
-    state.fork = _fork(parent, step)
-    return StoredRun(project, name, number, version, state)
+        _recall(run.state, text)
+    elif run.state.load is not None:
+        run.state.load = load
+    if not (for_fold or store.is_shared):
+        store.last = run
+    return run
 
 
 def _recall(state: RunState, registers: str) -> None:
@@ -407,7 +416,7 @@ class Saving:
         store: Store to write to.
         run: Run to write.
         anew: Whether to replace everything that is stored of the run.
-        owner: Owner of the run if its writer recorded none.
+        owner: Finds the owner of the run if its writer recorded none.
         paths: Further paths whose numbers ``more`` needs.
         more: Writes further rows of the run, given its number.
 
@@ -421,7 +430,7 @@ class Saving:
         run: StoredRun,
         *,
         anew: bool = False,
-        owner: str = "",
+        owner: Callable[[], str] = str,
         paths: Iterable[str] = (),
         more: Callable[[sa.Connection, int], None] | None = None,
     ) -> None:
@@ -454,9 +463,8 @@ class Saving:
                 raise Conflict
             self.number = int(found[0][0])
         else:
-            values = {f"new_{name}": value for name, value in self._columns.items()}
             where = {"run": self.number, "before": self._version}
-            if not database.run(connection, _UPDATE_RUN, **where, **values):
+            if not database.run(connection, _UPDATE_RUN, **where, **self._columns):
                 raise Conflict
             if self._anew:
                 delete_rows(store, connection, self.number)
@@ -481,7 +489,7 @@ def forget_run(store: Store, connection: sa.Connection, run: int) -> None:
     delete_rows(store, connection, run)
 
 
-def _run_row(run: StoredRun, keys: _Keys, owner: str) -> dict[str, Any]:
+def _run_row(run: StoredRun, keys: _Keys, owner: Callable[[], str]) -> dict[str, Any]:
     state, pack = run.state, keys.pack
     registers = {
         "deletes": {path: pack(key) for path, key in state.deletes.items()},
@@ -498,7 +506,7 @@ def _run_row(run: StoredRun, keys: _Keys, owner: str) -> dict[str, Any]:
     columns["forked_from"], columns["forked_at"] = fork or (None, None)
     columns |= {"registers": to_json(registers), "version": run.version + 1}
     columns["kind"] = kind_of(run.project, run.name)
-    columns["owner"] = columns["owner"] or owner
+    columns["owner"] = columns["owner"] or owner()
     return columns
 
 

@@ -7,9 +7,9 @@ both. A plain loop in the tests says what has to come out.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Decoded", "RowBatch", "decode", "merge", "tells_progress"]
 
 
-_NUMBERS: Final = (int(Kind.SPARSE), int(Kind.COLUMN))
 _POINTS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
 
 
@@ -95,7 +94,6 @@ def decode(
     block: Block,
     names: Names,
     wanted: frozenset[str] | None = None,
-    start: int = 0,
     stop: int | None = None,
 ) -> Decoded:
     """Return what one block of whole valid frames holds.
@@ -104,11 +102,9 @@ def decode(
         block: As `seamark.journal.reader.JournalReader.blocks` yields it.
         names: Of the journal, as of where the block begins; learns what the block defines.
         wanted: Read only these series; None for all.
-        start: Leave out frames before this offset, bytes.
         stop: Leave out frames from this offset on; None for none.
     """
-    end = block.end if stop is None else stop
-    frames = block.frames.between(start - block.base, end - block.base)
+    frames = block.frames if stop is None else block.frames.before(stop - block.base)
     return _Decoder(block, names, wanted).run(frames)
 
 
@@ -120,36 +116,39 @@ def tells_progress(path: str) -> bool:
     return not path.startswith("monitoring/")
 
 
+@dataclass(slots=True)
 class _Decoder:
-    def __init__(self, block: Block, names: Names, wanted: frozenset[str] | None) -> None:
-        self.block = block
-        self.names = names
-        self.wanted = wanted
-        self.found = Decoded()
-        self.rows: list[tuple[int, int, int, float]] = []
-        self.values: dict[str, tuple[list[int], list[float]]] = {}
+    block: Block
+    names: Names
+    wanted: frozenset[str] | None
+    found: Decoded = field(default_factory=Decoded)
+    rows: list[tuple[int, int, int, float]] = field(default_factory=list)
+    values: dict[str, tuple[list[int], list[float]]] = field(default_factory=dict)
 
     def run(self, frames: Frames) -> Decoded:
-        if not len(frames):
-            return self.found
-        kinds = frames.kind
-        is_row = kinds == Kind.ROW
-        if self.names.loads and is_row.any():
+        is_row = frames.kind == Kind.ROW
+        if self.names.load is not None and is_row.any():
             self.names.need((), np.unique(frames.aux[is_row]).tolist())
         special = np.nonzero(~is_row)[0]
+        known: dict[int, Collection[int]] = {
+            Kind.PATH: self.names.paths,
+            Kind.SCHEMA: self.names.schemas,
+        }
         start = 0
         for index, frame in zip(special.tolist(), frames.raws(special), strict=True):
-            kind = frame[1]
-            if kind in (Kind.PATH, Kind.SCHEMA):
-                if self._redefines(frame):  # rows before it have the old meaning
-                    self._rows(frames, is_row, start, index)
-                    start = index
-                self._define(frame)
-            elif kind in _NUMBERS:
-                self._take_numbers(frame)
-            else:
+            take = self._TAKERS.get(frame[1])
+            if take is None:
                 self.found.records.append(frame)
-        self._rows(frames, is_row, start, len(frames))
+                continue
+            try:
+                payload = payload_of(self.block.data, frame)
+                if int.from_bytes(payload[:4], "little") in known.get(frame[1], ()):
+                    self._rows(frames, is_row, start, index)  # they have the old meaning
+                    start = index
+                take(self, frame, payload)
+            except (ValueError, struct.error) as error:
+                self.note(frame[0], f"{type(error).__name__}: {error}")
+        self._rows(frames, is_row, start, None)
         self._flush_sparse()
         return self.found
 
@@ -158,44 +157,24 @@ class _Decoder:
 
     # ------------------------------------------------------------------ names
 
-    def _redefines(self, frame: RawFrame) -> bool:
-        number = int.from_bytes(self._payload(frame)[:4], "little")
-        known = self.names.paths if frame[1] == Kind.PATH else self.names.schemas
-        return number in known
-
-    def _payload(self, frame: RawFrame) -> bytes:
-        try:
-            return payload_of(self.block.data, frame)
-        except ValueError:
-            return b""
-
-    def _define(self, frame: RawFrame) -> None:
-        place = self.block.base + frame[0]
-        try:
-            payload = payload_of(self.block.data, frame)
-            if frame[1] == Kind.PATH:
-                self._define_path(frame, place, payload)
-                return
-            number, *paths = struct.unpack(f"<{len(payload) // 4}I", payload)
-        except (ValueError, struct.error) as error:
-            self.note(frame[0], f"{type(error).__name__}: {error}")
-            return
-        self.names.define_schema(number, place, tuple(paths))
-        if None in (self.names.columns(number) or ()):
-            self.note(frame[0], f"schema {number} names a path that was lost")
-
-    def _define_path(self, frame: RawFrame, place: int, payload: bytes) -> None:
+    def _path(self, frame: RawFrame, payload: bytes) -> None:
         """Take what a number stands for from now on; nothing, if it can be no path."""
         number, path = int.from_bytes(payload[:4], "little"), legible(payload[4:].decode())
         size = len(path.encode())
         if not 0 < size <= PATH_BYTES:
             self.note(frame[0], f"path: expected 1 to {PATH_BYTES} bytes, got {size}: {path:.80}")
             path = ""
-        self.names.define_path(number, place, path)
+        self.names.define_path(number, self.block.base + frame[0], path)
+
+    def _schema(self, frame: RawFrame, payload: bytes) -> None:
+        number, *paths = struct.unpack(f"<{len(payload) // 4}I", payload)
+        self.names.define_schema(number, self.block.base + frame[0], tuple(paths))
+        if None in (self.names.columns(number) or ()):
+            self.note(frame[0], f"schema {number} names a path that was lost")
 
     # ------------------------------------------------------------------ rows of a schema
 
-    def _rows(self, frames: Frames, is_row: Any, start: int, end: int) -> None:
+    def _rows(self, frames: Frames, is_row: Any, start: int, end: int | None) -> None:
         picked = np.nonzero(is_row[start:end])[0]
         if not len(picked):
             return
@@ -283,17 +262,6 @@ class _Decoder:
 
     # ------------------------------------------------------------------ sparse rows and columns
 
-    def _take_numbers(self, frame: RawFrame) -> None:
-        """Take a sparse row or a column; what makes no sense is noted."""
-        try:
-            payload = payload_of(self.block.data, frame)
-            if frame[1] == Kind.SPARSE:
-                self._sparse(frame, payload)
-            else:
-                self._column(frame, payload)
-        except (ValueError, struct.error) as error:
-            self.note(frame[0], f"{type(error).__name__}: {error}")
-
     def _sparse(self, frame: RawFrame, payload: bytes) -> None:
         pos, _, flags, _, t, _ = frame
         step, numbers, values = unpack_sparse(payload, flags)
@@ -353,6 +321,13 @@ class _Decoder:
         }
         batch = RowBatch(ints[0], ints[1], ints[2], np.array(step, np.float64), series)
         self.found.batches.append(batch)
+
+    _TAKERS: ClassVar[dict[int, Callable[[_Decoder, RawFrame, bytes], None]]] = {
+        Kind.PATH: _path,
+        Kind.SCHEMA: _schema,
+        Kind.SPARSE: _sparse,
+        Kind.COLUMN: _column,
+    }
 
 
 def may_hold_points(block: Block, frame: RawFrame) -> bool:

@@ -16,9 +16,10 @@ and passed over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from seamark.journal.format import FRAME_HEADER_BYTES, Kind
+from seamark.journal.format import Kind
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
 from seamark.journal.records import sound_header
 from seamark.reading.attributes import FORKED_AT, FORKED_FROM
@@ -52,7 +53,6 @@ from seamark.store.fold.registers import (
 )
 
 if TYPE_CHECKING:
-    from seamark.journal.walk import Frames
     from seamark.store.fold.run_state import JournalState, RunState
     from seamark.values.arrays import Floats, Ints
 
@@ -67,60 +67,33 @@ _STATES: Final = frozenset(
 def fold(run: RunState, writer: str, block: Block) -> Decoded:
     """Apply the frames of one block to a run; the only way in.
 
-    Frames before the journal's offset were folded already and are passed over.
-
     Args:
         run: Changed in place.
         writer: Which journal of the run the block is from.
-        block: Whole valid frames, as `seamark.journal.reader.JournalReader.blocks` yields them.
+        block: Whole valid frames, as `seamark.journal.reader.JournalReader.blocks` yields them from
+            the journal's offset on.
 
     Returns:
         What was applied, decoded, for storing the points.
-
-    Raises:
-        ValueError: If the block starts behind the journal's offset without a gap that says why, or
-            holds another frame than the one that was folded last.
     """
     journal = run.journals[writer]
-    if block.base < journal.offset:
-        _check_overlap(journal, block)
-    elif block.base > journal.offset and journal.offset and not _bridged(journal, block.base):
-        msg = f"journal {writer}: frames from {block.base} on were given, "
-        msg += f"expected {journal.offset}"
-        raise ValueError(msg)
-    frames = block.frames.between(journal.offset - block.base, block.end - block.base)
-    if not len(frames):
-        return Decoded()
     journal.touched = True
-    decoded = decode(block, journal.names, start=journal.offset)
+    decoded = decode(block, journal.names)
     _Folding(run, journal, block).apply(decoded)
-    _advance(journal, block, frames)
+    _advance(journal, block)
     return decoded
 
 
-def _check_overlap(journal: JournalState, block: Block) -> None:
-    seen = journal.last_offset - block.base
-    if seen >= 0 and int.from_bytes(block.data[seen : seen + 4], "little") != journal.last_crc:
-        where = f"journal {journal.writer}: the frame at {journal.last_offset}"
-        msg = f"{where} is not the one that was folded before"
-        raise ValueError(msg)
-
-
-def _bridged(journal: JournalState, base: int) -> bool:
-    return any(
-        offset <= journal.offset and offset + length == base for offset, length in journal.gaps
-    )
-
-
-def _advance(journal: JournalState, block: Block, frames: Frames) -> None:
-    pos, kind, _, _, t, length = frames.raw(len(frames) - 1)
+def _advance(journal: JournalState, block: Block) -> None:
+    pos, kind, _, _, t, _ = block.frames.raw(-1)
     if journal.first_t is None:
-        journal.first_t = max(0, frames.raw(0)[4])  # sums of what is before the epoch may not fit
+        # Sums of times before the epoch may not fit.
+        journal.first_t = max(0, block.frames.raw(0)[4])
     journal.last_t = max(0, t)
     journal.closed = kind == Kind.CLOSE
     journal.last_offset = block.base + pos
     journal.last_crc = int.from_bytes(block.data[pos : pos + 4], "little")
-    journal.offset = journal.last_offset + FRAME_HEADER_BYTES + ((length + 7) & ~7)
+    journal.offset = block.end
 
 
 class _Record(NamedTuple):
@@ -132,16 +105,16 @@ class _Record(NamedTuple):
     said: Any
 
 
+@dataclass(slots=True)
 class _Folding:
     """Folding of one block into a run: first its records, then its rows of numbers in bulk.
 
     That order is free, because folding does not depend on order.
     """
 
-    def __init__(self, run: RunState, journal: JournalState, block: Block) -> None:
-        self.run = run
-        self.journal = journal
-        self.block = block
+    run: RunState
+    journal: JournalState
+    block: Block
 
     def apply(self, decoded: Decoded) -> None:
         """Fold what a block holds."""

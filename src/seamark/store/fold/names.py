@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 __all__ = ["PATH_BYTES", "Names"]
@@ -14,48 +15,42 @@ Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int,
 """Returns the paths and the schemas with these numbers, of those that are known."""
 
 
+@dataclass(slots=True, eq=False)
 class Names:
     """Paths of a journal by number, and its schemas as numbers of paths.
 
-    Args:
-        load: Finds what was defined before the first frame that is decoded; left out where that is
-            the first of the journal.
-
     Attributes:
+        load: Finds what was defined before the first frame that is decoded; None where that is the
+            first of the journal.
         paths: Paths by number; empty for one that is not valid.
         schemas: Numbers of paths, by number of the schema.
         new_paths: (number, offset of the frame in bytes, path) of each path defined since.
         new_schemas: The same of schemas.
     """
 
-    def __init__(self, load: Load | None = None) -> None:
-        self.paths: dict[int, str] = {}
-        self.schemas: dict[int, tuple[int, ...]] = {}
-        self.new_paths: list[tuple[int, int, str]] = []
-        self.new_schemas: list[tuple[int, int, tuple[int, ...]]] = []
-        self._columns: dict[int, tuple[str | None, ...]] = {}
-        self._load = load
-        self._asked: tuple[set[int], set[int]] = (set(), set())
-
-    @property
-    def loads(self) -> bool:
-        """Whether anything was defined before the first frame that is decoded."""
-        return self._load is not None
+    load: Load | None = None
+    paths: dict[int, str] = field(default_factory=dict)
+    schemas: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    new_paths: list[tuple[int, int, str]] = field(default_factory=list)
+    new_schemas: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
+    _columns: dict[int, tuple[str | None, ...]] = field(default_factory=dict)
+    _asked_paths: set[int] = field(default_factory=set)
+    _asked_schemas: set[int] = field(default_factory=set)
 
     def need(self, paths: Iterable[int], schemas: Iterable[int]) -> None:
         """Make sure that these are here, if they were defined before."""
-        if self._load is None:
+        if self.load is None:
             return
-        missing = set(schemas).difference(self.schemas, self._asked[1])
+        missing = set(schemas).difference(self.schemas, self._asked_schemas)
         if missing:
-            self._asked[1].update(missing)
-            for number, numbers in self._load(set(), missing)[1].items():
+            self._asked_schemas |= missing
+            for number, numbers in self.load(set(), missing)[1].items():
                 self.schemas.setdefault(number, numbers)
         wanted = {one for number in missing for one in self.schemas.get(number, ())}
-        wanted = wanted.union(paths).difference(self.paths, self._asked[0])
+        wanted = wanted.union(paths).difference(self.paths, self._asked_paths)
         if wanted:
-            self._asked[0].update(wanted)
-            for number, path in self._load(wanted, set())[0].items():
+            self._asked_paths |= wanted
+            for number, path in self.load(wanted, set())[0].items():
                 self.paths.setdefault(number, path)
 
     def columns(self, schema: int) -> tuple[str | None, ...] | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,6 +61,7 @@ to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 """ASCII, so that a lone surrogate stays an escape; NaN and infinities as Python writes them."""
 
 
+@dataclass(slots=True, eq=False)
 class FamilyState:
     """State of one family of one path; ``key`` is the greatest key among all its operations.
 
@@ -68,11 +70,8 @@ class FamilyState:
         key: The register that decides which family a path shows.
     """
 
-    __slots__ = ("family", "key")
-
-    def __init__(self, family: str) -> None:
-        self.family = family
-        self.key: Key = NEVER
+    family: str
+    key: Key = NEVER
 
     def dump(self, pack: Pack) -> str | None:
         """Return everything but ``key`` as text."""
@@ -83,30 +82,23 @@ class FamilyState:
         raise NotImplementedError
 
 
+@dataclass(slots=True, eq=False)
 class AtomState(FamilyState):
     """A value with its type, of the operation with the greatest key; the fold assigns all three."""
 
-    __slots__ = ("type", "value")
-
-    def __init__(self, family: str = "atom") -> None:
-        self.family = family  # without super(): most of what a run holds is atoms
-        self.key = NEVER
-        self.type = "null"
-        self.value: Any = None
+    type: str = "null"
+    value: Any = None
 
     def dump(self, pack: Pack) -> str | None:
         """Return where a very long text lies; other values have columns of their own."""
         return to_json(self.value) if self.type == "text" else None
 
 
+@dataclass(slots=True, eq=False)
 class RecordState(FamilyState):
     """An artifact: one record, the greatest key wins."""
 
-    __slots__ = ("record",)
-
-    def __init__(self, family: str = "artifact") -> None:
-        super().__init__(family)
-        self.record: dict[str, Any] = {}
+    record: dict[str, Any] = field(default_factory=dict)
 
     def assign(self, key: Key, record: dict[str, Any]) -> None:
         """Take an assignment."""
@@ -122,6 +114,7 @@ class RecordState(FamilyState):
         self.record = json.loads(text)
 
 
+@dataclass(slots=True, eq=False)
 class FileState(RecordState):
     """A file. The digest with the token of its record completes it, whenever it arrives.
 
@@ -130,12 +123,8 @@ class FileState(RecordState):
     the file back.
     """
 
-    __slots__ = ("digests", "token")
-
-    def __init__(self, family: str = "file") -> None:
-        super().__init__(family)
-        self.token: str | None = None
-        self.digests: dict[str, tuple[Key, dict[str, Any]]] = {}
+    token: str | None = None
+    digests: dict[str, tuple[Key, dict[str, Any]]] = field(default_factory=dict)
 
     def upload(self, key: Key, record: dict[str, Any], token: str | None) -> None:
         """Take a file, complete or not."""
@@ -171,15 +160,12 @@ class FileState(RecordState):
         self.digests = {token: (unpack(key), record) for token, (key, record) in digests.items()}
 
 
+@dataclass(slots=True, eq=False)
 class SetState(FamilyState):
     """A set of strings: of add and remove the last wins, element by element; assigning clears."""
 
-    __slots__ = ("base", "elements")
-
-    def __init__(self, family: str = "string_set") -> None:
-        super().__init__(family)
-        self.base: Key = NEVER
-        self.elements: dict[str, tuple[Key, bool]] = {}
+    base: Key = NEVER
+    elements: dict[str, tuple[Key, bool]] = field(default_factory=dict)
 
     def put(self, key: Key, element: str, *, there: bool) -> None:
         """Add or remove one element."""
@@ -213,14 +199,11 @@ class SetState(FamilyState):
         self.elements = {name: (unpack(item), bool(item[3])) for name, item in elements.items()}
 
 
+@dataclass(slots=True, eq=False)
 class FileSetState(FamilyState):
     """Files by name; the last operation on every name wins."""
 
-    __slots__ = ("members",)
-
-    def __init__(self, family: str = "file_set") -> None:
-        super().__init__(family)
-        self.members: dict[str, tuple[Key, dict[str, Any] | None]] = {}
+    members: dict[str, tuple[Key, dict[str, Any] | None]] = field(default_factory=dict)
 
     def put(self, key: Key, name: str, record: dict[str, Any] | None) -> None:
         """Take a file, or with None its removal."""
@@ -248,6 +231,7 @@ class FileSetState(FamilyState):
         }
 
 
+@dataclass(slots=True, eq=False)
 class SeriesState(FamilyState):
     """Points in the order (step, key): how many, the first and last step, the last value.
 
@@ -256,21 +240,13 @@ class SeriesState(FamilyState):
     between needs the journals again.
     """
 
-    __slots__ = ("count", "first_step", "high", "last", "last_key", "last_step", "low")
-
-    def __init__(self, family: str) -> None:
-        super().__init__(family)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all points, but not that there were some."""
-        self.low: Key | None = None
-        self.high: Key = NEVER
-        self.count = 0
-        self.first_step = math.nan
-        self.last_step = math.nan
-        self.last_key: Key = NEVER
-        self.last: Any = None
+    low: Key | None = None
+    high: Key = NEVER
+    count: int = 0
+    first_step: float = math.nan
+    last_step: float = math.nan
+    last_key: Key = NEVER
+    last: Any = None
 
     def put(self, key: Key, step: float, value: Any) -> None:
         """Count one point that is neither hidden nor counted already."""
@@ -319,22 +295,16 @@ class SeriesState(FamilyState):
         )
 
 
+@dataclass(slots=True, eq=False)
 class FloatSeriesState(SeriesState):
     """A series of numbers with its exact sum, so that no order of adding can change the mean."""
 
-    __slots__ = ("infinite", "max", "min", "nans", "total")
-
-    def __init__(self, family: str = "float_series") -> None:
-        super().__init__(family)
-
-    def reset(self) -> None:
-        """Forget all points, but not that there were some."""
-        super().reset()
-        self.min = math.inf
-        self.max = -math.inf
-        self.total = 0
-        self.nans = 0
-        self.infinite = 0
+    family: str = "float_series"
+    min: float = math.inf
+    max: float = -math.inf
+    total: int = 0
+    nans: int = 0
+    infinite: int = 0
 
     def extend(self, uid: bytes, t: Ints, step: Floats, value: Floats) -> None:
         """Count points of one journal, in the order in which they were written.
@@ -442,6 +412,7 @@ class FloatSeriesState(SeriesState):
         self.nans, self.infinite = int(words[17]), int(words[18])
 
 
+@dataclass(slots=True, eq=False)
 class StatisticState(FamilyState):
     """State of a statistic of a fast series: the newest state of each part, merged when read.
 
@@ -449,11 +420,7 @@ class StatisticState(FamilyState):
     of a part includes the earlier ones.
     """
 
-    __slots__ = ("parts",)
-
-    def __init__(self, family: str = "statistic") -> None:
-        super().__init__(family)
-        self.parts: dict[str, tuple[Key, str, dict[str, Any]]] = {}
+    parts: dict[str, tuple[Key, str, dict[str, Any]]] = field(default_factory=dict)
 
     def put(self, key: Key, part: str, kind: str, state: dict[str, Any]) -> None:
         """Take a state, which is no attempt's that is hidden."""

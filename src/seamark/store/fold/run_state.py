@@ -11,6 +11,7 @@ import functools
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from seamark.reading.attributes import FORKED_AT, FORKED_FROM
@@ -55,6 +56,7 @@ class Fork(NamedTuple):
     step: float
 
 
+@dataclass(slots=True, eq=False)
 class JournalState:
     """State of one journal of a run: how far it is folded, and what it recorded about itself.
 
@@ -65,6 +67,8 @@ class JournalState:
         number: Small number of the journal within its run, in the store.
         attempt: Number of the attempt that wrote it; None: of none, and never hidden.
         owner: Whether this writer may set the run's state; true where the header is damaged.
+        header_text: HEADER record as JSON; empty where it is damaged or not read yet.
+        positions_text: Positions that its attempt resumes from, as JSON; None if it names none.
         offset: Offset at which folding continues, bytes.
         touched: Whether its row in the store is out of date.
         last_offset: Offset of the last folded frame, bytes; 0 if there is none.
@@ -95,51 +99,46 @@ class JournalState:
         names: Paths and schemas by number.
     """
 
-    def __init__(self, writer: str, uid: bytes, *, file: str = "", number: int = 0) -> None:
-        self.writer = writer
-        self.file = file
-        self.uid = uid
-        self.number = number
-        self.attempt: int | None = None
-        self.owner = True
-        self.header_text = ""
-        self.positions_text: str | None = None
-        self.touched = True
-        self.chunked = 0
-        self.diverged: list[str] = []
-        self.heard: int | None = None
-        self._header: dict[str, Any] | None = {}
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget everything that reading from the start brings back."""
-        self.offset = 0
-        self.last_offset = 0
-        self.last_crc = 0
-        self.prefix_crc = 0
-        self.first_t: int | None = None
-        self.last_t = 0
-        self.closed = False
-        self.close_reason: str | None = None
-        self.said: dict[str, Any] = {}
-        self.rows = 0
-        self.first_row_t = 0
-        self.last_row_t = 0
-        self.gaps: list[list[int]] = []
-        self.tail: list[int] | None = None
-        self.dropped: dict[str, int] = {}
-        self.unknown: dict[str, int] = {}
-        self.errors = 0
-        self.notes: list[list[Any]] = []
-        self.stopped: str | None = None
-        self.point_end = -1
-        self.names = Names()
+    writer: str
+    uid: bytes
+    file: str = ""
+    number: int = 0
+    attempt: int | None = None
+    owner: bool = True
+    header_text: str = ""
+    positions_text: str | None = None
+    offset: int = 0
+    touched: bool = True
+    last_offset: int = 0
+    last_crc: int = 0
+    prefix_crc: int = 0
+    chunked: int = 0
+    diverged: list[str] = field(default_factory=list)
+    first_t: int | None = None
+    last_t: int = 0
+    heard: int | None = None
+    closed: bool = False
+    close_reason: str | None = None
+    said: dict[str, Any] = field(default_factory=dict)
+    rows: int = 0
+    first_row_t: int = 0
+    last_row_t: int = 0
+    gaps: list[list[int]] = field(default_factory=list)
+    tail: list[int] | None = None
+    dropped: dict[str, int] = field(default_factory=dict)
+    unknown: dict[str, int] = field(default_factory=dict)
+    errors: int = 0
+    notes: list[list[Any]] = field(default_factory=list)
+    stopped: str | None = None
+    point_end: int = -1
+    names: Names = field(default_factory=Names)
+    _header: dict[str, Any] | None = None
 
     @property
     def header(self) -> dict[str, Any]:
-        """The HEADER record; empty where it is damaged or not read yet."""
+        """The HEADER record, decoded when somebody asks for it; empty as its text is."""
         if self._header is None:
-            self._header = json.loads(self.header_text)
+            self._header = json.loads(self.header_text or "{}")
         return self._header
 
     @property
@@ -165,23 +164,9 @@ class JournalState:
         self.owner = bool(header.get("owner", True))
         self.positions_text = to_json(positions) if isinstance(positions, dict) else None
 
-    def recall_header(
-        self, text: str, attempt: int | None, positions: str | None, *, owner: bool
-    ) -> None:
-        """Take back what `take_header` learnt; the record is decoded when somebody asks for it."""
-        self.header_text, self.attempt, self.owner = text, attempt, owner
-        self.positions_text = positions
-        self._header = None if text else {}
-
     def positions(self) -> Mapping[str, Any] | None:
         """Return the positions that this attempt resumes from, or None if it names none."""
         return None if self.positions_text is None else _decoded(self.positions_text)
-
-    def saved(self) -> None:
-        """Take note that the store has everything."""
-        self.touched = False
-        self.names.new_paths.clear()
-        self.names.new_schemas.clear()
 
     def saw_rows(self, count: int, first_t: int, last_t: int) -> None:
         """Count records with points; times in nanoseconds since the Unix epoch."""
@@ -204,6 +189,7 @@ def _decoded(text: str) -> Mapping[str, Any]:
     return found
 
 
+@dataclass(slots=True, eq=False)
 class RunState:
     """State of one run, as far as its journals are folded.
 
@@ -223,22 +209,21 @@ class RunState:
             run that is new, and once everything is loaded.
     """
 
-    def __init__(self) -> None:
-        self.attributes: Attributes = {}
-        self.deletes: dict[str, Key] = {}
-        self.clears: dict[str, Key] = {}
-        self.changed: dict[str, dict[Key, tuple[str, Any]]] = {}
-        self.journals: dict[str, JournalState] = {}
-        self.state: tuple[Key, dict[str, Any]] = (NEVER, {})
-        self.fork: Fork | None = None
-        self.started: int | None = None
-        self.dirty: set[str] = set()
-        self.needs_refold = False
-        self.load: Load | None = None
-        self._asked: set[str] = set()
-        self._asked_below: set[str] = set()
-        self._cuts: dict[str, float] = {}
-        self._namespaces: set[str] | None = None
+    attributes: Attributes = field(default_factory=dict)
+    deletes: dict[str, Key] = field(default_factory=dict)
+    clears: dict[str, Key] = field(default_factory=dict)
+    changed: dict[str, dict[Key, tuple[str, Any]]] = field(default_factory=dict)
+    journals: dict[str, JournalState] = field(default_factory=dict)
+    state: tuple[Key, dict[str, Any]] = (NEVER, {})
+    fork: Fork | None = None
+    started: int | None = None
+    dirty: set[str] = field(default_factory=set)
+    needs_refold: bool = False
+    load: Load | None = None
+    _asked: set[str] = field(default_factory=set)
+    _asked_below: set[str] = field(default_factory=set)
+    _cuts: dict[str, float] = field(default_factory=dict)
+    _namespaces: set[str] | None = None
 
     def need(self, paths: Iterable[str], namespaces: Iterable[str] = ()) -> None:
         """Make sure that what is stored at paths, and at and below namespaces, is here."""
@@ -477,11 +462,12 @@ class RunState:
 
     def _cut_off(self, path: str, key: Key) -> None:
         self.dirty.add(path)
-        for state in self.attributes[path].values():
+        families = self.attributes[path]
+        for family, state in families.items():
             if not isinstance(state, SeriesState) or state.low is None or key < state.low:
                 continue
             if key >= state.high:
-                state.reset()
+                families[family] = type(state)(family, state.key)
             else:
                 self.needs_refold = True
 

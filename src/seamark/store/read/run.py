@@ -123,12 +123,11 @@ class RunReader:
                     held = self._held = self._load_run(store, connection)
                 return answer(self, held, *args, **named)
             except BaseException:
-                self._held = None  # it may have been interrupted while it changed
+                self._held = store.last = None  # it may have been interrupted while it changed
                 raise
 
     def _load_run(self, store: Store, connection: sa.Connection) -> Snapshot:
-        before = self._held.run if self._held is not None and self._held.store is store else None
-        run = load_run(store, connection, self.project, self.name, before=before)
+        run = load_run(store, connection, self.project, self.name)
         if run is None:
             msg = f"run {self.name!r} does not exist in project {self.project!r}"
             raise RunNotFoundError(msg)

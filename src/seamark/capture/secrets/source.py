@@ -42,7 +42,7 @@ __all__ = ["Notebook", "Source"]
 
 # A command in a notebook is a text like a comment.
 _MAGIC: Final = r"(?m:^)[ \t]*(?:%%?[a-z_]\w*[ \t]|!\w).*"
-_SLASHES: Final = r"//.*|/\*(?:[^*]|\*(?!/))*"
+_SLASHES: Final = r"//.*|/\*(?:[^*]|\*(?!/))*(?:\*/)?"
 # What stands between apostrophes is one character, and may be a quote.
 _CHARACTER: Final = r"'(?:\\.|[^'\\])'"
 
@@ -194,14 +194,18 @@ class Source:
             elif group == "note":
                 hidden = self._note(found["note"])
             else:
-                is_held = start <= found.start() < stop and not _ASKED.search(gap)
+                is_key = _KEY.match(line, found.end())
+                if is_key and not gap.strip():
+                    self._named = Level.NO
+                is_held = start <= found.start() < stop and not (is_key or _ASKED.search(gap))
                 hidden = self._string(line, found, before, is_held=is_held)
                 before = found
             parts += [mask_tokens(line[done : found.start(group)]), hidden]
             done = found.end(group)
         tail = line[before.end() if before else 0 :]
         if tail.strip():
-            name = _NAME_BEFORE.search(tail[-_BACK:])
+            is_statement = tail.rstrip().endswith(":")  # def f() -> Token:
+            name = None if is_statement else _NAME_BEFORE.search(tail.rstrip("\\ ")[-_BACK:])
             self._named = self._more.level(name["name"]) if name else Level.NO
         if not tail.rstrip().endswith((",", "(")):
             self._option = Level.NO
@@ -211,7 +215,7 @@ class Source:
         """Note that a string or a comment goes on in the next line."""
         quote = found["quote"] or ""
         if found["note"]:
-            is_open = found["note"].startswith("/*") and not found["note"].endswith("*")
+            is_open = found["note"].startswith("/*") and not found["note"].endswith("*/")
             self._opened = "*/" if is_open else ""
         elif not found["end"] and quote in _LASTING:
             self._opened = quote
@@ -268,8 +272,7 @@ class Source:
             for assigned in _ASSIGNED.finditer(line, 0, found.start()):
                 level = self._more.level(assigned["name"])
         if is_held:
-            is_key = _KEY.match(line, found.end())
-            return Level.NO if is_key or is_told(name) else max(level, self._holder)
+            return Level.NO if is_told(name) else max(level, self._holder)
         if level is Level.NO and self._option and _DEFAULT.search(gap[-40:]):
             return self._option
         return level

@@ -194,11 +194,11 @@ class Source:
             elif group == "note":
                 hidden = self._note(found["note"])
             else:
-                is_key = _KEY.match(line, found.end())
-                if is_key and not gap.strip():
-                    self._named = Level.NO
-                is_held = start <= found.start() < stop and not (is_key or _ASKED.search(gap))
-                hidden = self._string(line, found, before, is_held=is_held)
+                is_held = start <= found.start() < stop and not _ASKED.search(gap)
+                if is_held and _KEY.match(line, found.end()):
+                    self._named, hidden = Level.NO, self._contents(found, found["body"])
+                else:
+                    hidden = self._string(line, found, before, is_held=is_held)
                 before = found
             parts += [mask_tokens(line[done : found.start(group)]), hidden]
             done = found.end(group)

@@ -10,6 +10,7 @@ All of it runs on a thread, in pieces: a regular expression holds the interprete
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import re
 import time
@@ -46,7 +47,7 @@ _PACKED: Final = re.compile(rb"^(?:literal|delta) [0-9]+\n((?:[A-Za-z][^\n ]+\n)
 _CODE: Final = re.compile(r"\.(?:c|cc|cpp|cuh?|go|h|hpp|ipynb|java|jl|js|pyi?|pyx|rs|ts)\Z")
 _KEY_BEGINS: Final = re.compile(KEY_BEGINS)
 _KEY_ENDS: Final = re.compile(KEY_ENDS)
-_HUNK: Final = re.compile(r"(@@ -[0-9,]+ \+([0-9]+)[0-9,]* @@)(.*)", re.DOTALL)
+_HUNK: Final = re.compile(r"(@@ -[0-9,]+ \+([0-9]+)[0-9,]* @@ ?)(.*)", re.DOTALL)
 
 
 def hide_in_code(text: str, secrets: Secrets, name: str = "") -> str:
@@ -105,35 +106,31 @@ def _hide_in_part(part: bytes, secrets: Secrets) -> bytes:
     """Return what a patch says of one file, without secrets."""
     lines = part.decode("utf-8", "surrogateescape").split("\n")
     hidden = _Hidden(secrets, os.fsdecode(name_of(part)))
-    begins = next((at for at, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
-    kept = lines[:begins]
-    while begins < len(lines):
-        ends = begins + 1
-        while ends < len(lines) and not lines[ends].startswith("@@ "):
-            ends += 1
-        kept += _hide_in_hunk(lines[begins:ends], hidden)
-        begins = ends
+    begins = [at for at, line in enumerate(lines) if line.startswith("@@ ")]
+    kept = lines[: begins[0]] if begins else lines
+    for begin, end in itertools.pairwise([*begins, len(lines)]):
+        kept += _hide_in_hunk(lines[begin:end], hidden)
     return "\n".join(kept).encode("utf-8", "surrogateescape")
 
 
 def _hide_in_hunk(lines: list[str], hidden: _Hidden) -> list[str]:
-    """Return a hunk without secrets, which is two texts: the file as it was and as it is."""
+    """Return a hunk without secrets, which is two texts: the file as it was and as it is.
+
+    Behind its numbers stands a line from above, which belongs to both.
+    """
     head = _HUNK.fullmatch(lines[0])
-    start, above = (head[1], head[3].removeprefix(" ")) if head else (lines[0], "")
-    kept = [line[1:] for line in lines]
-    kept[0] = above
-    both = [{"+", " "}, {"-", " "}]
-    if not any(line.startswith("-") for line in lines):
-        del both[1]
+    start, above = (head[1], head[3]) if head else (lines[0], "")
     is_middle = head is not None and head[2] not in ("0", "1")
-    for marks in both:
-        chosen = [at for at, line in enumerate(lines) if at and line[:1] in marks]
-        texts = [above, *(lines[at][1:] for at in chosen)]
-        for at, line in zip([0, *chosen], hidden.lines(texts, is_middle=is_middle), strict=True):
-            if line != lines[at][1:] or not at:  # what either text hides is hidden
+    texts = [above, *(line[1:] for line in lines[1:])]
+    kept = texts.copy()
+    for mark in "+-" if any(line.startswith("-") for line in lines) else "+":
+        chosen = [at for at, line in enumerate(lines) if not at or line[:1] in (mark, " ")]
+        of_mark = [texts[at] for at in chosen]
+        for at, line in zip(chosen, hidden.lines(of_mark, is_middle=is_middle), strict=True):
+            if line != texts[at]:  # what either text hides is hidden
                 kept[at] = line
     marked = [line[:1] + text for line, text in zip(lines, kept, strict=True)]
-    marked[0] = f"{start} {kept[0]}" if head and head[3] else lines[0]
+    marked[0] = start + kept[0]
     return marked
 
 

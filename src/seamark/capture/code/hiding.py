@@ -197,16 +197,16 @@ class _Hidden:
         return Configuration(more=self._more, name=self._name)
 
     def _without_known(self, lines: Sequence[str]) -> Sequence[str]:
+        text = "\n".join(lines)
         if not self._is_masked:
-            text = "\n".join(lines)
             for value in self._known:
                 text = text.replace(value, MASK)
             return text.split("\n")
-        if len(lines) == 1 and len(lines[0]) > _LONGEST_LINE:
-            return [MASK]  # of a file that nobody wrote
-        text = "\n".join(lines)
-        if mask_known(text, self._known, self._more) == text:
-            return lines
+        if len(text) > _LONGEST_LINE:
+            return [MASK]  # one line, of a file that nobody wrote
+        hidden = mask_known(text, self._known, self._more).split("\n")
+        if len(hidden) == len(lines):
+            return hidden
         return [mask_known(line, self._known, self._more) for line in lines]
 
 

@@ -134,10 +134,10 @@ class Configuration:
             lines: Some lines of the file, without known values.
             of_keys: Whether each is one of a private key, and not the first one; False without.
         """
-        text = "\n".join(lines)
-        if mask_shapes(text, self._more) != text:
-            lines = [mask_shapes(line, self._more) for line in lines]
-        kept = [self._line(line, _name_beside(lines, at)) for at, line in enumerate(lines)]
+        shaped = mask_shapes("\n".join(lines), self._more).split("\n")
+        if len(shaped) != len(lines):  # without the lines of a key
+            shaped = [mask_shapes(line, self._more) for line in lines]
+        kept = [self._line(line, _name_beside(shaped, at)) for at, line in enumerate(shaped)]
         for at, is_of_key in enumerate(of_keys):
             if is_of_key:
                 kept[at] = MASK

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.capture.secrets.configuration import Configuration
+from seamark.capture.code.hiding import hide_in_code
+from seamark.capture.secrets import Secrets
 
 SECRET = "Xq9-planted7"
 
@@ -47,10 +48,10 @@ SECRET = "Xq9-planted7"
 def test_secrets_in_configurations_are_hidden(name, text):
     """In the shapes of the formats that are common."""
     text = text.replace("X", SECRET)
-    hidden = Configuration(name=name).mask(text)
+    hidden = hide_in_code(text, Secrets(), name)
     assert SECRET not in hidden
     assert hidden.count("\n") == text.count("\n")
-    assert Configuration(name=name).mask(hidden) == hidden
+    assert hide_in_code(hidden, Secrets(), name) == hidden
 
 
 @pytest.mark.parametrize(
@@ -72,4 +73,4 @@ def test_secrets_in_configurations_are_hidden(name, text):
 )
 def test_what_is_no_secret_stays(name, text):
     """Configurations are what runs are compared by."""
-    assert Configuration(name=name).mask(text) == text
+    assert hide_in_code(text, Secrets(), name) == text

@@ -65,7 +65,6 @@ def make_page(
     watch: Watch,
     hosts: Collection[str] = (),
     embed: bool = False,
-    read_only: str = "",
     now_ns: Callable[[], int] = time.time_ns,
 ) -> ASGIApp:
     """Return the application that shows folders of runs.
@@ -78,16 +77,12 @@ def make_page(
         watch: Who looks at the folders.
         hosts: Names that ``Host`` may have besides those of this machine, without a token.
         embed: Whether pages of this machine may show this one in a frame.
-        read_only: Why nothing may be edited; empty for no such reason.
         now_ns: Nanoseconds since the Unix epoch.
 
     Raises:
         SeamarkError: If the index of a root can be neither found nor made.
     """
-    folders = [
-        Folder(root.path, watch, place, token, read_only, now_ns)
-        for place, root in enumerate(roots)
-    ]
+    folders = [Folder(root.path, watch, place, token, now_ns) for place, root in enumerate(roots)]
     files = PageFiles(embed=embed)
     app = _application(folders, files)
     greeting = _Greeting(roots, folders, watch, token, instance, now_ns)

@@ -292,7 +292,6 @@ class Folder:
         watch: Who looks at it.
         place: Which of the roots of `watch` it is.
         token: What who asks has to show; None for nothing.
-        read_only: Why nothing may be edited, whatever the rights are; empty for no such reason.
         now_ns: Nanoseconds since the Unix epoch.
 
     Attributes:
@@ -312,11 +311,10 @@ class Folder:
         watch: Watch,
         place: int = 0,
         token: str | None = None,
-        read_only: str = "",
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.root, self.now_ns = root, now_ns
-        self._watch, self._place, self._read_only = watch, place, read_only
+        self._watch, self._place = watch, place
         self.logins = self.accounts = _Login(token)
         self.links = Links(secrets.token_bytes(32), now_ns, f"r{place}/api/v1/")
         self.changing = _Changes(self._opened_now, self._looked)
@@ -333,8 +331,6 @@ class Folder:
     @property
     def read_only(self) -> str:
         """Reason why nothing can be edited; empty if edits are possible."""
-        if self._read_only:
-            return self._read_only
         if self.root.is_dir() and not os.access(self.root, _WRITABLE):
             return f"you may not write to {self.root}"
         return ""

@@ -36,6 +36,8 @@ _KEEP_ALIVE_S: Final = 75
 _STOP_S: Final = 3
 _IDLE_S: Final = 30.0
 _MOST_HEADER_BYTES: Final = 64 << 10
+_NICE: Final = 5
+"""Trainings on this machine come first."""
 _TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
@@ -157,12 +159,10 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
             h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
         )
         started = Started(opening.address(given.host, port), token, given.host, port)
-
-        def begin() -> None:
-            watcher.start()
-            tell(started, watcher)
-
-        _run(config, listening, begin, until)
+        with contextlib.suppress(OSError):
+            os.nice(_NICE)  # all of it: a slow thread that has the interpreter's lock slows others
+        watcher.start()
+        _run(config, listening, lambda: tell(started, watcher), until)
     return 0
 
 

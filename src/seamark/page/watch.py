@@ -7,7 +7,6 @@ others answer; `Looker` says when a root is read, `Watcher` is the thread.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 import time
@@ -47,8 +46,6 @@ _STOP_S: Final = 2.0
 _FIRST: Final = 5
 """So many of the folders are named that cannot be looked into."""
 _LONG: Final = 1000
-_NICE: Final = 5
-"""Trainings on this machine come first."""
 
 Ref = tuple[str, str]
 
@@ -365,8 +362,6 @@ class Watcher:
             self._news.notify_all()
 
     def _keep(self) -> None:
-        with contextlib.suppress(OSError):
-            os.nice(_NICE)  # of this thread alone, on Linux
         while not self._stopping:
             for one in self._lookers:
                 one.step()

@@ -107,16 +107,14 @@ class Behind:
         """Return the address of a view."""
         return f"{self.place}?{query}#token={self.token}"
 
-    def cpu_s(self) -> dict[str, float]:
-        """Return the CPU time of the one that answers and of the others, seconds."""
+    def cpu_s(self) -> float:
+        """Return its CPU time, seconds."""
         times = [each.cpu_times() for each in self._tree()]
-        first, *others = (one.user + one.system for one in times)
-        return {"server": first, "watcher": sum(others)}
+        return sum(one.user + one.system for one in times)
 
-    def resident_mb(self) -> dict[str, float]:
-        """Return how much memory the one that answers and the others hold, MB."""
-        first, *others = (each.memory_info().rss / 1e6 for each in self._tree())
-        return {"server": first, "watcher": sum(others)}
+    def resident_mb(self) -> float:
+        """Return how much memory it holds, MB."""
+        return sum(each.memory_info().rss for each in self._tree()) / 1e6
 
     def _tree(self) -> list[psutil.Process]:
         return [self._process, *self._process.children(recursive=True)]

@@ -57,9 +57,8 @@ with writing("seamark", 10) as writer:
 
         def held() -> dict[str, float]:
             used = used_mb(session)
-            memory = {f"{name}_mb": value for name, value in behind.resident_mb().items()}
             elements = page.evaluate("() => document.querySelectorAll('*').length")
-            return {**used, **memory, "elements": elements, **heard}
+            return {**used, "server_mb": behind.resident_mb(), "elements": elements, **heard}
 
         pass_by(WARM)
         sample: dict[str, Any] = {"before": held()}

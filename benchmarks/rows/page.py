@@ -124,11 +124,8 @@ def _idle(taken: Sample, runs: int) -> Result:
         "≤ 2 % of a core",
         f"{taken['share']:.1%}",
         taken["share"] <= 0.02,
-        ["process", "share of a core"],
-        [
-            ["the one that answers", f"{taken['server_share']:.1%}"],
-            ["the one that looks at the folders", f"{taken['watcher_share']:.1%}"],
-        ],
+        ["what", "share of a core"],
+        [["answers, and looks at the folders", f"{taken['share']:.1%}"]],
         f"Over {taken['took_s']:.0f} s, in which {taken['requests']} requests came.",
     )
 
@@ -205,7 +202,7 @@ def live(bench: Bench) -> Iterator[Result]:
         "heap ≤ 5 MB more, no elements more, ≤ 20 MB more in the server",
         f"{grown['heap_mb']:+.1f} MB; {elements:+d}; {grown['server_mb']:+.1f} MB",
         grown["heap_mb"] <= 5 and elements <= 0 and grown["server_mb"] <= 20,
-        ["after", "heap, MB", "elements", "nodes", "listeners", "server, MB", "watcher, MB"],
+        ["after", "heap, MB", "elements", "nodes", "listeners", "server, MB"],
         [
             [
                 words,
@@ -214,7 +211,6 @@ def live(bench: Bench) -> Iterator[Result]:
                 f"{one['nodes']:,}",
                 f"{one['listeners']:,}",
                 f"{one['server_mb']:.0f}",
-                f"{one['watcher_mb']:.0f}",
             ]
             for words, one in (
                 (f"{before['polls']:,} polls", before),

@@ -123,15 +123,27 @@ def test_a_file_that_is_edited_is_another_version(tmp_path) -> None:
     """So that nobody is shown an old one from a cache."""
     (tmp_path / "index.html").write_text("<p>static/@VERSION@/a.js")
     (tmp_path / "a.js").write_text("1")
-    files = PageFiles(tmp_path)
-    before = files.version
-    assert f"static/{before}/a.js".encode() in files.index().body
+    before = PageFiles(tmp_path).version
     (tmp_path / "a.js").write_text("22")
-    assert f"static/{before}/a.js".encode() not in files.index().body
+    files = PageFiles(tmp_path)
     assert files.version != before
+    assert f"static/{files.version}/a.js".encode() in files.index().body
     answer = files.file(files.version, "a.js")
     assert answer is not None
     assert answer.body == b"22"
+
+
+def test_folders_are_looked_at_for_who_has_the_token(tmp_path) -> None:
+    """What strangers ask, as a page of another site that shows a picture, costs no look."""
+    asked = "r0/api/v1/read/changes"
+    for token, heard in ((TOKEN, 2), (None, 4)):
+        with page(tmp_path, token=token) as here:
+            here.stranger.post(asked)
+            here.stranger.post(asked, headers={"X-Seamark-Token": "another"})
+            here.client.post(asked)
+            here.client.get("api/v1/")
+            here.client.get("")
+            assert here.watch.asks == heard
 
 
 HOSTS = {

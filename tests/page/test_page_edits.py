@@ -149,11 +149,17 @@ def test_a_journal_is_closed_when_nobody_edits_any_more(runs) -> None:
     assert counts == [2, 1, 0]
 
 
-def test_a_root_that_is_read_only_says_so_before_and_after(runs) -> None:
+def test_a_root_that_is_read_only_says_so_before_and_after(runs, monkeypatch) -> None:
     """The greeting, and who edits all the same, give the same reason; nothing is written."""
     root, ids = runs
-    why = "this copy is kept as it is"
-    with page(root, read_only=why) as here:
+    access = os.access
+
+    def asked(path: Any, mode: int, **more: Any) -> bool:
+        return str(path) != str(root) and access(path, mode, **more)
+
+    monkeypatch.setattr("seamark.page.folder.os.access", asked)
+    why = f"you may not write to {root}"
+    with page(root) as here:
         said = here.client.get("api/v1/").json()["roots"][0]
         assert (said["read_only"], said["why"]) == (True, why)
         body = {"refs": [[PROJECT, ids["run-0"]]], "trashed": True}

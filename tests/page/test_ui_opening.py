@@ -10,7 +10,7 @@ import threading
 import pytest
 from page_process import page_environment, until
 
-from seamark.page import opening, running
+from seamark.page import opening, tokens
 from seamark.page.roots import Root
 
 
@@ -94,7 +94,7 @@ def test_a_browser_is_given_a_file_and_no_token(tmp_path, state):
     tried, words = opened(tmp_path, BROWSER=True)
     assert tried
     assert "seamark_secret" not in words
-    [file] = state.glob("open-*.html")
+    file = state / "open.html"
     assert words == file.as_uri()
     assert file.stat().st_mode & 0o777 == 0o600
     assert 'url=http://127.0.0.1:1/#token=seamark_secret"' in file.read_text()
@@ -107,46 +107,46 @@ def test_no_browser_is_opened_that_nobody_would_see(tmp_path, state):
     assert opened(tmp_path, DISPLAY=":0", SSH_CONNECTION="a 1 b 22")[0] is False
     tried, words = opened(tmp_path, BROWSER=True, SSH_CONNECTION="a 1 b 22")
     assert (tried, words) == (True, "http://127.0.0.1:1/")
-    assert [*state.glob("open-*.html")] == [] if state.exists() else True
+    assert not (state / "open.html").exists()
 
 
 def test_the_token_is_made_once_and_kept(state):
     """By however many processes at once; what others could read or have made is not believed."""
-    found: list[running.Kept] = []
-    threads = [threading.Thread(target=lambda: found.append(running.keep())) for _ in range(8)]
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(tokens.keep())) for _ in range(8)]
     for one in threads:
         one.start()
     for one in threads:
         one.join()
     first = found[0]
-    assert set(found) == {first, running.keep()}
+    assert set(found) == {first, tokens.keep()}
     file = state / "page.json"
-    assert json.loads(file.read_text()) == {"token": first.token, "key": first.key}
+    assert json.loads(file.read_text()) == {"token": first}
     file.chmod(0o644)
-    second = running.keep()
-    assert second.token != first.token
+    second = tokens.keep()
+    assert second != first
     assert file.stat().st_mode & 0o777 == 0o600
-    for text in ("", "[]", '{"token": "short", "key": "k"}', '{"token": 1, "key": 2}'):
+    for text in ("", "[]", "{}", '{"token": "short"}', '{"token": 1}'):
         file.write_text(text)
-        assert running.keep().token not in (text, second.token)
-    renewed = running.new_token()
-    assert renewed == running.keep()
-    assert [one.name for one in state.iterdir() if one.name != "pages"] == ["page.json"]
+        assert tokens.keep() not in (text, second)
+    renewed = tokens.new_token()
+    assert renewed == tokens.keep()
+    assert sorted(one.name for one in state.iterdir()) == ["page.json", "page.json.lock"]
 
 
 def test_a_page_calls_itself_the_same_after_each_start(tmp_path):
-    """A new token changes nothing of that; other roots do, in whatever order they are named."""
-    kept = running.keep()
+    """Other roots are another page, in whatever order they are named."""
+    kept = tokens.keep()
     one, two = Root("one", tmp_path / "one"), Root("two", tmp_path / "two")
-    name = running.instance_of(kept, [one, two])
-    assert name == running.instance_of(running.new_token(), [two, one])
-    assert name != running.instance_of(kept, [one])
-    assert kept.key not in name
+    name = tokens.instance_of(kept, [one, two])
+    assert name == tokens.instance_of(tokens.keep(), [two, one])
+    assert name != tokens.instance_of(kept, [one])
+    assert kept not in name
 
 
 def test_where_nothing_can_be_kept_it_is_said(tmp_path, monkeypatch):
     """With what can be done."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    with pytest.raises(running.StateError, match="XDG_STATE_HOME"):
-        running.keep()
+    with pytest.raises(tokens.StateError, match="XDG_STATE_HOME"):
+        tokens.keep()

@@ -15,7 +15,6 @@ import sqlite3
 import subprocess
 import sys
 import termios
-from pathlib import Path
 
 import pytest
 
@@ -24,13 +23,12 @@ pytest.importorskip("uvicorn")
 psutil = pytest.importorskip("psutil")
 
 from page_process import ask, page_environment, running_page, until  # noqa: E402
-from process_status import has_ended  # noqa: E402
 from recording import QUIET  # noqa: E402
 
 from seamark.cli import main  # noqa: E402
+from seamark.cli import ui as cli_ui  # noqa: E402
 from seamark.index.index import Index  # noqa: E402
-from seamark.page import running, start  # noqa: E402
-from seamark.page.roots import named_roots  # noqa: E402
+from seamark.page import start, tokens  # noqa: E402
 from seamark.run.run import init_run  # noqa: E402
 
 
@@ -54,55 +52,46 @@ def record(root):
     return root
 
 
-def command(*words, out=None):
+def command(*words):
     """Call the command in this process, without a screen; it ends by itself."""
     found = page_environment()
-    out, err = out or io.StringIO(), io.StringIO()
+    out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         for name in set(os.environ) - set(found):
             patch.delenv(name)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main(["ui", *map(str, words)])
-    said = out.getvalue() if isinstance(out, io.StringIO) else ""
-    return subprocess.CompletedProcess(words, code, said, err.getvalue())
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 def mode(path):
     return path.stat().st_mode & 0o777
 
 
-def test_a_page_starts_once_for_its_user_and_ends_well(root, state):
-    """It prints its address, keeps its token for its user, is found again, and leaves nothing."""
+def test_a_page_prints_its_address_and_ends_well(root, state):
+    """It is one process, and keeps its token for its user; a second one is one of its own."""
     with running_page(root) as page:
         assert page.greeting()["instance"]
         assert str(root) in page.lines[0]
         token = page.token
         assert len(token) > 40
-        assert [mode(one) for one in (state, state / "pages")] == [0o700, 0o700]
-        noted = [*state.glob("*.json"), *(state / "pages").glob("*.json")]
-        assert [mode(one) for one in noted] == [0o600, 0o600]
-        [watcher] = until(page.watchers)
-        for pid in (page.process.pid, watcher):
-            assert token not in " ".join(psutil.Process(pid).cmdline())
+        assert mode(state) == 0o700
+        assert {mode(one) for one in state.iterdir()} == {0o600}
+        process = psutil.Process(page.process.pid)
+        assert process.children() == []
+        assert token not in " ".join(process.cmdline())
 
         tickets_open_it_once(page)
-        again = command(root)  # the root is the same, whatever it is called
-        assert again.returncode == 0, again.stderr
-        assert f"http://127.0.0.1:{page.port}/#token={token}" in again.stdout
-        assert "runs already" in again.stdout
-        assert len([*(state / "pages").iterdir()]) == 1
-        refused = command(root, "--new-token")
-        assert (refused.returncode, refused.stdout) == (1, "")
-        assert f"port {page.port}" in refused.stderr
+        with running_page(root) as again:
+            assert (again.token, again.port == page.port) == (token, False)
+            assert again.greeting()["instance"] == page.greeting()["instance"]
         assert command("--print-token").stdout == token + "\n"
-        the_token_is_not_printed_into_a_file_of_others(page, root)
-
+        renewed = command("--print-token", "--new-token")
+        assert "start them again" in renewed.stderr
+        assert renewed.stdout.strip() != token
+        assert tokens.keep() == renewed.stdout.strip()
+        assert page.greeting()["roots"][0]["path"] == str(root)  # it goes on with its own
         assert page.stop(signal.SIGINT) == 0
-        until(lambda: has_ended(watcher))
-        assert [*(state / "pages").iterdir()] == []
-    renewed = command("--print-token", "--new-token").stdout.strip()
-    assert renewed != token
-    assert running.keep().token == renewed
 
 
 def tickets_open_it_once(page):
@@ -119,22 +108,22 @@ def tickets_open_it_once(page):
     assert (status, headers["location"]) == (303, "../")
 
 
-def the_token_is_not_printed_into_a_file_of_others(page, root):
+def test_the_token_is_not_printed_into_a_file_of_others(tmp_path):
     """What a job prints goes into a file that everybody may read; the token is asked for then."""
-    printed = Path("job.out")
+    printed = tmp_path / "job.out"
+    started = start.Started("http://127.0.0.1:1/", "seamark_secret", "127.0.0.1", 1)
     for others in (0o644, 0o640, 0o600):
         printed.touch(others)
         printed.chmod(others)
-        with printed.open("w") as out:
-            assert command(root, out=out).returncode == 0
-        said = printed.read_text()
-        assert f"http://127.0.0.1:{page.port}/" in said
-        assert (page.token in said) == (others == 0o600)
+        with printed.open("w") as out, contextlib.redirect_stdout(out):
+            said = "\n".join(cli_ui._addresses(started))
+        assert "http://127.0.0.1:1/" in said
+        assert ("seamark_secret" in said) == (others == 0o600)
         assert ("--print-token" in said) == (others != 0o600)
 
 
 def test_a_page_ends_with_its_terminal():
-    """Who closes the terminal ends it, and what looks for it; no folder need be there to begin."""
+    """Who closes the terminal ends it; no folder need be there to begin."""
     outer, inner = pty.openpty()
 
     def take_terminal():
@@ -158,48 +147,14 @@ def test_a_page_ends_with_its_terminal():
         assert b"no runs here yet" in said
         assert b"a server has its own page: https://seamark.lab" in said
         port = int(re.search(rb"127\.0\.0\.1:(\d+)/", said)[1])
-        headers = {"X-Seamark-Token": running.keep().token}
+        headers = {"X-Seamark-Token": tokens.keep()}
         [shown] = json.loads(ask(port, "GET", "/api/v1/", headers)[2])["roots"]
         assert shown["path"].endswith("work/.seamark")
-        [watcher] = until(psutil.Process(process.pid).children)
         os.close(outer)
         assert process.wait(60) == 0
-        until(lambda: has_ended(watcher.pid))
     finally:
         process.kill()
         process.wait(60)
-
-
-def test_what_a_killed_page_leaves_is_no_page(root, state):
-    """The next start takes no notice of its file, nor of who has its port by then."""
-    with running_page(root) as page:
-        [watcher] = until(page.watchers)
-        page.process.kill()
-        page.process.wait(60)
-        until(lambda: has_ended(watcher))
-    [left] = (state / "pages").iterdir()
-    assert running.find_page(named_roots([root])) is None
-    assert not left.exists()
-
-
-def test_a_file_says_nothing_without_the_process(root, state):
-    """A page is one that its process, and an answer at its port, say so."""
-    roots = named_roots([root])
-    with contextlib.closing(start.bind("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        page = running.page_at(roots, "127.0.0.1", port, "me", token=True, embed=False)
-        running._ANSWER_S, kept = 0.05, running._ANSWER_S
-        try:
-            with running.noted(page):
-                assert [one.port for one in running.pages()] == [port]
-                assert running.find_page(roots) is None  # it listens, and never answers
-        finally:
-            running._ANSWER_S = kept
-    for text in ("", "[]", "{}", '{"roots": 1}', "\0"):
-        place = state / "pages" / f"{running.host_name()}.1.json"
-        place.write_text(text)
-        place.chmod(0o600)
-        assert list(running.pages()) == []
 
 
 def test_a_port_given_by_hand_is_taken_or_an_error(root, monkeypatch):
@@ -238,21 +193,19 @@ def test_what_is_no_root_is_refused(root, tmp_path):
 
 def test_the_token_is_kept_where_nobody_else_is(state):
     """A folder that others could look into is closed to them; one of another user is refused."""
-    (state / "pages").mkdir(parents=True)
-    for one in (state, state / "pages"):
-        one.chmod(0o777)
-    kept = running.keep()
-    assert [mode(one) for one in (state, state / "pages")] == [0o700, 0o700]
-    assert running.keep() == kept
+    state.mkdir(parents=True)
+    state.chmod(0o777)
+    kept = tokens.keep()
+    assert mode(state) == 0o700
+    assert tokens.keep() == kept
     if os.geteuid() == 0:
-        for one in (state, state / "pages"):
-            os.chown(one, 54321, -1)
-            found = command("--print-token")
-            assert (found.returncode, found.stdout) == (1, "")
-            assert f"{one} belongs to uid 54321, not to " in found.stderr
-            assert "name another folder with XDG_STATE_HOME" in found.stderr
-            os.chown(one, 0, -1)
-    assert running.keep() == kept
+        os.chown(state, 54321, -1)
+        found = command("--print-token")
+        assert (found.returncode, found.stdout) == (1, "")
+        assert f"{state} belongs to uid 54321, not to " in found.stderr
+        assert "name another folder with XDG_STATE_HOME" in found.stderr
+        os.chown(state, 0, -1)
+    assert tokens.keep() == kept
 
 
 def test_several_roots_are_one_page(root, tmp_path):
@@ -282,7 +235,7 @@ def test_it_answers_before_the_first_fold_has_ended(root):
 
 @pytest.mark.thorough
 def test_where_no_index_can_be_written_it_lies_in_a_temporary_folder(root, tmp_path, monkeypatch):
-    """Two processes share it, so that it cannot be in memory; it is gone after the page."""
+    """Several connections share it, so that it cannot be in memory; it is gone after the page."""
     target = tmp_path / "index"
     target.write_text("a file where the folder of the index should be")
     temporary = tmp_path / "temporary"
@@ -325,5 +278,5 @@ def test_a_page_needs_nothing_of_a_server_but_its_extra():
     """Neither PostgreSQL nor what changes the tables of accounts is in the extra."""
     names = ["alembic", "psycopg", "torch", "pandas", "matplotlib", "PIL"]
     code = f"import sys\nfor name in {names}:\n    sys.modules[name] = None\n"
-    code += "import seamark.page.app, seamark.page.start, seamark.page.looking\n"
+    code += "import seamark.page.app, seamark.page.start, seamark.page.watch\n"
     subprocess.run([sys.executable, "-c", code], env=page_environment(), timeout=120, check=True)

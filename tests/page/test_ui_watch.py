@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import signal
-
 import pytest
-from page_process import page_environment, until
+from page_process import until
 from recording import QUIET
 
 from seamark import init_run
 from seamark.index.index import Index
-from seamark.page.entry import Entry
-from seamark.page.looking import CALM_S, FORGET_S, IDLE_S, PAUSE_S, QUICK_S, SHARE, Looker
 from seamark.page.roots import Root, named_roots
-from seamark.page.watch import MOST_SHOWN, SHOWN_S, Looked, Watcher
+from seamark.page.watch import (
+    CALM_S,
+    FORGET_S,
+    IDLE_S,
+    PAUSE_S,
+    QUICK_S,
+    SHARE,
+    SHOWN_S,
+    Looked,
+    Looker,
+    Watcher,
+)
 
 
 class Clock:
@@ -202,66 +206,11 @@ def test_what_several_tabs_draw_is_looked_at_until_it_is_let_go(root, clock, loo
     seen = [go()[:2] for _ in range(5)]
     assert all(one[0] == second != one[1] for one in seen)
     assert len({one[1] for one in seen}) == 5  # turns, which the one that was let go of has, too
-    monkeypatch.setattr("seamark.page.looking.MOST_SHOWN", 3)
+    monkeypatch.setattr("seamark.page.watch.MOST_SHOWN", 3)
     looker.shown([("demo", run.id) for run in runs])
     assert list(looker._shown) == [("demo", run.id) for run in runs[27:]]
     for run in runs:
         run.stop()
-
-
-class Piped:
-    """The end of a process that hears: what was written to it, line by line."""
-
-    def __init__(self):
-        hears, says = os.pipe()
-        os.set_blocking(says, False)
-        os.set_blocking(hears, False)
-        self.hears = os.fdopen(hears, "rb", buffering=0)
-        self.stdin = os.fdopen(says, "wb", buffering=0)
-
-    def said(self):
-        data = self.hears.read() or b""
-        return [json.loads(line) for line in data.splitlines()]
-
-    def refs(self):
-        return [run for one in self.said() for _, run in one["refs"]]
-
-    def close(self):
-        self.stdin.close()
-        self.hears.close()
-
-
-@pytest.fixture
-def told(root, clock):
-    """A watcher on a clock, and the pipe that its process would hear."""
-    watcher, pipe = Watcher([Root("one", root)], clock), Piped()
-    watcher._process = pipe
-    yield watcher, pipe
-    pipe.close()
-
-
-def test_a_run_that_is_drawn_is_told_of_now_and_then(clock, told):
-    """Each curve that is asked for says it, the process hears it twice a minute."""
-    watcher, pipe = told
-    for _ in range(60):
-        watcher.shown(0, [("demo", "a"), ("demo", "b")])
-        watcher.shown(0, [("demo", "c")])
-        clock.now += 1
-    assert pipe.refs() == ["a", "b", "c"] * 2
-
-
-def test_who_hears_nothing_makes_nobody_wait(clock, told):
-    """Of so many runs each line is whole, or not there; a pipe that is full is left alone."""
-    watcher, pipe = told
-    runs = [("p" * 200, f"{number:04}" + "r" * 30) for number in range(1000)]
-    watcher.shown(0, runs)
-    found = pipe.refs()
-    assert found == [run for _, run in runs[: len(found)]]
-    assert 100 < len(found) <= MOST_SHOWN
-    for _ in range(100):
-        clock.now += 60
-        watcher.shown(0, runs)
-    assert {run for _, run in runs} >= set(pipe.refs())  # no line is torn
 
 
 def test_looking_can_be_asked_for(root, clock, looker):
@@ -314,48 +263,36 @@ def test_how_many_runs_are_left_is_said_while_they_are_read(root, looker):
     assert (looker.said[-1].left, looker.said[-1].runs) == (0, 3)
 
 
-@pytest.fixture
-def watcher(root, monkeypatch):
-    """The process, as a page starts it."""
-    for name, value in page_environment().items():
-        monkeypatch.setenv(name, value)
-    made = Watcher([Root("one", root), Root("none", root.parent / "none")])
-    yield made
-    made.stop()
-
-
-def test_the_process_folds_what_is_new_and_is_always_there(root, watcher):
-    """It is started again when it dies, and ends with the page."""
-    run = record(root)
-    watcher.shown(0, [("demo", run.id)])  # before there is one that hears it
+def test_the_thread_folds_what_is_new_and_is_told_what_is_wanted(root):
+    """It begins when it is started, does not wait where somebody asks, and ends with the page."""
+    record(root)
+    watcher = Watcher([Root("one", root), Root("none", root.parent / "none")])
     watcher.start()
-    assert watcher.told(60)
-    until(lambda: watcher.looked(0).looked_ns)
-    assert watcher.looked(0).runs == 1
-    assert watcher.looked(1).runs == 0
-    record(root)
-    watcher.look_now(0)
-    until(lambda: watcher.looked(0).runs == 2)
-    first = watcher.pid
-    os.kill(first, signal.SIGKILL)
-    until(lambda: watcher.pid != first)
-    record(root)
-    until(lambda: watcher.looked(0).runs == 3)
-    process = watcher._process
+    try:
+        assert watcher.told(60)
+        until(lambda: watcher.looked(0).looked_ns)
+        assert watcher.looked(0).runs == 1
+        assert watcher.looked(1).runs == 0
+        record(root)
+        watcher.look_now(0)
+        until(lambda: watcher.looked(0).runs == 2)
+        watcher.rebuild(0)
+        record(root)
+        until(lambda: watcher.looked(0).runs == 3)
+    finally:
+        watcher.stop()
+    assert not watcher._thread.is_alive()
     watcher.stop()
-    assert process.poll() == 0
 
 
-def test_what_the_process_says_is_no_more_than_words(root):
-    """Whatever comes over the pipe changes nothing unless it is as it should be."""
+def test_a_fold_that_takes_long_does_not_hold_up_the_end(root):
+    """What is not saved by then is folded again by the next page."""
+    for _ in range(3):
+        record(root)
     watcher = Watcher([Root("one", root)])
-    good = json.dumps({"root": 0, "looked_ns": 5, "runs": 2}).encode()
-    bad = [b"", b"{}", b"[1]", b"\xff", b'{"root": 9}', b'{"root": "x"}', b'{"root": 0, "a": 1}']
-    for line in [good, *bad]:
-        watcher._hear(line)
-    assert watcher.looked(0) == Looked(looked_ns=5, runs=2)
-    watcher.asked()  # nobody hears it, and nothing goes wrong
-    watcher.stop()
+    watcher._stopping = True
+    with pytest.raises(SystemExit):
+        watcher._lookers[0].step()
 
 
 def test_roots_have_names_that_tell_them_apart(tmp_path):
@@ -369,31 +306,3 @@ def test_roots_have_names_that_tell_them_apart(tmp_path):
     (tmp_path / "c/.seamark").mkdir()
     names = [one.name for one in named_roots([tmp_path / "c", tmp_path / "c/.seamark"])]
     assert len(set(names)) == 2
-
-
-@pytest.mark.parametrize(("token", "heard"), [("seamark_secret", 1), (None, 3)])
-def test_folders_are_looked_at_for_who_has_the_token(token, heard):
-    """What strangers ask, as a page of another site that shows a picture, costs no look."""
-    calls = []
-
-    class Asked:
-        def asked(self):
-            calls.append(1)
-
-    async def app(scope, receive, send):
-        del scope, receive, send
-
-    entry = Entry(app, Asked(), token)
-    for shown in (
-        [],
-        [(b"x-seamark-token", b"another")],
-        [(b"x-seamark-token", b"seamark_secret")],
-    ):
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/r0/api/v1/read/changes",
-            "headers": shown,
-        }
-        asyncio.run(entry(scope, None, None))
-    assert len(calls) == heard

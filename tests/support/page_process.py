@@ -56,12 +56,6 @@ class RunningPage:
 
         until(has_read)
 
-    def watchers(self) -> list[int]:
-        """Return the ids of the processes that look for it."""
-        import psutil
-
-        return [child.pid for child in psutil.Process(self.process.pid).children()]
-
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and return the exit code."""
         if self.process.poll() is None:

@@ -32,18 +32,22 @@ HTML = b"<script>top.document.title = 'owned'</script>"
 
 
 class Watching:
-    """Folds where it is told to, in the place of the process that does so by itself."""
+    """Folds where it is told to, in the place of the thread that does so by itself."""
 
     def __init__(self, *roots: Path) -> None:
         self.roots = roots
         self.looked_ns = 0
         self.drawn: list[tuple[str, str]] = []
+        self.asks = 0
 
     def look(self) -> None:
         for root in self.roots:
             with Index.open(root) as index:
                 index.refresh()
         self.looked_ns = 12345
+
+    def asked(self) -> None:
+        self.asks += 1
 
     def looked(self, root: int) -> Looked:
         del root
@@ -57,6 +61,10 @@ class Watching:
         with Index.open(self.roots[root]) as index:
             for project, run in refs:
                 index.refresh(project, run)
+
+    def rebuild(self, root: int) -> None:
+        with Index.open(self.roots[root]) as index:
+            index.rebuild()
 
 
 class Clock:

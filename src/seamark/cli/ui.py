@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli._app import Trouble, misuse, place_of, root_only
+from seamark.cli._app import misuse, place_of, root_only
 from seamark.cli._runs import expect_root
 from seamark.cli._screen import note
 from seamark.reading.ages import duration_words
@@ -19,8 +19,8 @@ from seamark.reading.words import clean, plural
 
 if TYPE_CHECKING:
     from seamark.page.roots import Root
-    from seamark.page.running import Kept
     from seamark.page.start import Started
+    from seamark.page.watch import Watcher
 
 __all__ = ["ui"]
 
@@ -44,7 +44,7 @@ _FIRST_LOOK_S = 0.5
 @click.option(
     "--new-token",
     is_flag=True,
-    help="Make a new token first; the one before opens nothing any more.",
+    help="Make a new token first; the one before opens no page that is started from now on.",
 )
 @click.option("--print-token", is_flag=True, help="Print the token of your pages, and end.")
 @click.option(
@@ -74,9 +74,8 @@ def ui(
 ) -> None:
     """Show runs in the browser: tables, curves, what was printed, while they train or later.
 
-    Each FOLDER is a root; without one it is the root that `seamark ls` finds. Who starts the page
-    again for the same folders gets the one that runs. Only who has the token sees anything; it is
-    in the address that is printed, and stays the same.
+    Each FOLDER is a root; without one it is the root that `seamark ls` finds. Only who has the
+    token sees anything; it is in the address that is printed, and stays the same.
 
     \b
     Examples:
@@ -85,12 +84,11 @@ def ui(
       seamark ui --port 9000 --no-browser
       seamark ui --print-token
     """
-    from seamark.page import opening, running
-    from seamark.page.start import Given, already, check, check_extra, serve
+    from seamark.page import opening, tokens
+    from seamark.page.start import Given, check, check_extra, serve
 
     if print_token:
-        kept = _renewed() if new_token else running.keep()
-        click.echo(kept.token)
+        click.echo(_renewed() if new_token else tokens.keep())
         return
     roots = _roots(context, folders)
     check_extra()
@@ -98,19 +96,14 @@ def ui(
     check(given)
     if new_token:
         _renewed()
-    elif there := already(given):
-        _tell_of_other(there, given.port, wants_token=not no_token)
-        if not no_browser:
-            opening.open_browser(there.url, there.token)
-        return
     if not opening.is_loopback(host):
         note(
             "beyond this machine nothing is encrypted: everybody on the way can read the token "
             "and the values; ssh -L is safe"
         )
 
-    def tell(started: Started) -> None:
-        for line in _lines(roots, started):
+    def tell(started: Started, watcher: Watcher) -> None:
+        for line in _lines(roots, started, watcher):
             click.echo(line)
         if not no_browser:
             opening.open_browser(started.url, started.token)
@@ -149,39 +142,19 @@ def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
     return roots
 
 
-def _renewed() -> Kept:
-    """Make a new token and return it.
+def _renewed() -> str:
+    """Make a new token and return it."""
+    from seamark.page import tokens
 
-    Raises:
-        Trouble: If a page runs that would go on with the one before.
-    """
-    from seamark.page import running
-
-    if old := [page for page in running.pages() if page.token]:
-        where = ", ".join(f"port {page.port} (process {page.process['pid']})" for page in old)
-        msg = f"{plural(len(old), 'page')} with the token of now: stop first what runs at {where}"
-        raise Trouble(msg)
-    made = running.new_token()
-    note("the token before opens nothing any more; on other machines, start pages again")
+    made = tokens.new_token()
+    note("pages that run, here or on other machines, go on with the token before: start them again")
     return made
 
 
-def _tell_of_other(there: Started, port: int | None, *, wants_token: bool) -> None:
-    click.echo("seamark: runs already; Ctrl-C where it was started stops it")
-    for line in _addresses(there):
-        click.echo(line)
-    if port not in (None, 0, there.port):
-        note(f"it listens at port {there.port}, not at {port}")
-    if (there.token is not None) != wants_token:
-        note(f"it was started {'without' if there.token is None else 'with'} a token")
-
-
-def _lines(roots: Sequence[Root], started: Started) -> Iterator[str]:
+def _lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterator[str]:
     """Yield what is printed once a page answers."""
     from seamark.page.watch import Looked
 
-    watcher = started.watcher
-    assert watcher is not None  # noqa: S101 - it is ours
     watcher.told(_FIRST_LOOK_S)
     for place, root in enumerate(roots):
         looked, more = watcher.looked(place), ""

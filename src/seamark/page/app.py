@@ -5,6 +5,11 @@ which are the same for everybody. It comes in a header of its own, which no othe
 would have to ask first (CORS), and that is never allowed. So there are no cookies, no forms and no
 origins to compare. Without a token, whatever a browser shows under another name could ask: then,
 and only then, the name in ``Host`` has to be one of this machine.
+
+A notebook is saved with the output of its cells, including the address of a frame, and may be
+mailed or published. The address of a frame therefore has no token but a ticket, which opens the
+page once, within a minute: ``POST open`` returns one to a caller who has the token, and
+``GET open/TICKET`` redirects to the page.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import re
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +30,7 @@ from starlette.concurrency import run_in_threadpool
 from seamark import __version__
 from seamark.page.files import Marked, PageFiles
 from seamark.page.folder import THREADS, TOKEN, Folder, is_token
+from seamark.page.opening import fragment
 from seamark.server import failures
 from seamark.server.app import BASE, description, routers
 from seamark.server.failures import Refusal, answer_of
@@ -43,8 +50,11 @@ __all__ = ["make_page"]
 _ROUTES: Final = ("changes", "contents", "curves", "edits", "reads", "tables")
 """Modules of `seamark.server.routes` that are answered for a folder: what reads, and edits."""
 _OF_ROOT: Final = re.compile(r"/r(0|[1-9][0-9]{0,3})(/api/v1(?:/.*)?)", re.DOTALL)
-_OPEN: Final = re.compile(r"/|/api/v1/?|/static/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL)
+_OPEN: Final = re.compile(r"/|/api/v1/?|/static/.*|/open/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL)
 """What is answered to everybody; of the last, only what was signed here."""
+_TICKET_S: Final = 60.0
+"""How long a ticket opens the page, seconds."""
+_MOST_TICKETS: Final = 100
 
 
 def make_page(
@@ -55,7 +65,6 @@ def make_page(
     watch: Watch,
     hosts: Collection[str] = (),
     embed: bool = False,
-    read_only: str = "",
     now_ns: Callable[[], int] = time.time_ns,
 ) -> ASGIApp:
     """Return the application that shows folders of runs.
@@ -68,21 +77,20 @@ def make_page(
         watch: Who looks at the folders.
         hosts: Names that ``Host`` may have besides those of this machine, without a token.
         embed: Whether pages of this machine may show this one in a frame.
-        read_only: Why nothing may be edited; empty for no such reason.
         now_ns: Nanoseconds since the Unix epoch.
 
     Raises:
         SeamarkError: If the index of a root can be neither found nor made.
     """
-    folders = [
-        Folder(root.path, watch, place, token, read_only, now_ns)
-        for place, root in enumerate(roots)
-    ]
+    folders = [Folder(root.path, watch, place, token, now_ns) for place, root in enumerate(roots)]
     files = PageFiles(embed=embed)
     app = _application(folders, files)
     greeting = _Greeting(roots, folders, watch, token, instance, now_ns)
     app.add_api_route(f"{BASE}/", greeting, methods=["GET"], include_in_schema=False)
-    inner = Gate(_Doors(app, folders, token, hosts), Limits())
+    tickets = _Tickets(token)
+    app.add_api_route("/open", tickets.give, methods=["POST"], include_in_schema=False)
+    app.add_api_route("/open/{ticket}", tickets.take, methods=["GET"], include_in_schema=False)
+    inner = Gate(_Doors(app, folders, token, hosts, watch), Limits())
     return Marked(inner, files, now_ns)
 
 
@@ -183,6 +191,34 @@ class _Greeting:
         return told
 
 
+class _Tickets:
+    """Tickets that open the page once.
+
+    Args:
+        token: Of the page; None if it wants none.
+    """
+
+    def __init__(self, token: str | None) -> None:
+        self._token = token
+        self._ends: dict[str, float] = {}
+
+    async def give(self, request: Request) -> dict[str, str]:
+        """Return the path of a new ticket; `_Doors` has seen the token."""
+        public(request)
+        now = time.monotonic()
+        ends = [(one, end) for one, end in self._ends.items() if end > now]
+        ticket = secrets.token_urlsafe(32)
+        self._ends = {**dict(ends[1 - _MOST_TICKETS :]), ticket: now + _TICKET_S}
+        return {"path": f"open/{ticket}"}
+
+    async def take(self, request: Request, ticket: str) -> Response:
+        """Lead to the page: with the token, or where it asks for one."""
+        public(request)
+        good = self._ends.pop(ticket, 0.0) > time.monotonic()
+        where = "../" + (fragment(self._token) if good else "")
+        return Response(status_code=303, headers={"Location": where, "Cache-Control": "no-store"})
+
+
 class _Doors:
     """Says who may come in, and leads them to the root that they ask for.
 
@@ -191,6 +227,8 @@ class _Doors:
         folders: Of the roots.
         token: What has to be shown; None for nothing.
         hosts: Names that ``Host`` may have besides those of this machine.
+        watch: Is told that somebody looks: who has the token, if there is one. What strangers ask
+            costs no look at the folders.
     """
 
     def __init__(
@@ -199,8 +237,9 @@ class _Doors:
         folders: Sequence[Folder],
         token: str | None,
         hosts: Collection[str],
+        watch: Watch,
     ) -> None:
-        self._app, self._folders, self._token = app, folders, token
+        self._app, self._folders, self._token, self._watch = app, folders, token, watch
         self._hosts = {one.lower().rstrip(".") for one in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -220,17 +259,19 @@ class _Doors:
             Refusal: If it may not come in, or there is no such root.
         """
         path = scope["path"]
+        given = _header(scope, TOKEN.encode())
+        known = is_token(given, self._token)
         if self._token is None:
             self._expect_host(_header(scope, b"host"))
             if "/api/" in path and _header(scope, b"sec-fetch-site") == "cross-site":
                 # It could not read the answer, but have a search go on for ever with a picture.
                 raise Refusal(403, "forbidden", "pages of other sites may not ask this one")
-        elif not _OPEN.fullmatch(path):
-            given = _header(scope, TOKEN.encode())
-            if not is_token(given, self._token):
-                slug = "bad-token" if given else "token-needed"
-                hint = "show the token of this page: `seamark ui --print-token` prints it"
-                raise Refusal(401, slug, hint)
+        elif not known and not _OPEN.fullmatch(path):
+            slug = "bad-token" if given else "token-needed"
+            hint = "show the token of this page: `seamark ui --print-token` prints it"
+            raise Refusal(401, slug, hint)
+        if known and "/api/" in path:
+            self._watch.asked()
         found = _OF_ROOT.fullmatch(path)
         if found is None:
             if path.startswith(BASE) and path != f"{BASE}/":

@@ -32,7 +32,6 @@ __all__ = ["Edits", "NotWritable"]
 IDLE_S: Final = 60.0
 """After how long without an edit a journal is closed, seconds."""
 _MOST_OPEN: Final = 256
-_KNOWN: Final = 4096
 _CLOSE_S: Final = 5.0
 
 
@@ -64,7 +63,7 @@ class Edits:
         self._root, self._clock = root, clock
         self._lock = threading.Lock()
         self._open: OrderedDict[Ref, _Open] = OrderedDict()
-        self._ends: OrderedDict[Ref, dict[str, int]] = OrderedDict()
+        self._ends: dict[Ref, dict[str, int]] = {}
         self._timer: threading.Timer | None = None
         self._closed = False
 
@@ -99,9 +98,6 @@ class Edits:
         with self._lock:
             known = self._ends.setdefault(ref, {})
             known.update(ends)
-            self._ends.move_to_end(ref)
-            while len(self._ends) > _KNOWN:
-                self._ends.popitem(last=False)
             return sum(known.values())
 
     def ends(self, ref: Ref) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """The files of the page: where they are, of which version, and how a browser gets them.
 
 Addresses name the version, so that a browser keeps what it has for good and never mixes two
-versions; only ``index.html`` is asked for each time. The version is made of the files themselves: a
-file that is edited is another version with the next look at the page.
+versions; only ``index.html`` is asked for each time. The version is made of the files themselves,
+which are read once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -80,17 +79,24 @@ class PageFiles:
     Args:
         folder: Where they are.
         embed: See `policy`.
+
+    Attributes:
+        version: Of Seamark and of the files.
     """
 
     def __init__(self, folder: Path = FOLDER, *, embed: bool = False) -> None:
-        self._folder = folder
         self._headers = {"Content-Security-Policy": policy(embed=embed)}
-        self._lock = threading.Lock()
-        self._as_of: tuple[tuple[str, int, int], ...] = ()
         self._files: dict[str, bytes] = {}
         self._packed: dict[str, bytes] = {}
-        self._version = ""
-        self._look()
+        digest = hashlib.sha256()
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not any(part.startswith(".") for part in path.parts[-2:]):
+                name = path.relative_to(folder).as_posix()
+                body = self._files[name] = _served(name, path.read_bytes())
+                digest.update(f"{name}\0{len(body)}\0".encode() + body)
+        self.version = f"{__version__}-{digest.hexdigest()[:10]}"
+        index = self._files.get(_INDEX, _NONE.encode())
+        self._files[_INDEX] = index.replace(_PLACE.encode(), self.version.encode())
 
     def mount(self, app: FastAPI, expect: Callable[[Request], object]) -> None:
         """Add routes that serve the page at the root of an application, other files in ``static/``.
@@ -113,22 +119,13 @@ class PageFiles:
                 raise Refusal(404, "no-file", "the page has no such file; load it anew")
             return found
 
-    @property
-    def version(self) -> str:
-        """Of Seamark and of the files, as the last `index` had it."""
-        return self._version
-
     def index(self, accepted: str = "") -> Response:
         """Return the page itself, which names the version of its files.
 
         Args:
             accepted: ``Accept-Encoding`` of the request.
         """
-        self._look()
-        body = self._files.get(_INDEX, _NONE.encode())
-        body = body.replace(_PLACE.encode(), self._version.encode())
-        headers = {**self._headers, "Cache-Control": "no-store"}
-        return self._answer(_INDEX, body, headers, accepted)
+        return self._answer(_INDEX, "no-store", accepted)
 
     def file(self, version: str, name: str, accepted: str = "") -> Response | None:
         """Return a file; None if there is none of this name.
@@ -138,45 +135,25 @@ class PageFiles:
             name: Relative to the folder, with slashes.
             accepted: ``Accept-Encoding`` of the request.
         """
-        body = self._files.get(name)
-        if body is None:
+        if name not in self._files:
             return None
-        kept = "public, max-age=31536000, immutable" if version == self._version else "no-store"
-        return self._answer(name, body, {**self._headers, "Cache-Control": kept}, accepted)
+        kept = "public, max-age=31536000, immutable" if version == self.version else "no-store"
+        return self._answer(name, kept, accepted)
 
-    def _answer(self, name: str, body: bytes, headers: dict[str, str], accepted: str) -> Response:
+    def _answer(self, name: str, kept: str, accepted: str) -> Response:
+        body = self._files[name]
         suffix = name[name.rfind(".") :].lower()
         kind = _TYPES.get(suffix, "application/octet-stream")
-        headers["Vary"] = "Accept-Encoding"
+        headers = {**self._headers, "Cache-Control": kept, "Vary": "Accept-Encoding"}
         if len(body) > _SMALL and kind.startswith(("text/", "application/json", "image/svg")):
             codes = {one.partition(";")[0].strip() for one in accepted.lower().split(",")}
             if "gzip" in codes:
-                key = f"{name}\0{hashlib.sha256(body).hexdigest()}"
-                with self._lock:
-                    if key not in self._packed:
-                        self._packed[key] = gzip.compress(body, 9, mtime=0)
-                    body = self._packed[key]
+                if name not in self._packed:
+                    self._packed[name] = gzip.compress(body, 9, mtime=0)
+                body = self._packed[name]
                 headers["Content-Encoding"] = "gzip"
         # `headers` before the type: Starlette would add a charset of its own.
         return Response(body, headers={**headers, "Content-Type": kind})
-
-    def _look(self) -> None:
-        """Read the files again if any of them is another one by now."""
-        found = {}
-        for path in sorted(self._folder.rglob("*")):
-            if path.is_file() and not any(part.startswith(".") for part in path.parts[-2:]):
-                found[path.relative_to(self._folder).as_posix()] = path
-        stats = ((name, path.stat()) for name, path in found.items())
-        as_of = tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
-        with self._lock:
-            if self._version and as_of == self._as_of:
-                return
-            files = {name: _served(name, path.read_bytes()) for name, path in found.items()}
-            digest = hashlib.sha256()
-            for name, body in files.items():
-                digest.update(f"{name}\0{len(body)}\0".encode() + body)
-            self._as_of, self._files, self._packed = as_of, files, {}
-            self._version = f"{__version__}-{digest.hexdigest()[:10]}"
 
 
 def _served(name: str, body: bytes) -> bytes:

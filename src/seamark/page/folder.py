@@ -1,6 +1,6 @@
 """Adapter that lets the routes of the server answer from the local index of a folder of runs.
 
-Nothing is folded here. The process that reads the folders (`seamark.page.watch`) keeps the index up
+Nothing is folded here. The thread that reads the folders (`seamark.page.watch`) keeps the index up
 to date; requests read it concurrently, each with a connection of its own. No request waits for a
 fold of thousands of runs, and those that are folded are returned before the fold has ended.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import logging
 import os
 import secrets
 import sqlite3
@@ -69,8 +68,6 @@ _SEEN_NS: Final = 10**9
 """How long it is believed which runs run: to look costs some of the system's calls for each."""
 _WRITABLE: Final = os.W_OK | os.X_OK
 _run: Final = schema.run.c
-
-log = logging.getLogger("seamark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +294,6 @@ class Folder:
         watch: Who looks at it.
         place: Which of the roots of `watch` it is.
         token: What who asks has to show; None for nothing.
-        read_only: Why nothing may be edited, whatever the rights are; empty for no such reason.
         now_ns: Nanoseconds since the Unix epoch.
 
     Attributes:
@@ -317,18 +313,16 @@ class Folder:
         watch: Watch,
         place: int = 0,
         token: str | None = None,
-        read_only: str = "",
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.root, self.now_ns = root, now_ns
-        self._watch, self._place, self._read_only = watch, place, read_only
+        self._watch, self._place = watch, place
         self.logins = self.accounts = _Login(token)
         self.links = Links(secrets.token_bytes(32), now_ns, f"r{place}/api/v1/")
         self.changing = _Changes(self._opened_now, self._looked)
         self.edits = Edits(root)
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
-        self._healing: threading.Thread | None = None
         self._opened_now()
 
     @property
@@ -339,8 +333,6 @@ class Folder:
     @property
     def read_only(self) -> str:
         """Reason why nothing can be edited; empty if edits are possible."""
-        if self._read_only:
-            return self._read_only
         if self.root.is_dir() and not os.access(self.root, _WRITABLE):
             return f"you may not write to {self.root}"
         return ""
@@ -422,27 +414,14 @@ class Folder:
         return sorted(one for one in set(digests) if not has_blob(folder, one))
 
     def heal(self, error: BaseException) -> bool:
-        """Start to rebuild the index if an error means that it is damaged; return whether it does.
+        """Have the index rebuilt if an error means that it is damaged; return whether it does.
 
-        A rebuild takes as long as folding everything, and runs in a thread while requests are
-        answered.
+        A rebuild takes as long as folding everything; requests are answered meanwhile.
         """
         if not (isinstance(error, DamageError) or is_damaged(error)):
             return False
-        with self._lock:
-            if self._healing is None or not self._healing.is_alive():
-                self._healing = threading.Thread(
-                    target=self._rebuild, name="seamark-heal", daemon=True
-                )
-                self._healing.start()
+        self._watch.rebuild(self._place)
         return True
-
-    def _rebuild(self) -> None:
-        try:
-            with Index.open(self.root) as index:
-                index.rebuild()
-        except (SeamarkError, OSError, sqlite3.Error, sa.exc.SQLAlchemyError) as error:
-            log.warning("seamark: the index of %s cannot be made anew: %s", self.root, error)
 
     def close(self) -> None:
         """Close everything; harmless when called twice."""

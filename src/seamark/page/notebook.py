@@ -2,7 +2,7 @@
 
 The page is a process of its own, as ``seamark ui`` starts it; it ends with this one. What a cell
 shows is saved with the notebook, so that the frame's address has no token but a ticket in it, which
-is used up by the first look; see `seamark.page.entry`.
+is used up by the first look; see `seamark.page.app`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.page import opening, running
+from seamark.page import opening, tokens
 from seamark.page.roots import Root, named_roots
-from seamark.page.start import Given, Started, already, check, check_extra, serve
+from seamark.page.start import Given, Started, check, check_extra, serve
 
 __all__ = ["Frame", "main", "ui"]
 
@@ -29,12 +29,12 @@ _RUN: Final = (
     "import sys\n"
     "sys.path[:] = [each for each in sys.path if each]\n"  # never what lies in the working folder
     "from seamark.page.notebook import main\n"
-    "sys.exit(main())\n"
+    "sys.exit(main(sys.argv[1:]))\n"
 )
 _ANSWER_S: Final = 10.0
 _LEAST_HEIGHT: Final = 100
-_children: list[subprocess.Popen[bytes]] = []
-"""Pages that this process started. Their standard input stays open: its end ends them."""
+_pages: dict[tuple[str, ...], tuple[subprocess.Popen[bytes], Started]] = {}
+"""Pages that this process started, by their roots. The end of their standard input ends them."""
 
 
 class Frame:
@@ -70,8 +70,7 @@ class Frame:
         started = self._started
         if started.token is None:
             return ""
-        host = opening.reachable(started.host)
-        connection = http.client.HTTPConnection(host, started.port, timeout=_ANSWER_S)
+        connection = http.client.HTTPConnection(started.host, started.port, timeout=_ANSWER_S)
         try:
             connection.request("POST", "/open", headers={"X-Seamark-Token": started.token})
             return str(json.loads(connection.getresponse().read())["path"])
@@ -85,10 +84,10 @@ class Frame:
 def ui(*folders: str | os.PathLike[str], height: int = 800) -> Frame:
     """Show runs in a cell of a notebook: tables, curves, what was printed, live while they train.
 
-    The page of ``seamark ui`` for the same folders is shown if it runs with ``--embed``, else one
-    is started, which ends with the kernel. It needs ``pip install "seamark[ui]"``. Where the
-    notebook stands behind a JupyterHub, the hub needs jupyter-server-proxy, and the browser reaches
-    the page through it; else the browser has to be on this machine, or reach the port over ssh.
+    The page is a process of its own, one for the same folders, which ends with the kernel. It needs
+    ``pip install "seamark[ui]"``. Where the notebook stands behind a JupyterHub, the hub needs
+    jupyter-server-proxy, and the browser reaches the page through it; else the browser has to be on
+    this machine, or reach the port over ssh.
 
     Nothing that opens the page is saved with the notebook: the frame's address works once and
     for a minute. Run the cell again to see the page again.
@@ -115,20 +114,23 @@ def ui(*folders: str | os.PathLike[str], height: int = 800) -> Frame:
         if folders and not root.path.is_dir():
             msg = f"folders: {str(root.path)!r} does not exist"
             raise ArgumentError(msg)
-    given = Given(roots, embed=True)
-    check(given)
-    return Frame(already(given) or _start(given), roots, height)
+    check(Given(roots))
+    paths = tuple(str(root.path) for root in roots)
+    process, started = _pages.get(paths, (None, None))
+    if started is None or process is None or process.poll() is not None:
+        _pages[paths] = _, started = _start(paths)
+    return Frame(started, roots, height)
 
 
-def _start(given: Given) -> Started:
-    """Start a page in a process of its own and return it once it answers.
+def _start(paths: Sequence[str]) -> tuple[subprocess.Popen[bytes], Started]:
+    """Start a page in a process of its own and return both once it answers.
 
     Raises:
         SeamarkError: If it does not start; the message is what it said.
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
-            [sys.executable, "-c", _RUN],
+            [sys.executable, "-c", _RUN, *paths],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -136,15 +138,12 @@ def _start(given: Given) -> Started:
         )
         assert process.stdin is not None  # noqa: S101 - a pipe, as asked for
         assert process.stdout is not None  # noqa: S101 - a pipe, as asked for
-        with process.stdout as said, contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            told = [str(root.path) for root in given.roots]
-            process.stdin.write(json.dumps({"roots": told}).encode() + b"\n")
-            process.stdin.flush()
-            port = int(json.loads(said.readline())["port"])
-            _children[:] = [one for one in _children if one.poll() is None] + [process]
-            token = running.keep().token
-            return Started(opening.address(given.host, port), token, given.host, port)
-        process.kill()
+        with process.stdout as said:
+            port = said.readline().strip()
+        if port:
+            host = "127.0.0.1"
+            url = opening.address(host, int(port))
+            return process, Started(url, tokens.keep(), host, int(port))
         process.wait()
         process.stdin.close()
         errors.seek(0)
@@ -153,25 +152,20 @@ def _start(given: Given) -> Started:
     raise SeamarkError(msg)
 
 
-def main() -> int:
-    """Be the process of a page; the first line of standard input says of which roots."""
-    line = _first_line()
-    given = Given(named_roots(json.loads(line)["roots"]), embed=True)
+def main(paths: Sequence[str]) -> int:
+    """Be the process of a page, which ends with its standard input.
 
-    def tell(started: Started) -> None:
+    Args:
+        paths: Of its roots.
+    """
+    given = Given(named_roots(paths), embed=True)
+
+    def tell(started: Started, _: object) -> None:
         with contextlib.suppress(OSError):
-            os.write(1, json.dumps({"port": started.port}).encode() + b"\n")
+            os.write(1, b"%d\n" % started.port)
 
     try:
         return serve(given, tell, until=0)
     except SeamarkError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-
-
-def _first_line() -> bytes:
-    """Return the first line of standard input, and nothing of what follows."""
-    line = b""
-    while (more := os.read(0, 1)) not in (b"", b"\n"):
-        line += more
-    return line

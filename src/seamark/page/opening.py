@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from seamark.page.running import redirect_file
+from seamark.page.tokens import redirect_file
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import user_name
 
@@ -28,7 +28,6 @@ __all__ = [
     "open_browser",
     "over_ssh",
     "proxied",
-    "reachable",
     "ssh_line",
 ]
 
@@ -66,58 +65,55 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def reachable(host: str) -> str:
+def _reachable(host: str) -> str:
     """Return the address at which this machine reaches what listens at a host."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
-def over_ssh(env: Mapping[str, str] | None = None) -> bool:
+def over_ssh(env: Mapping[str, str] = os.environ) -> bool:
     """Return whether whoever started this sits at another machine."""
-    given = os.environ if env is None else env
-    return any(given.get(name) for name in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
+    return any(env.get(name) for name in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
 
 
-def proxied(port: int, env: Mapping[str, str] | None = None) -> str | None:
+def proxied(port: int, env: Mapping[str, str] = os.environ) -> str | None:
     """Return the address through the proxy of a JupyterHub, without its token; None without one.
 
     Where the hub does not tell its own address, it is the part behind that.
     """
-    given = os.environ if env is None else env
-    prefix = given.get("JUPYTERHUB_SERVICE_PREFIX")
+    prefix = env.get("JUPYTERHUB_SERVICE_PREFIX")
     if not prefix:
         return None
-    public = given.get("JUPYTERHUB_PUBLIC_URL") or f"/{prefix.strip('/')}/"
+    public = env.get("JUPYTERHUB_PUBLIC_URL") or f"/{prefix.strip('/')}/"
     return f"{public.rstrip('/')}/proxy/{port}/"
 
 
-def ssh_line(host: str, port: int, env: Mapping[str, str] | None = None) -> str | None:
+def ssh_line(host: str, port: int, env: Mapping[str, str] = os.environ) -> str | None:
     """Return the command with which another machine reaches a page; None where none is needed.
 
     It is needed over ssh and in a job of SLURM, whose machine is reached through the one from which
     the job was sent.
     """
-    given = os.environ if env is None else env
-    job = given.get("SLURM_JOB_ID")
-    if not (job or over_ssh(given)):
+    job = env.get("SLURM_JOB_ID")
+    if not (job or over_ssh(env)):
         return None
     user = user_name() or "USER"
-    here = (given.get("SLURMD_NODENAME") if job else None) or socket.gethostname()
+    here = (env.get("SLURMD_NODENAME") if job else None) or socket.gethostname()
     words = ["ssh"]
     if job:
-        through = given.get("SLURM_SUBMIT_HOST") or "LOGIN"
+        through = env.get("SLURM_SUBMIT_HOST") or "LOGIN"
         if through != here:
             words += ["-J", f"{user}@{through}"]
     else:
-        parts = given.get("SSH_CONNECTION", "").split()
+        parts = env.get("SSH_CONNECTION", "").split()
         if len(parts) == 4 and parts[3] != _SSH_PORT and parts[3].isdecimal():  # noqa: PLR2004 - two ends
             words += ["-p", parts[3]]
-    to = reachable(host)
+    to = _reachable(host)
     inner = f"[{to}]" if ":" in to else to
     words += ["-L", f"{port}:{inner}:{port}", f"{user}@{here}"]
     return shlex.join(words)
 
 
-def open_browser(url: str, token: str | None, env: Mapping[str, str] | None = None) -> bool:
+def open_browser(url: str, token: str | None, env: Mapping[str, str] = os.environ) -> bool:
     """Open a page in a browser, if there is one to see it in; return whether that was tried.
 
     That is where ``BROWSER`` is set, or where there is a screen and nobody came over ssh. It never
@@ -129,18 +125,17 @@ def open_browser(url: str, token: str | None, env: Mapping[str, str] | None = No
     Args:
         url: Address without the token.
         token: The token; None if the page wants none.
-        env: Used instead of ``os.environ``.
+        env: Environment variables.
     """
-    given = os.environ if env is None else env
-    screen = sys.platform == "darwin" or given.get("DISPLAY") or given.get("WAYLAND_DISPLAY")
-    if not given.get("BROWSER") and (over_ssh(given) or not screen):
+    screen = sys.platform == "darwin" or env.get("DISPLAY") or env.get("WAYLAND_DISPLAY")
+    if not env.get("BROWSER") and (over_ssh(env) or not screen):
         return False
     with quietly(only=(webbrowser.Error, OSError)):
         browser = webbrowser.get()
         if _is_text(browser):
             return False
         target = url
-        if token is not None and not over_ssh(given):
+        if token is not None and not over_ssh(env):
             target = redirect_file(url + fragment(token)).as_uri()
         # A browser that was not running yet may keep whoever started it.
         threading.Thread(

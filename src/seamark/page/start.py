@@ -1,4 +1,4 @@
-"""A page from its start to its end: a port, the process that looks, and what answers."""
+"""A page from its start to its end: a port, the thread that reads folders, and the answers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import errno
 import gc
 import importlib.util
 import os
-import shutil
 import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError, SeamarkError
-from seamark.page import opening, running
-from seamark.page.watch import Watcher
+from seamark.page import opening, tokens
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from seamark.page.roots import Root
+    from seamark.page.watch import Watcher
 
 __all__ = ["DEFAULT_PORT", "Given", "StartError", "Started", "check_extra", "serve"]
 
@@ -35,6 +36,8 @@ _KEEP_ALIVE_S: Final = 75
 _STOP_S: Final = 3
 _IDLE_S: Final = 30.0
 _MOST_HEADER_BYTES: Final = 64 << 10
+_NICE: Final = 5
+"""Trainings on this machine come first."""
 _TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
@@ -72,14 +75,12 @@ class Started:
         token: Its token; None if it wants none.
         host: Address at which it listens.
         port: Port at which it listens.
-        watcher: Looks at its roots; None where another process has the page.
     """
 
     url: str
     token: str | None
     host: str
     port: int
-    watcher: Watcher | None = None
 
 
 def check_extra() -> None:
@@ -109,20 +110,7 @@ def check(given: Given) -> None:
         raise ArgumentError(msg)
 
 
-def already(given: Given) -> Started | None:
-    """Return the page of this user that shows these roots already; None if none does.
-
-    Raises:
-        StateError: If the token cannot be kept.
-    """
-    page = running.find_page(given.roots, embed=given.embed)
-    if page is None:
-        return None
-    token = running.keep().token if page.token else None
-    return Started(opening.address(page.host, page.port), token, page.host, page.port)
-
-
-def serve(given: Given, tell: Callable[[Started], Any], until: int | None = None) -> int:
+def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | None = None) -> int:
     """Answer until a signal ends it; return an exit code.
 
     Args:
@@ -133,24 +121,87 @@ def serve(given: Given, tell: Callable[[Started], Any], until: int | None = None
     Raises:
         SeamarkError: If it cannot start.
     """
+    import uvicorn
+
+    from seamark.page.app import make_page
+    from seamark.page.watch import Watcher
+    from seamark.server.connection import protocol_for
+
     check(given)
-    kept = running.keep()
-    instance = running.instance_of(kept, given.roots)
-    token = kept.token if given.token else None
+    kept = tokens.keep()
+    token = kept if given.token else None
     with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(contextlib.closing(bind(given.host, given.port)))
+        listening = stack.enter_context(bind(given.host, given.port))
         port = int(listening.getsockname()[1])
-        page = running.page_at(
-            given.roots, given.host, port, instance, token=given.token, embed=given.embed
-        )
-        stack.enter_context(running.noted(page))
-        stack.enter_context(_writable_index(given.roots))
+        _provide_indexes(given.roots, stack)
         watcher = Watcher(given.roots)
         stack.callback(watcher.stop)
+        page = make_page(
+            given.roots,
+            token=token,
+            instance=tokens.instance_of(kept, given.roots),
+            watch=watcher,
+            hosts=tuple(given.hosts),
+            embed=given.embed,
+        )
+        config = uvicorn.Config(
+            page,
+            loop="asyncio",
+            http=protocol_for(_IDLE_S),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_STOP_S,
+            h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+        )
+        started = Started(opening.address(given.host, port), token, given.host, port)
+        with contextlib.suppress(OSError):
+            os.nice(_NICE)  # all of it: a slow thread that has the interpreter's lock slows others
         watcher.start()
-        started = Started(opening.address(given.host, port), token, given.host, port, watcher)
-        _answer(given, started, instance, listening, lambda: tell(started), until)
+        _run(config, listening, lambda: tell(started, watcher), until)
     return 0
+
+
+def _run(
+    config: uvicorn.Config, listening: socket.socket, begin: Callable[[], Any], until: int | None
+) -> None:
+    """Answer until a signal or the end of a descriptor.
+
+    The signals are SIGTERM, SIGINT and SIGHUP. uvicorn handles the first two while it runs, and
+    passes the one that ended it on to the process. SIGHUP comes from a terminal that is closed; if
+    it is ignored (``nohup``), it stays ignored.
+    """
+    import uvicorn
+
+    class Announced(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            gc.freeze()  # what is there now stays: nobody who asks waits until it is looked through
+            if not self.should_exit:
+                threading.Thread(target=begin, name="seamark-tell", daemon=True).start()
+
+    server = Announced(config)
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    def wait(descriptor: int) -> None:
+        with contextlib.suppress(OSError):
+            while os.read(descriptor, 4096):
+                pass
+        end()
+
+    if until is not None:
+        threading.Thread(target=wait, args=(until,), name="seamark-parent", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
+        server.run([listening])
 
 
 def bind(host: str, port: int | None) -> socket.socket:
@@ -166,30 +217,17 @@ def bind(host: str, port: int | None) -> socket.socket:
     ports = range(DEFAULT_PORT, DEFAULT_PORT + PORTS) if port is None else (port,)
     for one in ports:
         try:
-            return _listen(host, one)
+            if ":" in host:
+                return socket.create_server(
+                    (host, one), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
+                )
+            return socket.create_server((host, one), backlog=_BACKLOG)
         except OSError as error:
-            if isinstance(error, socket.gaierror):
-                msg = f"--host {host}: no such address: {error.strerror}"
-                raise StartError(msg) from error
             if port is not None or error.errno not in _TAKEN:
                 raise StartError(_bind_words(host, one, error)) from error
     last = DEFAULT_PORT + PORTS - 1
     msg = f"the ports from {DEFAULT_PORT} to {last} are all taken: choose another with --port"
     raise StartError(msg)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, where = found[0]
-    made = socket.socket(family, kind, protocol)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(where)
-        made.listen(_BACKLOG)
-    except BaseException:
-        made.close()
-        raise
-    return made
 
 
 def _bind_words(host: str, port: int, error: OSError) -> str:
@@ -202,114 +240,18 @@ def _bind_words(host: str, port: int, error: OSError) -> str:
     return f"cannot listen at {host} port {port}: {error.strerror}"
 
 
-@contextlib.contextmanager
-def _writable_index(roots: Sequence[Root]) -> Iterator[None]:
-    """Ensure that the indexes are files, as two processes use them: one reads, one answers.
+def _provide_indexes(roots: Sequence[Root], stack: contextlib.ExitStack) -> None:
+    """Ensure that the indexes are files, which one thread writes while others answer from them.
 
     If no file can be written for some root, all are in a temporary folder while the page runs.
     """
     from seamark.index.index import Index
 
-    held = False
     for root in roots:
         with Index.open(root.path) as index:
-            held = held or index.file is None
-    if not held:
-        yield
-        return
-    before = os.environ.get("SEAMARK_INDEX")
-    place = tempfile.mkdtemp(prefix="seamark-page-")
-    os.environ["SEAMARK_INDEX"] = place
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SEAMARK_INDEX"]
-        else:
-            os.environ["SEAMARK_INDEX"] = before
-        shutil.rmtree(place, ignore_errors=True)
-
-
-def _answer(
-    given: Given,
-    started: Started,
-    instance: str,
-    listening: socket.socket,
-    tell: Callable[[], Any],
-    until: int | None,
-) -> None:
-    import uvicorn
-
-    from seamark.page.app import make_page
-    from seamark.page.entry import Entry
-    from seamark.server.connection import protocol_for
-
-    watcher = started.watcher
-    assert watcher is not None  # noqa: S101 - by `serve`
-    page = make_page(
-        given.roots,
-        token=started.token,
-        instance=instance,
-        watch=watcher,
-        hosts=tuple(given.hosts),
-        embed=given.embed,
-    )
-    config = uvicorn.Config(
-        Entry(page, watcher, started.token),
-        loop="asyncio",
-        http=protocol_for(_IDLE_S),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=_STOP_S,
-        h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
-    )
-
-    class Announced(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            gc.freeze()  # what is there now stays: nobody who asks waits until it is looked through
-            if not self.should_exit:
-                threading.Thread(target=tell, name="seamark-tell", daemon=True).start()
-
-    server = Announced(config)
-
-    def end(*_: object) -> None:
-        server.should_exit = True
-
-    if until is not None:
-        _at_end_of(until, end)
-    with _signals(end), contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-        server.run([listening])
-
-
-def _at_end_of(descriptor: int, do: Callable[[], Any]) -> None:
-    def wait() -> None:
-        with contextlib.suppress(OSError):
-            while os.read(descriptor, 4096):
-                pass
-        do()
-
-    threading.Thread(target=wait, name="seamark-parent", daemon=True).start()
-
-
-@contextlib.contextmanager
-def _signals(end: Callable[..., None]) -> Iterator[None]:
-    """Call a function at the signals that end a page: SIGTERM, SIGINT and SIGHUP.
-
-    uvicorn handles the first two while it runs, and passes the one that ended it on to the process.
-    SIGHUP comes from a terminal that is closed; if it is ignored (``nohup``), it stays ignored.
-    """
-    numbers = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, end) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+            if index.file is None:
+                made = tempfile.TemporaryDirectory(
+                    prefix="seamark-page-", ignore_cleanup_errors=True
+                )
+                os.environ["SEAMARK_INDEX"] = stack.enter_context(made)
+                return

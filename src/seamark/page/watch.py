@@ -1,48 +1,51 @@
-"""Separate process that reads the folders of a page, and the interface to it.
+"""Reading of the folders of a page: how often, in which order, and by which thread.
 
-Requests only read the index. The process that folds is separate from them: no request waits for a
-fold of thousands of runs, and its memory is its own. It receives on its standard input which runs
-are drawn, and reports on its standard output how far it is; the end of its input means that the
-page has ended (`seamark.page.looking`).
+Requests only read the index. One thread folds what is new into it, for all roots of the page, while
+others answer; `Looker` says when a root is read, `Watcher` is the thread.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import select
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from seamark.index.index import Index
+from seamark.store.query.selection import Selection
 
 if TYPE_CHECKING:
     from seamark.page.roots import Root
 
-__all__ = ["ASKED_S", "MOST_SHOWN", "SHOWN_S", "Looked", "Watch", "Watcher"]
+__all__ = ["Looked", "Looker", "Watch", "Watcher"]
 
-ASKED_S: Final = 1.0
-"""How often it is passed on that somebody asks, at most, seconds."""
+PAUSE_S: Final = 2.0
+"""How long after a look the next one begins, seconds, while somebody looks at the page."""
+IDLE_S: Final = 60.0
+"""The same while nobody does."""
+FORGET_S: Final = 30.0
+"""Nobody looks at the page who has not asked for so long, seconds: a tab asks every 10."""
+SHARE: Final = 20
+"""Pauses are so many times as long as what is done between them: looking takes 5 % of the time."""
+CALM_SHARE: Final = 100
+"""While nothing runs, pauses are also so many times as long as the processor time of a look, up to
+`CALM_S`: tabs that are left open take 1 % of a core, however many runs there are."""
+CALM_S: Final = 10.0
+QUICK_S: Final = 0.1
+"""How long single runs are looked at in one go, seconds: 5 % of a pause."""
 SHOWN_S: Final = 300.0
 """How long after its curves were asked for a run still counts as drawn, seconds."""
 MOST_SHOWN: Final = 400
 """How many runs of a root count as drawn: those that were asked for last."""
-_RENEW_S: Final = 30.0
-_MOST_BYTES: Final = getattr(select, "PIPE_BUF", 512)
-"""So much goes into a pipe at once, or not at all."""
-_FIRST_S: Final = 1.0
-_LAST_S: Final = 60.0
-_STOP_S: Final = 5.0
-_RUN: Final = (
-    "import sys\n"
-    "sys.path[:] = [each for each in sys.path if each]\n"  # never what lies in the working folder
-    "from seamark.page.looking import main\n"
-    "sys.exit(main())\n"
-)
+_COUNT_S: Final = 2.0
+_STOP_S: Final = 2.0
+_FIRST: Final = 5
+"""So many of the folders are named that cannot be looked into."""
+_LONG: Final = 1000
 
 Ref = tuple[str, str]
 
@@ -75,7 +78,10 @@ class Looked:
 
 
 class Watch(Protocol):
-    """Interface of a page to the process that reads its folders. No method waits."""
+    """Interface of a page to what reads its folders. No method waits."""
+
+    def asked(self) -> None:
+        """Take note that somebody looks at the page."""
 
     def looked(self, root: int) -> Looked:
         """Return the progress of reading a root.
@@ -103,165 +109,262 @@ class Watch(Protocol):
             refs: (project, run id) of the runs; none for all runs.
         """
 
+    def rebuild(self, root: int) -> None:
+        """Request that the index of a root, which is damaged, is made anew.
 
-class Watcher:
-    """The process that looks, started again when it dies; used once.
+        Args:
+            root: Its index among the roots of the page.
+        """
+
+
+class Looker:
+    """Reads one root, as often as it should; `asked` to `rebuild` may be called by any thread.
 
     Args:
-        roots: What it looks at.
+        index: Index of the root.
+        say: Called with the progress.
         clock: Seconds, from any origin.
+        cpu: Seconds that the processor was busy with this thread.
+
+    Attributes:
+        looks: How often it read the whole root.
+        quick: How often it read a single run.
     """
 
-    def __init__(self, roots: Sequence[Root], clock: Callable[[], float] = time.monotonic) -> None:
-        self._roots, self._clock = [str(root.path) for root in roots], clock
+    def __init__(
+        self,
+        index: Index,
+        say: Callable[[Looked], Any],
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._index, self._say, self._clock, self._cpu = index, say, clock, cpu
+        self._now = Looked()
+        self._lock = threading.Lock()
+        self._shown: dict[Ref, float] = {}
+        self._running: list[Ref] = []
+        self._edited: set[Ref] = set()
+        self._turns = [0, 0]
+        self._asked_at = clock()
+        self._ended_at = self._quick_at = clock()
+        self._took_s = self._cpu_s = self._quick_s = 0.0
+        self._begun_s = self._counted_at = 0.0
+        self._at_once, self._damaged = True, False
+        self.looks = self.quick = 0
+
+    def asked(self) -> None:
+        """Take note that somebody looks at the page."""
+        self._asked_at = self._clock()
+
+    def shown(self, refs: Iterable[Ref]) -> None:
+        """Take note that runs are drawn, beside those that are already."""
+        with self._lock:
+            for ref in refs:
+                self._shown.pop(ref, None)
+                self._shown[ref] = self._clock()
+            for ref in list(self._shown)[:-MOST_SHOWN]:
+                del self._shown[ref]
+        self.asked()
+
+    def look_now(self, refs: Iterable[Ref] = ()) -> None:
+        """Make the next read due at once, or as long after the last one as that took.
+
+        Args:
+            refs: Read only these runs, which were edited; none for all.
+        """
+        if edited := set(refs):
+            self._edited |= edited
+        else:
+            self._at_once = True
+        self.asked()
+
+    def rebuild(self) -> None:
+        """Make the index anew with the next read."""
+        self._damaged = True
+        self.look_now()
+
+    def due(self) -> float:
+        """Return when there is something to do, on the clock."""
+        if self._edited:
+            return self._clock()
+        soon = [self._full_at()]
+        if self._is_watched() and self._running:
+            soon.append(self._quick_at + max(PAUSE_S, SHARE * self._quick_s))
+        return min(soon)
+
+    def step(self) -> None:
+        """Do what is due, if anything is."""
+        while self._edited:
+            self._look_at(self._edited.pop())
+        if self._clock() >= self._full_at():
+            self._look_at_all()
+        elif self._clock() >= self.due():
+            self._look_at_some()
+
+    def _is_watched(self) -> bool:
+        return self._clock() - self._asked_at < FORGET_S
+
+    def _full_at(self) -> float:
+        if self._at_once:  # half of the time at most, however often somebody wants it
+            return self._ended_at + self._took_s
+        pause_s = PAUSE_S if self._is_watched() else IDLE_S
+        if not self._running:
+            pause_s = max(pause_s, min(CALM_SHARE * self._cpu_s, CALM_S))
+        return self._ended_at + max(pause_s, SHARE * self._took_s)
+
+    # ------------------------------------------------------------------ looking
+
+    def _look_at_all(self) -> None:
+        self._at_once = False
+        self.looks += 1
+        cpu_s = self._cpu()
+        began_ns, self._begun_s = self._index.now_ns(), self._clock()
+        trouble = ""
+        try:
+            if not self._now.looked_ns:
+                self._count()
+                self._say(self._now)
+            if self._damaged:
+                self._index.rebuild(progress=self._progress)
+                self._damaged = False
+            else:
+                self._index.refresh(progress=self._progress)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next look may go well
+            trouble = f"{type(error).__name__}: {error}"
+        else:
+            self._now = replace(self._now, looked_ns=began_ns)
+            if self._index.file is None:
+                trouble = "the index cannot be written any more"
+        with contextlib.suppress(Exception):  # the same trouble, if any
+            self._count()
+        unread = self._index.unread()
+        self._now = replace(
+            self._now,
+            left=0,
+            left_s=0.0,
+            trouble=trouble,
+            unread=len(unread),
+            unread_first=[(one.path[:_LONG], one.why) for one in unread[:_FIRST]],
+        )
+        self._ended_at = self._quick_at = self._clock()
+        self._took_s, self._cpu_s = self._ended_at - self._begun_s, self._cpu() - cpu_s
+        self._say(self._now)
+
+    def _progress(self, done: int, of: int) -> None:
+        now = self._clock()
+        if now - self._counted_at >= _COUNT_S:
+            self._count()
+        spent, left = now - self._begun_s, of - done
+        left_s = round(spent / done * left, 1) if done and spent > 1 else 0.0
+        self._now = replace(self._now, left=left, left_s=left_s)
+        self._say(self._now)
+
+    def _count(self) -> None:
+        runs = self._index.select(Selection(trashed=False))
+        running = self._index.select(Selection(trashed=False, state="running"))
+        self._running = running
+        self._now = replace(self._now, runs=len(runs), running=len(running))
+        self._counted_at = self._clock()
+
+    def _look_at_some(self) -> None:
+        """Look at runs that are running, one by one, until it is enough for now.
+
+        Those that are drawn come first, each time; of either kind, those whose turn it is.
+        """
+        began = self._clock()
+        running = set(self._running)
+        with self._lock:
+            drawn = {ref: at for ref, at in self._shown.items() if began - at < SHOWN_S}
+        kinds = (
+            [ref for ref in drawn if ref in running],
+            [ref for ref in self._running if ref not in drawn],
+        )
+        for kind, refs in enumerate(kinds):
+            start = self._turns[kind] % len(refs) if refs else 0
+            for ref in [*refs[start:], *refs[:start]]:
+                if self._clock() - began >= QUICK_S:
+                    break
+                self._look_at(ref)
+                self._turns[kind] += 1
+        self._quick_at = self._clock()
+        self._quick_s = self._quick_at - began
+
+    def _look_at(self, ref: Ref) -> None:
+        with contextlib.suppress(Exception):  # told by the next look at everything
+            self._index.refresh(*ref)
+        self.quick += 1
+
+
+class Watcher:
+    """The thread that reads the folders of a page; used once.
+
+    Args:
+        roots: The folders.
+    """
+
+    def __init__(self, roots: Sequence[Root]) -> None:
         self._looked = [Looked() for _ in roots]
-        self._shown: list[dict[Ref, float]] = [{} for _ in roots]
-        """When the process was told of each run; the one that was told of last is last."""
         self._news = threading.Condition()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stopping = threading.Event()
-        self._asked = -ASKED_S
-        self._heard: set[int] = set()
+        self._lookers = [
+            Looker(Index.open(root.path), partial(self._hear, place))
+            for place, root in enumerate(roots)
+        ]
+        self._wake = threading.Event()
+        self._stopping = False
         self._thread = threading.Thread(target=self._keep, name="seamark-watcher", daemon=True)
 
-    @property
-    def pid(self) -> int | None:
-        """The id of the process; None while there is none."""
-        process = self._process
-        return None if process is None else process.pid
-
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to read."""
         self._thread.start()
 
     def looked(self, root: int) -> Looked:
         """See `Watch.looked`."""
-        with self._news:
-            return self._looked[root]
+        return self._looked[root]
 
     def told(self, wait_s: float) -> bool:
         """Return whether something is known of each root; wait for that for so many seconds."""
         with self._news:
-            return self._news.wait_for(lambda: len(self._heard) == len(self._looked), wait_s)
+            return self._news.wait_for(lambda: Looked() not in self._looked, wait_s)
 
     def asked(self) -> None:
-        """Take note that somebody looks at the page."""
-        now = time.monotonic()
-        if now - self._asked >= ASKED_S:
-            self._asked = now
-            self._send({"what": "asked"})
+        """See `Watch.asked`."""
+        for one in self._lookers:
+            one.asked()
+        self._wake.set()
 
     def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
         """See `Watch.shown`."""
-        now = self._clock()
-        with self._news:
-            known = self._shown[root]
-            new = [ref for ref in dict.fromkeys(refs) if now - known.get(ref, -SHOWN_S) >= _RENEW_S]
-            for ref in new[:MOST_SHOWN]:
-                known.pop(ref, None)
-                known[ref] = now
-            for ref in list(known)[:-MOST_SHOWN]:
-                del known[ref]
-        self._tell("shown", root, new[:MOST_SHOWN])
+        self._lookers[root].shown(refs)
+        self._wake.set()
 
     def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
         """See `Watch.look_now`."""
-        self._tell("look", root, list(refs)[:MOST_SHOWN])
+        self._lookers[root].look_now(refs)
+        self._wake.set()
+
+    def rebuild(self, root: int) -> None:
+        """See `Watch.rebuild`."""
+        self._lookers[root].rebuild()
+        self._wake.set()
 
     def stop(self) -> None:
-        """End the process, at once if it does not end by itself; harmless when called twice."""
-        self._stopping.set()
-        process = self._process
-        if process is None:
-            return
-        with contextlib.suppress(OSError, ValueError):
-            assert process.stdin is not None  # noqa: S101 - a pipe, as asked for
-            process.stdin.close()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        self._thread.join(_STOP_S)
+        """End the thread, or let it be ended with the process; harmless when called twice."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_S)
 
-    # ------------------------------------------------------------------ the process
+    def _hear(self, root: int, looked: Looked) -> None:
+        if self._stopping:
+            sys.exit()  # of this thread: an index is a cache, and what is not saved is folded again
+        with self._news:
+            self._looked[root] = looked
+            self._news.notify_all()
 
     def _keep(self) -> None:
-        """Start the process and hear what it says; again when it has died."""
-        pause_s = _FIRST_S
-        while not self._stopping.is_set():
-            began = time.monotonic()
-            with contextlib.suppress(OSError):
-                self._hear_one()
-            if time.monotonic() - began > _LAST_S:
-                pause_s = _FIRST_S
-            self._stopping.wait(pause_s)
-            pause_s = min(2 * pause_s, _LAST_S)
-
-    def _hear_one(self) -> None:
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
-            [sys.executable, "-c", _RUN],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,  # Ctrl-C reaches the page alone, which ends this
-        )
-        assert process.stdin is not None  # noqa: S101 - a pipe, as asked for
-        assert process.stdout is not None  # noqa: S101 - a pipe, as asked for
-        try:
-            with process.stdout as said:
-                process.stdin.write(json.dumps({"roots": self._roots}).encode() + b"\n")
-                os.set_blocking(process.stdin.fileno(), False)  # no answer waits for it
-                self._process = process
-                if self._stopping.is_set():
-                    process.stdin.close()
-                last = self._clock() - SHOWN_S
-                with self._news:
-                    shown = [[ref for ref, at in one.items() if at > last] for one in self._shown]
-                for root, refs in enumerate(shown):
-                    if refs:
-                        self._tell("shown", root, refs)
-                buffer = b""
-                while data := said.read(1 << 16):
-                    *lines, buffer = (buffer + data).split(b"\n")
-                    for line in lines:
-                        self._hear(line)
-        finally:
-            with contextlib.suppress(OSError, ValueError):
-                process.stdin.close()
-            process.wait()
-
-    def _hear(self, line: bytes) -> None:
-        try:
-            told = json.loads(line)
-            place = int(told.pop("root"))
-            news = Looked(**told)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return
-        with self._news:
-            if 0 <= place < len(self._looked):
-                self._looked[place] = news
-                self._heard.add(place)
-                self._news.notify_all()
-
-    def _tell(self, what: str, root: int, refs: list[Ref]) -> None:
-        """Tell the process of runs, in lines of which each goes into the pipe as a whole."""
-        line: list[Ref] = []
-        size = 0
-        for ref in refs:
-            more = len(json.dumps(ref)) + 2
-            if line and size + more > _MOST_BYTES - 100:
-                self._send({"what": what, "root": root, "refs": line})
-                line, size = [], 0
-            line.append(ref)
-            size += more
-        if line or what == "look":
-            self._send({"what": what, "root": root, "refs": line})
-
-    def _send(self, message: dict[str, Any]) -> None:
-        """Tell the process something, if it can hear it now."""
-        process = self._process
-        if process is None or process.stdin is None:
-            return
-        with contextlib.suppress(OSError, ValueError):
-            process.stdin.write(json.dumps(message).encode() + b"\n")
+        while not self._stopping:
+            for one in self._lookers:
+                one.step()
+            due = min(one.due() for one in self._lookers)
+            self._wake.wait(max(0.0, due - time.monotonic()))
+            self._wake.clear()

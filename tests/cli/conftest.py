@@ -206,3 +206,22 @@ def live_terminal() -> Iterator[Callable[..., LiveTerminal]]:
             return stack.enter_context(contextlib.closing(LiveTerminal(*words, **more)))
 
         yield begin
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Say what happens between two looks of `watch` or `logs --follow`, instead of waiting."""
+
+    def set_up(*events: Callable[[], object]) -> list[float]:
+        waited: list[float] = []
+        todo = iter(events)
+
+        def wait(seconds: float) -> None:
+            waited.append(seconds)
+            next(todo)()
+
+        for command in ("logs", "watch"):
+            monkeypatch.setattr(f"seamark.cli.{command}._wait", wait)
+        return waited
+
+    return set_up

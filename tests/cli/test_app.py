@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from command import main
 
-from seamark.cli._app import _COMMANDS, app
+from seamark.cli._app import _COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,55 +41,6 @@ def test_every_command_teaches_with_examples(cli: Callable[..., Result], command
     assert f"  seamark {command}" in shown
     assert "--root" in shown or command in _WITHOUT_RUNS
     assert max(map(len, shown.splitlines())) <= 80
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["lss"], "there is no command 'lss'; did you mean 'ls'?"),
-        (["ls", "--colums", "x"], "--columns"),
-        (["show"], "Missing argument 'RUN'"),
-        (["show", "nobody"], "no run 'nobody'"),
-        (["ls", "--limit", "-1"], "--limit"),
-        (["ls", "--project", "a//b"], "project"),
-        (["trash"], "which runs?"),
-        (["export"], "which runs?"),
-        (["plot", "--smooth", "0.9", "x", "y"], "smooth"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(
-    shell: Callable[..., subprocess.CompletedProcess[str]],
-    root: Path,
-    words: list[str],
-    message: str,
-) -> None:
-    """Exit code 2, one line on standard error, nothing on standard output, no traceback."""
-    done = shell(*words)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_a_mistake_in_a_query_is_told_with_its_place(
-    shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
-) -> None:
-    """Whichever command asks; the line and a caret stand below the one line of the error."""
-    record()
-    for words in (["ls"], ["export"], ["trash"], ["plot", "train/loss"]):
-        done = shell(*words, "--query", "train/loss <\nnothere = 1")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == (
-            "seamark: query: expected AND or OR, got '=' at line 2, column 9\n"
-            "  nothere = 1\n"
-            "          ^\n"
-        )
-        done = shell(*words, "--query", "loss < 0.5")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("seamark: query: no run has 'loss'; there is 'val/loss'")
-        assert done.stderr.endswith("\n  loss < 0.5\n  ^\n")
 
 
 def test_a_root_that_is_named_must_exist(
@@ -245,14 +196,3 @@ def test_help_and_listing_import_nothing_heavy(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.stderr.splitlines() == ["--help", "ls", "ls,--json"]
-
-
-def test_every_command_is_listed_once() -> None:
-    """The table of commands and the commands agree."""
-    import click
-
-    context = click.Context(app)
-    for name in app.list_commands(context):
-        command = app.get_command(context, name)
-        assert command is not None
-        assert command.name == name

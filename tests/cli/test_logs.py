@@ -253,24 +253,6 @@ def test_the_text_of_a_stranger_never_raises(
 # ---------------------------------------------------------------------- following
 
 
-@pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
-    """Say what happens between two looks, instead of waiting."""
-
-    def set_up(*events: Callable[[], object]) -> list[float]:
-        waited: list[float] = []
-        todo = iter(events)
-
-        def wait(seconds: float) -> None:
-            waited.append(seconds)
-            next(todo)()
-
-        monkeypatch.setattr("seamark.cli.logs._wait", wait)
-        return waited
-
-    return set_up
-
-
 @pytest.mark.parametrize("tail", [None, 2])
 def test_follow_goes_on_until_the_run_has_ended(
     cli: Callable[..., Result],

@@ -7,7 +7,6 @@ import math
 import re
 import subprocess
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -197,34 +196,6 @@ def test_what_means_nothing_is_refused_with_its_place(
     said, line, caret = done.stderr.splitlines()
     assert message in said
     assert line[caret.index("^") :] == place
-
-
-def test_an_empty_path_to_sort_by_is_no_path(cli: Callable[..., Result], five: list[str]) -> None:
-    """Such as a variable of a script that was not set."""
-    result = cli("ls", "--sort", "")
-    assert result.exit_code == 2
-    assert "sort: expected a path" in result.stderr
-
-
-def test_nothing_is_unknown_where_there_are_no_runs(cli: Callable[..., Result], root: Path) -> None:
-    """What will be recorded is not known yet."""
-    result = cli("ls", "--sort", "val/loss:min", "--columns", "lr,val/*", "--query", "lr < 1")
-    assert result.exit_code == 0
-    assert result.stderr.startswith("no runs")
-
-
-def test_a_path_that_no_run_has_is_said_with_those_that_end_like_it(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
-    """A prefix that was forgotten does not look like runs without values."""
-    run = start()
-    run.log_metrics({"training/val/loss": 0.5}, step=0)
-    run.stop()
-    said = "no run has 'val/loss'; there is 'training/val/loss'"
-    assert said in cli("ls", "--sort", "val/loss:min").stderr
-    assert said in cli("ls", "--columns", "val/loss").stderr
-    assert said in cli("ls", "--query", "val/loss < 1").stderr
-    assert "no run has" not in cli("ls", "--sort", "training/val/loss").stderr
 
 
 @pytest.fixture

@@ -81,11 +81,6 @@ def test_a_mistake_is_told_in_one_line(
     assert len(said.err) < 400
 
 
-def test_there_are_thirty() -> None:
-    """Each is another one."""
-    assert len({tuple(words) for words, _, _ in MISTAKES}) >= 30
-
-
 MORE_MISTAKES: tuple[tuple[list[str], str], ...] = (
     (["ls", "--project", "dem"], "no runs in project 'dem'; did you mean 'demo'?"),
     (["export", "--all", "--project", "zzz"], "no runs in project 'zzz'; there are demo"),

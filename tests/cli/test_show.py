@@ -82,28 +82,6 @@ def test_json_is_complete_and_exact(cli: Callable[..., Result], rich_run: Run) -
     assert shown["log"]["value"]["count"] == 40
 
 
-@pytest.mark.parametrize("how", ["id", "project/id", "name", "prefix", "latest"])
-def test_a_run_goes_by_many_names(cli: Callable[..., Result], rich_run: Run, how: str) -> None:
-    """Id, project and id, name, the beginning of the id, and the newest one."""
-    name = {
-        "id": rich_run.id,
-        "project/id": f"team/vision/{rich_run.id}",
-        "name": "quiet-otter",
-        "prefix": rich_run.id[:10],
-        "latest": "latest",
-    }[how]
-    assert cli("show", name).stdout.startswith("quiet-otter")
-
-
-def test_the_newest_run_is_meant_by_when_it_was_created(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
-    """Not by its id, which says nothing for a custom one."""
-    for custom in ("b", "a", "c"):
-        start(custom_run_id=custom, name=f"run {custom}").stop()
-    assert cli("show", "latest").stdout.startswith("run c")
-
-
 def test_ambiguous_names_list_what_they_may_mean(
     cli: Callable[..., Result], record: Callable[..., str]
 ) -> None:
@@ -151,16 +129,6 @@ def test_a_failure_goes_with_the_traceback_of_rank_0(
             raise error
     shown = cli("show", run.id).stdout
     assert f"! failed: ValueError: of rank 0 (seamark show {run.id} monitoring/{first}/tr" in shown
-
-
-def test_damage_is_loud(cli: Callable[..., Result], record: Callable[..., str], root: Path) -> None:
-    """Whoever looks at a damaged run learns of it."""
-    run = record()
-    (journal,) = (root / "default" / run / "journal").iterdir()
-    data = bytearray(journal.read_bytes())
-    data[len(data) // 2] ^= 1
-    journal.write_bytes(data)
-    assert "! damaged:" in cli("show", run).stdout
 
 
 @pytest.mark.once
@@ -450,14 +418,6 @@ def test_a_series_without_a_finite_value_has_no_extremes(
     assert row.split()[:4] == ["loss", "inf", "—", "—"]
 
 
-def test_losses_are_told_in_words(start: Callable[..., Run], cli: Callable[..., Result]) -> None:
-    """So many of what, not the name of a counter."""
-    run = start()
-    run.log_metrics({"loss": 1.0, "bad": "text", "worse": object()}, step=0)
-    run.stop()
-    assert "! lost while recording: 2 values that are no numbers\n" in cli("show", run.id).stdout
-
-
 def test_the_devices_of_a_training_are_shown(
     start: Callable[..., Run], cli: Callable[..., Result]
 ) -> None:
@@ -486,16 +446,6 @@ def test_foreign_values_in_known_places_raise_nothing(
     code, shown = terminal("show", run.id)
     assert code == 0, shown
     assert "a.pt" in shown
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_a_dumb_terminal_gets_no_escapes(
-    trained: Run, terminal: Callable[..., tuple[int, str]]
-) -> None:
-    """An editor's shell would show them as they are; neither output nor errors have any."""
-    for words in (["show", trained.id], ["ls"], ["show", "nothing"], ["trash", trained.id]):
-        assert "\x1b" not in terminal(*words, TERM="dumb")[1]
 
 
 def test_an_edit_is_no_record_of_the_run(

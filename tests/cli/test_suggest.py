@@ -60,17 +60,6 @@ def test_who_wants_to_delete_is_told_where_to_read(cli: Callable[..., Result], t
     assert "did you mean" not in done.stderr
 
 
-def test_an_unknown_option_names_those_that_exist(
-    shell: Callable[..., subprocess.CompletedProcess[str]], root: object
-) -> None:
-    """The nearest, or all of them."""
-    assert (
-        "there is no option '--josn'; did you mean '--json'?" in shell("show", "x", "--josn").stderr
-    )
-    said = shell("compare", "x", "--zzz").stderr
-    assert "there is no option '--zzz'; there are --path, --all, --json, --project, --query" in said
-
-
 @pytest.mark.once
 @pytest.mark.thorough
 def test_quiet_leaves_hints_out_and_errors_in(

@@ -68,24 +68,6 @@ def training(start: Callable[..., Run]) -> Iterator[Training]:
     one.end()
 
 
-@pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
-    """Say what happens between two looks, instead of waiting."""
-
-    def set_up(*events: Callable[[], object]) -> list[float]:
-        waited: list[float] = []
-        todo = iter(events)
-
-        def wait(seconds: float) -> None:
-            waited.append(seconds)
-            next(todo)()
-
-        monkeypatch.setattr("seamark.cli.watch._wait", wait)
-        return waited
-
-    return set_up
-
-
 def test_a_pipe_gets_a_line_for_each_change(
     cli: Callable[..., Result],
     training: Training,

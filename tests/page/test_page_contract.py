@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
-import numpy as np
 import pytest
 
 pytest.importorskip("fastapi")
@@ -22,9 +21,8 @@ from page_process import until
 from page_served import PROJECT, page, read, record
 from served import folding, served
 
-import seamark
 from seamark.journal.folder import RunFolder
-from seamark.reading.answers import Curves, SomePoints, Table
+from seamark.reading.answers import Curves
 from seamark.server.positions import as_header
 from seamark.server.settings import Limits
 
@@ -65,16 +63,12 @@ OF_RUN: Questions = [
     ("overview", {}),
     ("attributes", {}),
     ("attribute", {"path": "parameters/lr"}),
-    ("attribute", LOSS),
-    ("attribute", {"path": "nothing"}),
     ("some", {"paths": ["sys/name", "nothing"]}),
     ("has", {"path": "train"}),
     ("families", {}),
     ("some_points", {"paths": ["train/loss", "train/acc"]}),
-    ("some_points", {"paths": ["train/loss"], "limit": 5}),
     ("points_part", LOSS | {"last": 50}),
     ("curve", LOSS | {"points": 20}),
-    ("drawing", LOSS | {"look": {"points": 40, "window": 9.0}}),
     ("drawing", LOSS | {"look": {"points": 40, "x": "train/acc", "log_x": True}}),
     ("texts", {"path": "log"}),
     ("files", LOSS),
@@ -86,12 +80,8 @@ SHOWN = ["sys/name", "parameters/*", "train/loss:min"]
 OF_ALL: Questions = [
     ("projects", {}),
     ("table", {"columns": SHOWN, "sort_by": "train/loss:min"}),
-    ("table", {"query": "`parameters/lr` > 0.15", "columns": ["parameters/lr"], "limit": 1}),
-    ("table", {"query": '`sys/name`:string =~ "run-[01]"', "columns": ["sys/tags"]}),
     ("table", {"query": "no such grammar"}),
     ("table", {"sort_by": "never/was"}),
-    ("table", {"state": "failed", "columns": ["sys/failed"]}),
-    ("table", {"project": "team", "columns": ["*"]}),
     ("table", {"project": "elsewhere"}),
     ("names", {}),
     ("paths", {}),
@@ -100,21 +90,16 @@ OF_ALL: Questions = [
     ("fields", {"contains": "parameters"}),
     ("groups", {"by": ["parameters/optimizer"], "columns": ["train/loss:min"]}),
     ("losses", {"refs": "all"}),
-    ("attempts", {"refs": "all"}),
     ("attempts", {"refs": "all", "paths": ["train/loss", "never/was", "log"]}),
-    ("attempts", {"refs": "all", "paths": ["train/loss"], "x": "time"}),
-    ("attempts", {"refs": "all", "paths": ["train/loss"], "x": "train/acc"}),
     ("attempts", {"refs": "all", "paths": ["train/loss"], "x": "order"}),
     ("attempts", {"refs": [["../..", "etc"]], "paths": ["train/loss"]}),
     ("crash_reasons", {"refs": "all"}),
     ("series_paths", {"refs": "all"}),
     ("series", {"refs": "all", "paths": ["train/*"]}),
     ("curves", {"refs": "all", "paths": ["train/loss", "train/acc"], "px": 50, "window": 11}),
-    ("curves", {"refs": "all", "paths": ["train/loss"], "x": "time", "px": 50}),
     ("group_curves", {"groups": "all", "paths": ["train/loss"], "px": 50}),
     ("curves", {"refs": [[PROJECT, "never-was"]], "paths": ["train/loss"]}),
     ("curves", {"refs": [["../..", "etc"]], "paths": ["train/loss"]}),
-    ("curves", {"refs": "all", "paths": ["train/loss"], "px": 1}),
 ]
 _ITS_OWN = {"seen", "cursor", "looked_ns", "left", "last_record_ns", "last_t", "row_t", "end_t"}
 """What each says of itself, and when it heard of a rank, which a server knows by its own clock."""
@@ -155,31 +140,6 @@ def test_a_folder_answers_of_many_runs_as_a_server_does(both, case) -> None:
     own = answered(both.page.client, both.page.base, verb, question)
     assert own == answered(both.server, "", verb, question)
     assert own[0] in {200, 422}
-
-
-def test_a_folder_answers_what_python_reads(both) -> None:
-    """Points, tables, texts and states are those of the Python API."""
-    project = seamark.init_project(PROJECT, root=str(both.root), mode="read-only")
-    frame = project.fetch_runs_table(columns=["sys/name", "train/loss"]).to_pandas()
-    asking = (both.page.client, both.page.base)
-    found = read(*asking, "table", of=Table, columns=["sys/name", "train/loss"])
-    assert found.table["sys/name"] == frame["sys/name"].tolist()
-    told = [np.nan if one is None else one for one in found.table["train/loss"]]
-    np.testing.assert_array_equal(told, frame["train/loss"])
-    assert found.names == frame["sys/name"].tolist()
-    for name, run_id in both.ids.items():
-        one = {"project": PROJECT, "run": run_id}
-        with seamark.init_run(
-            PROJECT, with_id=run_id, root=str(both.root), mode="read-only"
-        ) as run:
-            told = read(*asking, "overview", **one)
-            assert (told["state"], told["name"]) == (run["sys/state"].fetch(), name)
-            if name == "bad":
-                assert told["failed"] is True
-                continue
-            some = read(*asking, "some_points", of=SomePoints, paths=["train/loss"], **one)
-            values = run["train/loss"].fetch_values()["value"]
-            np.testing.assert_array_equal(some.points["train/loss"].value, values)
 
 
 def test_a_drawing_that_is_asked_for_again_has_only_what_changed(both) -> None:
@@ -296,14 +256,3 @@ def test_who_looks_at_a_folder_is_told_whose_curves_are_asked_for(both) -> None:
     body = {"groups": [{"by": {}, "refs": refs[1:]}], **look}
     assert post(f"{both.page.base}read/group_curves", json=body).status_code == 200
     assert [list(ref) for ref in drawn] == refs
-
-
-def test_where_an_attempt_begins_is_a_list_of_numbers(both) -> None:
-    """Of the attempt, and of the step, the time and the place of its first point."""
-    ref = [PROJECT, both.ids["run-0"]]
-    asked = {"refs": [ref], "paths": ["train/loss"]}
-    ((*series, ((attempt, step, time_ns, x),)),) = read(
-        both.page.client, both.page.base, "attempts", **asked
-    )["begins"]
-    assert (series, attempt, step, x) == ([*ref, "train/loss"], 0, 0, 0)
-    assert time_ns["$"] == "int"

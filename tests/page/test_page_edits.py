@@ -22,8 +22,7 @@ from seamark.index.place import index_path
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.page.editing import Edits
-from seamark.reading.answers import SomePoints, Table
-from seamark.reading.attributes import JournalInfo
+from seamark.reading.answers import Table
 from seamark.reading.codec import unpack
 from seamark.reading.verbs import Answer
 
@@ -343,35 +342,6 @@ def test_what_is_folded_so_far_is_answered_before_the_first_look_has_ended(runs)
         assert read(here.client, here.base, "changes", cursor="made.1.2")["reset"] is True
 
 
-def test_damage_is_told_as_python_tells_it(runs) -> None:
-    """A torn tail, bytes that are none, and a journal that cannot be read."""
-    root, ids = runs
-    for name in ("run-0", "run-1"):
-        (journal,) = RunFolder(root, PROJECT, ids[name]).journals()
-        data = bytearray(journal.path.read_bytes())
-        if name == "run-0":
-            del data[-9:]
-        else:
-            data[len(data) // 2 : len(data) // 2 + 8] = b"\xff" * 8
-        journal.path.write_bytes(data)
-    with page(root) as here:
-        for name in ("run-0", "run-1"):
-            one = {"project": PROJECT, "run": ids[name]}
-            told = read(here.client, here.base, "journals", of=list[JournalInfo], **one)
-            with seamark.init_run(
-                PROJECT, with_id=ids[name], root=str(root), mode="read-only"
-            ) as run:
-                mine = run.session.recorded.view().journals()
-                assert [one.gaps for one in told] == [one.gaps for one in mine]
-                values = run["train/loss"].fetch_values()["value"].tolist()
-            asked = {"paths": ["train/loss"], **one}
-            found = read(here.client, here.base, "some_points", of=SomePoints, **asked)
-            assert len(found.points["train/loss"]) == len(values)
-        refs = [[PROJECT, run] for run in ids.values()]
-        losses = read(here.client, here.base, "losses", refs=refs)
-        assert ids["run-1"] in {run for _, run, _ in losses}
-
-
 def test_a_run_that_lies_in_two_roots_is_in_both(runs, tmp_path) -> None:
     """Each root is asked by itself, and an edit of one is none of the other."""
     root, ids = runs
@@ -412,21 +382,6 @@ def test_an_index_that_is_made_again_or_damaged_is_not_the_end(runs) -> None:
             if answer.status_code == 200 and answer.json()["answer"]["table"]["total"] == 4:
                 break
             assert answer.status_code in {200, 503}, answer.text
-
-
-def test_a_pattern_of_a_link_holds_nothing_up(runs) -> None:
-    """Whoever has somebody open a link chooses the query; one that backtracks would take years."""
-    root, ids = runs
-    edits = {"refs": [[PROJECT, ids["run-0"]]], "description": "a" * 60}
-    with page(root) as here:
-        told = here.client.patch(f"{here.base}runs", json=edits).json()["runs"][0]
-        seen = {"Seamark-Position": f"{PROJECT}/{ids['run-0']}={told['position']}"}
-        for pattern, total in (("(a|a)*b", 0), ("^a+$", 1)):
-            asked = {"query": f'sys/description =~ "{pattern}"', "columns": []}
-            found = read(here.client, here.base, "table", headers=seen, **asked)
-            assert found["table"]["total"] == total
-        asked["query"] = 'sys/description =~ "(?=a)"'
-        assert here.client.post(f"{here.base}read/table", json=asked).status_code == 422
 
 
 def test_what_somebody_looks_for_is_no_damage() -> None:

@@ -118,19 +118,6 @@ def test_atoms_come_back_as_they_were(
         assert reader.exists("a")
 
 
-def test_nan_comes_back(run: Run) -> None:
-    """NaN is a value like any other."""
-    run["a"] = math.nan
-    assert math.isnan(run["a"].fetch())
-
-
-def test_an_atom_may_change_its_type(run: Run) -> None:
-    """The value carries its type: 1 and then 0.5 is no conflict, the last one counts."""
-    for value in (1, 0.5, "auto", None, [1], True):
-        run["lr"] = value
-        assert run["lr"].fetch() == value
-
-
 def test_containers_are_taken_apart(run: Run, again: Any) -> None:
     """Mappings, dataclasses and Namespaces give one path a leaf, nested as deep as they are."""
     run["params"] = {
@@ -283,20 +270,6 @@ def test_derived_fields_refuse_assignment(run: Run, name: str) -> None:
             act()
 
 
-def test_other_sys_fields_can_be_written(run: Run, again: Any) -> None:
-    """Name, description and tags are a person's."""
-    run["sys/name"] = "new"
-    run["sys/description"] = "about"
-    run["sys/tags"] = ["a", "b"]
-    run["sys/group_tags"].add("g")
-    reader = again()
-    assert reader["sys/name"].fetch() == "new"
-    assert reader["sys/tags"].fetch() == {"a", "b"}
-    assert reader["sys/group_tags"].fetch() == {"g"}
-    assert reader["sys/id"].fetch() == run.id
-    assert reader["sys/state"].fetch() == "running"
-
-
 def test_nested_handlers(run: Run) -> None:
     """A handler of a namespace has every verb, and can be handed on."""
     model = run["model"]
@@ -381,13 +354,6 @@ def test_append_numbers(run: Run, again: Any) -> None:
     assert points.time_ns.tolist()[1:] == [1_600_000_000_250_000_000, 1_577_836_800_123_457_000]
     assert run["a"].fetch() == run["a"].fetch_last() == 2.5
     assert run.get_attribute_type("a") == "float_series"
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_append_values_that_are_not_finite(run: Run, value: float) -> None:
-    """They are points like any other."""
-    run["a"].append(value)
-    assert str(run["a"].fetch_points().value.tolist()) == str([value])
 
 
 def test_append_texts_and_histograms(run: Run, again: Any) -> None:

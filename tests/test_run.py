@@ -15,7 +15,6 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from journals import Journal, Kind, headers, journals
 from journals import operations as ops
@@ -374,21 +373,6 @@ def test_custom_run_id_is_one_run(start: Any) -> None:
     assert len(first.folder.journals()) == 2
 
 
-def test_a_script_that_owns_no_state(start: Any) -> None:
-    """``owner=False`` adds to a run without saying anything about its state."""
-    first = start(fail_on_exception=True)
-    first.set_state("failed", error=ValueError("x"))
-    first.stop()
-    with start(with_id=first.id, owner=False) as helper:
-        helper["score"] = 0.9
-        with pytest.raises(ArgumentError, match="its owner's to tell"):
-            helper.set_state("running")
-    assert reopened(first)["sys/state"].fetch() == "failed"
-    assert reopened(first)["score"].fetch() == 0.9
-    assert [header["owner"] for header in headers(first)] == [True, False]
-    assert [header["attempt"] for header in headers(first)] == [0, None]
-
-
 # -------------------------------------------------------------------- the end
 
 
@@ -588,17 +572,6 @@ def test_log_metrics_with_a_time(start: Any) -> None:
     points = reopened(run)["a"].fetch_points()
     assert points.value.tolist() == [1.0, 2.0]
     assert points.time_ns.tolist() == [1580702706789013000, 12_500_000_000]
-
-
-def test_numpy_and_large_numbers(start: Any) -> None:
-    """Numbers of NumPy are numbers; ints beyond 2**53 are rounded to float64."""
-    run = start()
-    for step in range(3):
-        run.log_metrics({"a": np.float32(0.1), "b": 2**53 + 1, "c": np.bool_(1)}, np.int64(step))
-    reader = reopened(run)
-    assert reader["a"].fetch_points().value.tolist() == [float(np.float32(0.1))] * 3
-    assert reader["b"].fetch_points().value.tolist() == [2.0**53] * 3
-    assert reader["c"].fetch_points().value.tolist() == [1.0] * 3
 
 
 def test_positions(start: Any) -> None:

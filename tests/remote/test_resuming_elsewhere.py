@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import shutil
 from collections.abc import Callable
@@ -64,18 +63,6 @@ def test_a_clock_far_ahead_is_not_followed(
     run.stop()
     assert header(run)["prior_t"] < FAR
     assert any("over an hour ahead" in each.getMessage() for each in caplog.records)
-
-
-def test_without_an_answer_recording_goes_on(
-    begin: Begin, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Training comes first; one line says what is not known."""
-    run = begin(remote="http://127.0.0.1:9", with_id=RUN)
-    run["a"] = 1
-    run.stop(seconds=0)
-    told = [each for each in caplog.records if "exists elsewhere" in each.getMessage()]
-    assert [each.levelno for each in told] == [logging.WARNING]
-    assert run.id == RUN
 
 
 @pytest.mark.parametrize(

@@ -16,46 +16,9 @@ from seamark.server.kept.intake import AHEAD_NS
 from seamark.server.kept.refusals import (
     DivergedError,
     FullError,
-    GapError,
     PurgedError,
     TooManyError,
 )
-
-
-def test_batches_become_the_journal(place: Place) -> None:
-    """Each is answered with what is kept, and the position of the run."""
-    intake, made = place.intake(), journal()
-    ends = places(made)
-    for start, end in pairwise(ends):
-        kept = intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
-        assert (kept.offset, kept.position) == (end, end)
-    assert place.bytes_of(made.file) == made.data
-    assert intake.known(PROJECT, RUN) == ({made.file: made.offset}, made.offset)
-
-
-def test_the_position_counts_all_journals_and_gaps(place: Place) -> None:
-    """It only grows."""
-    intake, one, two = place.intake(), journal("one"), journal("two")
-    first = intake.put(PROJECT, RUN, one.file, 0, one.data)
-    second = intake.put(PROJECT, RUN, two.file, 0, two.data)
-    third = intake.put(PROJECT, RUN, one.file, one.offset, gap=64)
-    assert first.position == one.offset
-    assert second.position == one.offset + two.offset
-    assert third == (one.offset + 64, one.offset + two.offset + 64, third.wait_s)
-    again = intake.put(PROJECT, RUN, two.file, 0, two.data)
-    assert again[:2] == (two.offset, third.position)
-
-
-def test_what_is_kept_already_is_left_as_it_is(place: Place) -> None:
-    """The same again, a part of it, or more than it: nothing is kept twice."""
-    intake, made = place.intake(), journal()
-    a, b, c = made.ends[2], made.ends[5], made.ends[8]
-    intake.put(PROJECT, RUN, made.file, 0, made.data[:b])
-    assert intake.put(PROJECT, RUN, made.file, 0, made.data[:a]).offset == b
-    assert intake.put(PROJECT, RUN, made.file, a, made.data[a:b]).offset == b
-    assert intake.put(PROJECT, RUN, made.file, a, made.data[a:c]).offset == c
-    assert intake.put(PROJECT, RUN, made.file, 0, made.data).offset == made.offset
-    assert place.bytes_of(made.file) == made.data
 
 
 def test_what_a_worker_remembers_is_only_believed_as_long_as_it_is_true(place: Place) -> None:
@@ -79,16 +42,6 @@ def test_what_a_worker_remembers_is_only_believed_as_long_as_it_is_true(place: P
     place.kept().forget(PROJECT, RUN)
     with pytest.raises(PurgedError):
         one.put(PROJECT, RUN, made.file, made.offset, gap=64)
-
-
-def test_a_hole_is_refused_and_names_what_is_kept(place: Place) -> None:
-    """Whoever sends goes on from there."""
-    intake, made = place.intake(), journal()
-    for known in (0, made.ends[3]):
-        with pytest.raises(GapError) as raised:
-            intake.put(PROJECT, RUN, made.file, made.ends[5], made.data[made.ends[5] :])
-        assert raised.value.more == {"known": known}
-        intake.put(PROJECT, RUN, made.file, 0, made.data[: made.ends[3]])
 
 
 def test_other_bytes_in_the_same_place_are_refused(place: Place) -> None:

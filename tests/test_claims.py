@@ -24,7 +24,7 @@ HALF_A_MINUTE_NS = 30 * 10**9
 """How long a claimant may be kept from what it does, between two lines of a test."""
 
 
-def seamark_command(*words: str) -> str:
+def seamark_command(*words):
     """Call the command in this process; return what it prints."""
     from click.testing import CliRunner
     from command import app
@@ -34,7 +34,7 @@ def seamark_command(*words: str) -> str:
     return done.output
 
 
-def begin(count: int = 1, project: str = "team/x", **given: object) -> list[str]:
+def begin(count=1, project="team/x", **given):
     """Record runs that have something to do, the oldest first."""
     ids = []
     for number in range(count):
@@ -44,7 +44,7 @@ def begin(count: int = 1, project: str = "team/x", **given: object) -> list[str]
     return ids
 
 
-def claim(project: seamark.Project, query: str = "todo = true", **given: object):
+def claim(project, query="todo = true", **given):
     return project.claim(query, **given, **QUIET)
 
 
@@ -197,7 +197,7 @@ class TestLapse:
             run.stop()
 
 
-def workers(count: int, script: str) -> list[subprocess.Popen[str]]:
+def workers(count, script):
     return [
         subprocess.Popen(
             [sys.executable, "-c", script, str(number)], stdout=subprocess.PIPE, text=True
@@ -225,7 +225,7 @@ with seamark.init_project("team/x") as project:
 """
 
 
-def work(runs: int, count: int, deadly: float, monkeypatch) -> None:
+def work(runs, count, deadly, monkeypatch):
     """Have workers do all runs, some of which die, and compare what each says it claimed."""
     ids = begin(runs)
     monkeypatch.setenv("DEADLY", str(deadly))

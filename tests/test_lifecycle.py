@@ -374,7 +374,7 @@ def test_points_of_threads_that_meet_as_a_run_is_reopened(tmp_path):
     opened = pickle.loads(pickle.dumps(make_run(project="p", root=tmp_path, with_id=name, **QUIET)))
     gate = threading.Barrier(8)
 
-    def add_point() -> None:
+    def add_point():
         gate.wait()
         opened.log_metrics({"loss": 0.5})
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from http.client import HTTPConnection
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,13 +25,13 @@ from seamark.server.positions import as_header
 from seamark.server.settings import Limits
 
 
-def size_of(root: Path, run: str) -> int:
+def size_of(root, run):
     """Return how many bytes the journals of a run have."""
     return sum(one.path.stat().st_size for one in RunFolder(root, PROJECT, run).journals())
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def both(request, postgresql, tmp_path_factory) -> Iterator[Any]:
+def both(request, postgresql, tmp_path_factory):
     """A page of a folder, and a server on either engine that was sent the same runs."""
     root, folder = tmp_path_factory.mktemp("both") / "root", tmp_path_factory.mktemp("server")
     with contextlib.ExitStack() as stack:
@@ -105,24 +103,24 @@ _ITS_OWN = {"seen", "cursor", "looked_ns", "left", "last_record_ns", "last_t", "
 """What each says of itself, and when it heard of a rank, which a server knows by its own clock."""
 
 
-def answered(client: httpx.Client, base: str, verb: str, question: Any) -> Any:
+def answered(client, base, verb, question):
     """Return status and what an answer says, without what each says of itself."""
     answer = client.post(f"{base}read/{verb}", json=question)
     return answer.status_code, _same(json.loads(answer.content))
 
 
-def _same(told: Any) -> Any:
+def _same(told):
     if isinstance(told, dict):
         return {key: _same(value) for key, value in told.items() if key not in _ITS_OWN}
     return [_same(one) for one in told] if isinstance(told, list) else told
 
 
-def of_run(both: Any) -> dict[str, str]:
+def of_run(both):
     return {"project": PROJECT, "run": both.ids["run-1"]}
 
 
 @pytest.mark.parametrize("case", range(len(OF_RUN)))
-def test_a_folder_answers_of_a_run_as_a_server_does(both, case) -> None:
+def test_a_folder_answers_of_a_run_as_a_server_does(both, case):
     """Status and content are the same, refusals included."""
     verb, question = OF_RUN[case]
     own = answered(both.page.client, both.page.base, verb, of_run(both) | question)
@@ -131,7 +129,7 @@ def test_a_folder_answers_of_a_run_as_a_server_does(both, case) -> None:
 
 
 @pytest.mark.parametrize("case", range(len(OF_ALL)))
-def test_a_folder_answers_of_many_runs_as_a_server_does(both, case) -> None:
+def test_a_folder_answers_of_many_runs_as_a_server_does(both, case):
     """As above."""
     verb, question = OF_ALL[case]
     refs = [[PROJECT, run] for run in both.ids.values()]
@@ -142,7 +140,7 @@ def test_a_folder_answers_of_many_runs_as_a_server_does(both, case) -> None:
     assert own[0] in {200, 422}
 
 
-def test_a_drawing_that_is_asked_for_again_has_only_what_changed(both) -> None:
+def test_a_drawing_that_is_asked_for_again_has_only_what_changed(both):
     """Its cursor names the whole of it, also where parts were left out."""
     ref = [PROJECT, both.ids["run-0"]]
     body: dict[str, Any] = {"refs": [ref], "paths": ["train/loss"], "px": 50}
@@ -154,7 +152,7 @@ def test_a_drawing_that_is_asked_for_again_has_only_what_changed(both) -> None:
     assert rest.cursor == whole.cursor
 
 
-def test_nothing_new_is_no_body(both) -> None:
+def test_nothing_new_is_no_body(both):
     """A page that asks again is told that nothing changed, and how old that is."""
     run = of_run(both)
     for verb, question in (("table", {}), ("projects", {}), ("overview", run), ("attributes", run)):
@@ -165,7 +163,7 @@ def test_nothing_new_is_no_body(both) -> None:
         assert again.headers["seamark-looked"] == "12345"
 
 
-def test_the_same_page_is_on_the_server(both) -> None:
+def test_the_same_page_is_on_the_server(both):
     """At its root, for browsers alone; a run of Neptune's client leads to the view of it."""
     url, get = both.there.url, both.stranger.get
     html = {"Accept": "text/html,*/*"}
@@ -185,7 +183,7 @@ def test_the_same_page_is_on_the_server(both) -> None:
     assert (greeting["login"], greeting["roots"][0]["api"]) == ("account", "api/v1/")
 
 
-def test_refusals_at_the_gate_name_the_version_too(both) -> None:
+def test_refusals_at_the_gate_name_the_version_too(both):
     """So that a page that is older than what answers says so, whatever it is refused."""
     limits = Limits()
     for url in (both.page.url, f"{both.there.url}/"):
@@ -205,7 +203,7 @@ def test_refusals_at_the_gate_name_the_version_too(both) -> None:
                 assert int(answer.headers["seamark-now"])
 
 
-def test_what_is_not_there_is_known_before_it_is_asked_for(both) -> None:
+def test_what_is_not_there_is_known_before_it_is_asked_for(both):
     """Of many contents at once; only for who may read the run, and only of what can be one."""
     run, none = both.ids["run-0"], "0" * 64
     for client, base, url in (
@@ -225,7 +223,7 @@ def test_what_is_not_there_is_known_before_it_is_asked_for(both) -> None:
         assert both.stranger.post(url + whole, json=asked).status_code == 401
 
 
-def test_a_server_gives_addresses_of_files_as_a_folder_does(both) -> None:
+def test_a_server_gives_addresses_of_files_as_a_folder_does(both):
     """Its processes sign alike, and only who may read the run is given one."""
     run = both.ids["run-0"]
     for client, base, url in (
@@ -245,7 +243,7 @@ def test_a_server_gives_addresses_of_files_as_a_folder_does(both) -> None:
         assert client.post(f"{base}link", json=unknown).status_code == 404
 
 
-def test_who_looks_at_a_folder_is_told_whose_curves_are_asked_for(both) -> None:
+def test_who_looks_at_a_folder_is_told_whose_curves_are_asked_for(both):
     """Whether by themselves or as a group, so that what trains is looked at first."""
     refs = [[PROJECT, run] for run in both.ids.values()]
     look = {"paths": ["train/loss"], "px": 100}

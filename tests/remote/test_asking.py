@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -26,12 +24,9 @@ from seamark.remote.http.run import RemoteRun
 from seamark.remote.http.sender import HttpRemote
 from seamark.remote.protocol import RemoteError, RunKey
 
-if TYPE_CHECKING:
-    from server_process import Running
-
 
 @contextlib.contextmanager
-def answering(answer: Callable[[str, dict[str, Any]], Any]) -> Iterator[Connection]:
+def answering(answer):
     """Answer each question about a verb with what a function returns."""
 
     class Answering(BaseHTTPRequestHandler):
@@ -62,12 +57,12 @@ def answering(answer: Callable[[str, dict[str, Any]], Any]) -> Iterator[Connecti
         server.shutdown()
 
 
-def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch) -> None:
+def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch):
     """Of more than can be kept, the one that was asked for longest ago goes."""
     monkeypatch.setattr(asking, "_KEPT", 2)
     asked = []
 
-    def answer(verb: str, question: dict[str, Any]) -> Answer[Any]:
+    def answer(verb, question):
         known = question.get("seen") == "x"
         asked.append((verb, known))
         return Answer(unchanged=True) if known else Answer({"a": 1}, "x")
@@ -100,20 +95,20 @@ POINTS = Points.none()
         (Answer(), lambda run: run.ranks()),
     ],
 )
-def test_an_answer_that_leads_nowhere_is_an_error(answer, read) -> None:
+def test_an_answer_that_leads_nowhere_is_an_error(answer, read):
     """Nobody waits for a server that never comes to an end, or says nothing."""
     with answering(lambda *_: answer) as connection, pytest.raises(WireError):
         read(RemoteRun(asking.Asking(connection), "p", "r"))
 
 
 @pytest.mark.parametrize("answer", [Answer(), Answer(unchanged=True), Answer("x")])
-def test_a_start_is_told_that_a_server_answers_nothing(answer) -> None:
+def test_a_start_is_told_that_a_server_answers_nothing(answer):
     """As everything else that keeps a server from being asked."""
     with answering(lambda *_: answer) as connection, pytest.raises(RemoteError):
         HttpRemote(connection).opening(RunKey("p", "r"), 5.0)
 
 
-def test_an_edit_is_seen_by_every_later_reader_of_the_process(server: Running, there: Any) -> None:
+def test_an_edit_is_seen_by_every_later_reader_of_the_process(server, there):
     """Each names it to the server, which waits for it: here in vain, as nothing is folded."""
     with seamark.init_run(**QUIET, **there("one")) as run:
         run["number"] = 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -109,30 +108,28 @@ class Both:
 _SLOPES = {"steep": 2.0, "flat": 0.5}
 
 
-def one_key(folder: Any) -> Any:
+def one_key(folder):
     return one_key_of(folder.project, folder.run)
 
 
-def one_key_of(project: str, run: str) -> Any:
+def one_key_of(project, run):
     from seamark.remote.protocol import RunKey
 
     return RunKey(project, run)
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def both(tmp_path_factory):
     with running_server(tmp_path_factory.mktemp("server")) as server:
         yield Both(tmp_path_factory.mktemp("home") / "runs", server)
 
 
 @pytest.fixture(autouse=True)
-def _token(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def _token(both, monkeypatch):
     monkeypatch.setenv("SEAMARK_API_TOKEN", both.server.token)
 
 
-def test_a_token_that_is_given_is_shown_for_reading(
-    both: Both, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_that_is_given_is_shown_for_reading(both, monkeypatch):
     """One from the environment is for those who gave none."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", "wrong")
     there = {"remote": both.server.url, "api_token": both.server.token, "mode": "read-only"}
@@ -144,9 +141,7 @@ def test_a_token_that_is_given_is_shown_for_reading(
     project.stop()
 
 
-def test_times_of_a_query_are_those_of_who_asks(
-    both: Both, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_of_a_query_are_those_of_who_asks(both, monkeypatch):
     """Of whatever attribute, quoted or not; what names an offset, or is no time, stays."""
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # fourteen hours before UTC
     time.tzset()
@@ -169,7 +164,7 @@ def test_times_of_a_query_are_those_of_who_asks(
         time.tzset()
 
 
-def test_a_run_is_opened_for_reading(both: Both, tmp_path: Path) -> None:
+def test_a_run_is_opened_for_reading(both, tmp_path):
     run = init_run("team/digits", with_id="steep", remote=both.server.url, mode="read-only")
     assert run.id == both.ids["steep"]
     assert run["params/big"].fetch() == 2**70
@@ -188,9 +183,7 @@ def test_a_run_is_opened_for_reading(both: Both, tmp_path: Path) -> None:
         init_run("team/digits", with_id="stepe", remote=both.server.url, mode="read-only")
 
 
-def test_a_project_is_read(
-    both: Both, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_project_is_read(both, monkeypatch, caplog):
     monkeypatch.setenv("SEAMARK_REMOTE", both.server.url)
     project = init_project("team/digits")
     assert sorted(project.fetch_runs_table()["sys/name"]) == ["flat", "steep"]
@@ -203,9 +196,7 @@ def test_a_project_is_read(
 
 
 @pytest.mark.parametrize("variable", [False, True], ids=["not set", "same server"])
-def test_what_the_code_names_is_read(
-    both: Both, monkeypatch: pytest.MonkeyPatch, *, variable: bool
-) -> None:
+def test_what_the_code_names_is_read(both, monkeypatch, *, variable):
     """A remote before a root, a root before the environment; for runs and for projects."""
     if variable:
         monkeypatch.setenv("SEAMARK_REMOTE", both.server.url)
@@ -220,7 +211,7 @@ def test_what_the_code_names_is_read(
         init_run("team/digits", custom_run_id="no", remote=url, root=empty, mode="read-only")
 
 
-def test_another_root_is_a_remote_too(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_root_is_a_remote_too(both, monkeypatch):
     project = init_project("team/digits", remote=both.root.as_uri())
     assert project.fetch_runs_table().total == 2
     run = init_run("team/digits", with_id="flat", remote=both.root.as_uri(), mode="read-only")
@@ -230,7 +221,7 @@ def test_another_root_is_a_remote_too(both: Both, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("reset", [False, True], ids=["ends", "reset"])
 @pytest.mark.thorough
-def test_a_download_goes_on_where_it_broke_off(both: Both, tmp_path: Path, *, reset: bool) -> None:
+def test_a_download_goes_on_where_it_broke_off(both, tmp_path, *, reset):
     """Each connection is cut after a part of the file; what came is not asked for again."""
     address = urlsplit(both.server.url)
     model = both.there().view("team/digits", both.ids["steep"]).attribute("model")
@@ -251,7 +242,7 @@ def test_a_download_goes_on_where_it_broke_off(both: Both, tmp_path: Path, *, re
         proxy.close()
 
 
-def test_what_is_not_there_is_said(both: Both) -> None:
+def test_what_is_not_there_is_said(both):
     view = both.there().view("team/digits", both.ids["flat"])
     with pytest.raises(FileMissingError, match="not on http"):
         view.contents.read({"sha256": "0" * 64, "size": 1}, "model")
@@ -264,7 +255,7 @@ def test_what_is_not_there_is_said(both: Both) -> None:
     assert view.contents.begin_of(model.value["sha256"], model.value["size"], 4) == b"flat"
 
 
-def test_a_server_that_is_away_or_refuses_is_said(both: Both) -> None:
+def test_a_server_that_is_away_or_refuses_is_said(both):
     with pytest.raises(Unreachable, match="cannot be reached"):
         RemoteCatalog(Connection("http://127.0.0.1:9", "")).names()
     with pytest.raises(Refused, match="seamark token create"):

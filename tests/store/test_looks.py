@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
-from seamark.reading.curves import Curve, Drawing, Look, RunCurve
+from seamark.reading.curves import Curve, Look, RunCurve
 from seamark.reading.drawn import group_curves
 from seamark.store.drawing import Listed, draw_series
 from seamark.store.stretches import cell_starts, pack_cells
@@ -49,7 +49,7 @@ def same(one, other):
     return np.array_equal(one, other, equal_nan=True)
 
 
-def is_same(one: Drawing, other: Drawing) -> bool:
+def is_same(one, other):
     columns = all(same(getattr(one.curve, name), getattr(other.curve, name)) for name in COLUMNS)
     mean = one.mean is other.mean or same(one.mean, other.mean)
     return columns and mean and one.curve.width == other.curve.width and same(one.x, other.x)

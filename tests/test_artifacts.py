@@ -362,10 +362,8 @@ def test_processes_that_save_at_once(given):
         for content in ("one", "one", "two", "two")
     ]
     for process in processes:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in processes:
-        assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
     told = [process.communicate()[0].split() for process in processes]

@@ -261,10 +261,8 @@ def test_processes_at_once_get_numbers_of_their_own(given, root):
         for _ in range(3)
     ]
     for one in made:
-        assert one.stdout is not None
         assert one.stdout.readline() == "ready\n"
     for one in made:
-        assert one.stdin is not None
         one.stdin.write("go\n")
         one.stdin.flush()
     told = dict(line.split() for one in made for line in one.communicate()[0].splitlines())

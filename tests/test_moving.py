@@ -323,7 +323,6 @@ def mover(place):
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         try:
             yield process
@@ -332,7 +331,6 @@ def mover(place):
 
 
 def tell(process, run, conflict):
-    assert process.stdin is not None
     process.stdin.write(f"{run} {conflict}\n")
     process.stdin.flush()
 

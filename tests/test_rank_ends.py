@@ -48,7 +48,6 @@ def started_ranks(root, size):
     ]
     try:
         for each in ranks:
-            assert each.stdout is not None
             assert each.stdout.readline() == "ready\n"
         yield ranks
     finally:
@@ -316,7 +315,6 @@ def test_a_sigterm_is_noted_at_once_as_sigkill_may_follow(tmp_path, when, ranks)
         env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"},
     )
     try:
-        assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
         worker.send_signal(signal.SIGTERM)
         assert worker.stdout.readline() == "got it\n"
@@ -353,7 +351,6 @@ def test_a_rank_that_waits_in_c_code_notes_a_sigterm_before_it_dies(tmp_path, ra
         env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"},
     )
     try:
-        assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
         worker.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + 60

@@ -40,7 +40,6 @@ def training(after=WAIT, before=""):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         text=True,
     )
-    assert process.stdout is not None
     return process, process.stdout.readline().strip()
 
 

@@ -96,7 +96,6 @@ def test_a_run_in_training_goes_on(cli, root, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     ) as training:
-        assert training.stdout is not None
         run = training.stdout.readline().strip()
         before = facts(root, run)
         for command, (more, _, _) in EDITS.items():
@@ -182,14 +181,6 @@ def test_tags_of_several_runs(cli, record):
         "one: a, b c, x → a, b c",
     ]
     assert cli("tag", "three").stdout == "three: (no tags)\n"
-
-
-def test_a_name_that_others_have_is_said(cli, record):
-    """Names may repeat, but then they find no single run."""
-    run, _ = record("p", name="one"), record("p", name="two")
-    done = cli("rename", "one", "two")
-    assert done.exit_code == 0
-    assert f"say {run} where you mean this one" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -73,16 +73,6 @@ def test_json_is_complete_and_exact(cli, rich_run):
     assert shown["log"]["value"]["count"] == 40
 
 
-def test_ambiguous_names_list_what_they_may_mean(cli, record):
-    """Exit code 2, with every candidate, and --project tells them apart."""
-    first, second = record("one", name="twin"), record("two", name="twin")
-    result = cli("show", "twin")
-    assert result.exit_code == 2
-    assert f"one/{first}" in result.stderr
-    assert f"two/{second}" in result.stderr
-    assert cli("show", "twin", "--project", "two").exit_code == 0
-
-
 def test_failures_and_losses_are_loud(cli, start):
     """The exception, and what could not be recorded."""
     run = start()

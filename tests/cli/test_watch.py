@@ -103,7 +103,6 @@ def test_a_killed_training_is_no_longer_waited_for(cli, root, between):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         text=True,
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "recorded\n"
 
         def kill():

@@ -75,14 +75,11 @@ def start(code, *args):
 def test_four_readers_and_a_trainer(tmp_path):
     """Each reader sees a growing, gapless beginning of what is recorded, in the end all of it."""
     trainer = start(TRAIN, str(tmp_path))
-    assert trainer.stdout is not None
     assert trainer.stdout.readline() == "begun\n"
     readers = [start(READ, str(tmp_path)) for _ in range(4)]
     for reader in readers:
-        assert reader.stdout is not None
         assert reader.stdout.readline() == "begun\n"
     for process in [*readers, trainer]:
-        assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
     said = trainer.communicate(timeout=240)

@@ -511,7 +511,6 @@ def training(tmp_path):
             text=True,
         )
         started.append(child)
-        assert child.stdout is not None
         return child, RunFolder(root, "p", child.stdout.readline().strip())
 
     yield start

@@ -59,8 +59,6 @@ def write(root, writer):
     """Return a function that logs one value to a run, in another process."""
 
     def write(name, value):
-        assert writer.stdin is not None
-        assert writer.stdout is not None
         print(json.dumps([str(root), name, value]), file=writer.stdin, flush=True)
         assert writer.stdout.readline() == "written\n"
 

@@ -288,7 +288,6 @@ def test_a_dead_process_settles_a_journal(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert process.stdout is not None
     process.stdout.readline()
     (path,) = (tmp_path / "p/r/journal").iterdir()
     with path.open("ab") as file:

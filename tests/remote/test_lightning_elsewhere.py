@@ -101,8 +101,6 @@ class Trainings:
         folder.mkdir(exist_ok=True)
         logger = {**QUIET, **{key: given[key] for key in ("remote", "api_token") if key in given}}
         told = {**given, "folder": str(folder), "logger": {**logger, **given.get("logger", {})}}
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         print(json.dumps(told), file=self._process.stdin, flush=True)
         status = int(self._process.stdout.readline())
         (run,) = (one.name for one in (folder / "runs/p").iterdir() if one.name[0] != ".")
@@ -115,7 +113,6 @@ def trainings():
         [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         yield Trainings(process)
-        assert process.stdin is not None
         process.stdin.close()
 
 

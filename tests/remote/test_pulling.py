@@ -409,7 +409,6 @@ def test_several_processes_copy_one_run_at_the_same_time(server, tmp_path):
         for _ in range(4)
     ]
     for process in several:
-        assert process.stdin is not None
         process.stdin.close()  # for which they wait once they have imported everything
     assert [process.wait(120) for process in several] == [0] * 4
     run = seamark.init_run("at-once", root=tmp_path / "b", custom_run_id="x", mode="read-only")

@@ -47,7 +47,6 @@ def test_nothing_acknowledged_is_lost_by_a_kill(place, pytestconfig, kills):
             env={**os.environ, "PYTHONPATH": ":".join([support, *sys.path])},
         )
         lines = chance.randrange(3, 25)
-        assert worker.stdout is not None
         with worker, worker.stdout:
             for _ in range(lines):
                 if not (line := worker.stdout.readline()):

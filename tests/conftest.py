@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -58,12 +55,12 @@ GIVEN = os.environ.get("SEAMARK_TEST_POSTGRESQL")
 LOOKED_UP = ("GIT", "HOST", "PACKAGES", "SCRIPT")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser):
     """Let tests that read be run through a server; see `through`."""
     parser.addoption("--through", choices=["server"], help="Read what tests record through this.")
 
 
-def pytest_configure() -> None:
+def pytest_configure():
     """Start like a process of a plain shell, and refuse to start without what is promised."""
     reset_signals()
     # Without the extras where they are promised, no skip can look green.
@@ -75,20 +72,20 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture
-def _environment() -> dict[str, str]:
+def _environment():
     """Do not record what a run looks up about its machine and code, unless it is `captured`."""
     return {f"SEAMARK_CAPTURE_{name}": "0" for name in LOOKED_UP}
 
 
 @pytest.fixture
-def captured(_isolated: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def captured(_isolated, monkeypatch):
     """Record what a run looks up about its machine and code, as it does by default."""
     for name in LOOKED_UP:
         monkeypatch.delenv(f"SEAMARK_CAPTURE_{name}")
 
 
 @pytest.fixture(scope="session")
-def _servers(request: pytest.FixtureRequest) -> Iterator[Any]:
+def _servers(request):
     """What gives the roots of tests their servers, if tests read through one."""
     if request.config.getoption("--through") is None:
         yield None
@@ -103,9 +100,7 @@ def _servers(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def _through(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _servers: Any
-) -> Iterator[None]:
+def _through(request, monkeypatch, _servers):
     """Read through a server if the command line says so."""
     if _servers is None:
         yield
@@ -120,14 +115,14 @@ def _through(
 
 
 @pytest.fixture
-def frames() -> Callable[[Any], dict[str, list[int]]]:
+def frames():
     """Return a function that gives the times of what each journal of a run holds.
 
     Without heartbeats: whether there is one tells how long a test has taken so far.
     """
     from journals import Kind, journals
 
-    def frames(run: Any) -> dict[str, list[int]]:
+    def frames(run):
         return {
             journal.path.name: [one.t for one in journal.frames if one.kind != Kind.HEARTBEAT]
             for journal in journals(run)
@@ -140,7 +135,7 @@ def frames() -> Callable[[Any], dict[str, list[int]]]:
 
 
 @pytest.fixture(scope="session")
-def postgresql(_folders: Iterator[Path]) -> Iterator[Callable[[], str]]:
+def postgresql(_folders):
     """Return the URL of a PostgreSQL server, which the first test that asks starts for all."""
     from databases import postgresql_server
 
@@ -150,7 +145,7 @@ def postgresql(_folders: Iterator[Path]) -> Iterator[Callable[[], str]]:
         place.mkdir(mode=0o700)
         stack.callback(remove_folder, place)
 
-        def url() -> str:
+        def url():
             if not known:
                 known.append(stack.enter_context(postgresql_server(place)))
             return known[0]
@@ -159,7 +154,7 @@ def postgresql(_folders: Iterator[Path]) -> Iterator[Callable[[], str]]:
 
 
 @pytest.fixture
-def postgresql_url(postgresql) -> Iterator[str]:
+def postgresql_url(postgresql):
     """URL of an empty database of PostgreSQL."""
     from databases import fresh_database
 
@@ -168,13 +163,13 @@ def postgresql_url(postgresql) -> Iterator[str]:
 
 
 @pytest.fixture
-def run_server(tmp_path) -> Iterator[Callable[..., Any]]:
+def run_server(tmp_path):
     """Start servers, each in processes of its own; see `server_process.start_server`."""
     from server_process import running_server
 
     with contextlib.ExitStack() as stack:
 
-        def run(folder: Any = None, *options: str, **rest: Any) -> Any:
+        def run(folder=None, *options, **rest):
             return stack.enter_context(
                 running_server(folder or tmp_path / "server", *options, **rest)
             )
@@ -183,7 +178,7 @@ def run_server(tmp_path) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
-def server(request, run_server) -> Any:
+def server(request, run_server):
     """A server that runs, once on each engine: its ``url``, and the ``token`` of its admin."""
     pytest.importorskip("fastapi")
     if request.param == "postgresql":

@@ -14,13 +14,12 @@ import sys
 import textwrap
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import journals
 import pytest
-from forking import Forks, forking_torch
+from forking import forking_torch
 from recording import QUIET
 
 from seamark import Run, init_run
@@ -29,7 +28,7 @@ from seamark.journal.headers import header_of
 from seamark.run.run import make_run
 
 
-def started(code: str, *args: str, **environment: str) -> subprocess.Popen[str]:
+def started(code, *args, **environment):
     head = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
     return subprocess.Popen(
         [sys.executable, "-c", head + textwrap.dedent(code), *args],
@@ -40,7 +39,7 @@ def started(code: str, *args: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def on_ranks(code: str, *args: str) -> list[str]:
+def on_ranks(code, *args):
     """Run a script on two ranks at once; return what each printed."""
     ranks = [started(code, *args, RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
     ended = [(*each.communicate(timeout=180), each.returncode) for each in ranks]
@@ -49,13 +48,13 @@ def on_ranks(code: str, *args: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
+def forks():
     pytest.importorskip("torch")
     with forking_torch() as found:
         yield found
 
 
-def on_forked_ranks(forks: Forks, code: str, *args: str, size: int = 2) -> list[str]:
+def on_forked_ranks(forks, code, *args, size=2):
     """Run a script on every rank at once, as `on_ranks`, in processes that have torch already."""
     head = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
     environments = [{"RANK": str(rank), "WORLD_SIZE": str(size)} for rank in range(size)]
@@ -64,11 +63,11 @@ def on_forked_ranks(forks: Forks, code: str, *args: str, size: int = 2) -> list[
     return [each.stdout for each in ended]
 
 
-def opened(root: Path, **given: Any) -> Run:
+def opened(root, **given):
     return init_run("p", root=root, mode="read-only", **given)
 
 
-def headers(run: Run) -> dict[int, dict[str, Any]]:
+def headers(run):
     """Return the header of each rank's first journal."""
     found: dict[int, dict[str, Any]] = {}
     for header in journals.headers(run):
@@ -77,7 +76,7 @@ def headers(run: Run) -> dict[int, dict[str, Any]]:
     return found
 
 
-def states(run: Run, rank: int) -> list[dict[str, Any]]:
+def states(run, rank):
     found = []
     for journal in journals.journals(run):
         if journal.header["rank"] == rank:
@@ -87,7 +86,7 @@ def states(run: Run, rank: int) -> list[dict[str, Any]]:
     return [op for _, op in found if op["op"] == "state"]
 
 
-def series_paths(run: Run) -> list[str]:
+def series_paths(run):
     return run.session.recorded.view().series_paths()
 
 
@@ -164,10 +163,10 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(tmp_path):
 
 
 @pytest.fixture
-def become(monkeypatch) -> Callable[[int], None]:
+def become(monkeypatch):
     """Make this process one of two ranks."""
 
-    def become(rank: int) -> None:
+    def become(rank):
         monkeypatch.setenv("RANK", str(rank))
         monkeypatch.setenv("WORLD_SIZE", "2")
 
@@ -395,8 +394,8 @@ def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, cap
     """A bad path, a value that is no number, no mapping at all: log_metrics never raises."""
     become(1)
     with init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET) as run:
-        run.log_metrics({"/bad": 1, "sys/state": 1, 5: 1, "good": 1, "text": "x"}, 0)  # type: ignore[dict-item]
-        run.log_metrics(5)  # type: ignore[arg-type]
+        run.log_metrics({"/bad": 1, "sys/state": 1, 5: 1, "good": 1, "text": "x"}, 0)
+        run.log_metrics(5)
     run = opened(tmp_path, custom_run_id="one")
     assert series_paths(run) == ["ranks/1/good"]
     assert run["monitoring/seamark/dropped"].fetch() == {"path": 3, "value": 1, "metrics": 1}
@@ -619,19 +618,19 @@ def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, b
     never marks is believed to be as far as the one that saves.
     """
 
-    def begun(rank: int) -> Run:
+    def begun(rank):
         become(rank)
         run = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET)
         run.log_metrics({"x": 0}, None)
         return run
 
-    def saves(run: Run, *, marked: bool = True) -> dict[str, Any]:
+    def saves(run, *, marked=True):
         state = run.checkpoint_state(marked=marked)
         run.log_metrics({"x": 1}, 1)  # of the step in which it was saved
         run.mark_checkpoint()
         return state
 
-    def goes_on(run: Run) -> None:
+    def goes_on(run):
         run.log_metrics({"x": 2}, 2)
         run.checkpoint_state(marked=True)
         run.mark_checkpoint()
@@ -680,15 +679,15 @@ def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_pa
     runs: dict[int, Run] = {}
     state: dict[str, Any] = {}
 
-    def each(deed: Callable[[int], Any]) -> None:
+    def each(deed):
         for rank in order:
             become(rank)
             deed(rank)
 
-    def begin(rank: int) -> None:
+    def begin(rank):
         runs[rank] = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET)
 
-    def resume(rank: int) -> None:
+    def resume(rank):
         runs[rank] = runs[rank].resumed(state)
         runs[rank].log_metrics({"x": start}, 2)
 

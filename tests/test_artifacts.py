@@ -32,13 +32,13 @@ from seamark.run.objects import ArtifactObject, digest_of_objects
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> dict[str, Any]:
+def given(tmp_path):
     """Where all artifacts of a test are."""
     return {"project": "team/p", "root": tmp_path / "root"}
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """A folder with two files, one of them in a folder."""
     data = tmp_path / "data"
     (data / "in").mkdir(parents=True)
@@ -47,7 +47,7 @@ def data(tmp_path: Path) -> Path:
     return data
 
 
-def saved(given: dict[str, Any], name: str, content: str, **more: Any) -> seamark.Artifact:
+def saved(given, name, content, **more):
     """Return a version with one file."""
     file = Path("content.txt")
     file.write_text(content)
@@ -56,16 +56,16 @@ def saved(given: dict[str, Any], name: str, content: str, **more: Any) -> seamar
     return artifact
 
 
-def opened(given: dict[str, Any], word: str) -> seamark.Artifact:
+def opened(given, word):
     return seamark.init_artifact(word, mode="read-only", **given)
 
 
-def tree(folder: Path) -> dict[str, str]:
+def tree(folder):
     files = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
-def command(root: Path, *words: str) -> str:
+def command(root, *words):
     found = CliRunner().invoke(app, [*words, "--root", str(root)], catch_exceptions=False)
     assert found.exit_code == 0, found.output
     return found.stdout
@@ -74,7 +74,7 @@ def command(root: Path, *words: str) -> str:
 # ------------------------------------------------------------------- mistakes
 
 
-def test_what_is_no_artifact_is_refused(given: dict[str, Any], data: Path) -> None:
+def test_what_is_no_artifact_is_refused(given, data):
     """Where it is asked for, and nothing is made for it."""
     with pytest.raises(RunNotNamedError, match="name="):
         seamark.init_artifact(**given)
@@ -97,7 +97,7 @@ def test_what_is_no_artifact_is_refused(given: dict[str, Any], data: Path) -> No
         opened(given, "Data:7")
 
 
-def test_a_version_can_be_opened_by_its_folder(given: dict[str, Any]) -> None:
+def test_a_version_can_be_opened_by_its_folder(given):
     """From anywhere, as a path or as a URI; what is another folder is refused."""
     folder = saved(given, "data", "1").folder.path
     for where in (folder, str(folder), folder.as_uri()):
@@ -139,9 +139,7 @@ def test_a_version_can_be_opened_by_its_folder(given: dict[str, Any]) -> None:
         (7, "a name or None"),
     ],
 )
-def test_an_object_has_a_place_on_every_disk(
-    given: dict[str, Any], data: Path, destination: Any, why: str
-) -> None:
+def test_an_object_has_a_place_on_every_disk(given, data, destination, why):
     """Its name leads nowhere else and is in nobody's way; else the draft stays as it is."""
     with seamark.init_artifact(name="x", **given) as artifact:
         artifact.add_file(data / "a.txt", "data.txt")
@@ -155,7 +153,7 @@ def test_an_object_has_a_place_on_every_disk(
     assert opened(given, "x:1").objects == before
 
 
-def test_nothing_outside_of_a_folder_comes_with_it(given: dict[str, Any], data: Path) -> None:
+def test_nothing_outside_of_a_folder_comes_with_it(given, data):
     """A link counts as the file that it leads to in there; all others are errors that say so."""
     secret = data.parent / "secret"
     secret.write_text("secret")
@@ -199,7 +197,7 @@ def test_nothing_outside_of_a_folder_comes_with_it(given: dict[str, Any], data: 
 # ------------------------------------------------------------------- versions
 
 
-def test_names_of_objects_follow_the_rules(given: dict[str, Any], data: Path) -> None:
+def test_names_of_objects_follow_the_rules(given, data):
     """A destination is the name; one that ends with ``/`` is the folder to put it into."""
     with seamark.init_artifact(name="x", **given) as artifact:
         artifact.add_file(data / "a.txt")
@@ -225,7 +223,7 @@ def test_names_of_objects_follow_the_rules(given: dict[str, Any], data: Path) ->
             artifact.open(name)
 
 
-def test_a_draft_is_seen_by_nobody(given: dict[str, Any], data: Path) -> None:
+def test_a_draft_is_seen_by_nobody(given, data):
     """It becomes a version at the end of ``with``; an exception drops it."""
     artifact = seamark.init_artifact(name="x", tags=["raw"], description="one", **given)
     artifact.add_dir(data)
@@ -263,7 +261,7 @@ def test_a_draft_is_seen_by_nobody(given: dict[str, Any], data: Path) -> None:
     with pytest.raises(ReadOnlyError):
         opened(given, "x")["later"] = 1
 
-    def fail() -> None:
+    def fail():
         with seamark.init_artifact(name="x", **given) as other:
             other.add_file(data / "a.txt")
             raise KeyError
@@ -275,7 +273,7 @@ def test_a_draft_is_seen_by_nobody(given: dict[str, Any], data: Path) -> None:
     assert opened(given, "x")["later"].fetch() == "said"
 
 
-def test_the_same_content_is_the_same_version(given: dict[str, Any]) -> None:
+def test_the_same_content_is_the_same_version(given):
     """Whoever saves it says what it has to say of the version that is there; so one is found."""
     first = saved(given, "x", "1", tags=["one"])
     second = saved(given, "x", "2")
@@ -298,7 +296,7 @@ def test_the_same_content_is_the_same_version(given: dict[str, Any]) -> None:
     ]
 
 
-def test_an_alias_is_that_of_one_version(given: dict[str, Any], tmp_path: Path) -> None:
+def test_an_alias_is_that_of_one_version(given, tmp_path):
     """The version to which it was given last has it, also where folders were put together."""
     one, two = saved(given, "x", "1"), saved(given, "x", "2")
     one = seamark.init_artifact("x:1", **given)
@@ -322,7 +320,7 @@ def test_an_alias_is_that_of_one_version(given: dict[str, Any], tmp_path: Path) 
             one.alias(alias)
 
 
-def test_versions_of_two_machines(given: dict[str, Any], tmp_path: Path) -> None:
+def test_versions_of_two_machines(given, tmp_path):
     """Of two that took one number, the earlier keeps it; the same content is one version."""
     other = {**given, "root": tmp_path / "other"}
     same = saved(given, "x", "same")
@@ -350,7 +348,7 @@ artifact.stop()
 
 
 @pytest.mark.once
-def test_processes_that_save_at_once(given: dict[str, Any]) -> None:
+def test_processes_that_save_at_once(given):
     """The same content is one version with one number, other content another."""
     for content in ("one", "two"):  # before: who adds a file that another writes is told so
         Path(content).write_text(content * 100)
@@ -364,10 +362,8 @@ def test_processes_that_save_at_once(given: dict[str, Any]) -> None:
         for content in ("one", "one", "two", "two")
     ]
     for process in processes:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in processes:
-        assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
     told = [process.communicate()[0].split() for process in processes]
@@ -445,7 +441,7 @@ print(sum(end != 0 for end in ends))
 
 
 @pytest.mark.once
-def test_a_kill_leaves_a_draft_or_a_version(given: dict[str, Any], tmp_path: Path) -> None:
+def test_a_kill_leaves_a_draft_or_a_version(given, tmp_path):
     """Whenever it comes; whoever saves the same content then has the whole version."""
     roots, points = tmp_path / "roots", 8
     done = subprocess.run(
@@ -478,7 +474,7 @@ def test_a_kill_leaves_a_draft_or_a_version(given: dict[str, Any], tmp_path: Pat
     assert ends == {0, 1}
 
 
-def test_a_draft_of_somebody_who_lives_stays(given: dict[str, Any], data: Path) -> None:
+def test_a_draft_of_somebody_who_lives_stays(given, data):
     """``purge`` removes those alone that nobody can save any more."""
     artifact = seamark.init_artifact(name="x", **given)
     artifact.add_dir(data)
@@ -489,7 +485,7 @@ def test_a_draft_of_somebody_who_lives_stays(given: dict[str, Any], data: Path) 
 # ------------------------------------------------------------------- bytes
 
 
-def test_bytes_are_kept_once(given: dict[str, Any], data: Path) -> None:
+def test_bytes_are_kept_once(given, data):
     """Versions share what they have in common, unless what one has is not what it was."""
     (data / "large").write_bytes(os.urandom(1 << 21))
     with seamark.init_artifact(name="x", **given) as one:
@@ -508,9 +504,7 @@ def test_bytes_are_kept_once(given: dict[str, Any], data: Path) -> None:
     assert tree(three.download("back")) == {"b.txt": "b"}
 
 
-def test_what_is_downloaded_is_what_was_saved(
-    given: dict[str, Any], data: Path, tmp_path: Path
-) -> None:
+def test_what_is_downloaded_is_what_was_saved(given, data, tmp_path):
     """Other bytes, more or less of them, are errors that say so, and no file has them then."""
     with seamark.init_artifact(name="x", **given) as artifact:
         artifact.add_dir(data)
@@ -545,9 +539,7 @@ def test_what_is_downloaded_is_what_was_saved(
 
 
 @pytest.mark.parametrize("name", ["../out.txt", "/tmp/out.txt", "a/../../out.txt", "other.txt"])
-def test_a_strangers_journal_changes_no_version(
-    given: dict[str, Any], data: Path, name: str
-) -> None:
+def test_a_strangers_journal_changes_no_version(given, data, name):
     """Whatever it says, its digest is another one; and nothing is written outside in any case."""
     with seamark.init_artifact(name="x", **given) as artifact:
         artifact.add_dir(data)
@@ -580,7 +572,7 @@ def test_a_strangers_journal_changes_no_version(
     assert tree(Path("back")) == {}
 
 
-def test_disabled_records_nothing(data: Path, tmp_path: Path) -> None:
+def test_disabled_records_nothing(data, tmp_path):
     """Every verb is there and does nothing, but mistakes are mistakes."""
     given = {"project": "p", "root": tmp_path / "none", "mode": "disabled"}
     with seamark.init_artifact(name="x", **given) as artifact, seamark.init_run(**given) as run:
@@ -597,13 +589,13 @@ def test_disabled_records_nothing(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def quick(given: dict[str, Any]) -> dict[str, Any]:
+def quick(given):
     """Arguments of a run that looks nothing up."""
     off = ("stdout", "stderr", "hardware_metrics", "traceback")
     return {**given, **{f"capture_{name}": False for name in off}}
 
 
-def test_what_a_run_reads_is_known_by_what_it_is(quick: dict[str, Any], data: Path) -> None:
+def test_what_a_run_reads_is_known_by_what_it_is(quick, data):
     """A container, a path, a version, a reference: each is recorded so that no other is meant."""
     given = {key: quick[key] for key in ("project", "root")}
     version = saved(given, "digits", "1")
@@ -653,7 +645,7 @@ def test_what_a_run_reads_is_known_by_what_it_is(quick: dict[str, Any], data: Pa
     draft.stop()
 
 
-def test_a_file_names_artifacts(quick: dict[str, Any]) -> None:
+def test_a_file_names_artifacts(quick):
     """``inputs`` of ``config_path`` takes what ``mark_input`` takes."""
     version = saved({key: quick[key] for key in ("project", "root")}, "digits", "1")
     Path("run.yaml").write_text("inputs:\n- digits:1\n- content.txt\n")
@@ -662,7 +654,7 @@ def test_a_file_names_artifacts(quick: dict[str, Any]) -> None:
         assert run["artifacts/inputs/content.txt"].fetch_files_list()
 
 
-def test_lineage_goes_over_generations_and_ends(quick: dict[str, Any]) -> None:
+def test_lineage_goes_over_generations_and_ends(quick):
     """Both ways, through artifacts, files and runs; what comes back to itself is shown once."""
     given = {key: quick[key] for key in ("project", "root")}
     raw = saved(given, "raw", "raw")
@@ -709,7 +701,7 @@ def test_lineage_goes_over_generations_and_ends(quick: dict[str, Any]) -> None:
 # ------------------------------------------------------------------- commands
 
 
-def test_commands_take_artifacts(given: dict[str, Any], tmp_path: Path) -> None:
+def test_commands_take_artifacts(given, tmp_path):
     """``ls``, ``show``, ``tag``, ``trash`` and ``purge`` know them by what people call them."""
     root = given["root"]
     one = saved(given, "digits", "1", description="first")
@@ -737,7 +729,7 @@ def test_commands_take_artifacts(given: dict[str, Any], tmp_path: Path) -> None:
     assert command(root, "fsck", "--blobs")
 
 
-def test_a_copy_elsewhere_is_the_same(given: dict[str, Any], data: Path, tmp_path: Path) -> None:
+def test_a_copy_elsewhere_is_the_same(given, data, tmp_path):
     """``sync`` to a folder takes artifacts along."""
     with seamark.init_artifact(name="x", **given) as artifact:
         artifact.add_dir(data)
@@ -748,9 +740,7 @@ def test_a_copy_elsewhere_is_the_same(given: dict[str, Any], data: Path, tmp_pat
     assert tree(copy.download("back")) == {"data/a.txt": "a", "data/in/b.txt": "b"}
 
 
-def test_artifacts_have_a_root_of_their_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_artifacts_have_a_root_of_their_own(monkeypatch, tmp_path):
     """SEAMARK_ARTIFACT_DIR names it; runs find them there, and after that where they are."""
     given: dict[str, Any] = {"project": "team/p"}
     saved(given, "here", "1")

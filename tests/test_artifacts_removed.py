@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +13,7 @@ import seamark
 from seamark import errors
 
 
-def save(root: Path, project: str, files: dict[str, bytes]) -> Any:
+def save(root, project, files):
     with seamark.init_artifact(name="data", project=project, root=root) as made:
         for name, content in files.items():
             Path(name).write_bytes(content)
@@ -22,26 +21,26 @@ def save(root: Path, project: str, files: dict[str, bytes]) -> Any:
     return made
 
 
-def purge(root: Path, *versions: str) -> None:
+def purge(root, *versions):
     for words in (["trash", *versions], ["purge", *versions, "--yes"]):
         done = CliRunner().invoke(app, [*words, "--root", str(root)])
         assert done.exit_code == 0, done.output
 
 
-def blobs(made: Any) -> dict[str, int]:
+def blobs(made):
     """Return the contents of a version, and how many names each has on the disk."""
     folder = made.folder.path / "blobs"
     found = folder.iterdir() if folder.is_dir() else ()
     return {path.name: path.stat().st_nlink for path in found}
 
 
-def read(root: Path, version: str, to: Path) -> dict[str, bytes]:
+def read(root, version, to):
     project, _, name = version.rpartition("/")
     found = seamark.init_artifact(name, project=project, root=root, mode="read-only")
     return {path.name: path.read_bytes() for path in found.download(to).iterdir()}
 
 
-def test_what_no_version_names_goes_and_all_else_stays(tmp_path: Path) -> None:
+def test_what_no_version_names_goes_and_all_else_stays(tmp_path):
     """Versions share the bytes of what they have in common; another project has its own."""
     root = tmp_path / "root"
     both, alone, later = b"b" * 5000, b"a" * 6000, b"l" * 7000
@@ -61,7 +60,7 @@ def test_what_no_version_names_goes_and_all_else_stays(tmp_path: Path) -> None:
     assert read(root, "p/data:1", tmp_path / "again") == {"both": both, "alone": alone}
 
 
-def test_a_draft_keeps_what_the_version_had_that_is_purged(tmp_path: Path) -> None:
+def test_a_draft_keeps_what_the_version_had_that_is_purged(tmp_path):
     """Its bytes were linked from there before."""
     root = tmp_path / "root"
     save(root, "p", {"both": b"b" * 5000})
@@ -73,7 +72,7 @@ def test_a_draft_keeps_what_the_version_had_that_is_purged(tmp_path: Path) -> No
     assert read(root, "p/data", tmp_path / "back") == {"both": b"b" * 5000, "more": b"more"}
 
 
-def test_who_reads_what_is_purged_reads_to_its_end(tmp_path: Path) -> None:
+def test_who_reads_what_is_purged_reads_to_its_end(tmp_path):
     """What is open stays; what is opened afterwards is missing, and nothing half is written."""
     root = tmp_path / "root"
     content = os.urandom(3 << 20)

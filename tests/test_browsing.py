@@ -447,13 +447,6 @@ def test_a_look_writes_nothing_below_the_root(run, project, tmp_path):
     assert files() == before
 
 
-def test_a_silent_rank_shows_something(tmp_path):
-    """Where nothing is recorded by design, nothing is there to be shown."""
-    run = init_run(root=tmp_path, mode="disabled", **QUIET)
-    assert run.id in page_of(run)[1]
-    assert page_of(run["train"])[1]
-
-
 def test_what_cannot_be_read_is_shown_in_plain_words(run, monkeypatch):
     """Never an error instead of a page."""
 

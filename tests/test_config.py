@@ -31,7 +31,7 @@ inputs:
 """
 
 
-def write(text: str, name: str = "run.yaml") -> str:
+def write(text, name="run.yaml"):
     Path(name).write_text(text, encoding="utf-8")
     return name
 

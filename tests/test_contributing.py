@@ -30,12 +30,12 @@ CODE = re.compile(r"`([^`\n]+)`")
 FOLDERS = ("src", "tests", "docs", "integrations", "benchmarks", "examples", "constraints")
 
 
-def section(title: str) -> str:
+def section(title):
     """Return the text of a section, without its heading."""
     return TEXT.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-def layers_of_the_test() -> list[set[str]]:
+def layers_of_the_test():
     """Return `LAYERS` of ``test_layers.py``; ``__init__`` stands for the empty name."""
     tree = ast.parse((ROOT / "tests" / "test_layers.py").read_text("utf-8"))
     found = [
@@ -44,18 +44,18 @@ def layers_of_the_test() -> list[set[str]]:
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "LAYERS"
     ]
     assert isinstance(found[0], ast.Tuple)
-    layers = [ast.literal_eval(call.args[0]) for call in found[0].elts]  # type: ignore[attr-defined]
+    layers = [ast.literal_eval(call.args[0]) for call in found[0].elts]
     return [{name or "__init__" for name in layer} for layer in layers]
 
 
-def test_the_layers_are_those_of_the_test() -> None:
+def test_the_layers_are_those_of_the_test():
     """The table of packages has one row for each layer, in the same order."""
     table = TEXT.partition("<!-- layers -->")[2].partition("<!-- end of layers -->")[0]
     rows = [line for line in table.splitlines() if line.startswith("| `")]
     assert [set(CODE.findall(row.split("|")[1])) for row in rows] == layers_of_the_test()
 
 
-def test_every_path_of_the_changes_exists() -> None:
+def test_every_path_of_the_changes_exists():
     """Of a path with a placeholder, the folder exists."""
     names = {name for name in CODE.findall(section("Where to make a change")) if " " not in name}
     paths = {name for name in names if name.split("/")[0] in FOLDERS and "/" in name}
@@ -67,7 +67,7 @@ def test_every_path_of_the_changes_exists() -> None:
     assert [folder for folder in folders if not (ROOT / folder).is_dir()] == []
 
 
-def test_every_kind_of_change_is_described() -> None:
+def test_every_kind_of_change_is_described():
     """Each has a section with a table of files, and a row in the overview."""
     text = section("Where to make a change")
     overview, *described = text.split("\n### ")
@@ -77,7 +77,7 @@ def test_every_kind_of_change_is_described() -> None:
     assert all("\n| file | what to do |\n" in one for one in described)
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere():
     """Links to files of the repository, and to sections of this page."""
     headings = re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
     anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
@@ -87,7 +87,7 @@ def test_links_lead_somewhere() -> None:
         assert path or anchor in anchors, target
 
 
-def test_every_session_is_listed() -> None:
+def test_every_session_is_listed():
     """The table of sessions names those of the noxfile and no others."""
     tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
     sessions = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -163,7 +162,7 @@ KNOWN = {
 }
 
 
-def rows_of(page: str) -> Iterator[tuple[str, str]]:
+def rows_of(page):
     """Yield both cells of each row of a page's tables of counterparts."""
     for line in (HOWTO / f"{page}.md").read_text("utf-8").splitlines():
         cells = re.split(r"(?<!\\)\|", line)
@@ -171,7 +170,7 @@ def rows_of(page: str) -> Iterator[tuple[str, str]]:
             yield cells[1].strip(), cells[2].strip()
 
 
-def names_in(words: Iterator[str]) -> set[str]:
+def names_in(words):
     """Return names, and each argument as ``name:argument``."""
     found = set()
     for word in words:
@@ -184,13 +183,13 @@ def names_in(words: Iterator[str]) -> set[str]:
     return found
 
 
-def plain(code: str) -> str:
+def plain(code):
     """Return code without what a formatter decides."""
     return re.sub(r",(?=[)\]}])", "", re.sub(r"\s+", "", code)).replace("'", '"')
 
 
 @pytest.mark.parametrize("page", KNOWN)
-def test_every_name_has_its_line(page: str) -> None:
+def test_every_name_has_its_line(page):
     """The page names every name and argument, and says something of it."""
     named = names_in(code for left, right in rows_of(page) if right for code in CODE.findall(left))
     left_out = sorted(names_in(iter(KNOWN[page].split())) - named)
@@ -198,7 +197,7 @@ def test_every_name_has_its_line(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", KNOWN)
-def test_every_line_of_code_is_run(page: str) -> None:
+def test_every_line_of_code_is_run(page):
     """What the tables say to write stands in a program of the page, which is run."""
     run = plain("".join(RUN.findall((HOWTO / f"{page}.md").read_text("utf-8"))))
     lines = [code for _, right in rows_of(page) for code in CODE.findall(right)]
@@ -208,7 +207,7 @@ def test_every_line_of_code_is_run(page: str) -> None:
     assert not not_run, not_run
 
 
-def test_a_name_of_another_program_is_an_error_that_says_ours(tmp_path: Path) -> None:
+def test_a_name_of_another_program_is_an_error_that_says_ours(tmp_path):
     """Methods, functions and arguments; what the message names is there."""
     run = seamark.init_run("p", name="given", root=tmp_path / "root", **QUIET)
     run.stop()
@@ -232,7 +231,7 @@ def test_a_name_of_another_program_is_an_error_that_says_ours(tmp_path: Path) ->
         assert hasattr(home, name), (owner, name)
 
 
-def test_a_run_that_is_read_tells_what_it_is_called_and_how_it_does(tmp_path: Path) -> None:
+def test_a_run_that_is_read_tells_what_it_is_called_and_how_it_does(tmp_path):
     """Whatever name it was opened by; a process that records knows what it said itself."""
     run = seamark.init_run("p", name="given", root=tmp_path / "root", **QUIET)
     assert (run.name, run.state) == ("given", "running")

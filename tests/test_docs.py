@@ -76,7 +76,7 @@ class Block(NamedTuple):
     below: str  # language of the block directly above, with nothing but white space between
 
 
-def blocks_of(page: Path) -> list[Block]:
+def blocks_of(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     found, end, above = [], 0, ""
     for match in FENCE.finditer(text):
@@ -91,7 +91,7 @@ def blocks_of(page: Path) -> list[Block]:
     return found
 
 
-def alike(text: str, *, vary: bool) -> str:
+def alike(text, *, vary):
     for pattern, word in ALIKE:
         text = pattern.sub(word, text)
     if vary:
@@ -101,14 +101,14 @@ def alike(text: str, *, vary: bool) -> str:
     return text
 
 
-def assert_printed(got: str, block: Block, wanted: str, where: str) -> None:
+def assert_printed(got, block, wanted, where):
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     got, wanted = (alike(text.strip() + "\n", vary=block.vary) for text in (got, wanted))
     if not doctest.OutputChecker().check_output(wanted, got, options):
         pytest.fail(f"{where}\n--- the page says\n{wanted}\n--- printed was\n{got}", pytrace=False)
 
 
-def commands_of(body: str) -> list[tuple[str, str]]:
+def commands_of(body):
     """Split a console block into (command, output) pairs; a backslash continues a command."""
     parts = re.split(r"^\$ ((?:.*\\\n)*.*)\n?", body, flags=re.MULTILINE)
     assert not parts[0].strip(), f"output without a command: {parts[0]!r}"
@@ -117,7 +117,7 @@ def commands_of(body: str) -> list[tuple[str, str]]:
     )
 
 
-def run_command(command: str) -> str:
+def run_command(command):
     """Run one line of a console block on a terminal and return what it prints; an error fails."""
     program, *arguments = shlex.split(command)
     programs = {"seamark": [sys.executable, "-m", "seamark"], "python": [sys.executable]}
@@ -128,7 +128,7 @@ def run_command(command: str) -> str:
     return printed
 
 
-def on_terminal(words: list[str]) -> tuple[int, str]:
+def on_terminal(words):
     """Run a program that writes to a terminal 100 cells wide; return its exit code and the text."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
@@ -155,7 +155,7 @@ def on_terminal(words: list[str]) -> tuple[int, str]:
     [pytest.param(p, marks=() if str(p) in FIRST_READ else pytest.mark.slow) for p in PAGES],
     ids=str,
 )
-def test_page_does_what_it_says(page: Path) -> None:
+def test_page_does_what_it_says(page):
     """Every Python and console block of a page runs, and prints what stands there."""
     run = {"python", "console", "text", "yaml"}
     blocks = [block for block in blocks_of(page) if block.language in run]
@@ -182,7 +182,7 @@ def test_page_does_what_it_says(page: Path) -> None:
             printed = buffer.getvalue().decode("utf-8")
 
 
-def test_ci_runs_the_test_command_of_the_readme() -> None:
+def test_ci_runs_the_test_command_of_the_readme():
     """The command that the README gives for the tests stands in ``.ci/run`` word for word."""
     readme = (ROOT / "README.md").read_text("utf-8")
     commands = re.findall(r"^```sh\n(python3 -m venv .*-s tests)\n```$", readme, re.MULTILINE)
@@ -190,7 +190,7 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     assert commands[0] in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
-def test_every_environment_variable_is_documented() -> None:
+def test_every_environment_variable_is_documented():
     """The reference lists the variables that the package reads, and no others."""
     pattern = re.compile(r"\bSEAMARK_[A-Z][A-Z_]*[A-Z]\b")
     read = {
@@ -201,7 +201,7 @@ def test_every_environment_variable_is_documented() -> None:
     assert set(re.findall(r"^\| `(SEAMARK_\w+)`", page, re.MULTILINE)) == read
 
 
-def generator(name: str) -> Any:
+def generator(name):
     """Return the module of ``docs`` that writes a reference."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
@@ -211,7 +211,7 @@ def generator(name: str) -> Any:
     return module
 
 
-def test_option_reference_is_what_the_options_say() -> None:
+def test_option_reference_is_what_the_options_say():
     """The page of the options, and the table of the environment, are as they are in the source."""
     for name, text in generator("options_reference").pages().items():
         assert (ROOT / "docs" / "reference" / name).read_text("utf-8") == text, (
@@ -219,14 +219,14 @@ def test_option_reference_is_what_the_options_say() -> None:
         )
 
 
-def test_command_reference_is_what_the_commands_say() -> None:
+def test_command_reference_is_what_the_commands_say():
     """``docs/reference/cli.md`` is the help of every command as it is now."""
     assert (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8") == generator(
         "cli_reference"
     ).page(), "out of date: python docs/cli_reference.py > docs/reference/cli.md"
 
 
-def test_every_record_is_documented() -> None:
+def test_every_record_is_documented():
     """The page about the journal names every kind of frame and every op that the package writes."""
     page = (ROOT / "docs" / "explanation" / "journal.md").read_text("utf-8")
     ops = {

@@ -6,13 +6,12 @@ import copy
 import json
 import math
 import tempfile
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from command import app
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -24,12 +23,12 @@ from seamark.errors import ArgumentError, RunExistsError, SeamarkError
 FIRST, SECOND = Path("first"), Path("second")
 
 
-def command(*words: object, root: Path = FIRST) -> Result:
+def command(*words, root=FIRST):
     given = [str(word) for word in words]
     return CliRunner().invoke(app, [*given, "--root", str(root)], prog_name="seamark")
 
 
-def recorded(root: Path = FIRST) -> seamark.Run:
+def recorded(root=FIRST):
     """A run with something of each family, of two attempts, and a parameter that was changed."""
     Path("notes.txt").write_text("notes", encoding="utf-8")
     given: Any = {"name": "one", "tags": ["x"], "params": {"lr": 1, "deep": [1, {"a": math.nan}]}}
@@ -55,7 +54,7 @@ def recorded(root: Path = FIRST) -> seamark.Run:
     return run
 
 
-def test_a_document_is_what_the_command_exports(tmp_path: Path) -> None:
+def test_a_document_is_what_the_command_exports(tmp_path):
     """And what it imports: the run is the same, and files are known but not there."""
     run = recorded()
     document = run.to_dict()
@@ -75,7 +74,7 @@ def test_a_document_is_what_the_command_exports(tmp_path: Path) -> None:
         again["file"].download("there")
 
 
-def test_an_imported_run_is_a_run() -> None:
+def test_an_imported_run_is_a_run():
     """It can be found, queried, gone on with, and told again."""
     document = recorded().to_dict()
     there = seamark.from_dict(document, root=SECOND, project="mine")
@@ -94,7 +93,7 @@ def test_an_imported_run_is_a_run() -> None:
     assert told["attributes"]["sys/owner"] == document["attributes"]["sys/owner"]
 
 
-def test_one_that_exists_is_refused() -> None:
+def test_one_that_exists_is_refused():
     """Nothing is written over, also by the command, and of several runs none is written then."""
     run = recorded()
     document = run.to_dict()
@@ -167,9 +166,7 @@ WRONG: list[tuple[tuple[Any, ...], Any, str]] = [
 
 
 @pytest.mark.parametrize(("place", "value", "said"), WRONG, ids=[one[2][:40] for one in WRONG])
-def test_a_wrong_value_is_named_by_its_place(
-    place: tuple[Any, ...], value: Any, said: str, document: dict[str, Any]
-) -> None:
+def test_a_wrong_value_is_named_by_its_place(place, value, said, document):
     """Before anything is written: there is not even a root."""
     broken = copy.deepcopy(document)
     at: Any = broken
@@ -188,7 +185,7 @@ def test_a_wrong_value_is_named_by_its_place(
 
 
 @pytest.fixture(scope="module")
-def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def document(tmp_path_factory):
     """What a run with something of each family is told as."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("document"))
@@ -205,7 +202,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         ('{"runs": 1}', "runs: expected a list, got int: 1"),
     ],
 )
-def test_a_file_that_is_no_document_is_refused(text: str, said: str) -> None:
+def test_a_file_that_is_no_document_is_refused(text, said):
     """In one line, and nothing is made."""
     Path("x.JSON").write_text(text, encoding="utf-8")
     done = command("import", "x.JSON", root=SECOND)
@@ -223,7 +220,7 @@ JUNK = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_no_document_breaks_a_root(document: dict[str, Any], data: st.DataObject) -> None:
+def test_no_document_breaks_a_root(document, data):
     """Whatever is put wherever in it: it is refused by an error of ours, or it is a run that reads.
 
     A refused one leaves nothing behind.
@@ -276,7 +273,7 @@ STEPS = st.one_of(
 @given(st.lists(STEPS, max_size=12))
 # To delete what is not there reads what is: the hash of the parameters is there, and then no more.
 @example([("assign", "parameters/x", 1), ("delete", "a", None), ("delete", "parameters/x", None)])
-def test_to_dict_of_from_dict_is_the_same(steps: list[tuple[str, str, Any]]) -> None:
+def test_to_dict_of_from_dict_is_the_same(steps):
     """Whatever was recorded."""
     with tempfile.TemporaryDirectory() as folder:
         with seamark.init_run("p", root=Path(folder, "first"), **QUIET) as run:
@@ -289,7 +286,7 @@ def test_to_dict_of_from_dict_is_the_same(steps: list[tuple[str, str, Any]]) -> 
         assert seamark.from_dict(told, root=Path(folder, "second")).to_dict() == told
 
 
-def _do(run: seamark.Run, what: str, path: str, value: Any) -> None:
+def _do(run, what, path, value):
     if what == "assign":
         run[path] = value
     elif what == "points":
@@ -307,7 +304,7 @@ def _do(run: seamark.Run, what: str, path: str, value: Any) -> None:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Any]:
+def server(tmp_path):
     pytest.importorskip("fastapi")
     from served import whole_server
 
@@ -315,7 +312,7 @@ def server(tmp_path: Path) -> Iterator[Any]:
         yield found
 
 
-def test_a_server_tells_the_same_document(server: Any) -> None:
+def test_a_server_tells_the_same_document(server):
     """Also of a run that came to it out of a document."""
     document = recorded().to_dict()
     there = seamark.from_dict(document, root=SECOND)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +10,6 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 import seamark
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 P = "team/x"
 QUIET: dict[str, Any] = {
@@ -26,29 +21,29 @@ QUIET: dict[str, Any] = {
 }
 
 
-def record(parent: str | None = None, step: float = 0, **given: Any) -> seamark.Run:
+def record(parent=None, step=0, **given):
     run = seamark.init_run(project=P, **{**QUIET, **given})
     if parent is not None:
         run["sys/forking/parent"], run["sys/forking/step"] = parent, step
     return run
 
 
-def opened(run: str | seamark.Run, **given: Any) -> seamark.Run:
+def opened(run, **given):
     return seamark.init_run(
         P, with_id=run if isinstance(run, str) else run.id, mode="read-only", **given
     )
 
 
-def values(run: seamark.Run, path: str, **how: Any) -> list[tuple[float, float]]:
+def values(run, path, **how):
     points = run[path].fetch_points(**how)
     return list(zip(points.step.tolist(), points.value.tolist(), strict=True))
 
 
 @pytest.fixture
-def cli() -> Callable[..., Any]:
+def cli():
     """Return what runs the command."""
 
-    def run(*words: str) -> Any:
+    def run(*words):
         from command import app
 
         found = CliRunner().invoke(app, words)
@@ -59,7 +54,7 @@ def cli() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def parent() -> seamark.Run:
+def parent():
     """Record ten steps of everything that a fork has from its parent."""
     with record(custom_run_id="first") as run:
         for step in range(10):
@@ -71,7 +66,7 @@ def parent() -> seamark.Run:
 
 
 @pytest.fixture
-def child(parent: seamark.Run) -> seamark.Run:
+def child(parent):
     """Record a fork at step 5."""
     with record("first", 5) as run:
         for step in (6, 7):
@@ -83,7 +78,7 @@ def child(parent: seamark.Run) -> seamark.Run:
 CURVE = [*((float(step), 10.0 - step) for step in range(6)), (6.0, 106.0), (7.0, 107.0)]
 
 
-def test_a_fork_is_read_as_one_curve(child: seamark.Run) -> None:
+def test_a_fork_is_read_as_one_curve(child):
     """With what its parent had up to the step, whatever kind of series it is; values are its own.
 
     The parent is named by the id that a person gave it, or by its own.
@@ -111,12 +106,12 @@ def test_a_fork_is_read_as_one_curve(child: seamark.Run) -> None:
     assert values(opened(by_id), "loss") == CURVE[:6]
 
 
-def _id_of_parent() -> str:
+def _id_of_parent():
     table = seamark.init_project(P).fetch_runs_table(query='sys/custom_run_id = "first"')
     return str(table.refs[0][1])
 
 
-def test_drawings_and_tables_of_series_begin_with_the_parent(child: seamark.Run) -> None:
+def test_drawings_and_tables_of_series_begin_with_the_parent(child):
     """And a summary of the run counts what is shown; a table of runs what the run recorded."""
     run, project = opened(child), seamark.init_project(P)
     assert run["loss"].fetch_points(points=100).first_step.tolist() == [s for s, _ in CURVE]
@@ -129,7 +124,7 @@ def test_drawings_and_tables_of_series_begin_with_the_parent(child: seamark.Run)
     assert next(iter(runs))["loss:count"] == 2
 
 
-def test_the_command_shows_the_whole_curve(child: seamark.Run, cli: Any) -> None:
+def test_the_command_shows_the_whole_curve(child, cli):
     """So do pictures, comparisons and exports."""
     shown = cli("show", child.id).stdout
     assert [line.split()[-2:] for line in shown.splitlines() if " loss " in line] == [["8", "0…7"]]
@@ -140,7 +135,7 @@ def test_the_command_shows_the_whole_curve(child: seamark.Run, cli: Any) -> None
     assert "only/here" in cli("compare", child.id, _id_of_parent()).stdout
 
 
-def test_a_document_of_a_fork_shows_no_point_twice(child: seamark.Run, tmp_path: Any) -> None:
+def test_a_document_of_a_fork_shows_no_point_twice(child, tmp_path):
     """It has the whole curve; where it is read beside the parent, its own points count."""
     document = opened(child).to_dict()
     assert len(document["series"]["loss"]["step"]) == len(CURVE)
@@ -152,7 +147,7 @@ def test_a_document_of_a_fork_shows_no_point_twice(child: seamark.Run, tmp_path:
         assert values(opened(child, root=root), "loss") == CURVE
 
 
-def test_a_fork_of_a_fork_has_what_both_had(child: seamark.Run) -> None:
+def test_a_fork_of_a_fork_has_what_both_had(child):
     """Up to the earliest step on the way, and what its own parent records still."""
     with record(child.id, 6) as late, record(child.id, 3) as early:
         late.log_metrics({"loss": 0.0}, 7)
@@ -166,7 +161,7 @@ def test_a_fork_of_a_fork_has_what_both_had(child: seamark.Run) -> None:
     assert values(opened(child), "loss") == [*CURVE[:4], (3.5, 3.5), *CURVE[6:]]
 
 
-def test_what_is_deleted_in_a_fork_is_gone_there(child: seamark.Run) -> None:
+def test_what_is_deleted_in_a_fork_is_gone_there(child):
     """And stays in the parent."""
     with seamark.init_run(P, with_id=child.id, **QUIET) as again:
         del again["only"]
@@ -178,9 +173,7 @@ def test_what_is_deleted_in_a_fork_is_gone_there(child: seamark.Run) -> None:
     assert len(values(opened(_id_of_parent()), "only/here")) == 10
 
 
-def test_a_parent_that_is_gone_leaves_the_points_of_the_fork(
-    child: seamark.Run, cli: Any, tmp_path: Any
-) -> None:
+def test_a_parent_that_is_gone_leaves_the_points_of_the_fork(child, cli, tmp_path):
     """And a line that says which one is not there; it counts again when it comes."""
     there = tmp_path / "there"
     seamark.sync(child.id, there.as_uri())
@@ -194,7 +187,7 @@ def test_a_parent_that_is_gone_leaves_the_points_of_the_fork(
     assert "not here" not in cli("show", child.id, "--root", str(there)).stdout
 
 
-def test_a_fork_may_be_said_in_two_parts(parent: seamark.Run) -> None:
+def test_a_fork_may_be_said_in_two_parts(parent):
     """What was read before the second counts with it, for another reader too."""
     with record() as run:
         run["sys/forking/parent"] = "first"
@@ -206,7 +199,7 @@ def test_a_fork_may_be_said_in_two_parts(parent: seamark.Run) -> None:
 
 
 @pytest.mark.parametrize("step", [0.0, "5", None, True, float("nan"), 10**400])
-def test_a_step_that_is_none_forks_nothing(parent: seamark.Run, step: Any) -> None:
+def test_a_step_that_is_none_forks_nothing(parent, step):
     """Whatever a stranger wrote there."""
     with record() as run:
         run["sys/forking/parent"] = "first"
@@ -217,7 +210,7 @@ def test_a_step_that_is_none_forks_nothing(parent: seamark.Run, step: Any) -> No
     assert values(opened(run), "loss") == [*expected, (20.0, 1.0)]
 
 
-def test_runs_that_were_forked_from_each_other_end(cli: Any) -> None:
+def test_runs_that_were_forked_from_each_other_end(cli):
     """Each is read once, and the circle is told; so is who names itself, or another folder."""
     with record(custom_run_id="a") as one:
         one.log_metrics({"loss": 1.0}, 1)
@@ -235,7 +228,7 @@ def test_runs_that_were_forked_from_each_other_end(cli: Any) -> None:
         assert "is not here" in cli("show", run.id).stdout
 
 
-def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch: Any) -> None:
+def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch):
     """However long a stranger made it."""
     monkeypatch.setattr("seamark.store.read.forks.GENERATIONS", 3)
     runs: list[str] = []
@@ -247,7 +240,7 @@ def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch: Any) -> Non
     assert [step for step, _ in values(opened(runs[2]), "loss")] == [0.0, 1.0, 2.0]
 
 
-def test_long_series_are_read_alike_however_they_are_read(tmp_path: Any) -> None:
+def test_long_series_are_read_alike_however_they_are_read(tmp_path):
     """Where the step of the fork cuts a group, and where groups lie whole before it."""
     pytest.importorskip("pandas")
     rng = np.random.default_rng(7)
@@ -276,7 +269,7 @@ def test_long_series_are_read_alike_however_they_are_read(tmp_path: Any) -> None
     )
 
 
-def test_a_run_that_is_no_fork_asks_nothing_more(child: seamark.Run) -> None:
+def test_a_run_that_is_no_fork_asks_nothing_more(child):
     """Its statements are those of one that is read without a look at others."""
     from seamark.index.index import Index
     from seamark.store.read.run import RunReader
@@ -285,7 +278,7 @@ def test_a_run_that_is_no_fork_asks_nothing_more(child: seamark.Run) -> None:
     alone = RunReader(view._find_store, P, view.name, view._sources, now_ns=view._now_ns)
     asked: list[str] = []
 
-    def listen(connection: sqlite3.Connection, *_: Any) -> None:
+    def listen(connection, *_):
         connection.set_trace_callback(asked.append)
 
     engine = view._find_store().database.engine
@@ -309,7 +302,7 @@ def test_a_run_that_is_no_fork_asks_nothing_more(child: seamark.Run) -> None:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+def server(request, tmp_path):
     """A server on each engine."""
     pytest.importorskip("fastapi")
     from served import whole_server
@@ -319,14 +312,12 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         yield found
 
 
-def test_a_server_reads_a_fork_as_a_folder_does(
-    child: seamark.Run, server: Any, monkeypatch: Any
-) -> None:
+def test_a_server_reads_a_fork_as_a_folder_does(child, server, monkeypatch):
     """Before its parent is there, when it came, and when that records more."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
     first = _id_of_parent()
 
-    def there(run: str) -> seamark.Run:
+    def there(run):
         return seamark.init_run(P, with_id=run, mode="read-only", remote=server.url)
 
     seamark.sync(child.id, server.url)

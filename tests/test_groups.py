@@ -13,7 +13,7 @@ import seamark
 from seamark import errors
 
 
-def begin(project: str, **given: object) -> str:
+def begin(project, **given):
     with seamark.init_run(project=project, **given) as run:
         run["lr"] = 0.1
     return run.id
@@ -84,7 +84,7 @@ def test_groups_have_a_table(caplog):
             {"sys/id": "odd", "runs": 1},
         ]
 
-        def found(query: str) -> list[str]:
+        def found(query):
             return project.fetch_groups_table(query=query)["sys/id"]
 
         assert found("runs > 1 AND metadata/seed = 3") == ["folds"]
@@ -130,13 +130,13 @@ def test_projects_have_a_table():
 class TestListed:
     """``seamark ls --kind project`` and ``--kind group``."""
 
-    def ls(self, *words: str) -> list[dict[str, object]]:
+    def ls(self, *words):
         done = CliRunner().invoke(app, ["ls", *words, "--json"], catch_exceptions=False)
         assert not done.exit_code, done.output
         return json.loads(done.stdout)
 
     @pytest.fixture(autouse=True)
-    def _there(self) -> None:
+    def _there(self):
         begin("team/x", groups=["folds"])
         begin("team/x/y", groups=["folds", "best"])
         begin("other")

@@ -10,11 +10,11 @@ import pytest
 from journals import Journal, Kind, Point, headers, journal_files, operations, points, records
 from recording import QUIET
 
-from seamark import Run, init_run
+from seamark import init_run
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path):
     """A run with rows, sparse rows, a column, times of the user, texts and operations."""
     with init_run("team/p", root=tmp_path, **QUIET) as run:
         run["lr"] = 0.5
@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
-def test_points_are_those_that_the_run_reads(run: Run) -> None:
+def test_points_are_those_that_the_run_reads(run):
     """Steps, values and times, whichever kind of frame holds them."""
     for path in ("a", "b", "odd", "col"):
         read = run[path].fetch_points()
@@ -37,7 +37,7 @@ def test_points_are_those_that_the_run_reads(run: Run) -> None:
     assert len(points(run, "a")) == 301
 
 
-def test_operations_and_texts_stand_in_their_order(run: Run) -> None:
+def test_operations_and_texts_stand_in_their_order(run):
     """The first says that it runs, the last that it is complete."""
     found = operations(run)
     assert [op["state"] for op in found if op["op"] == "state"] == ["running", "completed"]
@@ -48,7 +48,7 @@ def test_operations_and_texts_stand_in_their_order(run: Run) -> None:
     assert (text["path"], text["points"][0][:2]) == ("note", [2.0, "hello"])
 
 
-def test_a_journal_tells_who_wrote_it_and_that_it_is_whole(run: Run) -> None:
+def test_a_journal_tells_who_wrote_it_and_that_it_is_whole(run):
     """The header, the name and the last frame."""
     (header,) = headers(run)
     (path,) = journal_files(run)
@@ -63,7 +63,7 @@ def test_a_journal_tells_who_wrote_it_and_that_it_is_whole(run: Run) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 4, 8, 9, 10, 12, 16, 24])
-def test_one_flipped_bit_ends_what_is_read(run: Run, at: int) -> None:
+def test_one_flipped_bit_ends_what_is_read(run, at):
     """Each field of a frame is covered by its checksum, or is the checksum."""
     (path,) = journal_files(run)
     whole = Journal(path)
@@ -77,7 +77,7 @@ def test_one_flipped_bit_ends_what_is_read(run: Run, at: int) -> None:
     assert not found.closed
 
 
-def test_it_takes_nothing_from_the_package() -> None:
+def test_it_takes_nothing_from_the_package():
     """Else a fault of the package's reader would be one of this one too."""
     tree = ast.parse(Path(journals.__file__).read_text("utf-8"))
     named = [one.module for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)]

@@ -8,14 +8,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from forking import Ended, Forks, forking_torch
+from forking import Ended, forking_torch
 from recording import QUIET
 
-from seamark import Run, init_run
+from seamark import init_run
 
 pytest.importorskip("torch")
 
@@ -41,12 +39,12 @@ def main(work):
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
+def forks():
     with forking_torch() as found:
         yield found
 
 
-def worked(forks: Forks, tmp_path: Path, code: str) -> Ended:
+def worked(forks, tmp_path, code):
     """Run a script whose workers are forked."""
     words = [str(tmp_path / "root"), "fork"]
     (done,) = forks.run(HEAD + textwrap.dedent(code), *words, environments=[{}])
@@ -54,7 +52,7 @@ def worked(forks: Forks, tmp_path: Path, code: str) -> Ended:
     return done
 
 
-def worked_spawning(tmp_path: Path, code: str) -> Ended:
+def worked_spawning(tmp_path, code):
     """Run a script whose workers are spawned: they import it, so that it is a file."""
     script = tmp_path / "script.py"
     script.write_text(HEAD + textwrap.dedent(code))
@@ -69,7 +67,7 @@ def worked_spawning(tmp_path: Path, code: str) -> Ended:
     return Ended(done.stdout, done.stderr, done.returncode)
 
 
-def runs(root: Path) -> list[Run]:
+def runs(root):
     """Return the runs, that of rank 0 first."""
     names = sorted(one.name for one in (root / "p").iterdir())
     found = [init_run("p", root=root, with_id=name, mode="read-only") for name in names]

@@ -7,13 +7,9 @@ import functools
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from recording import QUIET
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SOURCE = Path(__file__).parents[1] / "src" / "seamark"
 
@@ -59,17 +55,17 @@ HEAVY = frozenset({"numpy", "pandas", "pyarrow", "rich", "sqlalchemy", "torch", 
 
 
 @functools.cache
-def modules() -> tuple[Path, ...]:
+def modules():
     return tuple(sorted(SOURCE.rglob("*.py")))
 
 
-def package_of(module: str) -> str:
+def package_of(module):
     """Return the subpackage of a dotted module: ``store`` for ``seamark.store.fold.fold``."""
     return [*module.split("."), ""][1]
 
 
 @functools.cache
-def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+def nodes_of(path):
     """Return the imports and the attributes in a file; all of it would take much memory."""
     kinds = (ast.Import, ast.ImportFrom, ast.Attribute)
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -77,7 +73,7 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
 
 
 @functools.cache
-def imports_of(path: Path) -> tuple[tuple[str, str | None], ...]:
+def imports_of(path):
     """Return (module, imported name) of every import in a file, wherever it stands."""
     found: list[tuple[str, str | None]] = []
     for node in nodes_of(path):
@@ -90,12 +86,12 @@ def imports_of(path: Path) -> tuple[tuple[str, str | None], ...]:
 
 
 @functools.cache
-def packages() -> frozenset[str]:
+def packages():
     """Return the names of all packages, and of the modules beside them."""
     return frozenset(path.name.removesuffix(".py") for path in SOURCE.iterdir())
 
 
-def own_imports(path: Path) -> Iterator[tuple[str, str]]:
+def own_imports(path):
     """Yield (package, dotted name) of everything that a file imports from Seamark."""
     for module, name in imports_of(path):
         if module.split(".")[0] != "seamark":
@@ -105,14 +101,14 @@ def own_imports(path: Path) -> Iterator[tuple[str, str]]:
         yield (str(name) if is_package else package_of(module)), dotted
 
 
-def layer_of(package: str) -> int:
+def layer_of(package):
     """Return the position of a package's layer in `LAYERS`; 0 is the highest."""
     found = [number for number, layer in enumerate(LAYERS) if package in layer]
     assert found, f"{package!r} is in no layer: add it to LAYERS in {Path(__file__).name}"
     return found[0]
 
 
-def package_of_file(path: Path) -> str:
+def package_of_file(path):
     relative = path.relative_to(SOURCE)
     return (
         ""
@@ -121,7 +117,7 @@ def package_of_file(path: Path) -> str:
     )
 
 
-def test_a_package_imports_only_from_lower_layers() -> None:
+def test_a_package_imports_only_from_lower_layers():
     """Imports stay in a package or go down, also those that only type checkers see."""
     assert [
         f"{path} imports {name} from its own layer or a higher one"
@@ -134,14 +130,14 @@ def test_a_package_imports_only_from_lower_layers() -> None:
 
 
 @pytest.mark.once
-def test_no_module_is_in_an_import_cycle() -> None:
+def test_no_module_is_in_an_import_cycle():
     """No import cycles, also not through imports that only type checkers see."""
     graph = {module_of(path): modules_imported_by(path) for path in modules()}
     cycles = [sorted(part) for part in strongly_connected(graph) if len(part) > 1]
     assert cycles == []
 
 
-def test_the_root_holds_public_modules_only() -> None:
+def test_the_root_holds_public_modules_only():
     """Everything that is not public is in a package."""
     at_the_root = {path.stem for path in SOURCE.glob("*.py")}
     assert at_the_root == {
@@ -163,17 +159,17 @@ def test_the_root_holds_public_modules_only() -> None:
     }
 
 
-def module_of(path: Path) -> str:
+def module_of(path):
     parts = ("seamark", *path.relative_to(SOURCE).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @functools.cache
-def known() -> frozenset[str]:
+def known():
     return frozenset(module_of(each) for each in modules())
 
 
-def modules_imported_by(path: Path) -> set[str]:
+def modules_imported_by(path):
     names = known()
     found = set()
     for module, name in imports_of(path):
@@ -184,7 +180,7 @@ def modules_imported_by(path: Path) -> set[str]:
     return found - {module_of(path), "seamark"}
 
 
-def strongly_connected(graph: dict[str, set[str]]) -> list[set[str]]:
+def strongly_connected(graph):
     """Return the strongly connected parts of a graph.
 
     Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1 (1972).
@@ -194,7 +190,7 @@ def strongly_connected(graph: dict[str, set[str]]) -> list[set[str]]:
     stack: list[str] = []
     found: list[set[str]] = []
 
-    def visit(node: str) -> None:
+    def visit(node):
         order[node] = low[node] = len(order)
         stack.append(node)
         for other in sorted(graph.get(node, ())):
@@ -214,7 +210,7 @@ def strongly_connected(graph: dict[str, set[str]]) -> list[set[str]]:
     return found
 
 
-def test_only_adapters_import_a_host() -> None:
+def test_only_adapters_import_a_host():
     """Nothing outside the adapters imports torch, Lightning, Ignite or neptune."""
     assert [
         f"{path} imports {module}"
@@ -224,7 +220,7 @@ def test_only_adapters_import_a_host() -> None:
     ] == []
 
 
-def test_adapters_import_only_public_names() -> None:
+def test_adapters_import_only_public_names():
     """Adapters import no module or name of the core that begins with an underscore."""
     assert [
         f"{path} imports {name}"
@@ -237,7 +233,7 @@ def test_adapters_import_only_public_names() -> None:
 
 
 @pytest.mark.once
-def test_nothing_draws_from_the_random_numbers_of_a_training() -> None:
+def test_nothing_draws_from_the_random_numbers_of_a_training():
     """Seeded trainings are not changed: the package uses generators of its own, not ``random``."""
     for path in modules():
         for node in nodes_of(path):
@@ -248,7 +244,7 @@ def test_nothing_draws_from_the_random_numbers_of_a_training() -> None:
         assert not drawn, f"{path} imports {drawn} from random"
 
 
-def test_importing_seamark_stays_light() -> None:
+def test_importing_seamark_stays_light():
     """``import seamark`` loads no NumPy, pandas, SQLAlchemy, rich, zstandard and no host."""
     code = f"import seamark, sys; print(*sorted(set(sys.modules) & {set(HEAVY | HOSTS)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -257,9 +253,7 @@ def test_importing_seamark_stays_light() -> None:
 
 @pytest.mark.usefixtures("captured")
 @pytest.mark.parametrize("switched", ["off", "on"])
-def test_a_run_loads_what_it_captures_and_nothing_before_it_is_needed(
-    switched: str, tmp_path: Path
-) -> None:
+def test_a_run_loads_what_it_captures_and_nothing_before_it_is_needed(switched, tmp_path):
     """Switched off, captures load nothing; switched on, threads load the slow modules later."""
     off = QUIET if switched == "off" else {}
     code = (
@@ -278,7 +272,7 @@ def test_a_run_loads_what_it_captures_and_nothing_before_it_is_needed(
     assert loaded & parts == (parts if switched == "on" else set())
 
 
-def test_base_install_names_no_host() -> None:
+def test_base_install_names_no_host():
     """The core and the command load in a process where every host and every extra is missing."""
     missing = sorted(HOSTS | {"PIL", "matplotlib", "pandas", "plotly"})
     code = (
@@ -308,14 +302,14 @@ TESTS = Path(__file__).parent
 DISOBEYING = TESTS / "data" / "internal_imports.txt"
 
 
-def is_public(module: str) -> bool:
+def is_public(module):
     """Return whether users may import a module; modules of most public packages are not."""
     package, is_inside = package_of(module), module.count(".") > 1
     is_internal = is_inside and package in PACKAGES_WITH_INTERNAL_MODULES
     return package in {"", *PUBLIC} and not is_internal
 
 
-def internal_modules(path: Path) -> set[str]:
+def internal_modules(path):
     """Return the modules of the package that a test imports and users may not."""
     found = set()
     for module, name in imports_of(path):
@@ -326,13 +320,13 @@ def internal_modules(path: Path) -> set[str]:
     return found
 
 
-def subject_of(path: Path) -> str:
+def subject_of(path):
     """Return the dotted name of the module that a test is named after, which may not exist."""
     inside = path.relative_to(TESTS).with_suffix("").parts
     return ".".join(["seamark", *inside[:-1], inside[-1].removeprefix("test_")])
 
 
-def obeys(path: Path) -> bool:
+def obeys(path):
     """Return whether a test imports, of internal modules, its subject and what that imports."""
     subject = subject_of(path)
     source = SOURCE.joinpath(*subject.split(".")[1:]).with_suffix(".py")
@@ -341,7 +335,7 @@ def obeys(path: Path) -> bool:
 
 
 @pytest.mark.once
-def test_tests_import_public_names_and_the_module_they_are_named_after() -> None:
+def test_tests_import_public_names_and_the_module_they_are_named_after():
     """Moving an internal module breaks only the tests of that module and of its callers.
 
     The list names the files that break the rule. It may only shrink: use the public API, or

@@ -13,7 +13,7 @@ from recording import NOTHING
 
 import seamark
 from seamark import init_run
-from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED
+from seamark.run.lifecycle import RECORDING, RESTING, STOPPED
 from seamark.run.run import make_run
 
 QUIET = {"capture": NOTHING}
@@ -48,17 +48,6 @@ def reopened(root, run_id):
 
 
 # --------------------------------------------------------------------- one process
-
-
-def test_a_new_run_holds_and_leaves_nothing(tmp_path):
-    """new → stopped: no trace on disk."""
-    threads = set(threading.enumerate())
-    run = make_run(project="p", root=tmp_path / "root", **QUIET)
-    assert run.session.lifecycle.phase == NEW
-    assert not set(threading.enumerate()) - threads
-    run.stop()
-    assert run.session.lifecycle.phase == STOPPED
-    assert not (tmp_path / "root").exists()
 
 
 def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
@@ -152,17 +141,6 @@ def test_what_finished_stays_finished_whatever_becomes_of_the_process(tmp_path):
             run["sys/failed"].fetch() if run.exists("sys/failed") else None,
         )
     assert states == {"done": ("completed", None), "left": ("failed", True)}
-
-
-def test_a_stopped_run_names_no_verb_that_nobody_called(tmp_path, caplog):
-    """The one line holds for `append` as for `log_metrics`."""
-    run = init_run("p", root=tmp_path, **QUIET)
-    run["loss"].append(1.0)
-    run.stop()
-    run["loss"].append(3.0)
-    (told,) = [each.message for each in caplog.records]
-    assert told.startswith(f"seamark: nothing is recorded: {run.folder.words} was stopped")
-    assert "log_metrics" not in told
 
 
 def test_reads_of_a_silent_rank_are_empty_and_never_raise(tmp_path, monkeypatch):
@@ -306,19 +284,6 @@ def test_whoever_opens_a_run_that_ended_or_has_an_owner_adds_to_it(tmp_path, cap
         owner.stop()
 
 
-@pytest.mark.parametrize("owner", [True, False])
-def test_owner_settles_it_at_once(tmp_path, owner):
-    """Whatever is recorded then."""
-    with init_run("p", root=tmp_path, **QUIET) as run:
-        run.log_metrics({"loss": 1.0}, 0)
-        run.set_state("interrupted")
-    with init_run("p", root=tmp_path, with_id=run.id, owner=owner, **QUIET) as opened:
-        if not owner:
-            opened.log_metrics({"loss": 0.5}, 1)
-    state = reopened(tmp_path, run.id)["sys/state"].fetch()
-    assert state == ("completed" if owner else "interrupted")
-
-
 # --------------------------------------------------------------------- other processes
 
 
@@ -409,7 +374,7 @@ def test_points_of_threads_that_meet_as_a_run_is_reopened(tmp_path):
     opened = pickle.loads(pickle.dumps(make_run(project="p", root=tmp_path, with_id=name, **QUIET)))
     gate = threading.Barrier(8)
 
-    def add_point() -> None:
+    def add_point():
         gate.wait()
         opened.log_metrics({"loss": 0.5})
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from asking import ask
@@ -19,7 +17,7 @@ from seamark.remote.protocol import RemoteError
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: Any) -> Iterator[Any]:
+def running(tmp_path_factory):
     """One server a module."""
     pytest.importorskip("fastapi")
     from served import whole_server
@@ -28,29 +26,29 @@ def running(tmp_path_factory: Any) -> Iterator[Any]:
         yield server
 
 
-def token_of(running: Any, user: str, project: str, role: str, **more: Any) -> str:
+def token_of(running, user, project, role, **more):
     """Return the token of somebody with a role, as `seamark token create --neptune` has it."""
     given = {"user": user, "project": project, "role": role, **more}
     secret = ask(running.url, "POST", "accounts/tokens", running.token, given).json()["token"]
     return in_neptunes_form(running.url, secret)
 
 
-def in_neptunes_form(url: str, secret: str) -> str:
+def in_neptunes_form(url, secret):
     return base64.b64encode(json.dumps({"api_address": url, "api_key": secret}).encode()).decode()
 
 
-def make_run(project: str, **more: Any) -> str:
+def make_run(project, **more):
     with seamark.init_run(project, **QUIET, **more) as run:
         run["x"] = 1
         return run.id
 
 
-def ids(project: str, *, trashed: bool = False, **more: Any) -> list[str]:
+def ids(project, *, trashed=False, **more):
     table = seamark.init_project(project, **more).fetch_runs_table(trashed=trashed)
     return sorted(row["sys/id"] for row in table.to_rows())
 
 
-def test_a_folder_has_projects_and_a_trash(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_has_projects_and_a_trash(caplog):
     """Without a server it is about the folder: projects, the trash, what is deleted for good."""
     assert management.get_project_list() == []
     kept, gone, other = (make_run("team/one") for _ in range(3))
@@ -89,7 +87,7 @@ def test_a_folder_has_projects_and_a_trash(caplog: pytest.LogCaptureFixture) -> 
         assert left["sys/trashed"].fetch() is False
 
 
-def test_a_folder_has_no_accounts() -> None:
+def test_a_folder_has_no_accounts():
     """What needs a server says so, and what to do."""
     at = "team/one"
     for call in (
@@ -110,7 +108,7 @@ def test_a_folder_has_no_accounts() -> None:
         management.delete_project(at)
 
 
-def test_arguments_that_cannot_be_are_refused() -> None:
+def test_arguments_that_cannot_be_are_refused():
     """Names, roles and visibility are looked at before anything is asked."""
     with pytest.raises(exceptions.UnsupportedValue, match="'viewer'"):
         management.add_project_member("a/b", "mia", "boss")
@@ -127,14 +125,12 @@ def test_arguments_that_cannot_be_are_refused() -> None:
     with pytest.raises(exceptions.InvalidProjectName):
         management.trash_objects("a//b", "x")
     with pytest.raises(TypeError, match="ids: expected str, got int"):
-        management.trash_objects("a/b", [1])  # type: ignore[list-item]
+        management.trash_objects("a/b", [1])
     with pytest.raises(TypeError, match="project"):
-        management.clear_trash(3)  # type: ignore[arg-type]
+        management.clear_trash(3)
 
 
-def test_a_token_of_the_service_that_is_no_more_is_not_used(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_token_of_the_service_that_is_no_more_is_not_used(caplog):
     """Nothing is asked there: the folder answers, and a warning says so."""
     make_run("team/one")
     dead = in_neptunes_form("https://app.neptune.ai", "secret")
@@ -143,9 +139,7 @@ def test_a_token_of_the_service_that_is_no_more_is_not_used(
     assert "secret" not in caplog.text
 
 
-def test_a_server_is_asked(
-    running: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_is_asked(running, monkeypatch, caplog):
     """All calls, by SEAMARK_REMOTE as by a token that names the server; each error by its name."""
     monkeypatch.setenv("SEAMARK_REMOTE", running.url)
     monkeypatch.setenv("SEAMARK_API_TOKEN", running.token)
@@ -197,9 +191,7 @@ def test_a_server_is_asked(
     assert at not in management.get_project_list()
 
 
-def test_neptunes_variable_names_the_server_where_ours_say_nothing(
-    running: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neptunes_variable_names_the_server_where_ours_say_nothing(running, monkeypatch):
     """As the client reads it; what Seamark was told comes first."""
     ours = token_of(running, "vera", "variables/mine", "owner")
     token_of(running, "vera", "variables/second", "owner")
@@ -215,9 +207,7 @@ def test_neptunes_variable_names_the_server_where_ours_say_nothing(
         management.get_project_list()
 
 
-def test_the_trash_of_a_server(
-    running: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_trash_of_a_server(running, monkeypatch, caplog):
     """Only what is in the trash is deleted; who may not is told so, and strangers nothing."""
     from neptune_client import Client
 

@@ -6,7 +6,6 @@ import itertools
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ TODO = "parameters/todo = true"
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[list[Crew]]:
+def hosts():
     """Two machines."""
     with crews("ada", "bob") as found:
         yield found
@@ -58,13 +57,13 @@ class Side:
         return str(found[0])
 
 
-def rsync(source: Side, target: Side, *options: str) -> None:
+def rsync(source, target, *options):
     subprocess.run(
         ["rsync", "-a", *options, f"{source.root}/", f"{target.root}/"], check=True, timeout=60
     )
 
 
-def merge(one: Side, other: Side) -> None:
+def merge(one, other):
     """Make both folders hold the same, as the page about claims says."""
     rsync(one, other, "--append")
     rsync(other, one, "--append")
@@ -72,11 +71,11 @@ def merge(one: Side, other: Side) -> None:
 
 
 @pytest.fixture
-def sides(hosts: list[Crew], tmp_path: Path) -> list[Side]:
+def sides(hosts, tmp_path):
     return [Side(crew, tmp_path / f"side{at}") for at, crew in enumerate(hosts)]
 
 
-def same(sides: list[Side], deed: str, *given: Any) -> Any:
+def same(sides, deed, *given):
     """Return what both say."""
     one, other = (side.worker.do(deed, *given) for side in sides)
     assert one == other
@@ -84,7 +83,7 @@ def same(sides: list[Side], deed: str, *given: Any) -> Any:
 
 
 @pytest.mark.once
-def test_versions_and_revisions_of_two_machines(sides: list[Side]) -> None:
+def test_versions_and_revisions_of_two_machines(sides):
     """Numbers are unique and the same on both sides; the same content is one version."""
     one, other = sides
     one.worker.do("make_model", 1, PROJECT, "NET")
@@ -123,7 +122,7 @@ def test_versions_and_revisions_of_two_machines(sides: list[Side]) -> None:
 
 @pytest.mark.once
 @pytest.mark.parametrize("released", [False, True])
-def test_a_run_that_two_machines_claimed(sides: list[Side], released: bool) -> None:  # noqa: FBT001
+def test_a_run_that_two_machines_claimed(sides, released):
     """One of them has it, on both sides, whatever the other gave back; it is told so."""
     one, other = sides
     at, run = one.run(params={"todo": True})
@@ -143,7 +142,7 @@ def test_a_run_that_two_machines_claimed(sides: list[Side], released: bool) -> N
 
 
 @pytest.mark.once
-def test_a_folder_is_merged_both_ways_while_it_is_recorded(sides: list[Side]) -> None:
+def test_a_folder_is_merged_both_ways_while_it_is_recorded(sides):
     """An older copy that comes back takes nothing from who records."""
     one, other = sides
     at, run = one.run()
@@ -236,7 +235,7 @@ class Deeds:
         assert sum("best" in aliases for _, aliases in found.values()) <= 1
 
 
-def at_random(sides: list[Side], seed: int, count: int) -> None:
+def at_random(sides, seed, count):
     """Do this and that on both sides, merge in between, and compare at the end."""
     deeds = Deeds(sides, seed)
     for number in range(count):
@@ -245,7 +244,7 @@ def at_random(sides: list[Side], seed: int, count: int) -> None:
 
 
 @pytest.mark.once
-def test_some_deeds_of_two_machines(sides: list[Side]) -> None:
+def test_some_deeds_of_two_machines(sides):
     """Whatever was done on which side, and merged when and which way."""
     at_random(sides, 1, 25)
 
@@ -254,6 +253,6 @@ def test_some_deeds_of_two_machines(sides: list[Side]) -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(30))
-def test_many_deeds_of_two_machines(sides: list[Side], seed: int) -> None:
+def test_many_deeds_of_two_machines(sides, seed):
     """The same with other deeds, and more of them."""
     at_random(sides, seed, 60)

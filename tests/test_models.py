@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 from shutil import copytree
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -35,12 +34,12 @@ from seamark.run.logbook import LogSession
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     return tmp_path / "root"
 
 
 @pytest.fixture
-def given(root: Path) -> dict[str, Any]:
+def given(root):
     """Arguments of a model that exists: RESNET of team/p."""
     given = {"project": "team/p", "root": root}
     with seamark.init_model(key="RESNET", name="Big one", **given) as model:
@@ -48,14 +47,14 @@ def given(root: Path) -> dict[str, Any]:
     return given
 
 
-def numbers(given: dict[str, Any]) -> dict[str, int]:
+def numbers(given):
     """Return the number of each version by its id, as a table has them."""
     model = seamark.init_model("RESNET", mode="read-only", **given)
     rows = model.fetch_model_versions_table(columns=["sys/version"]).to_rows()
     return {row["sys/id"]: row["sys/version"] for row in rows}
 
 
-def seamark_command(root: Path, *words: str) -> str:
+def seamark_command(root, *words):
     found = CliRunner().invoke(app, [*words, "--root", str(root)], catch_exceptions=False)
     assert found.exit_code == 0, found.output
     return found.stdout
@@ -64,7 +63,7 @@ def seamark_command(root: Path, *words: str) -> str:
 # ------------------------------------------------------------------- mistakes
 
 
-def test_what_is_no_model_is_refused(root: Path, given: dict[str, Any]) -> None:
+def test_what_is_no_model_is_refused(root, given):
     """Where it is asked for, with errors that Neptune's names catch."""
     with pytest.raises(exceptions.NeptuneMissingRequiredInitParameter, match="key="):
         seamark.init_model(**given)
@@ -81,7 +80,7 @@ def test_what_is_no_model_is_refused(root: Path, given: dict[str, Any]) -> None:
     with pytest.raises(UnknownArgumentError, match="did you mean 'name'"):
         seamark.init_model_version(nmae="RESNET", **given)
     with pytest.raises(ArgumentError, match="with_id: expected a string"):
-        seamark.init_model(7, **given)  # type: ignore[arg-type]
+        seamark.init_model(7, **given)
     (root / "team/p/.models/HALF").mkdir()
     with pytest.raises(KeyTakenError, match="holds no model"):
         seamark.init_model(key="HALF", **given)
@@ -92,7 +91,7 @@ def test_what_is_no_model_is_refused(root: Path, given: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("key", ["RESNET", "resnet"])
-def test_a_key_is_one_models(given: dict[str, Any], key: str) -> None:
+def test_a_key_is_one_models(given, key):
     """Also where a file system tells its case apart, and in the trash."""
     with pytest.raises(KeyTakenError, match="already") as caught:
         seamark.init_model(key=key, **given)
@@ -100,7 +99,7 @@ def test_a_key_is_one_models(given: dict[str, Any], key: str) -> None:
     assert isinstance(caught.value, exceptions.NeptuneObjectCreationConflict)
 
 
-def test_arguments_come_in_neptunes_order() -> None:
+def test_arguments_come_in_neptunes_order():
     """Those that Neptune has, first; the only one without a name is with_id."""
     for verb, fourth in ((seamark.init_model, "key"), (seamark.init_model_version, "model")):
         names = list(inspect.signature(verb).parameters)
@@ -110,7 +109,7 @@ def test_arguments_come_in_neptunes_order() -> None:
     ]
 
 
-def test_the_stage_has_a_verb_of_its_own(given: dict[str, Any]) -> None:
+def test_the_stage_has_a_verb_of_its_own(given):
     """It is none of the values that anybody assigns."""
     version = seamark.init_model_version(model="RESNET", **given)
     assert version["sys/stage"].fetch() == "none"
@@ -137,7 +136,7 @@ def test_the_stage_has_a_verb_of_its_own(given: dict[str, Any]) -> None:
 # ------------------------------------------------------------------- what they are
 
 
-def test_they_have_the_verbs_of_a_run(given: dict[str, Any], tmp_path: Path) -> None:
+def test_they_have_the_verbs_of_a_run(given, tmp_path):
     """Values, series, sets, files; nothing is captured, and nothing is a run."""
     file = tmp_path / "weights.bin"
     file.write_bytes(b"weights" * 1000)
@@ -176,7 +175,7 @@ def test_they_have_the_verbs_of_a_run(given: dict[str, Any], tmp_path: Path) -> 
     assert (row["sys/stage"], row["sys/name"], row["sys/id"]) == ("none", "first", version.id)
 
 
-def test_lineage_calls_a_model_by_project_and_key(given: dict[str, Any]) -> None:
+def test_lineage_calls_a_model_by_project_and_key(given):
     """As people name it, and a version with its number."""
     version = seamark.init_model_version(model="RESNET", **given)
     with seamark.init_run(**given) as run:
@@ -186,7 +185,7 @@ def test_lineage_calls_a_model_by_project_and_key(given: dict[str, Any]) -> None
     assert labels[1:] == ["team/p/RESNET", "team/p/RESNET-1"]
 
 
-def test_modes_that_keep_nothing(given: dict[str, Any]) -> None:
+def test_modes_that_keep_nothing(given):
     """A script goes on with ``disabled`` and ``debug``, whatever exists."""
     for mode in ("disabled", "debug"):
         with seamark.init_model_version(model="WHICH", project="q", mode=mode) as version:
@@ -199,7 +198,7 @@ def test_modes_that_keep_nothing(given: dict[str, Any]) -> None:
     assert numbers(given) == {}
 
 
-def test_commands_take_them(given: dict[str, Any], root: Path) -> None:
+def test_commands_take_them(given, root):
     """List, show, export, check, trash and purge: the same commands, and runs stay apart."""
     versions = []
     for stage in ("staging", "production"):
@@ -250,7 +249,7 @@ for _ in range(int(count)):
 
 
 @pytest.mark.once
-def test_processes_at_once_get_numbers_of_their_own(given: dict[str, Any], root: Path) -> None:
+def test_processes_at_once_get_numbers_of_their_own(given, root):
     """Nobody waits for anybody, and no number is given twice or left out."""
     made = [
         subprocess.Popen(
@@ -262,10 +261,8 @@ def test_processes_at_once_get_numbers_of_their_own(given: dict[str, Any], root:
         for _ in range(3)
     ]
     for one in made:
-        assert one.stdout is not None
         assert one.stdout.readline() == "ready\n"
     for one in made:
-        assert one.stdin is not None
         one.stdin.write("go\n")
         one.stdin.flush()
     told = dict(line.split() for one in made for line in one.communicate()[0].splitlines())
@@ -273,7 +270,7 @@ def test_processes_at_once_get_numbers_of_their_own(given: dict[str, Any], root:
     assert numbers(given) == {version: int(number) for version, number in told.items()}
 
 
-def test_one_of_many_gets_a_key(root: Path) -> None:
+def test_one_of_many_gets_a_key(root):
     """Of processes that make one model at once, one does."""
     make = (
         "import sys, seamark\n"
@@ -287,7 +284,7 @@ def test_one_of_many_gets_a_key(root: Path) -> None:
     assert sorted(one.communicate()[0] for one in made) == ["", "taken\n", "taken\n"]
 
 
-def test_merged_folders_keep_both_claimants(given: dict[str, Any], root: Path) -> None:
+def test_merged_folders_keep_both_claimants(given, root):
     """Who recorded a number first keeps it; the other goes by the next free one, for good."""
     other = copytree(root, root.parent / "other")
     ids = []
@@ -323,7 +320,7 @@ def test_merged_folders_keep_both_claimants(given: dict[str, Any], root: Path) -
 # ------------------------------------------------------------------- strangers
 
 
-def test_a_strangers_folder_of_models(given: dict[str, Any], root: Path) -> None:
+def test_a_strangers_folder_of_models(given, root):
     """Names that are none, links and odd number files neither mislead nor stop anybody."""
     models = root / "team/p/.models"
     with seamark.init_model_version(model="RESNET", **given) as version:
@@ -358,7 +355,7 @@ def test_a_strangers_folder_of_models(given: dict[str, Any], root: Path) -> None
 
 
 @pytest.mark.parametrize("number", [-1, 0, 10**9, 2**70, 1.0, "1", None, True])
-def test_a_recorded_number_may_be_anything(given: dict[str, Any], number: Any) -> None:
+def test_a_recorded_number_may_be_anything(given, number):
     """What cannot be a number of a version is none, and nobody counts on from it."""
     ref = ("team/p/.models/RESNET", "odd")
     odd = seamark.ModelVersion(LogSession(RunFolder(given["root"], *ref), "offline"))

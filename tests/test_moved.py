@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from command import app
 from journal_builder import JournalBuilder
 from recording import QUIET
@@ -21,7 +21,6 @@ from seamark.run.checkpoints import CheckpointSet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from seamark import Run
 
 ROOT = Path("first")
 CHECKPOINT = "model/checkpoints/best"
@@ -29,7 +28,7 @@ WEIGHTS = b"weights" * 100
 
 
 @pytest.fixture
-def folder() -> RunFolder:
+def folder():
     """A run with a checkpoint in its own folder, one elsewhere, and a folder of shards."""
     with seamark.init_run("p", root=ROOT, custom_run_id="one", **QUIET) as run:
         place = run.folder.files_dir / "checkpoints"
@@ -47,39 +46,39 @@ def folder() -> RunFolder:
     return run.folder
 
 
-def opened(root: Path, folder: RunFolder) -> Run:
+def opened(root, folder):
     given: Any = {"mode": "read-only", **QUIET}
     return seamark.init_run(folder.project, with_id=folder.run, root=root, **given)
 
 
-def command(root: Path, *words: str) -> Result:
+def command(root, *words):
     return CliRunner().invoke(app, [*words, "--root", str(root)], prog_name="seamark")
 
 
-def mark(path: Path) -> None:
+def mark(path):
     """Make what was recorded first another file, so that a reader that opens it is found out."""
     path.write_bytes(b"not this")
 
 
-def move(root: Path, _: RunFolder) -> Path:
+def move(root, _):
     return ROOT.rename(root)
 
 
-def copy(root: Path, folder: RunFolder) -> Path:
+def copy(root, folder):
     """Like ``cp -r``: times and inodes are new, the first one is still there."""
     shutil.copytree(ROOT, root, symlinks=True, copy_function=shutil.copyfile)
     mark(folder.files_dir / "checkpoints" / "best.ckpt")
     return root
 
 
-def synchronise(root: Path, folder: RunFolder) -> Path:
+def synchronise(root, folder):
     """Like ``rsync -a`` to another host: only times stay, and nothing else is there."""
     shutil.copytree(folder.path, root / folder.project / folder.run, symlinks=True)
     shutil.rmtree(ROOT)
     return root
 
 
-def rename(root: Path, _: RunFolder) -> Path:
+def rename(root, _):
     """Move the root along with the folder that it is in, away and back to another name."""
     Path("outer").mkdir()
     ROOT.rename("outer/root")
@@ -88,16 +87,14 @@ def rename(root: Path, _: RunFolder) -> Path:
 
 
 @pytest.fixture(params=[move, copy, synchronise, rename])
-def moved(request: Any, folder: RunFolder) -> Path:
+def moved(request, folder):
     """The root in its new place."""
     way: Callable[[Path, RunFolder], Path] = request.param
     return way(Path("second").absolute(), folder)
 
 
 @pytest.mark.parametrize("whose", ["ours", "a stranger's"])
-def test_checkpoints_are_downloaded_from_the_new_place(
-    folder: RunFolder, moved: Path, whose: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoints_are_downloaded_from_the_new_place(folder, moved, whose, monkeypatch):
     """Whoever recorded the run: it lies in the folder that is read."""
     if whose != "ours":  # another host has another name, and its reader another uid
         monkeypatch.setattr("seamark.blobs.references.are_ours", lambda _: False)
@@ -110,7 +107,7 @@ def test_checkpoints_are_downloaded_from_the_new_place(
     assert Path("shards/0.pt").read_bytes() == b"shard"
 
 
-def test_the_command_says_where_checkpoints_are_now(folder: RunFolder, moved: Path) -> None:
+def test_the_command_says_where_checkpoints_are_now(folder, moved):
     """Values stay as they were recorded."""
     place = moved / folder.project / folder.run / "files" / "checkpoints" / "best.ckpt"
     shown = command(moved, "show", folder.run, CHECKPOINT)
@@ -126,7 +123,7 @@ def test_the_command_says_where_checkpoints_are_now(folder: RunFolder, moved: Pa
     assert command(moved, "fsck", "--blobs").exit_code == 0
 
 
-def test_records_without_the_key_are_found_by_project_and_run(tmp_path: Path) -> None:
+def test_records_without_the_key_are_found_by_project_and_run(tmp_path):
     """Also where the path goes through both twice, as it did with Lightning."""
     folder = RunFolder(tmp_path / "new", "team/p", "r1")
     inside = "files/team/p/r1/checkpoints/best.ckpt"
@@ -165,7 +162,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES, ids=[str(number) for number in range(len(NAMES))])
-def test_a_name_that_leads_out_of_the_run_is_no_record(tmp_path: Path, name: Any) -> None:
+def test_a_name_that_leads_out_of_the_run_is_no_record(tmp_path, name):
     """It is refused where all records are checked, and nothing else suffers."""
     (tmp_path / "secret").write_bytes(b"secret")
     name = name.format(home=str(tmp_path)[1:]) if isinstance(name, str) else name
@@ -187,7 +184,7 @@ def test_a_name_that_leads_out_of_the_run_is_no_record(tmp_path: Path, name: Any
         pytest.param("device", marks=pytest.mark.root),
     ],
 )
-def test_only_a_file_of_the_folder_itself_is_opened(tmp_path: Path, kind: str) -> None:
+def test_only_a_file_of_the_folder_itself_is_opened(tmp_path, kind):
     """A link leads to the reader's own files, a pipe waits for ever, a device does things."""
     secret = tmp_path / "home" / "best.ckpt"
     secret.parent.mkdir()
@@ -220,7 +217,7 @@ def test_only_a_file_of_the_folder_itself_is_opened(tmp_path: Path, kind: str) -
     assert command(folder.root, "fsck", "--blobs").exit_code == 0
 
 
-def test_odd_references_stop_no_reader(tmp_path: Path) -> None:
+def test_odd_references_stop_no_reader(tmp_path):
     """Such as a URL that is none, or a path with a NUL."""
     folder = RunFolder(tmp_path / "root", "p", "r1")
     builder = JournalBuilder("evil")
@@ -236,7 +233,7 @@ def test_odd_references_stop_no_reader(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["other bytes", "too short", "rewritten", "removed"])
-def test_fsck_reads_checkpoints_in_the_folder(folder: RunFolder, harm: str) -> None:
+def test_fsck_reads_checkpoints_in_the_folder(folder, harm):
     """What a training rewrote or removed is no damage; what has its time has its bytes."""
     place = folder.files_dir / "checkpoints" / "best.ckpt"
     before = place.stat()
@@ -252,7 +249,7 @@ def test_fsck_reads_checkpoints_in_the_folder(folder: RunFolder, harm: str) -> N
     assert command(ROOT, "fsck", folder.run).exit_code == 0
 
 
-def test_checkpoints_of_a_moved_run_are_taken_over(folder: RunFolder, moved: Path) -> None:
+def test_checkpoints_of_a_moved_run_are_taken_over(folder, moved):
     """A training that goes on there removes its files there, and the record follows."""
     given: Any = {"root": moved, "custom_run_id": "one", **QUIET}
     with seamark.init_run("p", **given) as run:

@@ -7,13 +7,13 @@ import itertools
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from command import app
 from journals import journal_files
 from recording import QUIET
@@ -61,15 +61,13 @@ class Place:
 
 
 @pytest.fixture
-def root_place(tmp_path: Path) -> Place:
+def root_place(tmp_path):
     there = tmp_path / "there"
     return Place(there.as_uri(), {"root": there})
 
 
 @pytest.fixture(params=["root", "server"])
-def place(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Place]:
+def place(request, tmp_path, monkeypatch):
     """Another root, and a server."""
     if request.param == "root":
         yield request.getfixturevalue("root_place")
@@ -82,23 +80,23 @@ def place(
         yield Place(answers.url, {"remote": answers.url})
 
 
-def record(name: str | None = "one", **given: Any) -> str:
+def record(name="one", **given):
     with seamark.init_run("team/p", root=ROOT, name=name, **given, **QUIET) as run:
         run["loss"].extend([3.0, 2.0, 1.0])
         run["file"].upload(seamark.types.File.from_content("content"))
     return run.id
 
 
-def here(run: str) -> seamark.Run:
+def here(run):
     return seamark.init_run("team/p", with_id=run, root=ROOT, mode="read-only")
 
 
-def command(*words: object) -> Result:
+def command(*words):
     given = [str(word) for word in words]
     return CliRunner().invoke(app, [*given, "--root", str(ROOT)], prog_name="seamark")
 
 
-def test_what_becomes_of_a_name_that_is_taken(place: Place) -> None:
+def test_what_becomes_of_a_name_that_is_taken(place):
     """In all four ways, from Python and from the shell; the run itself is whole."""
     first, second, third, last = (record() for _ in range(4))
     (moved,) = seamark.sync(first, place.uri, root=ROOT, conflict="error")
@@ -122,7 +120,7 @@ def test_what_becomes_of_a_name_that_is_taken(place: Place) -> None:
     assert place.run(last)["loss"].fetch_points().value.tolist() == [3.0, 2.0, 1.0]
 
 
-def test_the_same_run_goes_on(place: Place) -> None:
+def test_the_same_run_goes_on(place):
     """Whatever is to be done about names; both places know when it was moved, and by whom."""
     run = record()
     seamark.sync(run, place.uri, root=ROOT)
@@ -139,7 +137,7 @@ def test_the_same_run_goes_on(place: Place) -> None:
     assert told["by"] == here(run)["sys/owner"].fetch()
 
 
-def test_a_project_that_is_not_there(place: Place) -> None:
+def test_a_project_that_is_not_there(place):
     """It is made, unless that is not wanted."""
     run = record()
     with pytest.raises(RemoteError, match="there is no project 'team/p' at"):
@@ -153,7 +151,7 @@ def test_a_project_that_is_not_there(place: Place) -> None:
     until(lambda: sorted(place.names().values()) == ["one", "two"])
 
 
-def test_whatever_names_runs_can_be_moved(root_place: Place) -> None:
+def test_whatever_names_runs_can_be_moved(root_place):
     """Names, objects, folders of one run and of many, and several of these; else it says so."""
     first, second = record("one"), record("two", tags=["x"])
     third = record(None)
@@ -174,7 +172,7 @@ def test_whatever_names_runs_can_be_moved(root_place: Place) -> None:
         seamark.sync(first, there, root=ROOT, conflict="ask")
 
 
-def artifact(content: str, root: Path = ROOT, name: str = "data") -> seamark.Artifact:
+def artifact(content, root=ROOT, name="data"):
     file = Path("content.txt")
     file.write_text(content)
     with seamark.init_artifact(name=name, project="team/p", root=root) as made:
@@ -182,7 +180,7 @@ def artifact(content: str, root: Path = ROOT, name: str = "data") -> seamark.Art
     return made
 
 
-def versions(place: Place, *, trashed: bool | None = False) -> set[str]:
+def versions(place, *, trashed=False):
     """Digests of the versions of `data` that are at a place."""
     try:
         opened = seamark.init_artifact("data", project="team/p", mode="read-only", **place.read)
@@ -192,7 +190,7 @@ def versions(place: Place, *, trashed: bool | None = False) -> set[str]:
         return {row["sys/id"] for row in opened.fetch_versions_table(trashed=trashed).to_rows()}
 
 
-def test_what_becomes_of_the_name_of_an_artifact(place: Place) -> None:
+def test_what_becomes_of_the_name_of_an_artifact(place):
     """Versions come to versions; who asks for it hears of another artifact of the name."""
     elsewhere = Path("elsewhere")
     first, second = artifact("first"), artifact("second")
@@ -218,7 +216,7 @@ def test_what_becomes_of_the_name_of_an_artifact(place: Place) -> None:
     until(lambda: versions(place) == every)
 
 
-def test_an_artifact_replaces_another(place: Place) -> None:
+def test_an_artifact_replaces_another(place):
     """All its versions go into the trash; those that come are not in each other's way."""
     elsewhere = Path("elsewhere")
     old = artifact("first"), artifact("second")
@@ -231,11 +229,11 @@ def test_an_artifact_replaces_another(place: Place) -> None:
 
 
 @pytest.mark.parametrize("conflict", CONFLICTS)
-def test_two_bring_an_artifact_of_one_name(root_place: Place, conflict: Any) -> None:
+def test_two_bring_an_artifact_of_one_name(root_place, conflict):
     """Of two at once one is first."""
     made = [artifact(root, Path(root)) for root in ("left", "right")]
 
-    def bring(one: seamark.Artifact) -> str:
+    def bring(one):
         try:
             (moved,) = seamark.sync(one, root_place.uri, conflict=conflict)
         except RunExistsError:
@@ -250,7 +248,7 @@ def test_two_bring_an_artifact_of_one_name(root_place: Place, conflict: Any) -> 
 
 
 @pytest.mark.parametrize("clock", [1, -(10**9)])
-def test_of_two_that_replace_each_other_one_stays(clock: int) -> None:
+def test_of_two_that_replace_each_other_one_stays(clock):
     """In whatever order both ask, ask again at their end, and come, even if clocks go back."""
     orders = set(itertools.permutations(["a", "a", "a", "b", "b", "b"]))
     for order in orders:
@@ -275,13 +273,13 @@ def test_of_two_that_replace_each_other_one_stays(clock: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["run", "artifact"])
-def test_a_folder_without_records_takes_no_name(root_place: Place, kind: str) -> None:
+def test_a_folder_without_records_takes_no_name(root_place, kind):
     """A run comes with its first journal, and holds its name from before its folder is made."""
     project = "team/p" if kind == "run" else "team/.artifacts/digits"
     keys = [RunKey(project, "a" * 64), RunKey(project, "b" * 64)]
     remote = open_remote(root_place.uri)
 
-    def ask(key: RunKey) -> tuple[str, ...]:
+    def ask(key):
         versions = [key.run] if kind == "artifact" else []
         found = remote.arrive(key, "digits", "replace", make_project=True, versions=versions)
         return found.others
@@ -294,7 +292,7 @@ def test_a_folder_without_records_takes_no_name(root_place: Place, kind: str) ->
     assert ask(second) == (first.run,)
 
 
-def test_a_run_that_begins_is_replaced_by_one_that_comes_later(root_place: Place) -> None:
+def test_a_run_that_begins_is_replaced_by_one_that_comes_later(root_place):
     """Also if nothing of it has come yet."""
     remote, coming = open_remote(root_place.uri), RunKey("team/p", "coming")
     assert remote.arrive(coming, "one", "replace", make_project=True).others == ()
@@ -319,13 +317,12 @@ for line in sys.stdin:
 
 
 @contextlib.contextmanager
-def mover(place: Place) -> Iterator[subprocess.Popen[str]]:
+def mover(place):
     """Yield a process that moves the runs of which it is told, and says how each went."""
     words = [sys.executable, "-c", SCRIPT, str(ROOT), place.uri]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         try:
             yield process
@@ -333,20 +330,19 @@ def mover(place: Place) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def tell(process: subprocess.Popen[str], run: str, conflict: str) -> None:
-    assert process.stdin is not None
+def tell(process, run, conflict):
     process.stdin.write(f"{run} {conflict}\n")
     process.stdin.flush()
 
 
 @pytest.mark.thorough
-def test_two_processes_bring_one_name_to_a_server(place: Place) -> None:
+def test_two_processes_bring_one_name_to_a_server(place):
     """As they do to a root."""
     test_two_processes_bring_one_name_at_once(place)
 
 
 @pytest.mark.once
-def test_two_processes_bring_one_name_at_once(root_place: Place) -> None:
+def test_two_processes_bring_one_name_at_once(root_place):
     """In each way it ends as if one had come after the other."""
     place = root_place
     with mover(place) as one, mover(place) as other:
@@ -364,7 +360,7 @@ def test_two_processes_bring_one_name_at_once(root_place: Place) -> None:
                 assert said == sorted(ends.get(conflict, ["False"] * 2))
 
 
-def test_names_are_settled_one_after_the_other(root_place: Place) -> None:
+def test_names_are_settled_one_after_the_other(root_place):
     """Many at once get names that nobody else has."""
     runs = [record() for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
@@ -374,13 +370,13 @@ def test_names_are_settled_one_after_the_other(root_place: Place) -> None:
 
 
 @pytest.mark.thorough
-def test_a_transfer_to_a_server_that_is_killed_goes_on(place: Place) -> None:
+def test_a_transfer_to_a_server_that_is_killed_goes_on(place):
     """As one to a root."""
     test_a_transfer_that_is_killed_is_not_seen_and_goes_on(place)
 
 
 @pytest.mark.once
-def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(root_place: Place) -> None:
+def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(root_place):
     """At whatever moment: what is there is whole, or it is not shown; in the end it is the same."""
     place, chance = root_place, random.Random(7)
     run = record()
@@ -416,14 +412,14 @@ def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(root_place: Place) ->
     assert there.to_dict()["series"] == own.to_dict()["series"]
 
 
-def test_a_run_on_its_way_is_in_no_list(root_place: Place, monkeypatch: Any) -> None:
+def test_a_run_on_its_way_is_in_no_list(root_place, monkeypatch):
     """What was sent of it can be gone on with; a name that it took stays its own meanwhile."""
     run, other = record(), record()
     from seamark.registry import moving
 
     whole: Callable[..., Any] = moving.sync_run
 
-    def cut_short(left: Any, *rest: Any) -> Any:
+    def cut_short(left, *rest):
         done = whole(left, *rest)
         done.problems.append("cut short")
         return done
@@ -440,7 +436,7 @@ def test_a_run_on_its_way_is_in_no_list(root_place: Place, monkeypatch: Any) -> 
     assert root_place.names() == {run: "one", other: "one-2"}
 
 
-def test_a_trashed_run_stays_in_the_trash(root_place: Place) -> None:
+def test_a_trashed_run_stays_in_the_trash(root_place):
     """There as here; and it stands in nobody's way."""
     trashed, other = record(), record()
     assert command("trash", trashed).exit_code == 0
@@ -450,11 +446,11 @@ def test_a_trashed_run_stays_in_the_trash(root_place: Place) -> None:
     assert root_place.run(trashed)["sys/trashed"].fetch() is True
 
 
-def test_a_run_settles_its_name_as_it_begins(root_place: Place) -> None:
+def test_a_run_settles_its_name_as_it_begins(root_place):
     """In all four ways, and by its project; then it is sent as it goes."""
     given: Any = {"root": ROOT, "remote": root_place.uri, "name": "one", **QUIET}
 
-    def begin(**how: Any) -> seamark.Run:
+    def begin(**how):
         with seamark.init_run("team/p", **given, **how) as run:
             run["x"] = 1
         return run
@@ -475,7 +471,7 @@ def test_a_run_settles_its_name_as_it_begins(root_place: Place) -> None:
 
 
 @pytest.mark.parametrize("by", ["command", "python", "remote"])
-def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place: Place, by: str) -> None:
+def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place, by):
     """Of its own project and of another, before the run; others stay."""
     made = {}
     for name, project in (("read", "team/p"), ("made", "team/other"), ("other", "team/p")):
@@ -504,7 +500,7 @@ def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place: Place, by:
 
 
 @pytest.mark.parametrize("by", ["command", "python"])
-def test_all_comes_in_the_project_that_is_named(place: Place, by: str) -> None:
+def test_all_comes_in_the_project_that_is_named(place, by):
     """With its artifacts, and what the run says of them; here all stays where it is."""
     with seamark.init_artifact(name="read", project="team/other", root=ROOT) as read:
         read.add_reference("s3://lab/read.tar")
@@ -517,7 +513,7 @@ def test_all_comes_in_the_project_that_is_named(place: Place, by: str) -> None:
         op = {"op": "artifact", "path": "artifacts/inputs/strange", "kind": "artifact"}
         run.session.record_op({**op, "files": [], "references": [], "hash": "0", "of": strange})
 
-    def send() -> list[tuple[str, int]]:
+    def send():
         if by == "python":
             sent = seamark.sync(run, place.uri, project="lab/q")
             return [(one.project, one.journal_bytes) for one in sent]
@@ -552,14 +548,14 @@ def test_all_comes_in_the_project_that_is_named(place: Place, by: str) -> None:
     assert len(run.transfers) == 2
 
 
-def _digest(name: str, there: dict[str, Any]) -> str | None:
+def _digest(name, there):
     try:
         return seamark.init_artifact(f"{name}:latest", **there).digest
     except RunNotFoundError:
         return None
 
 
-def test_a_folder_takes_along_what_else_a_project_has(tmp_path: Path) -> None:
+def test_a_folder_takes_along_what_else_a_project_has(tmp_path):
     """Artifacts, models and versions, also of a folder that is named without a slash."""
     with seamark.init_artifact(name="digits", project="team/p", root=ROOT) as digits:
         digits.add_reference("s3://lab/digits.tar")

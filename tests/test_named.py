@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,13 @@ from seamark.errors import ArgumentError, ReadOnlyError, RunNotFoundError
 ROOT = Path("here")
 
 
-def record(name: str, project: str = "team/p") -> str:
+def record(name, project="team/p"):
     with seamark.init_run(project, root=ROOT, name=name, **QUIET) as run:
         run["name"] = name
     return run.id
 
 
-def test_a_run_is_opened_by_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_opened_by_its_folder(monkeypatch):
     """As a path or a URI, for reading and for recording, wherever one is."""
     run = record("one")
     folder = ROOT.absolute() / "team/p" / run
@@ -34,7 +33,7 @@ def test_a_run_is_opened_by_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["more"].fetch() == 1
 
 
-def test_a_place_that_is_no_run_is_refused() -> None:
+def test_a_place_that_is_no_run_is_refused():
     """So is one that contradicts another argument; nothing is made."""
     run = record("one")
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -50,13 +49,13 @@ def test_a_place_that_is_no_run_is_refused() -> None:
     assert not Path("x").exists()
 
 
-def test_runs_go_into_the_trash_and_come_out() -> None:
+def test_runs_go_into_the_trash_and_come_out():
     """By whatever names runs; those of other projects do not."""
     runs = [record(name) for name in ("one", "two", "three")]
     record("one", "other")
     project = seamark.init_project("team/p", root=ROOT)
 
-    def seen(*, trashed: bool) -> set[str]:
+    def seen(*, trashed):
         table = project.fetch_runs_table(columns=["sys/name"], trashed=trashed)
         return {row["sys/name"] for row in table.to_rows()}
 
@@ -76,7 +75,7 @@ def test_runs_go_into_the_trash_and_come_out() -> None:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Any]:
+def server(tmp_path):
     pytest.importorskip("fastapi")
     from served import whole_server
 
@@ -84,7 +83,7 @@ def server(tmp_path: Path) -> Iterator[Any]:
         yield found
 
 
-def test_a_server_is_a_place_too(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_a_place_too(server, monkeypatch):
     """Its runs are named by URIs, and go into its trash."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
     run = record("one")

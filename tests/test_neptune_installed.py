@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -84,7 +83,7 @@ if __name__ == "__main__":
 """
 
 
-def python(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def python(*words, **env):
     return subprocess.run(
         [sys.executable, *words],
         capture_output=True,
@@ -96,7 +95,7 @@ def python(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def scripts(captured: None, tmp_path: Path) -> Path:
+def scripts(captured, tmp_path):
     """A folder that is not the working one, with a script, a package and a sitecustomize."""
     folder = tmp_path / "scripts"
     (folder / "package").mkdir(parents=True)
@@ -114,9 +113,7 @@ def scripts(captured: None, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("how", ["script", "module"])
-def test_a_script_runs_as_python_runs_it(
-    how: str, scripts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_runs_as_python_runs_it(how, scripts, monkeypatch):
     """Every way to import neptune gives Seamark, in the processes that it starts as well."""
     if how == "script":
         words = [str(scripts / "train.py"), str(scripts / "train.py")]
@@ -134,7 +131,7 @@ def test_a_script_runs_as_python_runs_it(
 
 
 @pytest.mark.parametrize("words", [["-m", "package"], ["package"]], ids=["module", "folder"])
-def test_a_package_runs_by_its_main(words: list[str], scripts: Path) -> None:
+def test_a_package_runs_by_its_main(words, scripts):
     """As with Python, by its name as by its folder."""
     done = subprocess.run(
         [sys.executable, "-m", "seamark.neptune", *words, "-m"],
@@ -161,7 +158,7 @@ def test_a_package_runs_by_its_main(words: list[str], scripts: Path) -> None:
     ],
     ids=["file", "module", "none", "option", "help"],
 )
-def test_what_cannot_be_run_is_said(words: list[str], code: int, said: str) -> None:
+def test_what_cannot_be_run_is_said(words, code, said):
     """As Python says it."""
     done = python("-m", "seamark.neptune", *words)
     assert said in (done.stdout if code == 0 else done.stderr)
@@ -169,7 +166,7 @@ def test_what_cannot_be_run_is_said(words: list[str], code: int, said: str) -> N
     assert done.returncode == code
 
 
-def test_the_real_package_is_never_half_replaced(tmp_path: Path) -> None:
+def test_the_real_package_is_never_half_replaced(tmp_path):
     """Who has imported it already is told where it is; install() can be called twice."""
     (tmp_path / "neptune").mkdir()
     (tmp_path / "neptune" / "__init__.py").write_text("")
@@ -193,7 +190,7 @@ def test_the_real_package_is_never_half_replaced(tmp_path: Path) -> None:
     assert then == "seamark 1"
 
 
-def test_installing_loads_little() -> None:
+def test_installing_loads_little():
     """Every process below ``python -m seamark.neptune`` pays for it."""
     code = (
         "import sys; before = set(sys.modules); import seamark.neptune; seamark.neptune.install()\n"

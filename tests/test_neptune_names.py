@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from recording import QUIET
@@ -22,11 +22,6 @@ import seamark
 from seamark import errors, exceptions, utils
 from seamark.integrations.python_logger import NeptuneHandler
 from seamark.integrations.utils import expect_not_an_experiment, join_paths, verify_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seamark import Run
 
 # The public names of neptune 1.14.0 with the arguments that they take: [name, how, required].
 KNOWN = json.loads(
@@ -49,7 +44,7 @@ OPENED = {
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run(tmp_path):
     with seamark.init_run("p", root=tmp_path / "root", **QUIET) as run:
         yield run
 
@@ -70,12 +65,12 @@ IGNORED = {
 
 
 @pytest.mark.parametrize("begin", [seamark.init_run, seamark.Run])
-def test_arguments_without_meaning_are_ignored(begin: Any) -> None:
+def test_arguments_without_meaning_are_ignored(begin):
     with begin(mode="disabled", **dict.fromkeys(IGNORED, 1)) as run:
         run["a"] = 1
 
 
-def not_taken(ours: Any, arguments: list[list[Any]] | None) -> Iterator[str]:
+def not_taken(ours, arguments):
     """Yield the arguments that ours does not take as Neptune's does."""
     ours = OPENED.get(ours, ours) if isinstance(ours, type) else ours
     if arguments is None or not callable(ours):
@@ -93,7 +88,7 @@ def not_taken(ours: Any, arguments: list[list[Any]] | None) -> Iterator[str]:
             yield name
 
 
-def compared(where: str, owner: Any, names: dict[str, Any]) -> Iterator[str]:
+def compared(where, owner, names):
     for name, arguments in names.items():
         if not hasattr(owner, name):
             yield f"{where}.{name}"
@@ -102,7 +97,7 @@ def compared(where: str, owner: Any, names: dict[str, Any]) -> Iterator[str]:
                 yield f"{where}.{name}({argument})"
 
 
-def differences() -> Iterator[str]:
+def differences():
     for module, names in KNOWN["modules"].items():
         owner = importlib.import_module(f"seamark.{module}".rstrip("."))
         yield from compared(f"neptune.{module}".rstrip("."), owner, names)
@@ -111,7 +106,7 @@ def differences() -> Iterator[str]:
         yield from compared(name, owner, names)
 
 
-def test_names_are_those_of_neptune_or_in_the_table() -> None:
+def test_names_are_those_of_neptune_or_in_the_table():
     """The page about the move names every difference, and none that is gone."""
     page = PAGE.read_text(encoding="utf-8")
     table = page.partition("<!-- names -->")[2].partition("<!-- end of names -->")[0]
@@ -124,7 +119,7 @@ def test_names_are_those_of_neptune_or_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("module", sorted(KNOWN["exceptions"]))
-def test_every_exception_can_be_caught_by_its_name(module: str) -> None:
+def test_every_exception_can_be_caught_by_its_name(module):
     """All of Neptune's names are classes of our tree, each below the class that it is below."""
     ours = importlib.import_module(f"seamark.{module}")
     assert sorted(ours.__all__) == sorted(KNOWN["exceptions"][module])
@@ -135,7 +130,7 @@ def test_every_exception_can_be_caught_by_its_name(module: str) -> None:
         assert type(pickle.loads(pickle.dumps(kind("why")))) is kind
 
 
-def test_ours_are_caught_by_neptunes_names(run: Run, tmp_path: Path) -> None:
+def test_ours_are_caught_by_neptunes_names(run, tmp_path):
     """What a script expects around its reads and writes is what is raised here."""
     run["lr"] = 0.1
     with pytest.raises(exceptions.MissingFieldException) as caught:
@@ -167,7 +162,7 @@ def test_ours_are_caught_by_neptunes_names(run: Run, tmp_path: Path) -> None:
 # ------------------------------------------------------------------- runs and projects
 
 
-def test_run_and_project_are_constructors(tmp_path: Path) -> None:
+def test_run_and_project_are_constructors(tmp_path):
     """``Run(...)`` is ``init_run(...)``, and ``Project(...)`` is ``init_project(...)``."""
     with seamark.Run(project="p", root=tmp_path, flush_period=1, **QUIET) as run:
         run["x"] = 1
@@ -180,7 +175,7 @@ def test_run_and_project_are_constructors(tmp_path: Path) -> None:
     assert again.id == run.id
 
 
-def test_small_verbs(run: Run) -> None:
+def test_small_verbs(run):
     """Verbs that integrations call exist, and do what has a meaning here."""
     assert run.container_type == "run"
     assert run.get_state() == "started"
@@ -198,7 +193,7 @@ def test_small_verbs(run: Run) -> None:
     assert project.get_state() in ("created", "started")
 
 
-def test_progress_bars_are_told(run: Run) -> None:
+def test_progress_bars_are_told(run):
     """A class is made, told how far it is, and closed."""
     told: list[Any] = []
 
@@ -218,7 +213,7 @@ def test_progress_bars_are_told(run: Run) -> None:
     assert len(project.fetch_runs_table(progress_bar=utils.NullProgressBar).to_rows()) == 1
 
 
-def test_tqdm_shows_what_it_is_told(capsys: Any) -> None:
+def test_tqdm_shows_what_it_is_told(capsys):
     """The bar counts to the total."""
     pytest.importorskip("tqdm")
     with utils.TqdmProgressBar(description="Reading", unit="runs") as bar:
@@ -226,13 +221,13 @@ def test_tqdm_shows_what_it_is_told(capsys: Any) -> None:
     assert "2/4" in capsys.readouterr().err
 
 
-def test_the_callback_stops_the_run(run: Run) -> None:
+def test_the_callback_stops_the_run(run):
     """Whoever calls it ends the run in order."""
     utils.stop_synchronization_callback(run)
     assert run.get_state() == "stopped"
 
 
-def test_lists_can_be_expanded(run: Run) -> None:
+def test_lists_can_be_expanded(run):
     """``stringify_unsupported(expand=True)`` gives each element a path."""
     run["p"] = utils.stringify_unsupported({"layers": [8, (1, "a")], "lr": 0.1}, expand=True)
     assert run["p"].fetch() == {"layers": {"0": 8, "1": {"0": 1, "1": "a"}}, "lr": 0.1}
@@ -241,9 +236,7 @@ def test_lists_can_be_expanded(run: Run) -> None:
 # ------------------------------------------------------------------- arguments without a name
 
 
-def test_an_argument_without_a_name_is_the_run_or_the_project(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_argument_without_a_name_is_the_run_or_the_project(tmp_path, caplog):
     """``KEY-12`` is a run where there is one, and else a project, which is said once."""
     given = {"root": tmp_path, **QUIET}
     made = seamark.init_run("p", name="KEY-12", **given)
@@ -273,7 +266,7 @@ def test_an_argument_without_a_name_is_the_run_or_the_project(
     assert len(caplog.messages) == 2
 
 
-def test_init_of_old_clients(tmp_path: Path) -> None:
+def test_init_of_old_clients(tmp_path):
     """``init(project, run=)`` warns, and does what ``init_run`` does."""
     given = {"root": tmp_path, **QUIET}
     with pytest.warns(DeprecationWarning, match="init_run"):
@@ -285,7 +278,7 @@ def test_init_of_old_clients(tmp_path: Path) -> None:
     again.stop()
 
 
-def test_the_old_package_is_here_under_our_name(tmp_path: Path) -> None:
+def test_the_old_package_is_here_under_our_name(tmp_path):
     """``neptune.new`` with the import changed: each name is the one of this package."""
     script = """
 import seamark.new as neptune
@@ -321,7 +314,7 @@ for name in ("new.nothing", "nothing", "types.nothing", "integrations.optuna",
     assert "from seamark.lightning import NeptuneLogger" in said[4]
 
 
-def test_a_table_says_of_every_run_whether_it_failed(tmp_path: Path) -> None:
+def test_a_table_says_of_every_run_whether_it_failed(tmp_path):
     """As a column and in a query, of those that nothing was recorded of too."""
     for name in ("good", "bad", "cleared"):
         with seamark.init_run("team/p", root=tmp_path, name=name, **QUIET) as run:
@@ -329,7 +322,7 @@ def test_a_table_says_of_every_run_whether_it_failed(tmp_path: Path) -> None:
                 run["sys/failed"] = name == "bad"
     project = seamark.init_project("team/p", root=tmp_path, mode="read-only")
 
-    def names(query: str) -> set[str]:
+    def names(query):
         table = project.fetch_runs_table(query=query, columns=["sys/name"])
         return {row["sys/name"] for row in table.to_rows()}
 
@@ -341,7 +334,7 @@ def test_a_table_says_of_every_run_whether_it_failed(tmp_path: Path) -> None:
     assert names("NOT (sys/failed = false)") == {"bad"}
 
 
-def test_what_every_run_has_in_neptune_can_be_fetched(tmp_path: Path) -> None:
+def test_what_every_run_has_in_neptune_can_be_fetched(tmp_path):
     """Without a name it is what the run is called; the others are empty. Nothing is recorded."""
     with seamark.init_run("team/p", root=tmp_path, **QUIET) as run:
         called = run["sys/name"].fetch()
@@ -357,10 +350,10 @@ def test_what_every_run_has_in_neptune_can_be_fetched(tmp_path: Path) -> None:
     assert project["sys/name"].fetch() == "p"
 
 
-def test_the_structure_ends_at_files(run: Run) -> None:
+def test_the_structure_ends_at_files(run):
     """Code that walks through nested dicts, as loggers do, finds the paths that are recorded."""
 
-    def paths(tree: dict[str, Any], above: str = "") -> Iterator[str]:
+    def paths(tree, above=""):
         for name, value in tree.items():
             if isinstance(value, dict):
                 yield from paths(value, f"{above}{name}/")
@@ -379,7 +372,7 @@ def test_the_structure_ends_at_files(run: Run) -> None:
     assert found["model"]["checkpoints"]["last"]["size"] == 1
 
 
-def test_attributes_by_path(run: Run) -> None:
+def test_attributes_by_path(run):
     """Of a namespace there is a tree of handlers, whose length integrations ask for."""
     run["fits/0/loss"].append(1)
     run["fits/1/loss"].append(1)
@@ -394,7 +387,7 @@ def test_attributes_by_path(run: Run) -> None:
 # ------------------------------------------------------------------- integrations
 
 
-def test_what_integrations_use(run: Run) -> None:
+def test_what_integrations_use(run):
     """The helpers of ``neptune.integrations.utils``."""
     expect_not_an_experiment(run)
     assert join_paths("a", "b/", "", "/c") == "a/b/c"
@@ -403,7 +396,7 @@ def test_what_integrations_use(run: Run) -> None:
         verify_type("run", run, int)
 
 
-def test_logging_goes_to_a_series(run: Run, capsys: Any) -> None:
+def test_logging_goes_to_a_series(run, capsys):
     """Records are appended as formatted; nothing is raised, and nothing goes in circles."""
     logger, own = logging.getLogger("a test of logging"), logging.getLogger("seamark")
     logger.setLevel(logging.INFO)
@@ -431,13 +424,13 @@ def test_logging_goes_to_a_series(run: Run, capsys: Any) -> None:
             own.removeHandler(handler)
 
 
-def _rows(run: Run, path: str) -> list[dict[str, Any]]:
+def _rows(run, path):
     pytest.importorskip("pandas")
     rows: list[dict[str, Any]] = run[path].fetch_values().to_dict("records")
     return rows
 
 
-def test_a_handler_says_which_version_logs(run: Run) -> None:
+def test_a_handler_says_which_version_logs(run):
     """As the client's does; a run that takes nothing more says so where something is logged."""
     NeptuneHandler(run=run["fold"], path="log")
     assert run["source_code/integrations/neptune-python-logger"].fetch() == seamark.__version__
@@ -445,9 +438,9 @@ def test_a_handler_says_which_version_logs(run: Run) -> None:
     NeptuneHandler(run=run)
 
 
-def test_a_handler_of_something_else_is_refused(run: Run) -> None:
+def test_a_handler_of_something_else_is_refused(run):
     """Where it is made, and not where something is logged."""
     with pytest.raises(TypeError, match="run: expected"):
-        NeptuneHandler(run="run")  # type: ignore[arg-type]
+        NeptuneHandler(run="run")
     with pytest.raises(TypeError, match="level: expected int"):
-        NeptuneHandler(run=run, level="INFO")  # type: ignore[arg-type]
+        NeptuneHandler(run=run, level="INFO")

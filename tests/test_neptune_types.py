@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from recording import NOTHING, QUIET
@@ -15,17 +13,12 @@ from seamark import exceptions, types
 from seamark.errors import ArgumentError, FamilyError, FileMissingError, ValueKindError
 from seamark.utils import stringify_unsupported
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seamark import Run
-
 _MOMENT = datetime(2026, 11, 22, 8, tzinfo=timezone.utc)
 _SHA = "ab" * 32
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run(tmp_path):
     with seamark.init_run("p", root=tmp_path / "root", **QUIET) as run:
         yield run
 
@@ -42,7 +35,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     ],
     ids=repr,
 )
-def test_single_values_are_atoms(run: Run, value: Any, expected: Any, type_: str) -> None:
+def test_single_values_are_atoms(run, value, expected, type_):
     """The type says what the value becomes, by itself and in a mapping."""
     run["a"] = value
     run["b"] = {"c": {"d": value}}
@@ -70,14 +63,14 @@ def test_single_values_are_atoms(run: Run, value: Any, expected: Any, type_: str
         (lambda: types.FileSeries([5]), TypeError),
     ],
 )
-def test_a_value_that_is_none_is_refused_where_it_is_made(make: Any, error: type) -> None:
+def test_a_value_that_is_none_is_refused_where_it_is_made(make, error):
     """The line that is wrong raises, as an error of ours and the built-in."""
     with pytest.raises(error) as caught:
         make()
     assert isinstance(caught.value, exceptions.NeptuneException)
 
 
-def test_a_value_copy_is_what_the_other_path_holds(run: Run) -> None:
+def test_a_value_copy_is_what_the_other_path_holds(run):
     """The module of Neptune's that has it is one here, too."""
     from seamark.types.value_copy import ValueCopy
 
@@ -90,7 +83,7 @@ def test_a_value_copy_is_what_the_other_path_holds(run: Run) -> None:
         run["e"] = ValueCopy(run["nothing"])
 
 
-def test_a_series_without_points_has_no_last_one(run: Run) -> None:
+def test_a_series_without_points_has_no_last_one(run):
     """As the client answers, of one that was emptied in either way."""
     for path, point in (("numbers", 0.5), ("texts", "a"), ("files", types.File.from_content("x"))):
         run[path].append(point)
@@ -101,7 +94,7 @@ def test_a_series_without_points_has_no_last_one(run: Run) -> None:
     assert run["assigned"].fetch_last() is None
 
 
-def test_a_file_in_a_folder_is_called_by_its_path(run: Run, tmp_path: Path) -> None:
+def test_a_file_in_a_folder_is_called_by_its_path(run, tmp_path):
     """As the client names it, whatever it was called where it came from."""
     (tmp_path / "weights.ckpt").write_bytes(b"w")
     (tmp_path / "out").mkdir()
@@ -119,7 +112,7 @@ def test_a_file_in_a_folder_is_called_by_its_path(run: Run, tmp_path: Path) -> N
     ]
 
 
-def test_series_replace_what_was_there(run: Run) -> None:
+def test_series_replace_what_was_there(run):
     """Steps and times are kept, and a second assignment begins again."""
     run["loss"] = types.FloatSeries([3, math.nan, 1], steps=[10, 20, 30], timestamps=[1, 2, 3])
     points = run["loss"].fetch_points()
@@ -136,7 +129,7 @@ def test_series_replace_what_was_there(run: Run) -> None:
     assert run["n/lr"].fetch() == 1.0
 
 
-def test_files_of_a_series(run: Run, tmp_path: Path) -> None:
+def test_files_of_a_series(run, tmp_path):
     """Whatever can be a file is a point; names are kept."""
     (tmp_path / "a.txt").write_text("one")
     files = [str(tmp_path / "a.txt"), types.File.from_content("two")]
@@ -148,7 +141,7 @@ def test_files_of_a_series(run: Run, tmp_path: Path) -> None:
     assert not run.exists("x")
 
 
-def test_sets_of_strings(run: Run) -> None:
+def test_sets_of_strings(run):
     """One replaces what was there, also where tags are."""
     run["labels"] = types.StringSet(["a", "b"])
     run["labels"] = types.StringSet("c")
@@ -157,7 +150,7 @@ def test_sets_of_strings(run: Run) -> None:
     assert run["sys/tags"].fetch() == {"quick"}
 
 
-def test_sets_of_files_are_replaced(run: Run, monkeypatch: Any, tmp_path: Path) -> None:
+def test_sets_of_files_are_replaced(run, monkeypatch, tmp_path):
     """A pattern that matches nothing raises before anything is written."""
     monkeypatch.chdir(tmp_path)
     for name in ("a.txt", "b.txt", "c.md"):
@@ -171,14 +164,14 @@ def test_sets_of_files_are_replaced(run: Run, monkeypatch: Any, tmp_path: Path) 
     assert [one["name"] for one in run["files"].list_fileset_files()] == ["c.md"]
 
 
-def test_artifacts(run: Run) -> None:
+def test_artifacts(run):
     """An artifact is known by its digest."""
     run["data"] = types.Artifact(_SHA)
     assert run["data"].fetch_hash() == _SHA
     assert run["data"].fetch_files_list() == []
 
 
-def test_another_family_is_refused_before_anything_is_written(run: Run) -> None:
+def test_another_family_is_refused_before_anything_is_written(run):
     """A mapping is assigned whole or not at all."""
     run["a/loss"] = 1.0
     for value in (types.FloatSeries([1]), types.Artifact(_SHA)):
@@ -188,7 +181,7 @@ def test_another_family_is_refused_before_anything_is_written(run: Run) -> None:
     assert run["a/loss"].fetch() == 1.0
 
 
-def test_git_ref_is_for_the_start(run: Run, tmp_path: Path) -> None:
+def test_git_ref_is_for_the_start(run, tmp_path):
     """It is no value of a path; its marker switches git off."""
     with pytest.raises(ValueKindError, match="init_run"):
         run["git"] = types.GitRef()
@@ -200,7 +193,7 @@ def test_git_ref_is_for_the_start(run: Run, tmp_path: Path) -> None:
             assert not other.exists("source_code/git")
 
 
-def test_values_are_compared_and_printed() -> None:
+def test_values_are_compared_and_printed():
     """Two that hold the same are equal; what one holds can be read."""
     assert types.Float(1) == types.Float("1")
     assert types.Float(1) != types.Integer(1)
@@ -210,7 +203,7 @@ def test_values_are_compared_and_printed() -> None:
     assert types.FloatSeries([1], unit="m") != types.FloatSeries([1])
 
 
-def test_points_may_be_values_of_these_types(run: Run) -> None:
+def test_points_may_be_values_of_these_types(run):
     """``append`` takes what an assignment takes of single values."""
     run["loss"].append(types.Float(0.5))
     run["m"].append({"a": types.Integer(1), "b": types.String("x")})
@@ -219,7 +212,7 @@ def test_points_may_be_values_of_these_types(run: Run) -> None:
     assert run["m/b"].fetch_last() == "x"
 
 
-def test_none_is_left_out_of_a_series(run: Run, caplog: Any) -> None:
+def test_none_is_left_out_of_a_series(run, caplog):
     """A study whose best value is not known yet goes on."""
     run["best"].append(stringify_unsupported(None))
     run["best"].append({"a": None, "b": 1})
@@ -229,7 +222,7 @@ def test_none_is_left_out_of_a_series(run: Run, caplog: Any) -> None:
     assert "None is no point" in caplog.text
 
 
-def test_stringify_keeps_these_types() -> None:
+def test_stringify_keeps_these_types():
     """They say themselves what they become."""
     value = types.FloatSeries([1])
     assert stringify_unsupported({"a": value})["a"] is value
@@ -238,7 +231,7 @@ def test_stringify_keeps_these_types() -> None:
 # ------------------------------------------------------------------- copies and drawings
 
 
-def test_a_path_is_copied_by_its_value(run: Run, tmp_path: Path) -> None:
+def test_a_path_is_copied_by_its_value(run, tmp_path):
     """Values, sets and artifacts, also from another run; the copy stays as it is."""
     (tmp_path / "data.csv").write_text("1")
     run["a"] = {"lr": 0.1, "when": _MOMENT, "none": None, "labels": {"x"}, "long": [1, 2]}
@@ -255,7 +248,7 @@ def test_a_path_is_copied_by_its_value(run: Run, tmp_path: Path) -> None:
         assert other["data"].fetch_files_list() == run["a/data"].fetch_files_list()
 
 
-def test_what_cannot_be_copied_is_said(run: Run) -> None:
+def test_what_cannot_be_copied_is_said(run):
     """A series, a namespace and a run have no single value."""
     run["loss"].append(1)
     run["space/x"] = 1
@@ -268,7 +261,7 @@ def test_what_cannot_be_copied_is_said(run: Run) -> None:
     assert not run.exists("b")
 
 
-def test_drawings_become_files(run: Run, tmp_path: Path) -> None:
+def test_drawings_become_files(run, tmp_path):
     """A figure, a picture, a chart and a table are files; arrays are values."""
     figure = pytest.importorskip("matplotlib.figure").Figure()
     image = pytest.importorskip("PIL.Image").new("RGB", (2, 2))
@@ -281,7 +274,7 @@ def test_drawings_become_files(run: Run, tmp_path: Path) -> None:
     assert run["figure"].fetch_bytes().startswith(b"\x89PNG")
 
 
-def test_plotly_is_told_where_its_library_is(run: Run) -> None:
+def test_plotly_is_told_where_its_library_is(run):
     """``include_plotlyjs`` reaches the page."""
     chart = pytest.importorskip("plotly.graph_objects").Figure()
     run["chart"].upload(chart, include_plotlyjs="cdn", wait=True)
@@ -289,7 +282,7 @@ def test_plotly_is_told_where_its_library_is(run: Run) -> None:
     assert len(run["chart"].fetch_bytes()) < 1_000_000 < len(run["whole"].fetch_bytes())
 
 
-def test_a_list_replaces_the_points_of_a_series() -> None:
+def test_a_list_replaces_the_points_of_a_series():
     """Where there is none it is a value."""
     with seamark.init_run("p", **QUIET) as run:
         run["numbers"].append(9.0)
@@ -305,7 +298,7 @@ def test_a_list_replaces_the_points_of_a_series() -> None:
         assert run["value"].fetch() == [1, 2.5]
 
 
-def test_each_file_of_a_series_may_have_its_description() -> None:
+def test_each_file_of_a_series_may_have_its_description():
     files = [types.File.from_content(text, "txt") for text in ("a", "b")]
     with seamark.init_run("p", **QUIET) as run:
         run["files"].extend(files, descriptions=["first", "second"], name="same")
@@ -319,7 +312,7 @@ def test_each_file_of_a_series_may_have_its_description() -> None:
         assert found == [("same", "first"), ("same", "second")]
 
 
-def test_a_fetched_artifact_is_assigned_as_one(tmp_path: Path) -> None:
+def test_a_fetched_artifact_is_assigned_as_one(tmp_path):
     """As Neptune's example of a shared data set does, from one run to another."""
     (tmp_path / "data.csv").write_text("1,2")
     with seamark.init_run("p", **QUIET) as run:
@@ -332,7 +325,7 @@ def test_a_fetched_artifact_is_assigned_as_one(tmp_path: Path) -> None:
             assert [file.file_path for file in other["copy"].fetch_files_list()] == ["data.csv"]
 
 
-def test_what_neptune_knows_of_every_run_can_be_fetched() -> None:
+def test_what_neptune_knows_of_every_run_can_be_fetched():
     with seamark.init_run("p", **QUIET) as run:
         run["a"] = "x" * 5000
     read = seamark.init_run("p", with_id=run.id, mode="read-only")

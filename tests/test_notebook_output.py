@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from printed import points, printed
 
@@ -34,7 +32,7 @@ def _places(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("SEAMARK_QUIET", "1")
 
 
-def executed(folder: Path) -> list[list[dict]]:
+def executed(folder):
     """Return what each cell shows, texts of one stream that follow each other as one."""
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     client = nbclient.NotebookClient(
@@ -44,7 +42,7 @@ def executed(folder: Path) -> list[list[dict]]:
     return [_joined(cell.outputs) for cell in book.cells]
 
 
-def _joined(outputs: list[dict]) -> list[dict]:
+def _joined(outputs):
     found: list[dict] = []
     for each in outputs:
         if found and each.get("name") == found[-1].get("name") == "stdout":

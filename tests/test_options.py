@@ -163,17 +163,17 @@ def test_every_variable_that_is_documented_is_known():
     assert documented == [f"SEAMARK_{name}" for name in VARIABLES]
 
 
-def raising(*names: str) -> Any:
+def raising(*names):
     """Return an object whose methods of these names raise."""
 
-    def fail(*_args: object) -> Any:
+    def fail(*_args):
         msg = "not to be asked"
         raise RuntimeError(msg)
 
     return type("Raising", (), {"__hash__": object.__hash__} | dict.fromkeys(names, fail))()
 
 
-def like_tensor() -> Any:
+def like_tensor():
     """Return an object that compares by element, is iterable, and has no truth value."""
     kind = type(raising("__bool__"))
     return type(
@@ -209,7 +209,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
 }
 
 
-def refusal(take: Callable[..., Any], option: str, kind: str) -> str | None:
+def refusal(take, option, kind):
     """Return the text of the error of a value; let what is accepted record and end."""
     try:
         taken = take(**{**QUIET, "root": "here", option: HOSTILE[kind]()})

@@ -25,7 +25,7 @@ PUBLIC_MODULES = (
 HOST_MODULES = ("seamark.accelerate", "seamark.ignite", "seamark.lightning")
 
 
-def documented_names(module: str) -> list[str]:
+def documented_names(module):
     """Return the names of one module that the reference has an ``auto...`` directive for."""
     pages = "".join(page.read_text(encoding="utf-8") for page in sorted(REFERENCE.glob("*.md")))
     directive = (
@@ -34,7 +34,7 @@ def documented_names(module: str) -> list[str]:
     return re.findall(directive, pages, re.MULTILINE)
 
 
-def check_public_names(module: str) -> None:
+def check_public_names(module):
     names = importlib.import_module(module).__all__
     described = [name for name in names if name != "__version__"]
     described = [name for name in described if f"{module}.{name}" not in PUBLIC_MODULES]
@@ -42,19 +42,19 @@ def check_public_names(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", PUBLIC_MODULES)
-def test_public_names_are_the_documented_names(module: str) -> None:
+def test_public_names_are_the_documented_names(module):
     """The reference describes the names in ``__all__`` and no others."""
     check_public_names(module)
 
 
 @pytest.mark.parametrize("module", HOST_MODULES)
-def test_public_names_of_adapters_are_the_documented_names(module: str) -> None:
+def test_public_names_of_adapters_are_the_documented_names(module):
     """The same for the adapters, where their hosts are installed."""
     pytest.importorskip("torch")
     check_public_names(module)
 
 
-def test_dir_hides_no_public_name(tmp_path: Path) -> None:
+def test_dir_hides_no_public_name(tmp_path):
     """Adapters use ``session``, and a run and a project have no public name that is hidden."""
     run = seamark.init_run("p", mode="disabled", root=tmp_path)
     project = seamark.init_project("p", mode="disabled", root=tmp_path)
@@ -66,12 +66,12 @@ def test_dir_hides_no_public_name(tmp_path: Path) -> None:
     assert "fetch_runs_table" in dir(project)
 
 
-def test_type_checkers_find_the_marker() -> None:
+def test_type_checkers_find_the_marker():
     """The installed package carries ``py.typed``, so its annotations count for its users."""
     assert (importlib.resources.files("seamark") / "py.typed").is_file()
 
 
-def test_metadata_names_no_torch_and_no_host_outside_extras() -> None:
+def test_metadata_names_no_torch_and_no_host_outside_extras():
     """Installing Seamark chooses no build of torch and brings no host that was not asked for."""
     requires = importlib.metadata.requires("seamark") or []
     assert not [line for line in requires if line.startswith("torch")]
@@ -82,11 +82,11 @@ def test_metadata_names_no_torch_and_no_host_outside_extras() -> None:
     }
 
 
-def test_version_is_said_once() -> None:
+def test_version_is_said_once():
     """``seamark.__version__`` is the version of the installed distribution."""
     assert seamark.__version__ == importlib.metadata.version("seamark")
 
 
-def test_no_integration_folder_can_be_imported_as_its_host() -> None:
+def test_no_integration_folder_can_be_imported_as_its_host():
     """An ``__init__.py`` below ``integrations/lightning`` would shadow the real host."""
     assert list((ROOT / "integrations").rglob("__init__.py")) == []

@@ -8,22 +8,19 @@ import dataclasses
 import multiprocessing
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import seamark
 from seamark import errors
 
-if TYPE_CHECKING:
-    from seamark import Run
 
-
-def begin(**given: Any) -> Run:
+def begin(**given):
     return seamark.init_run(**given)
 
 
-def told(run: Run) -> None:
+def told(run):
     """Tell another process what there is."""
     assert run.params.as_dict() == {"lr": 0.1, "db": {"password": "s3cr3t-word"}}
     assert run.params.db.password == "s3cr3t-word"
@@ -75,7 +72,7 @@ class TestMapping:
             with pytest.raises(AttributeError, match="learning_rate"):
                 _ = run.params.learning_rte
             with pytest.raises(AttributeError, match=r"params\['update'\] = "):
-                run.params.update = 3  # type: ignore[method-assign, assignment]
+                run.params.update = 3
             run.params["update"] = 3
             assert run.params["update"] == 3
             assert callable(run.params.update)

@@ -13,7 +13,7 @@ from seamark import errors
 
 
 @pytest.fixture
-def family() -> tuple[str, list[str], str]:
+def family():
     """Record a run with three parts here, one elsewhere, and one run that is no part."""
     with seamark.init_run(project="team/x", name="sweep") as run:
         parts = []
@@ -81,7 +81,7 @@ def test_queries_ask_what_parts_show(family):
     """As the columns do: of the parts in the project that is asked, without the trash."""
     whole, parts, _ = family
 
-    def found(query: str, project: str = "team/x") -> list[str]:
+    def found(query, project="team/x"):
         table = seamark.init_project(project).fetch_runs_table(query=query)
         return [row["sys/id"] for row in table]
 

@@ -3,9 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
 
 import pytest
 from recording import QUIET
@@ -17,7 +15,7 @@ from seamark.reading.names import generated_name
 from seamark.run.run import make_run
 
 
-def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path):
     """Whoever names a file as root reads so before the training starts, and nothing is made."""
     file = tmp_path / "file"
     file.write_text("x")
@@ -27,15 +25,15 @@ def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path: Path) -> No
     assert file.read_text() == "x"
 
 
-def test_a_root_that_is_no_path_is_refused(tmp_path: Path) -> None:
+def test_a_root_that_is_no_path_is_refused(tmp_path):
     """The message says what was expected and what was given."""
     with pytest.raises(ArgumentError, match="root: expected a path or None, got int: 5"):
-        seamark.init_run(root=5)  # type: ignore[arg-type]
+        seamark.init_run(root=5)
     with pytest.raises(ArgumentError, match="NUL"):
         seamark.init_run(root="a\0b")
 
 
-def test_a_root_of_somebody_else_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_root_of_somebody_else_is_refused_at_once(tmp_path):
     """A folder without the right to write is the person's mistake, not a loss to be counted."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
@@ -57,7 +55,7 @@ def test_a_root_of_somebody_else_is_refused_at_once(tmp_path: Path) -> None:
     assert done.stdout.strip() == "13", done.stderr
 
 
-def test_a_purged_run_is_not_started_again(tmp_path: Path) -> None:
+def test_a_purged_run_is_not_started_again(tmp_path):
     """Its name stays taken; the error says what to do instead of losing every value."""
     run = seamark.init_run(custom_run_id="k", root=tmp_path)
     run.stop()
@@ -67,7 +65,7 @@ def test_a_purged_run_is_not_started_again(tmp_path: Path) -> None:
         seamark.init_run(custom_run_id="k", root=tmp_path)
 
 
-def recorded(root: Path, project: str = "p", **given: Any) -> str:
+def recorded(root, project="p", **given):
     """Record a run and return its id."""
     with seamark.init_run(project, root=root, **QUIET, **given) as run:
         run["val/loss"].append(0.5)
@@ -75,7 +73,7 @@ def recorded(root: Path, project: str = "p", **given: Any) -> str:
 
 
 @pytest.mark.parametrize("mode", ["read-only", None])
-def test_a_run_is_opened_by_whatever_it_is_called(tmp_path: Path, mode: str | None) -> None:
+def test_a_run_is_opened_by_whatever_it_is_called(tmp_path, mode):
     """By its name, the generated one, the project and either, and ``latest``; in that very run."""
     first, second = recorded(tmp_path, "p/sub", name="a name"), recorded(tmp_path, "p/sub")
     for run, *words in (
@@ -92,11 +90,11 @@ def test_a_run_is_opened_by_whatever_it_is_called(tmp_path: Path, mode: str | No
     assert not (tmp_path / "default").exists()
 
 
-def test_a_whole_id_opens_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_id_opens_no_index(tmp_path, monkeypatch):
     """Nor does it load what an index needs: it costs what it always did."""
     run = recorded(tmp_path)
 
-    def no_index(*_: object, **__: object) -> None:
+    def no_index(*_, **__):
         raise AssertionError
 
     monkeypatch.setattr(Index, "open", no_index)
@@ -112,7 +110,7 @@ def test_a_whole_id_opens_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     subprocess.run([sys.executable, "-c", code, run, str(tmp_path)], check=True)
 
 
-def test_the_beginning_of_an_id_opens_a_run_for_reading_only(tmp_path: Path) -> None:
+def test_the_beginning_of_an_id_opens_a_run_for_reading_only(tmp_path):
     """Which run it means may change; to record, the error says which id it is today."""
     run = recorded(tmp_path)
     with (
@@ -126,7 +124,7 @@ def test_the_beginning_of_an_id_opens_a_run_for_reading_only(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("word", ["no such run", "../../etc/passwd", "a\nb", "%", "x/y", "latest"])
-def test_a_name_of_no_run_makes_none(tmp_path: Path, word: str) -> None:
+def test_a_name_of_no_run_makes_none(tmp_path, word):
     """Whatever it looks like: an exact error, and nothing on disk."""
     recorded(tmp_path, "other", custom_run_id=word)
     before = sorted(tmp_path.rglob("*"))
@@ -136,9 +134,7 @@ def test_a_name_of_no_run_makes_none(tmp_path: Path, word: str) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_another_rank_leaves_it_to_rank_0_to_say_what_is_wrong_with_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_rank_leaves_it_to_rank_0_to_say_what_is_wrong_with_a_name(tmp_path, monkeypatch):
     """It may not even see rank 0's disk; it holds a silent run, and makes nothing."""
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -147,9 +143,7 @@ def test_another_rank_leaves_it_to_rank_0_to_say_what_is_wrong_with_a_name(
     assert not list(tmp_path.iterdir())
 
 
-def test_ranks_that_cannot_talk_take_no_name_for_one_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_that_cannot_talk_take_no_name_for_one_run(tmp_path, monkeypatch):
     """Each would look it up by itself, and might find another one; a whole id is the same for
     all.
     """

@@ -64,11 +64,6 @@ def test_opening_and_reading_a_project_creates_nothing(project, tmp_path):
 class TestRunsTable:
     """`fetch_runs_table`."""
 
-    def test_a_mistake_in_the_query_is_told_before_anything_is_read(self, project):
-        """With its place."""
-        with pytest.raises(QueryError, match="got the end at column 5"):
-            project.fetch_runs_table(query="a >= ")
-
     def test_a_progress_bar_that_cannot_be_one_is_refused(self, project):
         """It names what can stand there."""
         with pytest.raises(ArgumentError, match="progress_bar: expected True, False, None"):
@@ -156,17 +151,6 @@ class TestRunsTable:
         caplog.clear()
         assert len(init_project("team", root=tmp_path).fetch_runs_table()) == 1
         assert not caplog.records
-
-    def test_what_can_mean_nothing_is_refused(self, project, record):
-        """Whether runs are there or not."""
-        for query in ("sys/state = finished", 'sys/tags = "x"', "a:median < 1"):
-            with pytest.raises(QueryError, match="query: expected"):
-                project.fetch_runs_table(query=query)
-        record(0.1)
-        with pytest.raises(QueryError, match="expected a number for 'parameters/lr', got 'x'"):
-            project.fetch_runs_table(query='parameters/lr = "x"')
-        with pytest.raises(QueryError, match="column: 'parameters/lr' is a number, not a series"):
-            project.fetch_runs_table(columns=["parameters/lr:min"])
 
     def test_sub_projects_belong_to_the_table(self, project, record):
         """And other projects do not."""

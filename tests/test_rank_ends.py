@@ -10,8 +10,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
@@ -19,9 +17,6 @@ from command import app
 from recording import NOTHING, QUIET
 
 from seamark import init_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SIGNALS_ONLY = QUIET | {"capture": NOTHING | {"signals": True}}
 WORK = """
@@ -37,7 +32,7 @@ WORK = """
 
 
 @contextlib.contextmanager
-def started_ranks(root: Path, size: int) -> Iterator[list[subprocess.Popen[str]]]:
+def started_ranks(root, size):
     """Yield the processes of a training, each of which waits for a line; kill what is left."""
     code = textwrap.dedent(WORK).format(quiet=SIGNALS_ONLY)
     ranks = [
@@ -53,7 +48,6 @@ def started_ranks(root: Path, size: int) -> Iterator[list[subprocess.Popen[str]]
     ]
     try:
         for each in ranks:
-            assert each.stdout is not None
             assert each.stdout.readline() == "ready\n"
         yield ranks
     finally:
@@ -62,13 +56,13 @@ def started_ranks(root: Path, size: int) -> Iterator[list[subprocess.Popen[str]]
             each.communicate(timeout=240)
 
 
-def seamark(root: Path, *args: str) -> str:
+def seamark(root, *args):
     done = CliRunner().invoke(app, [*args, "--root", str(root)], prog_name="seamark")
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
-def statuses(root: Path) -> dict[int, tuple[str, str]]:
+def statuses(root):
     run = init_run("p", root=root, custom_run_id="one", mode="read-only")
     return {one.rank: (one.state, one.why) for one in run.session.recorded.view().ranks()}
 
@@ -80,7 +74,7 @@ def test_show_names_the_ranks_that_met_a_bad_end(tmp_path):
         bad_ends(tmp_path, ranks)
 
 
-def bad_ends(tmp_path: Path, ranks: list[subprocess.Popen[str]]) -> None:
+def bad_ends(tmp_path, ranks):
     ranks[1].kill()
     ranks[1].wait(60)
     ranks[2].communicate("fail\n", timeout=240)
@@ -321,7 +315,6 @@ def test_a_sigterm_is_noted_at_once_as_sigkill_may_follow(tmp_path, when, ranks)
         env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"},
     )
     try:
-        assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
         worker.send_signal(signal.SIGTERM)
         assert worker.stdout.readline() == "got it\n"
@@ -358,7 +351,6 @@ def test_a_rank_that_waits_in_c_code_notes_a_sigterm_before_it_dies(tmp_path, ra
         env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"},
     )
     try:
-        assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
         worker.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + 60
@@ -392,7 +384,7 @@ def test_independent_tasks_of_a_slurm_step_are_told_that_one_recorded(tmp_path):
                 dist.destroy_process_group()
     """
 
-    def steps(*more: str, without: tuple[str, ...] = ()) -> list[str]:
+    def steps(*more, without=()):
         facts = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "sweep"}
         found = []
         for task in range(2):

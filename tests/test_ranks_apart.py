@@ -8,12 +8,10 @@ from __future__ import annotations
 import itertools
 import json
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from forking import Forks, forking_torch
+from forking import forking_torch
 from journals import headers
 from recording import QUIET
 
@@ -37,12 +35,12 @@ def begin(**given):
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
+def forks():
     with forking_torch() as found:
         yield found
 
 
-def on_ranks(forks: Forks, tmp_path: Path, code: str, meet: str = "meet", **more: str) -> list[Any]:
+def on_ranks(forks, tmp_path, code, meet="meet", **more):
     """Run a script on two ranks; return what each printed, as JSON."""
     ended = forks.run(
         HEAD + textwrap.dedent(code),
@@ -53,7 +51,7 @@ def on_ranks(forks: Forks, tmp_path: Path, code: str, meet: str = "meet", **more
     return [json.loads(each.stdout) for each in ended]
 
 
-def attempts(tmp_path: Path, rank: int, run: str) -> list[int]:
+def attempts(tmp_path, rank, run):
     found = init_run("p", root=tmp_path / f"root{rank}", with_id=run, mode="read-only")
     return sorted(header["attempt"] for header in headers(found))
 
@@ -138,7 +136,7 @@ GOES_ON = """
 """
 
 
-def went_on(forks: Forks, tmp_path: Path, state: Any, meet: str, **given: Any) -> list[Any]:
+def went_on(forks, tmp_path, state, meet, **given):
     code = GOES_ON.replace("sys.argv[3]", repr(json.dumps(given)))
     return on_ranks(forks, tmp_path, code, meet, STATE=json.dumps(state))
 

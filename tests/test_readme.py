@@ -19,32 +19,32 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 METADATA = importlib.metadata.metadata("seamark")
 
 
-def without_code(text: str) -> str:
+def without_code(text):
     """Return a page without its blocks of code."""
     return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def anchors_of(page: Path) -> set[str]:
+def anchors_of(page):
     """Return what links to the headings of a page end with, as GitHub and Sphinx make it."""
     titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def rows_of(heading: str) -> dict[str, str]:
+def rows_of(heading):
     """Return the first two cells of each row of the table below a heading."""
     section = re.split(r"^## ", without_code(README), flags=re.MULTILINE)
     [found] = [part for part in section if part.startswith(f"{heading}\n")]
     return dict(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", found, re.MULTILINE))
 
 
-def pins(host: str, package: str) -> list[str]:
+def pins(host, package):
     """Return the releases of a package that the test project of a host installs."""
     text = (ROOT / "integrations" / host / "pyproject.toml").read_text("utf-8")
     found = re.findall(rf'"{package}==(\d+\.\d+\.\d+)', text)
     return sorted(set(found), key=lambda release: [int(part) for part in release.split(".")])
 
 
-def test_every_link_and_picture_is_there() -> None:
+def test_every_link_and_picture_is_there():
     """Relative links lead to files of this repository, and to headings that they have."""
     links = LINK.findall(without_code(README))
     assert links
@@ -55,7 +55,7 @@ def test_every_link_and_picture_is_there() -> None:
         assert not anchor or anchor in anchors_of(page), link
 
 
-def test_the_supported_versions_are_those_that_are_tested() -> None:
+def test_the_supported_versions_are_those_that_are_tested():
     """The classifiers, and the oldest and latest pin of each test project."""
     classifiers = METADATA.get_all("Classifier") or []
     pythons = [line.rpartition(" ")[2] for line in classifiers if ":: 3." in line]
@@ -72,7 +72,7 @@ def test_the_supported_versions_are_those_that_are_tested() -> None:
     assert rows["`neptune` with a Seamark server"] == f"{tested} are tested"
 
 
-def test_every_extra_is_listed() -> None:
+def test_every_extra_is_listed():
     """With its name, and nothing else is; ``all`` has all of them but what it says."""
     extras = METADATA.get_all("Provides-Extra") or []
     listed = [name for cell in rows_of("Install") for name in re.findall(r"`([\w-]+)`", cell)]
@@ -86,7 +86,7 @@ def test_every_extra_is_listed() -> None:
     assert asked["all"] == set().union(*others)
 
 
-def test_every_command_exists() -> None:
+def test_every_command_exists():
     """Those that no block runs, too: the reference, which a test compares, has their help."""
     reference = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
     commands = set(re.findall(r"(?:`|^|\$ )seamark ([a-z]+)", README, re.MULTILINE))
@@ -95,7 +95,7 @@ def test_every_command_exists() -> None:
 
 
 @pytest.mark.slow
-def test_lightning_has_no_neptune_logger_any_more() -> None:
+def test_lightning_has_no_neptune_logger_any_more():
     """Its latest release refuses the name, which `seamark.lightning` has."""
     pytest.importorskip("pytorch_lightning")
     code = """
@@ -112,7 +112,7 @@ from pytorch_lightning.loggers import NeptuneLogger
 
 @pytest.mark.once
 @pytest.mark.usefixtures("captured")
-def test_recording_needs_no_network_and_leaves_no_process() -> None:
+def test_recording_needs_no_network_and_leaves_no_process():
     """With all that is recorded by default."""
     code = """
 import sys
@@ -134,7 +134,7 @@ assert psutil.Process().children(recursive=True) == []
     subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
 
 
-def test_a_package_index_shows_absolute_links() -> None:
+def test_a_package_index_shows_absolute_links():
     """In the built package pages lead to the release, and pictures to their bytes."""
     urls = dict(line.split(", ") for line in METADATA.get_all("Project-URL") or [])
     source, tag = urls["Source"], f"v{importlib.metadata.version('seamark')}"

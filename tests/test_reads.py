@@ -102,64 +102,6 @@ def test_the_last_histogram_is_found_among_thousands(run):
 
 
 class TestCurves:
-    def test_a_spike_among_many_points_is_in_it(self, run):
-        """One point of a hundred thousand: no bucket swallows it."""
-        values = np.sin(np.arange(100_000) / 1000)
-        values[77_777] = 1e6
-        run["x"].extend(values.tolist())
-        curve = run["x"].fetch_points(points=1000)
-        assert len(curve.step) <= 1000
-        assert 1e6 in curve.value
-        assert curve.step[curve.value == 1e6].tolist() == [77_777]
-        assert curve.count.sum() == 100_000
-        assert np.log2(curve.width) % 1 == 0
-
-    def test_a_part_says_what_is_not_finite(self, run):
-        """NaN and infinities are counted where they are."""
-        values = np.zeros(5000)
-        values[[10, 4000]] = np.nan
-        values[4001] = -np.inf
-        run["x"].extend(values.tolist())
-        curve = run["x"].fetch_points(points=100)
-        assert curve.nan_count.sum() == 2
-        assert curve.inf_count.sum() == 1
-        assert curve.count.sum() == 5000
-        at = int(np.searchsorted(curve.first_step, 4000, side="right")) - 1
-        assert (curve.nan_count[at], curve.inf_count[at]) == (1, 1)
-
-    def test_few_points_are_given_as_they_are(self, run):
-        """A series that fits is not thinned."""
-        run["x"].extend([3.0, 1.0, 2.0])
-        curve = run["x"].fetch_points(points=1000)
-        assert (curve.step.tolist(), curve.value.tolist()) == ([0, 1, 2], [3, 1, 2])
-        assert curve.width == 0
-
-    def test_it_grows_without_moving(self, run):
-        """What was drawn stays where it was while points are appended."""
-        run["x"].extend(np.arange(40_000.0).tolist())
-        before = run["x"].fetch_points(points=100)
-        run["x"].extend(np.arange(40_000.0, 41_000.0).tolist())
-        after = run["x"].fetch_points(points=100)
-        kept = len(before) - 1
-        assert after.width == before.width
-        for name in ("first_step", "last_step", "min", "max", "mean", "count"):
-            assert (getattr(before, name)[:kept] == getattr(after, name)[:kept]).all()
-
-    def test_what_was_deleted_is_not_in_it(self, run):
-        """A new life of a path begins with its own points."""
-        run["x"].extend([1e9] * 20_000)
-        run.pop("x")
-        run["x"].extend([1.0] * 20_000)
-        curve = run["x"].fetch_points(points=100)
-        assert (curve.max.max(), curve.count.sum()) == (1.0, 20_000)
-
-    @pytest.mark.parametrize("points", [0, 1, -5, 2.5, "many", True])
-    def test_a_number_of_points_that_makes_no_sense_is_refused(self, run, points):
-        """At once, and it says what can be given."""
-        run["x"].append(1.0)
-        with pytest.raises(ArgumentError, match="points"):
-            run["x"].fetch_points(points=points)
-
     def test_a_path_that_is_no_series_is_refused(self, run):
         """As without parts."""
         run["x"] = 1

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any
 
 import pytest
 from recording import QUIET
 
 import seamark
-from seamark import Run, init_project, init_run
+from seamark import init_project, init_run
 from seamark.types import File
-
-Record = Callable[..., Run]
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Record:
+def record(tmp_path):
     """Return a function that records a run that fails, and stops it."""
 
-    def record(**given: Any) -> Run:
+    def record(**given):
         run = init_run(
             "team/p",
             root=tmp_path / "root",
@@ -48,7 +43,7 @@ def record(tmp_path: Path) -> Record:
     return record
 
 
-def check(report: dict[str, Any], run: Run) -> None:
+def check(report, run):
     assert (report["name"], report["state"], report["detail"]) == ("first", "failed", "broken")
     assert (report["description"], report["version"]) == ("of two layers", "2024.3")
     assert (report["id"], report["project"], report["revision"]) == (run.id, "team/p", 1)
@@ -63,7 +58,7 @@ def check(report: dict[str, Any], run: Run) -> None:
     assert report["start_time"] < report["end_time"]
 
 
-def test_a_report_says_what_a_run_comes_to(record: Record) -> None:
+def test_a_report_says_what_a_run_comes_to(record):
     """In the order of interest; short without ids; printed without anything that is obeyed."""
     run = record()
     report = run.report()
@@ -88,7 +83,7 @@ def test_a_report_says_what_a_run_comes_to(record: Record) -> None:
     assert "&lt;b&gt;word" in page
 
 
-def test_a_report_has_what_is_kept_instead_of_points(tmp_path: Path) -> None:
+def test_a_report_has_what_is_kept_instead_of_points(tmp_path):
     """Metrics and metadata: the last value, a list, or statistics; and metadata of any kind."""
     keep = {"*/ring": seamark.Ring(2), "*/best": seamark.Last(), "*/power": seamark.Statistics()}
     with init_run("p", root=tmp_path / "root", keep=keep, **QUIET) as run:
@@ -108,7 +103,7 @@ def test_a_report_has_what_is_kept_instead_of_points(tmp_path: Path) -> None:
     assert report["metadata"] == {**found, "note": "warm", "words": ["a", "b"]}
 
 
-def test_a_report_is_json(record: Record) -> None:
+def test_a_report_is_json(record):
     """Times are text, of a project too; and printed to the second as before."""
     when = datetime(2026, 1, 2, tzinfo=timezone.utc)
     run = record(params={"when": when, "rate": float("nan")})
@@ -125,7 +120,7 @@ def test_a_report_is_json(record: Record) -> None:
     assert json.loads(json.dumps(project_report)) == project_report
 
 
-def test_a_report_of_what_is_not_recorded_is_empty(tmp_path: Path) -> None:
+def test_a_report_of_what_is_not_recorded_is_empty(tmp_path):
     """Disabled, and before the first thing is recorded in a project."""
     report = init_run(mode="disabled", root=tmp_path / "none").report()
     assert (report["name"], report["metrics"], report["errors"]) == (None, {}, [])
@@ -142,7 +137,7 @@ def test_a_report_of_what_is_not_recorded_is_empty(tmp_path: Path) -> None:
     }
 
 
-def test_a_project_says_how_its_runs_are(record: Record) -> None:
+def test_a_project_says_how_its_runs_are(record):
     """By state, with those of the projects below, and what the project says of itself."""
     run = record()
     init_run("team/q", root=run.root, start=False, **QUIET).stop()
@@ -157,7 +152,7 @@ def test_a_project_says_how_its_runs_are(record: Record) -> None:
     assert str(report).startswith("The team\n")
 
 
-def test_show_is_of_the_same_digest(record: Record, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_is_of_the_same_digest(record, capsys):
     """The command's JSON holds the report; errors of which there are several are listed."""
     click = pytest.importorskip("click.testing")
     from command import app

@@ -9,12 +9,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import journals
 import pytest
-from forking import Ended, Forks, forking_seamark
+from forking import forking_seamark
 
 import seamark
 
@@ -35,13 +34,13 @@ SLURM = {"SLURM_JOB_ID": "17"}
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
+def forks():
     with forking_seamark() as found:
         yield found
 
 
 @pytest.fixture
-def started(forks: Forks) -> Callable[..., Ended]:
+def started(forks):
     """Record in a new process: a function of environment, command line, and what is given."""
 
     def started(environment=None, arguments=(), **given):
@@ -53,7 +52,7 @@ def started(forks: Forks) -> Callable[..., Ended]:
 
 
 @pytest.fixture
-def start(started: Callable[..., Ended]) -> Callable[..., str]:
+def start(started):
     """As `started`: returns the id of its run, or the last line of what went wrong."""
 
     def start(*how, **given):

@@ -18,13 +18,13 @@ from seamark.journal.numbers import REVISIONS, take_revision
 PARAMS = {"lr": 0.1, "layers": [1, 2], "name": "a", "on": True, "none": None, "n": 3}
 
 
-def begin(project: str = "t", **given) -> seamark.Run:
+def begin(project="t", **given):
     run = seamark.init_run(project=project, **{**QUIET, **given})
     run.stop()
     return run
 
 
-def facts(run: seamark.Run) -> dict[str, object]:
+def facts(run):
     with seamark.init_run(project=run.project, with_id=run.id, mode="read-only") as opened:
         names = ("content_hash", "start_hash", "revision")
         return {
@@ -113,7 +113,7 @@ class TestHash:
             "print(run.id)\nrun.stop()\n"
         )
 
-        def ran(text: str) -> str:
+        def ran(text):
             Path("train.py").write_text(text)
             done = subprocess.run(
                 [sys.executable, "train.py"], check=True, capture_output=True, text=True

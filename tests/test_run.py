@@ -13,9 +13,8 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pytest
 from journals import Journal, Kind, headers, journals
 from journals import operations as ops
@@ -36,24 +35,20 @@ from seamark.reading.names import generated_name
 from seamark.run.run import make_run
 from seamark.types import File
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-
 ID = re.compile(r"[a-z0-9]{16}")
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     return tmp_path / "root"
 
 
 @pytest.fixture
-def start(root: Path) -> Iterator[Callable[..., Run]]:
+def start(root):
     """Return `init_run` without captures, below a root of the test's own."""
     made: list[Run] = []
 
-    def start(project: str | None = "p", **given: Any) -> Run:
+    def start(project="p", **given):
         made.append(init_run(project, **{"root": root, **QUIET, **given}))
         return made[-1]
 
@@ -62,15 +57,15 @@ def start(root: Path) -> Iterator[Callable[..., Run]]:
         run.stop()
 
 
-def reopened(run: Run) -> Run:
+def reopened(run):
     return init_run(run.project, root=run.root, with_id=run.id, mode="read-only")
 
 
-def states(run: Run) -> list[str]:
+def states(run):
     return [op["state"] for op in ops(run) if op["op"] == "state"]
 
 
-def in_python(code: str, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def in_python(code, *args, **environment):
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *args],
         capture_output=True,
@@ -88,7 +83,7 @@ def in_python(code: str, *args: str, **environment: str) -> subprocess.Completed
     ("wrong", "near"),
     [("tag", "tags"), ("custom_id", "custom_run_id"), ("capture_stdouts", "capture_stdout")],
 )
-def test_unknown_arguments(start: Any, root: Path, wrong: str, near: str) -> None:
+def test_unknown_arguments(start, root, wrong, near):
     """They are a TypeError that names the nearest argument; nothing is created."""
     with pytest.raises(UnknownArgumentError, match=f"'{wrong}'.*did you mean '{near}'"):
         start(**{wrong: 1})
@@ -97,7 +92,7 @@ def test_unknown_arguments(start: Any, root: Path, wrong: str, near: str) -> Non
     assert not root.exists()
 
 
-def test_neptunes_arguments_are_accepted(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_neptunes_arguments_are_accepted(start, caplog):
     """Those without meaning here cost one debug line each."""
     caplog.set_level(logging.DEBUG, "seamark")
     start(flush_period=5, proxies={}, async_lag_callback=print, async_lag_threshold=1)
@@ -139,7 +134,7 @@ def test_neptunes_arguments_are_accepted(start: Any, caplog: pytest.LogCaptureFi
     ],
     ids=lambda value: f"{value!r:.30}",
 )
-def test_wrong_arguments(start: Any, root: Path, given: Any, error: Any, message: str) -> None:
+def test_wrong_arguments(start, root, given, error, message):
     """Each mistake is an exact error at the call, and creates nothing."""
     with pytest.raises(error, match=message):
         start(**given)
@@ -147,7 +142,7 @@ def test_wrong_arguments(start: Any, root: Path, given: Any, error: Any, message
     assert not root.exists()
 
 
-def test_values_of_the_arguments(start: Any) -> None:
+def test_values_of_the_arguments(start):
     """Name, description, tags and parameters are recorded; the parameters as they were then."""
     params = {"lr": 0.1, "model": {"layers": [1, 2]}, "loss": math.sqrt, "big": "x" * (5 << 20)}
     run = start(name="First run", description="about", tags=["a", "b"], params=params)
@@ -163,14 +158,14 @@ def test_values_of_the_arguments(start: Any) -> None:
     assert (run.name, run.project, ID.fullmatch(run.id) is not None) == ("First run", "p", True)
 
 
-def test_odd_texts_in_arguments(start: Any) -> None:
+def test_odd_texts_in_arguments(start):
     """Surrogates and NUL in names and tags are kept as escapes, not raised about."""
     run = start(name="a\udc80", tags=["\x00", "ok"], description="\ud800")
     assert reopened(run)["sys/name"].fetch() == "a\\udc80"
     assert reopened(run)["sys/tags"].fetch() == {"\\x00", "ok"}
 
 
-def test_environment(start: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment(start, monkeypatch, tmp_path):
     """Project, mode, custom id and root come from SEAMARK_*, else NEPTUNE_*; arguments win."""
     monkeypatch.setenv("NEPTUNE_PROJECT", "workspace/theirs")
     monkeypatch.setenv("NEPTUNE_CUSTOM_RUN_ID", "nightly")
@@ -196,7 +191,7 @@ def test_environment(start: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert start("p", root=None).root == tmp_path / "elsewhere"
 
 
-def test_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_defaults(monkeypatch, tmp_path):
     """Without anything the run goes to ./.seamark/default."""
     monkeypatch.chdir(tmp_path)
     with init_run(**QUIET) as run:
@@ -208,7 +203,7 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["online", "async", "sync", "offline"])
-def test_writing_modes_are_the_same(start: Any, mode: str) -> None:
+def test_writing_modes_are_the_same(start, mode):
     """Each writes to this disk and reads from it."""
     run = start(mode=mode)
     run["a"] = 1
@@ -219,7 +214,7 @@ def test_writing_modes_are_the_same(start: Any, mode: str) -> None:
     assert reopened(run)["sys/state"].fetch() == "completed"
 
 
-def test_disabled_creates_nothing(start: Any, root: Path, tmp_path: Path) -> None:
+def test_disabled_creates_nothing(start, root, tmp_path):
     """Every verb answers, nothing is written, rendered, digested or indexed, no thread starts."""
     import threading
 
@@ -263,7 +258,7 @@ def test_disabled_creates_nothing(start: Any, root: Path, tmp_path: Path) -> Non
     assert list(Path(os.environ["XDG_CACHE_HOME"]).iterdir()) == []
 
 
-def test_a_disabled_row_costs_a_call(start: Any) -> None:
+def test_a_disabled_row_costs_a_call(start):
     """After the first call the quick way of a disabled run is a function that does nothing."""
     run = start(mode="disabled")
     run.log_metrics({"a": 1})
@@ -273,7 +268,7 @@ def test_a_disabled_row_costs_a_call(start: Any) -> None:
     )
 
 
-def test_read_only(start: Any, frames: Any) -> None:
+def test_read_only(start, frames):
     """A run opened for reading reads, writes nothing and stops as often as one likes."""
     run = start()
     run["a"] = 1
@@ -293,7 +288,7 @@ def test_read_only(start: Any, frames: Any) -> None:
     assert len(run.folder.journals()) == 1
 
 
-def test_log_metrics_into_a_read_only_run_warns_once(start: Any, caplog: Any) -> None:
+def test_log_metrics_into_a_read_only_run_warns_once(start, caplog):
     """It stands in training loops, so it raises nothing."""
     reader = reopened(start())
     for step in range(3):
@@ -301,7 +296,7 @@ def test_log_metrics_into_a_read_only_run_warns_once(start: Any, caplog: Any) ->
     assert len([one for one in caplog.records if "nothing is recorded" in one.getMessage()]) == 1
 
 
-def test_debug_records_into_a_temporary_root() -> None:
+def test_debug_records_into_a_temporary_root():
     """A debug run works like any other; its root is gone when the process is."""
     done = in_python(
         """
@@ -328,7 +323,7 @@ def test_debug_records_into_a_temporary_root() -> None:
 # -------------------------------------------------------------------- opening again
 
 
-def test_with_id_goes_on(start: Any) -> None:
+def test_with_id_goes_on(start):
     """Opened by its owner, a run counts on where it was, knows its families, and runs again."""
     first = start(name="first")
     first.log_metrics({"a": 1.0, "b": 1.0})
@@ -352,7 +347,7 @@ def test_with_id_goes_on(start: Any) -> None:
 
 
 @pytest.mark.parametrize("state", ["failed", "completed"])
-def test_a_run_that_failed_and_goes_on_has_not_failed(start: Any, state: str) -> None:
+def test_a_run_that_failed_and_goes_on_has_not_failed(start, state):
     """As in one process; what a person said of a run that did not fail stays."""
     first = start()
     first["sys/failed"] = True
@@ -364,7 +359,7 @@ def test_a_run_that_failed_and_goes_on_has_not_failed(start: Any, state: str) ->
     assert second["sys/failed"].fetch() is True
 
 
-def test_custom_run_id_is_one_run(start: Any) -> None:
+def test_custom_run_id_is_one_run(start):
     """Processes that give the same name write to the same run, of the same project only."""
     first, second = start(custom_run_id="x y/z \udc80"), start(custom_run_id="x y/z \udc80")
     assert first.id == second.id != start("q", custom_run_id="x y/z \udc80").id
@@ -374,25 +369,10 @@ def test_custom_run_id_is_one_run(start: Any) -> None:
     assert len(first.folder.journals()) == 2
 
 
-def test_a_script_that_owns_no_state(start: Any) -> None:
-    """``owner=False`` adds to a run without saying anything about its state."""
-    first = start(fail_on_exception=True)
-    first.set_state("failed", error=ValueError("x"))
-    first.stop()
-    with start(with_id=first.id, owner=False) as helper:
-        helper["score"] = 0.9
-        with pytest.raises(ArgumentError, match="its owner's to tell"):
-            helper.set_state("running")
-    assert reopened(first)["sys/state"].fetch() == "failed"
-    assert reopened(first)["score"].fetch() == 0.9
-    assert [header["owner"] for header in headers(first)] == [True, False]
-    assert [header["attempt"] for header in headers(first)] == [0, None]
-
-
 # -------------------------------------------------------------------- the end
 
 
-def test_stop(start: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stop(start, capsys):
     """It marks the run completed, closes its journal, tells where it is; twice is harmless."""
     run = start()
     run["a"] = 1
@@ -408,12 +388,10 @@ def test_stop(start: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert "seamark show" in told[1]
 
 
-def test_the_lines_for_people_call_a_new_run_by_its_name(
-    start: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_lines_for_people_call_a_new_run_by_its_name(start, capsys):
     """The generated one, as long as nobody gave another; a run that was opened goes by its id."""
 
-    def told(*, later: str | None = None, **given: Any) -> tuple[Run, list[str]]:
+    def told(*, later=None, **given):
         run = start(**given)
         if later is not None:
             run["sys/name"] = later
@@ -431,7 +409,7 @@ def test_the_lines_for_people_call_a_new_run_by_its_name(
     assert called == [generated_name(run.id), run.id]
 
 
-def test_use_after_stop(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_use_after_stop(start, caplog):
     """Reading goes on; writing raises and says how; log_metrics only warns, once."""
     run = start()
     run["a"] = 1
@@ -447,7 +425,7 @@ def test_use_after_stop(start: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert run["m"].fetch_points().step.tolist() == [0]
 
 
-def test_stop_waits_for_files(start: Any) -> None:
+def test_stop_waits_for_files(start):
     """A file that was taken is stored, with its digest, when `stop` returns."""
     run = start()
     run["big"].upload(File.from_content(os.urandom(8 << 20)))
@@ -455,7 +433,7 @@ def test_stop_waits_for_files(start: Any) -> None:
     assert "sha256" in reopened(run).session.recorded.attribute("big").value
 
 
-def test_losses_are_told_at_the_end(start: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_losses_are_told_at_the_end(start, capsys):
     """The last line says how much could not be recorded, and the run keeps the counts."""
     run = start()
     run.log_metrics({"a": 1.0, "b": "no"})
@@ -465,7 +443,7 @@ def test_losses_are_told_at_the_end(start: Any, capsys: pytest.CaptureFixture[st
     assert reopened(run)["monitoring/seamark/dropped"].fetch() is not None
 
 
-def test_context_manager(start: Any) -> None:
+def test_context_manager(start):
     """An exception fails the run and goes on; Ctrl-C interrupts it; an exit counts by its code."""
     hiding = SystemExit(1)
     hiding.__context__ = OSError("why")
@@ -488,7 +466,7 @@ def test_context_manager(start: Any) -> None:
         )
 
 
-def test_fail_on_exception_can_be_switched_off(start: Any) -> None:
+def test_fail_on_exception_can_be_switched_off(start):
     """The run is completed then; the exception goes on as ever."""
     run = start(fail_on_exception=False)
     with pytest.raises(ValueError, match="x"), run:
@@ -497,7 +475,7 @@ def test_fail_on_exception_can_be_switched_off(start: Any) -> None:
 
 
 @pytest.mark.parametrize("code", ["del run", "sys.stderr.close()"])
-def test_the_end_of_the_process(root: Path, code: str) -> None:
+def test_the_end_of_the_process(root, code):
     """A process that ends without `stop` leaves its run as it should be, its exit status too."""
     done = in_python(
         f"""
@@ -546,7 +524,7 @@ ODD: dict[str, Any] = {
 @pytest.mark.parametrize("metrics", [name for name in ODD if name not in ("nan", "inf")])
 @pytest.mark.parametrize("step", ["none", "number", "text", "nan", "wild itself"])
 @pytest.mark.parametrize("timestamp", ["none", "text", "inf", "wild itself"])
-def test_log_metrics_never_raises(tmp_path: Path, metrics: Any, step: Any, timestamp: Any) -> None:
+def test_log_metrics_never_raises(tmp_path, metrics, step, timestamp):
     """Not for any argument, whether the run was started, is silent, for reading or stopped."""
     metrics, step, timestamp = ODD[metrics], ODD[step], ODD[timestamp]
     with make_run(project="p", root=tmp_path, **QUIET) as run:
@@ -559,7 +537,7 @@ def test_log_metrics_never_raises(tmp_path: Path, metrics: Any, step: Any, times
         reopened(run).log_metrics(metrics, step, timestamp=timestamp)
 
 
-def test_log_metrics_keeps_what_it_can(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_metrics_keeps_what_it_can(start, caplog):
     """One odd value costs itself; losses are counted by reason, and warned about once each."""
     run = start()
     run["atom"] = 1
@@ -577,7 +555,7 @@ def test_log_metrics_keeps_what_it_can(start: Any, caplog: pytest.LogCaptureFixt
     assert told == {"value": 3, "path": 6, "step": 1, "timestamp": 1}
 
 
-def test_log_metrics_with_a_time(start: Any) -> None:
+def test_log_metrics_with_a_time(start):
     """A time of the caller's own is kept exactly; order does not depend on it."""
     from datetime import datetime, timezone
 
@@ -590,18 +568,7 @@ def test_log_metrics_with_a_time(start: Any) -> None:
     assert points.time_ns.tolist() == [1580702706789013000, 12_500_000_000]
 
 
-def test_numpy_and_large_numbers(start: Any) -> None:
-    """Numbers of NumPy are numbers; ints beyond 2**53 are rounded to float64."""
-    run = start()
-    for step in range(3):
-        run.log_metrics({"a": np.float32(0.1), "b": 2**53 + 1, "c": np.bool_(1)}, np.int64(step))
-    reader = reopened(run)
-    assert reader["a"].fetch_points().value.tolist() == [float(np.float32(0.1))] * 3
-    assert reader["b"].fetch_points().value.tolist() == [2.0**53] * 3
-    assert reader["c"].fetch_points().value.tolist() == [1.0] * 3
-
-
-def test_positions(start: Any) -> None:
+def test_positions(start):
     """What a checkpoint stores: where each journal of this process ends, exactly."""
     run = start()
     run.log_metrics({"a": 1.0}, 0)
@@ -616,7 +583,7 @@ def test_positions(start: Any) -> None:
 # -------------------------------------------------------------------- processes, pickles
 
 
-def test_nothing_on_disk_before_the_first_record(root: Path) -> None:
+def test_nothing_on_disk_before_the_first_record(root):
     """What a logger holds costs nothing until something is recorded, wrong values included."""
     run = make_run(project="p", root=root, name="x", **QUIET)
     for act in (
@@ -634,7 +601,7 @@ def test_nothing_on_disk_before_the_first_record(root: Path) -> None:
     assert not root.exists()
 
 
-def test_a_pickled_run_is_the_same_run(start: Any) -> None:
+def test_a_pickled_run_is_the_same_run(start):
     """The copy has its id and place, opens its own journal when it records, and touches no disk."""
     run = start(name="n", tags=["a"], params={"lr": 1, "fn": lambda: 0})
     run["parameters/lr"] = 2
@@ -653,7 +620,7 @@ def test_a_pickled_run_is_the_same_run(start: Any) -> None:
     twin.stop()
 
 
-def test_a_run_pickled_before_its_start_tells_of_itself(root: Path) -> None:
+def test_a_run_pickled_before_its_start_tells_of_itself(root):
     """The first that records writes name, tags and parameters, wherever that is."""
     lazy = make_run(project="p", root=root, name="n", params={"lr": 1}, **QUIET)
     twin = pickle.loads(pickle.dumps(lazy))
@@ -671,13 +638,13 @@ def test_a_run_pickled_before_its_start_tells_of_itself(root: Path) -> None:
     assert (lazy.state, twin.state) == ("completed", "completed")
 
 
-def test_copies_are_the_run_itself(start: Any) -> None:
+def test_copies_are_the_run_itself(start):
     """``deepcopy`` of an object that holds a run starts no second one."""
     run = start()
     assert copy.deepcopy({"run": run})["run"] is run
 
 
-def test_secrets_are_nowhere(root: Path, tmp_path: Path) -> None:
+def test_secrets_are_nowhere(root, tmp_path):
     """The token is in no file below the root, no pickle, and no message or repr of a run."""
     done = in_python(
         """
@@ -715,7 +682,7 @@ def test_secrets_are_nowhere(root: Path, tmp_path: Path) -> None:
             assert not any(b"sEcReT" in frame.payload for frame in journal.frames)
 
 
-def test_ranks_that_do_not_record(start: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_do_not_record(start, root, monkeypatch):
     """Rank 1 holds a silent run with the same verbs; with ``ranks="all"`` it records."""
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("LOCAL_RANK", "1")
@@ -733,14 +700,14 @@ def test_ranks_that_do_not_record(start: Any, root: Path, monkeypatch: pytest.Mo
     assert [header["rank"] for header in headers(everyone)] == [1]
 
 
-def test_threads_may_start_a_lazy_run_together(root: Path) -> None:
+def test_threads_may_start_a_lazy_run_together(root):
     """However many threads record first, there is one journal and nothing is lost."""
     import threading
 
     run = make_run(project="p", root=root, **QUIET)
     barrier = threading.Barrier(8)
 
-    def work(number: int) -> None:
+    def work(number):
         barrier.wait(30)
         run.log_metrics({f"t{number}": 1.0}, 0)
         run[f"a/{number}"] = number
@@ -758,7 +725,7 @@ def test_threads_may_start_a_lazy_run_together(root: Path) -> None:
     assert states(run) == ["running", "completed"]
 
 
-def test_an_unusable_root_does_not_end_a_training(tmp_path: Path, caplog: Any) -> None:
+def test_an_unusable_root_does_not_end_a_training(tmp_path, caplog):
     """A logger finds out late: one warning says so, another what was lost; every verb works."""
     (tmp_path / "file").touch()
     run = make_run(project="p", root=tmp_path / "file", **QUIET)

@@ -116,7 +116,7 @@ class Artifacts:
     aliases: dict[str, str] = field(default_factory=dict)
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value):
     names = {int: "int", float: "float", str: "string", bool: "bool", type(None): "null"}
     return names[type(value)]
 
@@ -940,26 +940,26 @@ class RunModel(RuleBasedStateMachine):
             (self.folder / "deeds.txt").write_text("\n".join(self.told))
 
 
-def train_and_resume(tmp_path: Path, seed: int, count: int) -> None:
+def train_and_resume(tmp_path, seed, count):
     """Have the machine do mostly what trainings do that are resumed, drawn without Hypothesis."""
     draw = random.Random(seed)
     RunModel.place, RunModel.crew = tmp_path, Crew()
     try:
         machine = RunModel()
 
-        def at() -> dict[str, int]:
+        def at():
             return {"number": draw.randrange(100)}
 
-        def worker() -> dict[str, Any]:
+        def worker():
             return {"worker": draw.randrange(WORKERS)}
 
-        def project() -> dict[str, Any]:
+        def project():
             return {**worker(), "project": draw.choice(PROJECTS)}
 
-        def values() -> dict[str, Any]:
+        def values():
             return {"step": float(draw.randrange(9)), "values": [draw.uniform(-9, 9) for _ in "ab"]}
 
-        def files() -> dict[str, str]:
+        def files():
             return {name: draw.choice(["one", "two"]) for name in draw.sample("xy", 2)}
 
         more = {"groups": ["u", "v"]}
@@ -994,7 +994,7 @@ def train_and_resume(tmp_path: Path, seed: int, count: int) -> None:
 
 
 @pytest.mark.once
-def test_trainings_that_are_resumed(tmp_path: Path) -> None:
+def test_trainings_that_are_resumed(tmp_path):
     """What was recorded after the checkpoint is hidden, by whom and where it is read."""
     train_and_resume(tmp_path, 1, 30)
 
@@ -1003,12 +1003,12 @@ def test_trainings_that_are_resumed(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(2, 22))
-def test_many_trainings_that_are_resumed(tmp_path: Path, seed: int) -> None:
+def test_many_trainings_that_are_resumed(tmp_path, seed):
     """The same in other orders."""
     train_and_resume(tmp_path, seed, 80)
 
 
-def run_machine(tmp_path: Path, **how: Any) -> None:
+def run_machine(tmp_path, **how):
     from hypothesis.stateful import run_state_machine_as_test
 
     RunModel.place = tmp_path
@@ -1027,7 +1027,7 @@ def run_machine(tmp_path: Path, **how: Any) -> None:
 
 
 @pytest.mark.once
-def test_a_few_deeds(tmp_path: Path) -> None:
+def test_a_few_deeds(tmp_path):
     """Of three processes, in a folder, read here, elsewhere and from the bytes alone."""
     run_machine(tmp_path, max_examples=3, stateful_step_count=30)
 
@@ -1035,6 +1035,6 @@ def test_a_few_deeds(tmp_path: Path) -> None:
 @pytest.mark.once
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
-def test_many_deeds(tmp_path: Path) -> None:
+def test_many_deeds(tmp_path):
     """The same for longer."""
     run_machine(tmp_path, max_examples=20, stateful_step_count=80, phases=PHASES)

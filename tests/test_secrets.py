@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -120,11 +119,11 @@ SCRIPT = """
 """
 
 
-def git(*arguments: str) -> None:
+def git(*arguments):
     subprocess.run(["git", *arguments], check=True, capture_output=True)
 
 
-def started(*arguments: str, given: str = "", **variables: str) -> str:
+def started(*arguments, given="", **variables):
     done = subprocess.run(
         [sys.executable, *arguments],
         input=given,
@@ -138,13 +137,13 @@ def started(*arguments: str, given: str = "", **variables: str) -> str:
     return done.stdout + done.stderr
 
 
-def command(*words: str) -> str:
+def command(*words):
     done = CliRunner().invoke(app, words, prog_name="seamark")
     assert done.exit_code == 0, done.output
     return done.output
 
 
-def found_in(place: str, content: bytes, planted: dict[str, str]) -> list[str]:
+def found_in(place, content, planted):
     return [f"{what} in {place}" for what, secret in planted.items() if secret.encode() in content]
 
 
@@ -190,7 +189,7 @@ def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
     assert run.exists("data")
 
 
-def recorded(path: str, value: Any, **given: Any) -> Any:
+def recorded(path, value, **given):
     with seamark.init_run(capture={"packages": False, "git": False}, **given) as run:
         run[path] = value
     return seamark.init_run(with_id=run.id, mode="read-only")[path].fetch()

@@ -41,7 +41,7 @@ def writing(root):
             process.kill()
 
 
-def check(seen) -> bool:
+def check(seen):
     """Check what a snapshot says; return whether the run has ended by it."""
     attributes = {one.path: one.value for one in seen.attributes()}
     state, reason = seen.state, seen.reason
@@ -60,7 +60,7 @@ def check(seen) -> bool:
     return state == "failed"
 
 
-def test_of_a_root(tmp_path) -> None:
+def test_of_a_root(tmp_path):
     """State, reason, counts, points and curves are of one moment."""
     root, ended, tries = tmp_path / "runs", False, 0
     with writing(root) as process, index_of(root) as index:
@@ -82,7 +82,7 @@ def test_of_a_root(tmp_path) -> None:
     assert tries > 1
 
 
-def test_of_a_server(tmp_path) -> None:
+def test_of_a_server(tmp_path):
     """State, reason and counts are of one moment; points are never older."""
     pytest.importorskip("fastapi")
 

@@ -26,17 +26,17 @@ def patience(monkeypatch):
     monkeypatch.setattr(uploads, "_PATIENCE_S", 60.0)
 
 
-def walk(folder: Path) -> Walk:
+def walk(folder):
     return Walk(str(folder), str(folder / ".seamark"), threading.Event(), lambda: True)
 
 
-def write(*names: str) -> None:
+def write(*names):
     for name in names:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(f"# {name}\n")
 
 
-def names_of(run: seamark.Run) -> set[str]:
+def names_of(run):
     again = seamark.init_run(with_id=run.id, mode="read-only")
     again[PATH].download("out")
     return {path.relative_to("out").as_posix() for path in Path("out").rglob("*") if path.is_file()}
@@ -230,7 +230,7 @@ def test_git_agrees_on_what_is_ignored(tmp_path):
 # --------------------------------------------------------------------- what is not looked at
 
 
-def left_out(run: seamark.Run) -> str:
+def left_out(run):
     return seamark.init_run(with_id=run.id, mode="read-only")["source_code/files_left_out"].fetch()
 
 

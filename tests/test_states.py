@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from journals import Kind, records
@@ -18,20 +15,18 @@ from seamark.run.lifecycle import RECORDING, WAITING
 from seamark.types import Histogram
 from seamark.values.statistics import Statistics
 
-Start = Callable[..., Run]
-
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     return tmp_path / "root"
 
 
 @pytest.fixture
-def start(root: Path) -> Iterator[Start]:
+def start(root):
     """Return `init_run` without captures, below a root of the test's own."""
     made: list[Run] = []
 
-    def start(**given: Any) -> Run:
+    def start(**given):
         made.append(init_run("p", **{"root": root, **QUIET, **given}))
         return made[-1]
 
@@ -40,15 +35,15 @@ def start(root: Path) -> Iterator[Start]:
         run.stop()
 
 
-def state(run: Run) -> Any:
+def state(run):
     return run["sys/state"].fetch()
 
 
-def heartbeats(run: Run) -> int:
+def heartbeats(run):
     return len(records(run, Kind.HEARTBEAT))
 
 
-def fails(run: Run, error: BaseException) -> None:
+def fails(run, error):
     """Have an error leave the block of a run."""
     with pytest.raises(type(error)), run:
         raise error
@@ -69,9 +64,7 @@ def fails(run: Run, error: BaseException) -> None:
         ({"state": "failed", "error": "boom"}, "error: expected an exception or None, got str"),
     ],
 )
-def test_what_cannot_be_said_is_refused_and_nothing_written(
-    start: Start, given: Any, message: str
-) -> None:
+def test_what_cannot_be_said_is_refused_and_nothing_written(start, given, message):
     """Groups of states, what is derived, and what has another type."""
     run = start()
     with pytest.raises(ArgumentError, match=message):
@@ -79,7 +72,7 @@ def test_what_cannot_be_said_is_refused_and_nothing_written(
     assert (run.state, run.errors) == ("running", [])
 
 
-def test_a_word_of_ones_own_stands_beside_the_state(start: Start, root: Path) -> None:
+def test_a_word_of_ones_own_stands_beside_the_state(start, root):
     """Until another state is said; queries, columns and tables know it, and secrets are hidden."""
     run = start()
     run.set_state("failed", detail="broken")
@@ -93,7 +86,7 @@ def test_a_word_of_ones_own_stands_beside_the_state(start: Start, root: Path) ->
     assert not other.exists("sys/state_detail")
     table = init_project("p", root=root, mode="read-only").fetch_runs_table
 
-    def found(query: str) -> list[str]:
+    def found(query):
         return [row["sys/id"] for row in table(query=query).to_rows()]
 
     assert found("sys/state_detail = broken") == found("sys/end_time > -1h") == [run.id]
@@ -106,14 +99,14 @@ def test_a_word_of_ones_own_stands_beside_the_state(start: Start, root: Path) ->
         run["sys/state_detail"] = "fine"
 
 
-def test_groups_of_states_are_for_asking(start: Start, root: Path) -> None:
+def test_groups_of_states_are_for_asking(start, root):
     """For ``state=``; a query that takes one for a state is told what to write."""
     for each in ("failed", "interrupted", "suspended", "completed"):
         start(name=each).set_state(each)
     start(name="created", start=False)
     table = init_project("p", root=root, mode="read-only").fetch_runs_table
 
-    def names(group: str) -> set[str]:
+    def names(group):
         return {row["sys/name"] for row in table(state=group).to_rows()}
 
     assert names("error") == {"failed", "interrupted"}
@@ -127,7 +120,7 @@ def test_groups_of_states_are_for_asking(start: Start, root: Path) -> None:
 # --------------------------------------------------------------------- when it begins and ends
 
 
-def test_a_created_run_waits_and_holds_nothing(start: Start) -> None:
+def test_a_created_run_waits_and_holds_nothing(start):
     """Parameters and tags are recorded; no heartbeat, no captures, and its end is no end of it."""
     threads = set(threading.enumerate())
     run = start(start=False, params={"lr": 0.1}, tags=["a"], capture_stdout=True)
@@ -170,7 +163,7 @@ def test_a_created_run_waits_and_holds_nothing(start: Start) -> None:
         *("extend", "keep", "chrono", "set_state"),
     ],
 )
-def test_a_created_run_begins(start: Start, begin: Callable[[Run], Any]) -> None:
+def test_a_created_run_begins(start, begin):
     """By what it is told, and by its first point; from then on it is like any other."""
     run = start(start=False)
     run["value"] = 1
@@ -181,7 +174,7 @@ def test_a_created_run_begins(start: Start, begin: Callable[[Run], Any]) -> None
     began = run["sys/start_time"].fetch()
     assert began > run["sys/creation_time"].fetch()
     run.log_metrics({"a": 1.0})
-    assert run.session.recorder.row == run.session.recorder.writer.append_row  # type: ignore[union-attr]
+    assert run.session.recorder.row == run.session.recorder.writer.append_row
     run.start()
     assert run["sys/start_time"].fetch() == began
     run.stop()
@@ -189,7 +182,7 @@ def test_a_created_run_begins(start: Start, begin: Callable[[Run], Any]) -> None
     assert run["sys/end_time"].fetch() >= run["sys/start_time"].fetch()
 
 
-def test_what_is_timed_or_kept_begins_a_created_run(start: Start) -> None:
+def test_what_is_timed_or_kept_begins_a_created_run(start):
     """Also where it is written only at the end, being seen a moment after a read."""
     run = start(start=False)
     run.fetch()
@@ -200,7 +193,7 @@ def test_what_is_timed_or_kept_begins_a_created_run(start: Start) -> None:
     assert state(run) == "completed"
 
 
-def test_another_process_begins_a_created_run(start: Start, root: Path) -> None:
+def test_another_process_begins_a_created_run(start, root):
     """It owns the run then; who only adds to it does not begin it."""
     run = start(start=False, params={"lr": 0.1})
     run.stop()
@@ -219,7 +212,7 @@ def test_another_process_begins_a_created_run(start: Start, root: Path) -> None:
         init_run("p", root=root, with_id=run.id, mode="read-only").set_state("failed")
 
 
-def test_a_run_that_is_silent_says_nothing(tmp_path: Path) -> None:
+def test_a_run_that_is_silent_says_nothing(tmp_path):
     """Disabled: every verb does nothing, and what is wrong is wrong there, too."""
     run = init_run(mode="disabled", root=tmp_path / "none", start=False)
     with run:
@@ -233,7 +226,7 @@ def test_a_run_that_is_silent_says_nothing(tmp_path: Path) -> None:
 # --------------------------------------------------------------------- whose it is
 
 
-def test_who_only_adds_changes_neither_state_nor_errors_nor_times(start: Start) -> None:
+def test_who_only_adds_changes_neither_state_nor_errors_nor_times(start):
     """An evaluation that fails is its own affair; one that says a state is told whose it is."""
     run = start()
     run.log_metrics({"loss": 1.0})
@@ -261,7 +254,7 @@ def test_who_only_adds_changes_neither_state_nor_errors_nor_times(start: Start) 
 # --------------------------------------------------------------------- what went wrong
 
 
-def test_every_error_is_listed_once(start: Start) -> None:
+def test_every_error_is_listed_once(start):
     """What was caught and told of, also when alike; what leaves the block; secrets are hidden."""
     run = start(capture_traceback=True)
     for _ in range(2):
@@ -271,7 +264,7 @@ def test_every_error_is_listed_once(start: Start) -> None:
             run.set_state("running", error=error)
     told = KeyError("password=hunter2hunter2")
 
-    def twice() -> None:
+    def twice():
         try:
             raise told
         except KeyError as error:
@@ -290,7 +283,7 @@ def test_every_error_is_listed_once(start: Start) -> None:
     assert state(run) == "failed"
 
 
-def test_what_somebody_else_wrote_there_is_no_error(start: Start) -> None:
+def test_what_somebody_else_wrote_there_is_no_error(start):
     """A series of texts of that name is a person's own; a damaged record shows what it holds."""
     run = start()
     run["val/errors"].append("too many typos")
@@ -299,7 +292,7 @@ def test_what_somebody_else_wrote_there_is_no_error(start: Start) -> None:
     assert [(one.type, one.message) for one in run.errors] == [("", "{["), ("ValueError", "x")]
 
 
-def test_errors_of_all_ranks_and_attempts(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_all_ranks_and_attempts(start, monkeypatch):
     """Each with its rank, whichever process ends first; those before a restart stay."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "j")

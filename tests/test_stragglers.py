@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from command import app
 from recording import QUIET
 
-from seamark import Run, init_run
+from seamark import init_run
 from seamark.cli.stragglers import seconds_text, verdict
 from seamark.errors import MissingFieldError
 from seamark.reading.stragglers import RankTiming
@@ -21,7 +19,7 @@ from seamark.run.run import make_run
 pytestmark = pytest.mark.once
 
 
-def record(root: Path, series: dict[int, dict[str, list[float]]]) -> Run:
+def record(root, series):
     """Record the series of one rank after the other; return the run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORLD_SIZE", str(len(series)))
@@ -34,7 +32,7 @@ def record(root: Path, series: dict[int, dict[str, list[float]]]) -> Run:
     return init_run("p", root=root, custom_run_id="one", mode="read-only")
 
 
-def seamark(root: Path, *words: str) -> Any:
+def seamark(root, *words):
     return CliRunner().invoke(app, [*words, "--root", str(root)], prog_name="seamark")
 
 

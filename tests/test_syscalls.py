@@ -35,7 +35,7 @@ DATABASE = re.compile(r"\.db(?![0-9a-f])|sqlite")
 LINE = re.compile(r"^(?P<thread>\d+) +(?P<call>\w+)\((?P<arguments>.*)")
 
 
-def need_strace() -> str:
+def need_strace():
     """Return strace, or skip the test; ``.ci/run`` names at its end what was not there."""
     strace = shutil.which("strace")
     probe = [strace or "", "-o", os.devnull, "true"]
@@ -44,7 +44,7 @@ def need_strace() -> str:
     pytest.skip("this needs a strace that may trace (Debian: apt-get install strace)")
 
 
-def traced(folder: Path) -> list[tuple[str, str, str]]:
+def traced(folder):
     """Run the script under strace; return (thread, call, arguments) of every call it made."""
     log = folder / "trace"
     command = [need_strace(), "-f", "-y", "-s", "16", "-e", TRACED, "-o", str(log)]
@@ -53,7 +53,7 @@ def traced(folder: Path) -> list[tuple[str, str, str]]:
     return [(line["thread"], line["call"], line["arguments"]) for line in found if line]
 
 
-def test_a_call_is_one_write_to_one_journal_and_never_a_sync(tmp_path: Path) -> None:
+def test_a_call_is_one_write_to_one_journal_and_never_a_sync(tmp_path):
     """1,000 calls make 1,000 writes to one journal; nothing is forced to disk on that thread."""
     calls = traced(tmp_path)
     [begin] = [at for at, call in enumerate(calls) if '"begin' in call[2]]
@@ -70,27 +70,27 @@ def test_a_call_is_one_write_to_one_journal_and_never_a_sync(tmp_path: Path) -> 
     assert synced, "the sync thread should have forced the journal to disk"
 
 
-def test_recording_opens_no_database(tmp_path: Path) -> None:
+def test_recording_opens_no_database(tmp_path):
     """A run that records opens no index, from the first call to its stop."""
     opened = [arguments for _, call, arguments in traced(tmp_path) if call.startswith("open")]
     assert any("/journal/" in name for name in opened)
     assert not [name for name in opened if DATABASE.search(name)]
 
 
-def test_no_journal_is_taken_for_a_database() -> None:
+def test_no_journal_is_taken_for_a_database():
     """A journal's name ends in random digits, which may begin like an extension."""
     assert not DATABASE.search('"/r/p/run/journal/vm-7-db1f00aa.db1f00aa0123456789abcdef01234567"')
     for name in ("1f00aa.db", "1f00aa.db-wal", "1f00aa.db.lock"):
         assert DATABASE.search(f'"/cache/seamark/{name}"')
 
 
-def test_a_call_is_one_write_by_the_count_of_the_kernel() -> None:
+def test_a_call_is_one_write_by_the_count_of_the_kernel():
     """The same count without strace, from the kernel's own accounting of this thread."""
     account = Path(f"/proc/self/task/{threading.get_native_id()}/io")
     if not account.exists():
         pytest.skip("this kernel does not count system calls of threads")
 
-    def writes() -> int:
+    def writes():
         return int(re.search(r"syscw: (\d+)", account.read_text())[1])
 
     with seamark.init_run() as run:

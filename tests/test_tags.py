@@ -16,13 +16,13 @@ import seamark
 from seamark import errors
 
 
-def say(project: str, **tags: object) -> None:
+def say(project, **tags):
     with seamark.init_project(project) as container:
         for key, value in tags.items():
             container[f"tags/{key}"] = value
 
 
-def printed(*arguments: str) -> str:
+def printed(*arguments):
     done = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
     assert not done.exit_code, done.output
     return done.output
@@ -111,7 +111,7 @@ class TestInherited:
         project = seamark.init_project("team", mode="read-only")
         assert project.tags == {"team": "lab", "budget": 3}
 
-        def found(query: str) -> set[str]:
+        def found(query):
             return {row["sys/id"] for row in project.fetch_runs_table(query=query).to_rows()}
 
         assert found('tags/team = "lab"') == {run.id, other.id}

@@ -17,17 +17,17 @@ SCRIPT = str(Path(__file__).with_name("torch_ranks.py"))
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT]
 
 
-def noted(kind: str, rank: int) -> tuple[str, list[tuple[float, float]]]:
+def noted(kind, rank):
     run, points = json.loads(Path(f"{kind}-{rank}.json").read_text())
     return run, [tuple(point) for point in points]
 
 
-def points_of(run, path: str) -> list[tuple[float, float]]:
+def points_of(run, path):
     found = run[path].fetch_points()
     return list(zip(found.step.tolist(), found.value.tolist(), strict=True))
 
 
-def writers(run) -> list[int]:
+def writers(run):
     return sorted(header["rank"] for header in headers(run))
 
 

@@ -5,26 +5,24 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from recording import NOTHING, QUIET
 
-from seamark import Run, init_run
+from seamark import init_run
 from seamark.errors import ArgumentError, FileMissingError
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run(tmp_path):
     with init_run("p", root=tmp_path / "root", **QUIET) as run:
         yield run
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def package(tmp_path, monkeypatch):
     """A package of two files outside of the working directory, imported, and one it ignores."""
     folder = tmp_path / "lib" / "pack_of_a_test"
     (folder / "sub").mkdir(parents=True)
@@ -37,18 +35,18 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def members(run: Run, path: str) -> list[str]:
+def members(run, path):
     return sorted(run.get_structure()[path])
 
 
-def test_a_package_is_uploaded_by_its_name(run: Run, package: ModuleType) -> None:
+def test_a_package_is_uploaded_by_its_name(run, package):
     """Without what Python has compiled of it; a module is its file; several go together."""
     run["code"].upload_files([package, json.decoder])
     names = [".gitignore", "__init__.py", "sub/a.py", "sub/notes.txt"]
     assert members(run, "code") == sorted(["decoder.py", *(f"pack_of_a_test/{n}" for n in names)])
 
 
-def test_rules_say_what_is_left_out(run: Run, package: ModuleType, tmp_path: Path) -> None:
+def test_rules_say_what_is_left_out(run, package, tmp_path):
     """Of packages, folders and patterns, by files of any name; what is named itself is taken."""
     run["code"].upload_files(package, ignore=".gitignore")
     assert "pack_of_a_test/sub/notes.txt" not in members(run, "code")
@@ -83,9 +81,7 @@ def test_rules_say_what_is_left_out(run: Run, package: ModuleType, tmp_path: Pat
         ({"value": "none"}, FileMissingError, "got 'none'"),
     ],
 )
-def test_what_cannot_be_is_an_exact_error(
-    run: Run, given: Any, error: type[Exception], message: str
-) -> None:
+def test_what_cannot_be_is_an_exact_error(run, given, error, message):
     """And nothing is stored."""
     Path("a.txt").write_text("four")
     with pytest.raises(error, match=message):
@@ -96,11 +92,11 @@ def test_what_cannot_be_is_an_exact_error(
 
 
 @pytest.mark.usefixtures("captured")
-def test_a_version_of_ones_own_stands_for_the_code(tmp_path: Path) -> None:
+def test_a_version_of_ones_own_stands_for_the_code(tmp_path):
     """A text, or what a function returns, asked once; who only adds to the run changes it not."""
     asked: list[int] = []
 
-    def version() -> str:
+    def version():
         asked.append(1)
         return "2024.3"
 
@@ -125,9 +121,7 @@ def test_a_version_of_ones_own_stands_for_the_code(tmp_path: Path) -> None:
         (lambda: None, "expected a function that returns a text, it returned None"),
     ],
 )
-def test_a_version_that_is_none_is_refused_at_once(
-    tmp_path: Path, given: Any, message: str
-) -> None:
+def test_a_version_that_is_none_is_refused_at_once(tmp_path, given, message):
     """And nothing is recorded."""
     with pytest.raises(ArgumentError, match=f"code_version: {message}"):
         init_run("p", root=tmp_path / "root", code_version=given, **QUIET)

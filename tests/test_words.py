@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -27,7 +25,7 @@ FUNCTIONS = [
 OF_MAPPINGS = {"clear", "get", "items", "keys", "pop", "popitem", "setdefault", "values"}
 
 
-def rows() -> Iterator[list[set[str]]]:
+def rows():
     """Yield the code in each cell of each table of the page, the cell with the thing first."""
     for line in PAGE.read_text("utf-8").splitlines():
         if line.startswith("| ") and "---" not in line:
@@ -35,29 +33,29 @@ def rows() -> Iterator[list[set[str]]]:
             yield [set(CODE.findall(cell)) for cell in cells]
 
 
-def listed(column: int) -> list[str]:
+def listed(column):
     """Return what stands in one column of the tables of things, as often as it stands there."""
     return [name for row in rows() if len(row) == 4 for name in row[column]]
 
 
-def neptunes() -> set[str]:
+def neptunes():
     """Return the names that the page has as Neptune's."""
     words = {name for row in rows() if len(row) == 2 for name in row[0]}
     return {re.split(r"[(.]", name)[0] for name in words}
 
 
-def hidden() -> set[str]:
+def hidden():
     """Return the members that the reference leaves out, being there for adapters alone."""
     reference = (ROOT / "docs" / "reference" / "python.md").read_text("utf-8")
     found = re.findall(r":exclude-members: (.*)", reference)
     return {name.strip() for names in found for name in names.split(",")}
 
 
-def members(owner: Any) -> set[str]:
+def members(owner):
     return {name for name in dir(owner) if not name.startswith("_")} - hidden()
 
 
-def arguments(call: Any) -> set[str]:
+def arguments(call):
     kinds = inspect.Parameter
     return {
         each.name
@@ -67,7 +65,7 @@ def arguments(call: Any) -> set[str]:
     }
 
 
-def commands(group: click.Group, above: str = "") -> Iterator[tuple[str, click.Command]]:
+def commands(group, above=""):
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -77,7 +75,7 @@ def commands(group: click.Group, above: str = "") -> Iterator[tuple[str, click.C
             yield from commands(command, f"{above}{name} ")
 
 
-def test_every_name_of_the_package_has_its_word() -> None:
+def test_every_name_of_the_package_has_its_word():
     """Names of the package, methods and attributes, and what functions that open things take."""
     names = {name for name in seamark.__all__ if not name.startswith("__")} | set(utils.__all__)
     for owner in OWNERS:
@@ -91,7 +89,7 @@ def test_every_name_of_the_package_has_its_word() -> None:
     assert not left_out, left_out
 
 
-def test_every_command_and_flag_has_its_word() -> None:
+def test_every_command_and_flag_has_its_word():
     """The commands, those below them, and their long options."""
     found = dict(commands(app))
     flags = {
@@ -106,7 +104,7 @@ def test_every_command_and_flag_has_its_word() -> None:
     assert not left_out, left_out
 
 
-def test_no_name_is_listed_twice_or_gone() -> None:
+def test_no_name_is_listed_twice_or_gone():
     """Two rows with one name would be two words for one thing, or one word for two."""
     for column in (1, 2):
         names = listed(column)

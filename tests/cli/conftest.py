@@ -11,24 +11,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from command import app, main
 from recording import QUIET
 from through import environment_through
 
-from seamark import Run, init_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from seamark import init_run
 
 SOURCE = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     """An empty root that the command finds by SEAMARK_DIR."""
     place = tmp_path / "runs"
     place.mkdir()
@@ -37,20 +33,20 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def start(root: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
+def start(root, capsys):
     """Start a run below the root, without captures."""
 
-    def start_one(project: str = "default", **given: Any) -> Run:
+    def start_one(project="default", **given):
         return init_run(project, root=root, **{**QUIET, **given})
 
     return start_one
 
 
 @pytest.fixture
-def record(start: Callable[..., Run]) -> Callable[..., str]:
+def record(start):
     """Record a whole run with a falling loss and return its id."""
 
-    def record_one(project: str = "default", steps: int = 20, **given: Any) -> str:
+    def record_one(project="default", steps=20, **given):
         run = start(project, **given)
         for step in range(steps):
             run.log_metrics({"train/loss": 1 / (step + 1), "val/loss": 2 / (step + 1)}, step=step)
@@ -61,16 +57,16 @@ def record(start: Callable[..., Run]) -> Callable[..., str]:
 
 
 @pytest.fixture
-def cli() -> Callable[..., Result]:
+def cli():
     """Call the command in this process."""
 
-    def call(*words: object) -> Result:
+    def call(*words):
         return CliRunner().invoke(app, [str(word) for word in words], prog_name="seamark")
 
     return call
 
 
-def environment(*, live: bool = False, **more: str) -> dict[str, str]:
+def environment(*, live=False, **more):
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
     return environment_through({**os.environ, "PYTHONPATH": path, **more}, live=live)
 
@@ -84,22 +80,20 @@ class _Piped(io.TextIOWrapper):
         return self.terminal
 
 
-def _stream(encoding: str, given: bytes = b"", *, terminal: bool = False) -> _Piped:
+def _stream(encoding, given=b"", *, terminal=False):
     stream = _Piped(io.BytesIO(given), encoding=encoding, write_through=True)
     stream.terminal = terminal
     return stream
 
 
-def _written(stream: io.TextIOWrapper) -> str:
+def _written(stream):
     stream.flush()
-    bytes_written: bytes = stream.buffer.getvalue()  # type: ignore[attr-defined]
+    bytes_written: bytes = stream.buffer.getvalue()
     return bytes_written.decode(errors="replace")
 
 
 @contextlib.contextmanager
-def _streams(
-    stdin: _Piped, stdout: _Piped, stderr: _Piped, variables: dict[str, str]
-) -> Iterator[pytest.MonkeyPatch]:
+def _streams(stdin, stdout, stderr, variables):
     """Give this process other standard streams, and more variables."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
@@ -112,10 +106,10 @@ def _streams(
 
 
 @pytest.fixture
-def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
+def shell():
     """Call the command as the program does, but in this process, its output in pipes."""
 
-    def call(*words: object, given: bytes = b"", **more: str) -> subprocess.CompletedProcess[str]:
+    def call(*words, given=b"", **more):
         encoding = more.get("PYTHONIOENCODING", "utf-8")
         stdin, stdout, stderr = (_stream(encoding, one) for one in (given, b"", b""))
         args = [str(word) for word in words]
@@ -127,13 +121,13 @@ def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def terminal() -> Callable[..., tuple[int, str]]:
+def terminal():
     """Call the command in this process, which takes its streams for a terminal.
 
     Return exit code and all that it wrote there; for a real terminal, see `live_terminal`.
     """
 
-    def call(*words: object, columns: int = 80, typed: str = "", **more: str) -> tuple[int, str]:
+    def call(*words, columns=80, typed="", **more):
         shown = _stream("utf-8", terminal=True)
         stdin = _stream("utf-8", typed.encode(), terminal=True)
         size = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
@@ -198,11 +192,30 @@ class LiveTerminal:
 
 
 @pytest.fixture
-def live_terminal() -> Iterator[Callable[..., LiveTerminal]]:
+def live_terminal():
     """Call the command in a real terminal; it can be read while it runs."""
     with contextlib.ExitStack() as stack:
 
-        def begin(*words: str, **more: str) -> LiveTerminal:
+        def begin(*words, **more):
             return stack.enter_context(contextlib.closing(LiveTerminal(*words, **more)))
 
         yield begin
+
+
+@pytest.fixture
+def between(monkeypatch):
+    """Say what happens between two looks of `watch` or `logs --follow`, instead of waiting."""
+
+    def set_up(*events):
+        waited: list[float] = []
+        todo = iter(events)
+
+        def wait(seconds):
+            waited.append(seconds)
+            next(todo)()
+
+        for command in ("logs", "watch"):
+            monkeypatch.setattr(f"seamark.cli.{command}._wait", wait)
+        return waited
+
+    return set_up

@@ -6,23 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 from command import main
 
-from seamark.cli._app import _COMMANDS, app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from click.testing import Result
+from seamark.cli._app import _COMMANDS
 
 HEAVY = {"numpy", "pandas", "matplotlib", "plotly", "plotille", "torch", "lightning"}
 
 
-def test_help_names_every_command(cli: Callable[..., Result]) -> None:
+def test_help_names_every_command(cli):
     """Each with one line; without any word the same help is shown."""
     shown = cli("--help").stdout
     for name in _COMMANDS:
@@ -34,7 +27,7 @@ _WITHOUT_RUNS = ("completion", "import", "login", "logout", "server", "token")
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
-def test_every_command_teaches_with_examples(cli: Callable[..., Result], command: str) -> None:
+def test_every_command_teaches_with_examples(cli, command):
     """Help of a command holds examples that name it, within 80 columns."""
     shown = cli(command, "--help").stdout
     assert "Example" in shown
@@ -43,58 +36,7 @@ def test_every_command_teaches_with_examples(cli: Callable[..., Result], command
     assert max(map(len, shown.splitlines())) <= 80
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["lss"], "there is no command 'lss'; did you mean 'ls'?"),
-        (["ls", "--colums", "x"], "--columns"),
-        (["show"], "Missing argument 'RUN'"),
-        (["show", "nobody"], "no run 'nobody'"),
-        (["ls", "--limit", "-1"], "--limit"),
-        (["ls", "--project", "a//b"], "project"),
-        (["trash"], "which runs?"),
-        (["export"], "which runs?"),
-        (["plot", "--smooth", "0.9", "x", "y"], "smooth"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(
-    shell: Callable[..., subprocess.CompletedProcess[str]],
-    root: Path,
-    words: list[str],
-    message: str,
-) -> None:
-    """Exit code 2, one line on standard error, nothing on standard output, no traceback."""
-    done = shell(*words)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_a_mistake_in_a_query_is_told_with_its_place(
-    shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
-) -> None:
-    """Whichever command asks; the line and a caret stand below the one line of the error."""
-    record()
-    for words in (["ls"], ["export"], ["trash"], ["plot", "train/loss"]):
-        done = shell(*words, "--query", "train/loss <\nnothere = 1")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == (
-            "seamark: query: expected AND or OR, got '=' at line 2, column 9\n"
-            "  nothere = 1\n"
-            "          ^\n"
-        )
-        done = shell(*words, "--query", "loss < 0.5")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("seamark: query: no run has 'loss'; there is 'val/loss'")
-        assert done.stderr.endswith("\n  loss < 0.5\n  ^\n")
-
-
-def test_a_root_that_is_named_must_exist(
-    shell: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_a_root_that_is_named_must_exist(shell, tmp_path):
     """By option or by environment; without either there are simply no runs yet."""
     assert shell("ls", "--root", tmp_path / "no").returncode == 2
     assert shell("ls", SEAMARK_DIR=str(tmp_path / "no")).returncode == 2
@@ -103,12 +45,7 @@ def test_a_root_that_is_named_must_exist(
     assert "no runs here yet" in done.stderr
 
 
-def test_root_stands_before_or_after_the_command(
-    cli: Callable[..., Result],
-    record: Callable[..., str],
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_root_stands_before_or_after_the_command(cli, record, root, monkeypatch):
     """Both are what people type; the one after the command wins."""
     run = record()
     monkeypatch.delenv("SEAMARK_DIR")
@@ -117,7 +54,7 @@ def test_root_stands_before_or_after_the_command(
     assert run in cli("--root", root / "no", "ls", "--root", root).stdout
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(record: Callable[..., str], root: Path) -> None:
+def test_a_reader_that_goes_away_ends_it_quietly(record, root):
     """``seamark ... | head -1`` writes no complaint."""
     run = record(steps=3000)
     line = f"{sys.executable} -m seamark export {run} | head -1; echo ${{PIPESTATUS[0]}}"
@@ -133,14 +70,14 @@ def test_a_reader_that_goes_away_ends_it_quietly(record: Callable[..., str], roo
     assert done.stderr == ""
 
 
-def test_closed_output_is_no_error(root: Path) -> None:
+def test_closed_output_is_no_error(root):
     """Nobody wants to see anything, so nothing is shown."""
     line = f"{sys.executable} -m seamark ls >&- 2>&-"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run(["bash", "-c", line], timeout=240, check=False, env=env).returncode == 0
 
 
-def test_a_full_disk_is_told(root: Path) -> None:
+def test_a_full_disk_is_told(root):
     """Output that cannot be written is a failure."""
     line = f"{sys.executable} -m seamark --help > /dev/full"
     done = subprocess.run(
@@ -155,9 +92,7 @@ def test_a_full_disk_is_told(root: Path) -> None:
     assert "No space left on device" in done.stderr
 
 
-def test_ctrl_c_ends_it_quietly(
-    root: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_ends_it_quietly(root, capfd, monkeypatch):
     """Exit code 130, no traceback."""
     monkeypatch.setattr(
         "seamark.cli._runs.open_runs", lambda *_, **__: signal.raise_signal(signal.SIGINT)
@@ -169,12 +104,10 @@ def test_ctrl_c_ends_it_quietly(
     assert capfd.readouterr().err.strip() == ""
 
 
-def test_unexpected_errors_are_told_in_one_line(
-    root: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_errors_are_told_in_one_line(root, capfd, monkeypatch):
     """A mistake of ours shows no traceback unless somebody asks for it."""
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_, **__):
         msg = "a mistake\nof ours"
         raise ZeroDivisionError(msg)
 
@@ -188,9 +121,7 @@ def test_unexpected_errors_are_told_in_one_line(
         main(["ls"])
 
 
-def test_an_output_that_knows_ascii_alone_stays_readable(
-    record: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_that_knows_ascii_alone_stays_readable(record, monkeypatch):
     """Signs of our own have stand-ins of the same width; what a person chose is escaped."""
     run = record(name="größe")
     written = io.BytesIO()
@@ -204,7 +135,7 @@ def test_an_output_that_knows_ascii_alone_stays_readable(
     assert r"\u" not in shown
 
 
-def test_version(shell: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_version(shell):
     """Also from a source tree."""
     import seamark
 
@@ -227,9 +158,7 @@ call("ls", "--json", lacks=heavy | {{"rich"}})
 
 
 @pytest.mark.once
-def test_help_and_listing_import_nothing_heavy(
-    record: Callable[..., str], cli: Callable[..., Result]
-) -> None:
+def test_help_and_listing_import_nothing_heavy(record, cli):
     """`seamark --help` and `seamark ls` answer at once where nothing is new; folding needs NumPy.
 
     Help imports nothing that opens files either.
@@ -245,14 +174,3 @@ def test_help_and_listing_import_nothing_heavy(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.stderr.splitlines() == ["--help", "ls", "ls,--json"]
-
-
-def test_every_command_is_listed_once() -> None:
-    """The table of commands and the commands agree."""
-    import click
-
-    context = click.Context(app)
-    for name in app.list_commands(context):
-        command = app.get_command(context, name)
-        assert command is not None
-        assert command.name == name

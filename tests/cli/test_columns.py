@@ -6,11 +6,11 @@ from seamark.reading.columns import aside, importance, left_out, telling_columns
 from seamark.store.read.shared import SharedPath
 
 
-def series(*paths: str, runs: int = 4) -> list[SharedPath]:
+def series(*paths, runs=4):
     return [SharedPath(path, True, runs, True, 0) for path in paths]  # noqa: FBT003 - its fields
 
 
-def values(*paths: str, runs: int = 4, differs: bool = True, longest: int = 3) -> list[SharedPath]:
+def values(*paths, runs=4, differs=True, longest=3):
     return [SharedPath(path, False, runs, differs, longest) for path in paths]  # noqa: FBT003
 
 
@@ -31,7 +31,7 @@ def values(*paths: str, runs: int = 4, differs: bool = True, longest: int = 3) -
         (["training/ranks/1/loss", "monitoring/0/cpu", "profiling/step_time_s"], []),
     ],
 )
-def test_metrics_of_validation_come_first(paths: list[str], chosen: list[str] | None) -> None:
+def test_metrics_of_validation_come_first(paths, chosen):
     """Losses and scores before others, whatever a logger's prefix; four of them."""
     metrics, parameters = telling_columns(series(*paths))
     order = {
@@ -42,7 +42,7 @@ def test_metrics_of_validation_come_first(paths: list[str], chosen: list[str] | 
     assert parameters == []
 
 
-def test_parameters_that_differ_tell_runs_apart() -> None:
+def test_parameters_that_differ_tell_runs_apart():
     """Rates first; no long texts, and nothing that is no parameter."""
     shared = [
         *values("parameters/b", "parameters/a/lr", "training/hyperparams/x", "sys/name"),
@@ -59,7 +59,7 @@ def test_parameters_that_differ_tell_runs_apart() -> None:
     assert telling_columns([]) == ([], [])
 
 
-def test_single_numbers_in_which_runs_differ_are_results() -> None:
+def test_single_numbers_in_which_runs_differ_are_results():
     """As a script assigns them at its end; no parameters, texts or counters."""
     shared = [
         *values("test/f1", "size", "epoch", "parameters/lr", longest=0),
@@ -80,12 +80,12 @@ def test_single_numbers_in_which_runs_differ_are_results() -> None:
         ("metrics/profiling", None),
     ],
 )
-def test_how_a_run_ran_stands_aside(path: str, space: str | None) -> None:
+def test_how_a_run_ran_stands_aside(path, space):
     """At the top, or below the prefix of a logger."""
     assert aside(path) == space
 
 
-def test_what_was_left_out_is_said() -> None:
+def test_what_was_left_out_is_said():
     """How much, and how to see it."""
     columns = ["lr", "monitoring/a", "monitoring/b", "source_code/git/commit"]
     assert left_out(columns, ["lr"]) == (
@@ -94,7 +94,7 @@ def test_what_was_left_out_is_said() -> None:
     assert left_out(columns, columns) == ""
 
 
-def test_what_people_look_for_is_important() -> None:
+def test_what_people_look_for_is_important():
     """Losses, then parameters, then the rest."""
     columns = ["a/note", "parameters/lr", "train/loss", "val/loss:min"]
     assert sorted(columns, key=importance) == columns[::-1]

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from seamark.reading.attributes import Attribute, SeriesSummary
 from seamark.reading.differences import Row, rows_of, summaries
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from click.testing import Result
-
-    from seamark import Run
-
 
 @pytest.fixture
-def two(start: Callable[..., Run]) -> list[str]:
+def two(start):
     """Two runs that differ in some of everything."""
     ids = []
     for at, name in enumerate(("first", "second")):
@@ -41,7 +33,7 @@ def two(start: Callable[..., Run]) -> list[str]:
     return ids
 
 
-def lines(result: Result | subprocess.CompletedProcess[str]) -> dict[str, list[str]]:
+def lines(result):
     """Return the cells of each line by what it is of; two spaces part them."""
     found = {}
     for line in result.stdout.splitlines():
@@ -51,7 +43,7 @@ def lines(result: Result | subprocess.CompletedProcess[str]) -> dict[str, list[s
     return found
 
 
-def test_only_what_differs_is_shown(cli: Callable[..., Result], two: list[str]) -> None:
+def test_only_what_differs_is_shown(cli, two):
     """A column for each run, headed by its name; what one run lacks is a dash."""
     done = cli("compare", "first", "second")
     assert done.exit_code == 0
@@ -79,9 +71,7 @@ def test_only_what_differs_is_shown(cli: Callable[..., Result], two: list[str]) 
     ]
 
 
-def test_a_metric_tells_its_last_value_and_its_best(
-    cli: Callable[..., Result], two: list[str]
-) -> None:
+def test_a_metric_tells_its_last_value_and_its_best(cli, two):
     """With the difference to the first run; of minimum and maximum the one it came closer to."""
     shown = lines(cli("compare", *two))
     assert shown["val/loss"] == ["0.9", "1.9 (+1)"]
@@ -93,16 +83,14 @@ def test_a_metric_tells_its_last_value_and_its_best(
     assert everything["count"] == ["9.0", "9.0"]
 
 
-def test_everything_is_shown_when_asked(cli: Callable[..., Result], two: list[str]) -> None:
+def test_everything_is_shown_when_asked(cli, two):
     """What is the same too."""
     shown = lines(cli("compare", *two, "--all"))
     assert shown["parameters/bs"] == ["32", "32"]
     assert shown["source_code/git/branch"] == ["main", "main"]
 
 
-def test_what_processes_and_ranks_recorded_only_if_asked(
-    cli: Callable[..., Result], two: list[str]
-) -> None:
+def test_what_processes_and_ranks_recorded_only_if_asked(cli, two):
     """A note says that there is more."""
     done = cli("compare", *two)
     assert "monitoring" not in done.stdout
@@ -114,7 +102,7 @@ def test_what_processes_and_ranks_recorded_only_if_asked(
     assert shown["profiling/actions/a"] == ["1.0", "2.0 (+1)"]
 
 
-def test_paths_choose_what_is_compared(cli: Callable[..., Result], two: list[str]) -> None:
+def test_paths_choose_what_is_compared(cli, two):
     """Namespaces and patterns; one that no run has is a mistake."""
     shown = lines(cli("compare", *two, "--path", "hyper*", "--path", "val"))
     assert {name for name in shown if "/" in name} == {
@@ -127,9 +115,7 @@ def test_paths_choose_what_is_compared(cli: Callable[..., Result], two: list[str
     assert "none of these runs has anything at 'vall/loss'; did you mean 'val/loss'?" in done.stderr
 
 
-def test_a_sentence_says_when_nothing_differs(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_a_sentence_says_when_nothing_differs(cli, record):
     """And how much was compared."""
     first, second = (record("p", params={"lr": 1}, tags=["a"]) for _ in range(2))
     done = cli("compare", first, second)
@@ -141,9 +127,7 @@ def test_a_sentence_says_when_nothing_differs(
     assert json.loads(cli("compare", first, second, "--json").stdout)["sections"] == {}
 
 
-def test_json_is_strict_and_names_each_run_in_full(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
+def test_json_is_strict_and_names_each_run_in_full(cli, start):
     """NaN as a string; a run without a value is not among the values."""
     ids = []
     for last in (math.nan, 1.0):
@@ -165,11 +149,7 @@ def test_json_is_strict_and_names_each_run_in_full(
 
 
 @pytest.mark.once
-def test_thirty_runs(
-    cli: Callable[..., Result],
-    terminal: Callable[..., tuple[int, str]],
-    record: Callable[..., str],
-) -> None:
+def test_thirty_runs(cli, terminal, record):
     """A pipe gets all of them, a terminal what fits, and is told how many are missing."""
     for number in range(30):
         record("p", steps=2, name=f"run {number}", params={"number": number})
@@ -197,9 +177,7 @@ def test_thirty_runs(
         (["one", "two", "--query", "a > 1"], "which runs?"),
     ],
 )
-def test_two_runs_are_needed(
-    cli: Callable[..., Result], record: Callable[..., str], words: list[str], message: str
-) -> None:
+def test_two_runs_are_needed(cli, record, words, message):
     """And each of them has to exist."""
     record("p", name="one"), record("p", name="two")
     done = cli("compare", *words)
@@ -222,13 +200,13 @@ def test_two_runs_are_needed(
         (2**70, 2.0**70, False),
     ],
 )
-def test_what_counts_as_the_same(first: Any, second: Any, differs: bool) -> None:  # noqa: FBT001 - a case
+def test_what_counts_as_the_same(first, second, differs):
     """The value, not how it was written; a truth value is no number."""
     (row,) = rows_of([[Attribute("x", "atom", "?", one)] for one in (first, second)])
     assert row.differs(2) is differs
 
 
-def test_records_of_strangers_are_compared_too() -> None:
+def test_records_of_strangers_are_compared_too():
     """Whatever a file or a package list holds."""
     odd: list[Any] = [None, 7, {}, {"sha256": 7}, {"a": {"sha256": []}}, {"a": None}, "x" * 10]
     families = ("file", "file_set", "artifact")
@@ -240,7 +218,7 @@ def test_records_of_strangers_are_compared_too() -> None:
         rows_of([[Attribute("source_code/packages", "atom", "?", one)]])
 
 
-def summary(last: float, low: float, high: float, count: int = 3) -> SeriesSummary:
+def summary(last, low, high, count=3):
     return SeriesSummary(last, low, high, 0.0, count, 0, 0, 0.0, 1.0)
 
 
@@ -260,15 +238,13 @@ def summary(last: float, low: float, high: float, count: int = 3) -> SeriesSumma
         ([summary(math.inf, 0.1, 9), summary(math.inf, 0.2, 8)], ["last", "min"]),
     ],
 )
-def test_what_is_told_of_a_metric(values: list[SeriesSummary], told: list[str]) -> None:
+def test_what_is_told_of_a_metric(values, told):
     """Its best value where that is not the last, and what else is the only difference."""
     row = Row("metrics", "x", dict(enumerate(values)))
     assert summaries(row, 2, everything=False) == told
 
 
-def test_names_and_values_of_strangers_are_safe_to_print(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
+def test_names_and_values_of_strangers_are_safe_to_print(cli, start):
     """No escape reaches a terminal; one path may hold different things."""
     ids = []
     for at in range(2):
@@ -290,16 +266,14 @@ def test_names_and_values_of_strangers_are_safe_to_print(
     assert "test_compare" in shown["file"][1]
 
 
-def test_an_accuracy_that_ended_in_nan_is_told_by_its_maximum() -> None:
+def test_an_accuracy_that_ended_in_nan_is_told_by_its_maximum():
     """Its name decides where no last value can."""
     values = [summary(math.nan, 0.1, 0.9), summary(math.nan, 0.1, 0.8)]
     row = Row("metrics", "val/accuracy", dict(enumerate(values)))
     assert summaries(row, 2, everything=False) == ["last", "max"]
 
 
-def test_runs_of_one_name_are_headed_by_their_projects(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_runs_of_one_name_are_headed_by_their_projects(cli, record):
     """An id says nothing; of one project it stands behind the name."""
     one, two = record("a", name="base"), record("b", name="base")
     assert lines(cli("compare", one, two))["RUN"] == ["a/base", "b/base"]
@@ -307,7 +281,7 @@ def test_runs_of_one_name_are_headed_by_their_projects(
     assert lines(cli("compare", one, three))["RUN"] == [f"base ({one})", f"base ({three})"]
 
 
-def test_a_state_is_told_once(cli: Callable[..., Result], start: Callable[..., Run]) -> None:
+def test_a_state_is_told_once(cli, start):
     """``sys/failed`` only repeats it."""
     for name in ("good", "bad"):
         run = start("p", name=name)
@@ -318,9 +292,7 @@ def test_a_state_is_told_once(cli: Callable[..., Result], start: Callable[..., R
     assert "sys/failed" not in cli("compare", "good", "bad").stdout
 
 
-def test_versions_of_the_code_and_ways_to_install_are_compared(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
+def test_versions_of_the_code_and_ways_to_install_are_compared(cli, start):
     """A row for the version; one for each package, however its line is written."""
     for at, name in enumerate(("one", "two")):
         run = start("p", name=name)

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 from command import main
@@ -17,22 +16,12 @@ from command import main
 from seamark.cli._app import _COMMANDS
 from seamark.cli._shells import COMPLETE, SHELLS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from click.testing import Result
-
-    from seamark import Run
-
 
 @pytest.fixture
-def tab(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[str], list[str]]:
+def tab(root, monkeypatch, capsys):
     """Press Tab behind a line, as bash asks; return the words that are proposed."""
 
-    def press(line: str) -> list[str]:
+    def press(line):
         words = line.split(" ")
         given = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
         capsys.readouterr()
@@ -54,7 +43,7 @@ def tab(
 
 
 @pytest.fixture
-def three(record: Callable[..., str]) -> dict[str, str]:
+def three(record):
     """Three runs by name, in two projects; no id begins with their first letters."""
     return {
         "zen": record("vision/mnist", name="zen", tags=["best", "v1"], params={"lr": 0.1}),
@@ -63,9 +52,7 @@ def three(record: Callable[..., str]) -> dict[str, str]:
     }
 
 
-def test_words_that_exist(
-    tab: Callable[[str], list[str]], cli: Callable[..., Result], three: dict[str, str]
-) -> None:
+def test_words_that_exist(tab, cli, three):
     """Commands, options, runs, projects, paths, tags, states."""
     assert cli("trash", "xenon").exit_code == 0
     assert tab("seamark sh") == ["show"]
@@ -93,13 +80,7 @@ def test_words_that_exist(
     assert tab("seamark completion ") == list(SHELLS)
 
 
-def test_options_before_are_heeded(
-    tab: Callable[[str], list[str]],
-    three: dict[str, str],
-    root: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_options_before_are_heeded(tab, three, root, tmp_path, monkeypatch):
     """The root may be named anywhere in the line."""
     monkeypatch.delenv("SEAMARK_DIR")
     assert tab("seamark show ") == []
@@ -119,19 +100,12 @@ def test_options_before_are_heeded(
         "seamark ls --query '",
     ],
 )
-def test_a_line_that_is_wrong_is_not_complained_about(
-    tab: Callable[[str], list[str]], root: Path, line: str
-) -> None:
+def test_a_line_that_is_wrong_is_not_complained_about(tab, root, line):
     """Who presses Tab is still writing."""
     assert tab(line) == []
 
 
-def test_a_root_that_is_none(
-    tab: Callable[[str], list[str]],
-    root: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_root_that_is_none(tab, root, tmp_path, monkeypatch):
     """Or an index that is no database: nothing is proposed, or what can be read without it."""
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "no"):
@@ -158,9 +132,7 @@ def test_a_root_that_is_none(
         "a,b",
     ],
 )
-def test_a_name_that_a_shell_would_obey_is_not_proposed(
-    tab: Callable[[str], list[str]], start: Callable[..., Run], name: str
-) -> None:
+def test_a_name_that_a_shell_would_obey_is_not_proposed(tab, start, name):
     """Names come from whoever recorded them: then it is the id, which is always a word."""
     run = start("p", name=name, tags=[name])
     run["params"] = {"$(touch evil)": 1, "ok": 2}
@@ -170,9 +142,7 @@ def test_a_name_that_a_shell_would_obey_is_not_proposed(
     assert tab(f"seamark show {run.id} params") == ["params/ok"]
 
 
-def test_monitoring_only_where_it_is_begun(
-    tab: Callable[[str], list[str]], start: Callable[..., Run]
-) -> None:
+def test_monitoring_only_where_it_is_begun(tab, start):
     """Else it would hide everything else."""
     run = start("p", name="one")
     run["monitoring/x/pid"] = 1
@@ -183,9 +153,7 @@ def test_monitoring_only_where_it_is_begun(
 
 
 @pytest.mark.once
-def test_little_is_read(
-    tab: Callable[[str], list[str]], cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_little_is_read(tab, cli, record):
     """Many new runs are left to the next listing; of many known ones the newest are proposed."""
     names = [f"run{number:03}" for number in range(105)]
     for name in names:
@@ -198,12 +166,7 @@ def test_little_is_read(
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_protocol_of_each_shell(
-    shell: str,
-    three: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_protocol_of_each_shell(shell, three, monkeypatch, capsys):
     """What the printed script asks for, and the answer that it can read."""
     assert main(["completion", shell]) == 0
     printed = capsys.readouterr().out
@@ -225,7 +188,7 @@ def test_the_protocol_of_each_shell(
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(tmp_path, monkeypatch):
     """The command under its name on the path."""
     place = tmp_path / "bin"
     place.mkdir()
@@ -238,7 +201,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
 
 
-def needs(shell: str) -> str:
+def needs(shell):
     found = shutil.which(shell)
     if found is None:
         pytest.skip(f"{shell} is not installed")
@@ -247,7 +210,7 @@ def needs(shell: str) -> str:
 
 @pytest.mark.once
 @pytest.mark.usefixtures("installed")
-def test_real_bash(three: dict[str, str]) -> None:
+def test_real_bash(three):
     """The function that bash calls, with what bash gives it."""
     code = """
         eval "$(seamark completion bash)"
@@ -276,7 +239,7 @@ def test_real_bash(three: dict[str, str]) -> None:
 
 @pytest.mark.once
 @pytest.mark.usefixtures("installed")
-def test_real_fish(three: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_fish(three, tmp_path, monkeypatch):
     """With what is known of a run beside its name."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -289,7 +252,7 @@ def test_real_fish(three: dict[str, str], tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.once
 @pytest.mark.usefixtures("installed")
-def test_real_zsh(three: dict[str, str], tmp_path: Path) -> None:
+def test_real_zsh(three, tmp_path):
     """The key itself, in a terminal."""
     outer, inner = pty.openpty()
     with subprocess.Popen(
@@ -302,7 +265,7 @@ def test_real_zsh(three: dict[str, str], tmp_path: Path) -> None:
     ) as process:
         os.close(inner)
 
-        def read(wanted: bytes) -> bytes:
+        def read(wanted):
             shown = b""
             while wanted not in shown and select.select([outer], [], [], 60)[0]:
                 shown += os.read(outer, 1 << 16)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from journal_builder import JournalBuilder
@@ -18,13 +17,6 @@ from journals import journal_files
 
 from seamark import init_project, init_run
 from seamark.process.liveness import process_facts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from click.testing import Result
-
-    from seamark import Run
 
 TRAINING = """
 import sys, seamark
@@ -38,7 +30,7 @@ print(run.id, flush=True)
 WAIT = "sys.stdin.readline()"
 
 
-def training(after: str = WAIT, before: str = "") -> tuple[subprocess.Popen[str], str]:
+def training(after=WAIT, before=""):
     """Start a training that has recorded a step; return it and the id of its run."""
     process = subprocess.Popen(
         [sys.executable, "-c", TRAINING.format(before=before, after=after)],
@@ -48,23 +40,22 @@ def training(after: str = WAIT, before: str = "") -> tuple[subprocess.Popen[str]
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         text=True,
     )
-    assert process.stdout is not None
     return process, process.stdout.readline().strip()
 
 
-def value(run: str, path: str) -> Any:
+def value(run, path):
     with init_run("p", with_id=run, mode="read-only") as reader:
         return reader[path].fetch() if reader.exists(path) else None
 
 
-def long_ago() -> int:
+def long_ago():
     """Return a time before this host was started."""
     lines = Path("/proc/stat").read_text().splitlines()
     booted = next(int(line.split()[1]) for line in lines if line.startswith("btime"))
     return (booted - 7200) * 10**9
 
 
-def crashed(root: Path, name: str, **header: Any) -> str:
+def crashed(root, name, **header):
     """Write a run whose process recorded last ten minutes ago."""
     facts = {**process_facts(), **header}
     journal = JournalBuilder(name, t=time.time_ns() - 600 * 10**9, **facts)
@@ -72,7 +63,7 @@ def crashed(root: Path, name: str, **header: Any) -> str:
     return name
 
 
-def test_a_killed_process_is_gone(cli: Callable[..., Result], root: Path) -> None:
+def test_a_killed_process_is_gone(cli, root):
     """Told at once, beside the state, in words, in Python and to programs; nothing is guessed."""
     process, run = training()
     assert "sys/crash_reason" not in json.loads(cli("show", run, "--json").stdout)["attributes"]
@@ -92,7 +83,7 @@ def test_a_killed_process_is_gone(cli: Callable[..., Result], root: Path) -> Non
     assert told["value"] == "process gone"
 
 
-def test_whatever_ended_it_no_more_is_said_than_is_known(root: Path) -> None:
+def test_whatever_ended_it_no_more_is_said_than_is_known(root):
     """A signal that was sent leaves no trace behind, nor does `os._exit`."""
     for after in ("os.kill(os.getpid(), signal.SIGSEGV)", "os._exit(0)"):
         process, run = training(after=f"import os, signal; {after}")
@@ -102,7 +93,7 @@ def test_whatever_ended_it_no_more_is_said_than_is_known(root: Path) -> None:
 
 
 @pytest.fixture
-def small_group() -> Iterator[Path]:
+def small_group():
     """A control group below this process's own with 128 MB of memory, where one can be made."""
     found = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     own = {names: path for _, names, path in found}
@@ -127,7 +118,7 @@ def small_group() -> Iterator[Path]:
 
 
 @pytest.mark.once
-def test_out_of_memory(cli: Callable[..., Result], root: Path, small_group: Path) -> None:
+def test_out_of_memory(cli, root, small_group):
     """A real one: the kernel kills it, and its log, or else the group's counter, tells."""
     enter = f"open({str(small_group / 'cgroup.procs')!r}, 'w').write('0')"
     process, run = training("kept = []\nwhile True: kept.append(b'x' * 10**6)", before=enter)
@@ -141,7 +132,7 @@ def test_out_of_memory(cli: Callable[..., Result], root: Path, small_group: Path
     assert cli("ls", "-q", "sys/crash_reason CONTAINS memory").exit_code == 0
 
 
-def test_a_host_that_was_started_again(cli: Callable[..., Result], root: Path) -> None:
+def test_a_host_that_was_started_again(cli, root):
     """Another boot id in the header, and last heard of before this host was started."""
     facts = {**process_facts(), "boot": "another", "host": process_facts()["host"]}
     journal = JournalBuilder("one", t=long_ago(), **facts)
@@ -151,7 +142,7 @@ def test_a_host_that_was_started_again(cli: Callable[..., Result], root: Path) -
     assert f"\n! crashed: host rebooted: {facts['host']} has been started again since; " in shown
 
 
-def test_a_rank_whose_host_was_started_again(cli: Callable[..., Result], root: Path) -> None:
+def test_a_rank_whose_host_was_started_again(cli, root):
     """It is named, with the reason; of another one all that is known is that it is silent."""
     folder = root / "p" / "one"
     here = {**process_facts(), "ranks": "all", "world_size": 3}
@@ -170,7 +161,7 @@ def test_a_rank_whose_host_was_started_again(cli: Callable[..., Result], root: P
     ]
 
 
-def test_a_run_of_another_host_is_not_heard_of(cli: Callable[..., Result], root: Path) -> None:
+def test_a_run_of_another_host_is_not_heard_of(cli, root):
     """As one that was copied here: what became of its process is not known, and not said."""
     crashed(root, "one", host="node17", boot="another", pid=4211)
     assert "crashed: heartbeat lost" in cli("ls").stdout
@@ -179,15 +170,13 @@ def test_a_run_of_another_host_is_not_heard_of(cli: Callable[..., Result], root:
     assert "(pid 4211 on node17) lives cannot be seen from here; last sign of life" in shown
 
 
-def test_a_silent_process_is_not_said_to_be_gone(cli: Callable[..., Result], root: Path) -> None:
+def test_a_silent_process_is_not_said_to_be_gone(cli, root):
     """This one lives."""
     crashed(root, "one")
     assert "not heard from since; its process is still there" in cli("show", "one").stdout
 
 
-def test_reasons_are_asked_for(
-    cli: Callable[..., Result], root: Path, start: Callable[..., Run]
-) -> None:
+def test_reasons_are_asked_for(cli, root, start):
     """In queries, as a column, as an order; runs that did not crash have none."""
     well = start("p", name="well")
     well.stop()
@@ -195,7 +184,7 @@ def test_reasons_are_asked_for(
     gone = {"pid": 2**22 + 1, "start": 1}
     crashed(root, "here", **gone)
 
-    def names(*words: str) -> list[str]:
+    def names(*words):
         return [row["run"] for row in json.loads(cli("ls", "--json", *words).stdout)]
 
     assert names("-q", 'sys/crash_reason = "process gone"') == ["here"]
@@ -214,7 +203,7 @@ def test_reasons_are_asked_for(
     assert "crashed:" not in shown
 
 
-def test_nobody_assigns_a_reason(start: Callable[..., Run]) -> None:
+def test_nobody_assigns_a_reason(start):
     """It is derived when a run is read."""
     run = start()
     with pytest.raises(ValueError, match="sys/crash_reason"):
@@ -225,16 +214,14 @@ def test_nobody_assigns_a_reason(start: Callable[..., Run]) -> None:
 # --------------------------------------------------------------------- health
 
 
-def damage(root: Path, run: str) -> None:
+def damage(root, run):
     (journal,) = journal_files(root / "default" / run)
     data = bytearray(journal.read_bytes())
     data[len(data) // 2] ^= 1
     journal.write_bytes(data)
 
 
-def test_where_all_is_well_nothing_is_said(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_where_all_is_well_nothing_is_said(cli, record):
     """No section, no mark, an empty list."""
     run = record()
     assert "Health" not in cli("show", run).stdout
@@ -242,9 +229,7 @@ def test_where_all_is_well_nothing_is_said(
     assert json.loads(cli("show", run, "--json").stdout)["health"] == []
 
 
-def test_what_is_missing_is_one_section(
-    cli: Callable[..., Result], start: Callable[..., Run], root: Path
-) -> None:
+def test_what_is_missing_is_one_section(cli, start, root):
     """What was lost, how much, why, and what to do; for programs as well."""
     run = start()
     for step in range(20):
@@ -267,13 +252,7 @@ def test_what_is_missing_is_one_section(
     assert "health" not in json.loads(cli("show", run.id, "loss", "--json").stdout)
 
 
-def test_runs_that_miss_something_are_marked(
-    cli: Callable[..., Result],
-    start: Callable[..., Run],
-    record: Callable[..., str],
-    root: Path,
-    shell: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
+def test_runs_that_miss_something_are_marked(cli, start, record, root, shell):
     """In a word, at the end of the line; in ASCII where nothing else can be written."""
     record(name="well")
     damage(root, record(name="torn"))
@@ -291,7 +270,7 @@ def test_runs_that_miss_something_are_marked(
     assert not any("lost" in key.lower() for row in listed for key in row)
 
 
-def test_where_it_ran_is_one_line(cli: Callable[..., Result], start: Callable[..., Run]) -> None:
+def test_where_it_ran_is_one_line(cli, start):
     """Host, job, container and torch, as far as they were told; each is a column of its own."""
     run = start("p")
     run["mon/a/pid"] = 5
@@ -308,7 +287,7 @@ def test_where_it_ran_is_one_line(cli: Callable[..., Result], start: Callable[..
 
 
 @pytest.mark.usefixtures("captured")
-def test_where_it_runs_is_recorded(cli: Callable[..., Result], root: Path) -> None:
+def test_where_it_runs_is_recorded(cli, root):
     """By a real run here, below its process."""
     process, run = training()
     process.communicate("", timeout=60)

@@ -10,20 +10,13 @@ import sys
 import tempfile
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from recording import QUIET
 
 from seamark import init_run
 from seamark.index.index import Index
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from click.testing import Result
-
-    from seamark import Run
 
 NOBODY = 65534
 EDITS: dict[str, tuple[list[str], str, Any]] = {
@@ -55,7 +48,7 @@ run.stop()
 """
 
 
-def facts(root: Path, run: str) -> dict[str, Any]:
+def facts(root, run):
     """Return everything that a run shows, by path."""
     with Index.open(root) as index:
         index.refresh("p", run)
@@ -63,7 +56,7 @@ def facts(root: Path, run: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def failed(captured: None, root: Path, tmp_path: Path) -> str:
+def failed(captured, root, tmp_path):
     """A run that failed with a traceback, its script and its packages recorded."""
     script = tmp_path / "fails.py"
     script.write_text(FAILS, encoding="utf-8")
@@ -75,7 +68,7 @@ def failed(captured: None, root: Path, tmp_path: Path) -> str:
 
 
 @pytest.mark.once
-def test_a_finished_run_keeps_all_else(cli: Callable[..., Result], root: Path, failed: str) -> None:
+def test_a_finished_run_keeps_all_else(cli, root, failed):
     """State, error, script, packages, times: only when it was last changed is another."""
     for command, (more, path, new) in EDITS.items():
         before = facts(root, failed)
@@ -92,7 +85,7 @@ def test_a_finished_run_keeps_all_else(cli: Callable[..., Result], root: Path, f
 
 
 @pytest.mark.once
-def test_a_run_in_training_goes_on(cli: Callable[..., Result], root: Path, tmp_path: Path) -> None:
+def test_a_run_in_training_goes_on(cli, root, tmp_path):
     """Its process notices nothing, and ends it as it would have."""
     script = tmp_path / "trains.py"
     script.write_text(TRAINS, encoding="utf-8")
@@ -103,7 +96,6 @@ def test_a_run_in_training_goes_on(cli: Callable[..., Result], root: Path, tmp_p
         stderr=subprocess.PIPE,
         text=True,
     ) as training:
-        assert training.stdout is not None
         run = training.stdout.readline().strip()
         before = facts(root, run)
         for command, (more, _, _) in EDITS.items():
@@ -121,7 +113,7 @@ def test_a_run_in_training_goes_on(cli: Callable[..., Result], root: Path, tmp_p
     assert set(after) == set(before) | {"sys/description", "sys/end_time"}
 
 
-def test_old_and_new_are_shown(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+def test_old_and_new_are_shown(cli, record):
     """Each command says what it was and what it is; asking for what is there changes nothing."""
     run = record("p", name="calm", tags=["a", "b"])
     assert cli("tag", "calm", "--add", "c", "--remove", "a").stdout == "calm: a, b → b, c\n"
@@ -136,9 +128,7 @@ def test_old_and_new_are_shown(cli: Callable[..., Result], record: Callable[...,
 
 
 @pytest.mark.parametrize("command", EDITS)
-def test_no_secret_is_recorded_or_printed(
-    cli: Callable[..., Result], root: Path, record: Callable[..., str], command: str
-) -> None:
+def test_no_secret_is_recorded_or_printed(cli, root, record, command):
     """Whatever a person types or pastes; the run says where something is hidden."""
     run = record("p", name="calm", tags=["kept"])
     text = "see https://me:hunter2@host and ghp_16C7e42F292c6912E7710c838347Ae178B4a"
@@ -155,15 +145,13 @@ def test_no_secret_is_recorded_or_printed(
     assert "(as it was)" in cli(command, run, *more).stdout
 
 
-def files(root: Path) -> list[Path]:
+def files(root):
     """Return every file that a root holds."""
     return [path for path in root.rglob("*") if path.is_file()]
 
 
 @pytest.mark.once
-def test_a_terminal_without_utf_8(
-    shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
-) -> None:
+def test_a_terminal_without_utf_8(shell, record):
     """Signs of our own have stand-ins there."""
     record("p", name="calm", tags=["a"]), record("p", name="loud")
     done = shell("tag", "calm", "--add", "b", PYTHONIOENCODING="ascii")
@@ -172,9 +160,7 @@ def test_a_terminal_without_utf_8(
     assert done.stdout.splitlines()[-1].split() == ["sys/tags", "a,", "b", "-"]
 
 
-def test_what_is_so_already_is_not_recorded(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path
-) -> None:
+def test_what_is_so_already_is_not_recorded(cli, record, root):
     """No journal is begun for nothing."""
     run = record("p", name="calm", tags=["a"], description="text")
     before = list((root / "p" / run / "journal").iterdir())
@@ -185,7 +171,7 @@ def test_what_is_so_already_is_not_recorded(
     assert list((root / "p" / run / "journal").iterdir()) == before
 
 
-def test_tags_of_several_runs(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+def test_tags_of_several_runs(cli, record):
     """By name, or by a query."""
     first, second = record("p", name="one", tags=["x"]), record("p", name="two", steps=3)
     record("p", name="three", steps=3)
@@ -195,16 +181,6 @@ def test_tags_of_several_runs(cli: Callable[..., Result], record: Callable[..., 
         "one: a, b c, x → a, b c",
     ]
     assert cli("tag", "three").stdout == "three: (no tags)\n"
-
-
-def test_a_name_that_others_have_is_said(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
-    """Names may repeat, but then they find no single run."""
-    run, _ = record("p", name="one"), record("p", name="two")
-    done = cli("rename", "one", "two")
-    assert done.exit_code == 0
-    assert f"say {run} where you mean this one" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -229,13 +205,7 @@ def test_a_name_that_others_have_is_said(
         (["describe", "one"], "description (from standard input): expected some text, got ''"),
     ],
 )
-def test_mistakes_are_exact(
-    cli: Callable[..., Result],
-    record: Callable[..., str],
-    root: Path,
-    words: list[str],
-    message: str,
-) -> None:
+def test_mistakes_are_exact(cli, record, root, words, message):
     """What was expected, and what was given; nothing is changed."""
     run = record("p", name="one")
     before = facts(root, run)
@@ -246,11 +216,7 @@ def test_mistakes_are_exact(
 
 
 @pytest.mark.once
-def test_a_description_from_a_pipe(
-    shell: Callable[..., subprocess.CompletedProcess[str]],
-    record: Callable[..., str],
-    root: Path,
-) -> None:
+def test_a_description_from_a_pipe(shell, record, root):
     """Without TEXT, standard input is the text; its last line feed is not."""
     run = record("p", name="one")
     assert shell("describe", "one", given=b"first\nsecond\n\n").returncode == 0
@@ -263,14 +229,12 @@ def test_a_description_from_a_pipe(
 
 
 @pytest.mark.once
-def test_a_description_from_an_editor(
-    terminal: Callable[..., tuple[int, str]], record: Callable[..., str], root: Path, tmp_path: Path
-) -> None:
+def test_a_description_from_an_editor(terminal, record, root, tmp_path):
     """The editor gets what is there; leaving it as it is changes nothing, an empty text neither."""
     run = record("p", name="one", description="old")
     editor = tmp_path / "editor"
 
-    def edited(does: str) -> tuple[int, str]:
+    def edited(does):
         editor.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
         editor.chmod(0o755)
         code, shown = terminal("describe", "one", VISUAL=str(editor))
@@ -288,7 +252,7 @@ def test_a_description_from_an_editor(
 
 
 @pytest.fixture
-def common() -> Iterator[Path]:
+def common():
     """A folder that every user of this machine can reach."""
     path = Path(tempfile.mkdtemp(prefix="seamark-common-"))
     path.chmod(0o755)
@@ -298,7 +262,7 @@ def common() -> Iterator[Path]:
 
 
 @pytest.mark.once
-def test_a_root_that_may_only_be_read(common: Path) -> None:
+def test_a_root_that_may_only_be_read(common):
     """One line that names the folder, and exit code 1."""
     with init_run("p", root=common / "root", name="theirs", **QUIET) as run:
         run.log_metrics({"a": 1.0}, 0)
@@ -340,7 +304,7 @@ def test_a_root_that_may_only_be_read(common: Path) -> None:
     assert len(run.folder.journals()) == 1
 
 
-def test_a_label_is_safe_to_print(cli: Callable[..., Result], start: Callable[..., Run]) -> None:
+def test_a_label_is_safe_to_print(cli, start):
     """A stranger's name reaches the terminal escaped."""
     run = start("p", name="a\x1b[31m")
     run.stop()

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from click.testing import Result
 
 BY_QUERY: dict[str, list[str]] = {
     "ls": [],
@@ -25,9 +18,7 @@ BY_QUERY: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("query", ["", " ", "\t\n"])
 @pytest.mark.parametrize("command", BY_QUERY)
-def test_an_empty_query_chooses_nothing(
-    cli: Callable[..., Result], record: Callable[..., str], command: str, query: str
-) -> None:
+def test_an_empty_query_chooses_nothing(cli, record, command, query):
     """It is refused before anything is hidden, deleted or changed."""
     kept = [record("p"), record("p")]
     done = cli(command, *BY_QUERY[command], "--query", query)
@@ -55,9 +46,7 @@ def test_an_empty_query_chooses_nothing(
     ],
     ids=str,
 )
-def test_no_other_value_is_empty(
-    cli: Callable[..., Result], record: Callable[..., str], words: list[str], said: str
-) -> None:
+def test_no_other_value_is_empty(cli, record, words, said):
     """A column, a path, a tag or a state that is empty is no condition at all: it is refused."""
     record("p", name="a"), record("p", name="b")
     done = cli(*words)

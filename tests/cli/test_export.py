@@ -6,24 +6,15 @@ import json
 import math
 import sys
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from click.testing import Result
-
-    from seamark import Run
 
 VALUES = [0.1, math.nan, math.inf, -math.inf, 1e-320, 123456789.123456789]
 STEPS = [0, 1, 1, 2.5, 2**53, -3]
 
 
 @pytest.fixture
-def run(start: Callable[..., Run]) -> Run:
+def run(start):
     one = start(name="odd")
     for step, value in zip(STEPS, VALUES, strict=True):
         one.log_metrics({"loss": value}, step=step)
@@ -38,11 +29,11 @@ def run(start: Callable[..., Run]) -> Run:
     return one
 
 
-def rows(text: str) -> list[dict[str, str]]:
+def rows(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_series_survive_as_csv(cli: Callable[..., Result], run: Run) -> None:
+def test_series_survive_as_csv(cli, run):
     """Every point with all its digits, NaN and infinities too, in the order (step, writing)."""
     found = rows(cli("export", run.id).stdout)
     assert list(found[0]) == ["run", "path", "step", "value", "time", "attempt"]
@@ -56,7 +47,7 @@ def test_series_survive_as_csv(cli: Callable[..., Result], run: Run) -> None:
 
 
 @pytest.mark.once
-def test_pandas_reads_the_csv(cli: Callable[..., Result], run: Run) -> None:
+def test_pandas_reads_the_csv(cli, run):
     """Without any option numbers are numbers; times keep their nanoseconds."""
     pandas = pytest.importorskip("pandas")
     frame = pandas.read_csv(io.StringIO(cli("export", run.id).stdout), parse_dates=["time"])
@@ -65,7 +56,7 @@ def test_pandas_reads_the_csv(cli: Callable[..., Result], run: Run) -> None:
     assert frame["value"].isna().sum() == 1
 
 
-def test_attributes_survive_as_csv(cli: Callable[..., Result], run: Run) -> None:
+def test_attributes_survive_as_csv(cli, run):
     """Types beside values; texts as they are, whole numbers with all digits."""
     found = {row["path"]: row for row in rows(cli("export", run.id, "--what", "attributes").stdout)}
     assert found["parameters/big"]["value"] == str(2**200)
@@ -78,17 +69,17 @@ def test_attributes_survive_as_csv(cli: Callable[..., Result], run: Run) -> None
     assert json.loads(found["loss"]["value"])["count"] == len(VALUES)
 
 
-def test_texts_survive_as_csv(cli: Callable[..., Result], run: Run) -> None:
+def test_texts_survive_as_csv(cli, run):
     """Quotes, commas and line feeds."""
     (found,) = rows(cli("export", run.id, "--what", "texts").stdout)
     assert found["value"] == 'quoted "text", with\nlines'
 
 
-def strict(text: str) -> Any:
+def strict(text):
     return json.loads(text, parse_constant=pytest.fail)
 
 
-def test_json_holds_everything_strictly(cli: Callable[..., Result], run: Run) -> None:
+def test_json_holds_everything_strictly(cli, run):
     """One document; what JSON has no number for is text."""
     (found,) = strict(cli("export", run.id, "--format", "json").stdout)["runs"]
     series = found["series"]["loss"]
@@ -102,7 +93,7 @@ def test_json_holds_everything_strictly(cli: Callable[..., Result], run: Run) ->
     assert found["attributes"]["parameters/big"]["value"] == 2**200
 
 
-def test_many_runs_by_query(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+def test_many_runs_by_query(cli, record):
     """A query, or all."""
     short, long = record(steps=2), record(steps=30)
     found = rows(cli("export", "--query", "train/loss:count > 10").stdout)
@@ -111,7 +102,7 @@ def test_many_runs_by_query(cli: Callable[..., Result], record: Callable[..., st
     assert len(strict(cli("export", "--all", "--format", "json").stdout)["runs"]) == 2
 
 
-def test_paths_narrow_it(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+def test_paths_narrow_it(cli, record):
     """A path, a namespace, or a pattern."""
     run = record()
     for pattern in ("val/loss", "val", "val/*", "*al/l*"):
@@ -120,12 +111,7 @@ def test_paths_narrow_it(cli: Callable[..., Result], record: Callable[..., str])
         }
 
 
-def test_a_file_is_whole_or_not_there(
-    cli: Callable[..., Result],
-    record: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_file_is_whole_or_not_there(cli, record, tmp_path, monkeypatch):
     """The ending chooses the format; what fails on the way leaves what was there before."""
     run = record()
     target = tmp_path / "out.json"
@@ -133,7 +119,7 @@ def test_a_file_is_whole_or_not_there(
     before = target.read_text(encoding="utf-8")
     assert strict(before)["runs"]
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_, **__):
         msg = "no more room"
         raise OSError(28, msg)
 
@@ -145,9 +131,7 @@ def test_a_file_is_whole_or_not_there(
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["out.json"]
 
 
-def test_a_folder_that_is_not_there_is_a_mistake(
-    cli: Callable[..., Result], record: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_folder_that_is_not_there_is_a_mistake(cli, record, tmp_path):
     """Told before anything is read."""
     result = cli("export", record(), "--out", tmp_path / "no" / "x.csv")
     assert result.exit_code == 2
@@ -166,14 +150,7 @@ def test_a_folder_that_is_not_there_is_a_mistake(
         (["--format", "parquet"], "name a file with -o FILE.parquet"),
     ],
 )
-def test_the_format_is_never_guessed(
-    cli: Callable[..., Result],
-    record: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    message: str,
-) -> None:
+def test_the_format_is_never_guessed(cli, record, tmp_path, monkeypatch, words, message):
     """A file's ending says it; one that says nothing needs --format. Nothing is written."""
     monkeypatch.chdir(tmp_path)
     result = cli("export", record(), *words)
@@ -183,9 +160,7 @@ def test_the_format_is_never_guessed(
     assert not [path for path in tmp_path.iterdir() if path.is_file()]
 
 
-def test_a_format_may_be_said_where_the_ending_does_not(
-    cli: Callable[..., Result], record: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_format_may_be_said_where_the_ending_does_not(cli, record, tmp_path):
     """Upper case says it too."""
     run = record()
     assert cli("export", run, "-o", tmp_path / "x.dat", "--format", "json").exit_code == 0
@@ -194,12 +169,7 @@ def test_a_format_may_be_said_where_the_ending_does_not(
     assert (tmp_path / "x.CSV").read_text("utf-8").startswith("run,path,")
 
 
-def test_parquet_is_parquet_or_names_the_extra(
-    cli: Callable[..., Result],
-    record: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_parquet_is_parquet_or_names_the_extra(cli, record, tmp_path, monkeypatch):
     """Without pyarrow nothing is written under that name."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
@@ -209,9 +179,7 @@ def test_parquet_is_parquet_or_names_the_extra(
     assert not (tmp_path / "x.parquet").exists()
 
 
-def test_series_survive_as_parquet(
-    cli: Callable[..., Result], run: Run, record: Callable[..., str], tmp_path: Path
-) -> None:
+def test_series_survive_as_parquet(cli, run, record, tmp_path):
     """The same rows as in CSV, with their types."""
     parquet = pytest.importorskip("pyarrow.parquet")
     record()
@@ -232,9 +200,7 @@ def test_series_survive_as_parquet(
 
 
 @pytest.mark.parametrize("what", ["texts", "attributes"])
-def test_texts_survive_as_parquet(
-    cli: Callable[..., Result], start: Callable[..., Run], tmp_path: Path, what: str
-) -> None:
+def test_texts_survive_as_parquet(cli, start, tmp_path, what):
     """As they are, without what guards them in CSV."""
     parquet = pytest.importorskip("pyarrow.parquet")
     one = start()
@@ -248,9 +214,7 @@ def test_texts_survive_as_parquet(
 
 
 @pytest.mark.parametrize("ending", ["csv", "json"])
-def test_what_exists_is_not_written_over(
-    cli: Callable[..., Result], record: Callable[..., str], tmp_path: Path, ending: str
-) -> None:
+def test_what_exists_is_not_written_over(cli, record, tmp_path, ending):
     """Unless that is asked for."""
     run = record()
     target = tmp_path / f"x.{ending}"
@@ -264,9 +228,7 @@ def test_what_exists_is_not_written_over(
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [target.name]
 
 
-def test_the_last_line_says_what_was_written(
-    cli: Callable[..., Result], record: Callable[..., str], tmp_path: Path
-) -> None:
+def test_the_last_line_says_what_was_written(cli, record, tmp_path):
     """Runs, rows, size, format and place."""
     record(steps=5)
     record(steps=5)
@@ -289,15 +251,7 @@ def test_the_last_line_says_what_was_written(
         (["--path", "log"], "--path log: no series of numbers is there (--what texts has what is)"),
     ],
 )
-def test_a_path_that_matches_nothing_is_an_error(
-    cli: Callable[..., Result],
-    start: Callable[..., Run],
-    tmp_path: Path,
-    words: list[str],
-    message: str,
-    *,
-    out: bool,
-) -> None:
+def test_a_path_that_matches_nothing_is_an_error(cli, start, tmp_path, words, message, *, out):
     """Not a lone header; the nearest path is named, and nothing is written."""
     run = start()
     run.log_metrics({"val/loss": 1.0}, step=0)
@@ -311,9 +265,7 @@ def test_a_path_that_matches_nothing_is_an_error(
     assert not (tmp_path / "x.csv").exists()
 
 
-def test_a_path_that_one_of_the_runs_has_is_enough(
-    cli: Callable[..., Result], start: Callable[..., Run], record: Callable[..., str]
-) -> None:
+def test_a_path_that_one_of_the_runs_has_is_enough(cli, start, record):
     """Runs differ; each pattern has to find something in one of them."""
     run = start()
     run.log_metrics({"other": 1.0}, step=0)
@@ -324,9 +276,7 @@ def test_a_path_that_one_of_the_runs_has_is_enough(
 
 
 @pytest.mark.parametrize("text", ["=cmd()", "+1", "-1", "@x", "\t=1", "\r=1"])
-def test_no_spreadsheet_computes_a_text(
-    cli: Callable[..., Result], start: Callable[..., Run], text: str
-) -> None:
+def test_no_spreadsheet_computes_a_text(cli, start, text):
     """Texts and paths that begin like a formula have an apostrophe in front; numbers have none."""
     run = start()
     run["note"] = text
@@ -349,9 +299,7 @@ def test_no_spreadsheet_computes_a_text(
 
 @pytest.mark.once
 @pytest.mark.parametrize("what", ["texts", "attributes"])
-def test_a_text_whose_file_is_gone_stops_nothing(
-    cli: Callable[..., Result], start: Callable[..., Run], root: Path, what: str
-) -> None:
+def test_a_text_whose_file_is_gone_stops_nothing(cli, start, root, what):
     """Its record stands in its place, and a line on standard error says so."""
     run = start()
     run["log"].append("x" * (5 << 20))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from journals import Journal, Kind, journal_files
@@ -15,34 +14,26 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.format import frame_bytes, salt_of
 from seamark.types import File
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
-    from click.testing import Result
-
-    from seamark import Run
-
-
-def journal_of(root: Path, run: str, project: str = "default") -> Path:
+def journal_of(root, run, project="default"):
     return journal_files(root / project / run)[0]
 
 
-def problems(result: Result) -> list[str]:
+def problems(result):
     return [found["problem"] for found in json.loads(result.stdout)["findings"]]
 
 
-def age(path: Path, seconds: float = 600) -> None:
+def age(path, seconds=600):
     """Make a file look untouched for a while, so that nobody waits for more of it."""
     then = time.time() - seconds
     os.utime(path, (then, then))
 
 
-def frame_offsets(path: Path) -> list[tuple[int, int, int]]:
+def frame_offsets(path):
     return [(frame.offset, frame.end, frame.kind) for frame in Journal(path).frames]
 
 
-def test_sound_runs_are_clean(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+def test_sound_runs_are_clean(cli, record):
     """Exit code 0, and what was looked at."""
     record()
     record("team/vision")
@@ -53,9 +44,7 @@ def test_sound_runs_are_clean(cli: Callable[..., Result], record: Callable[..., 
     assert cli("fsck", "--json").exit_code == 0
 
 
-def test_a_flipped_bit_is_a_gap(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path
-) -> None:
+def test_a_flipped_bit_is_a_gap(cli, record, root):
     """Exit code 1; run, journal, offset and length are named; everything else was read."""
     run = record()
     path = journal_of(root, run)
@@ -74,9 +63,7 @@ def test_a_flipped_bit_is_a_gap(
     assert json.loads(result.stdout)["frames"] == len(whole) - 1
 
 
-def test_a_torn_end_of_a_dead_writer_is_told(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path
-) -> None:
+def test_a_torn_end_of_a_dead_writer_is_told(cli, record, root):
     """What was written before it is all there; the bytes that are no record are named."""
     path = journal_of(root, record())
     start, end, _ = frame_offsets(path)[-1]
@@ -87,9 +74,7 @@ def test_a_torn_end_of_a_dead_writer_is_told(
     assert json.loads(result.stdout)["findings"][0]["offset"] == start
 
 
-def test_a_run_that_is_being_written_is_no_finding(
-    cli: Callable[..., Result], start: Callable[..., Run], root: Path
-) -> None:
+def test_a_run_that_is_being_written_is_no_finding(cli, start, root):
     """While a process writes, the end of its journal may be incomplete at any moment."""
     run = start()
     run.log_metrics({"loss": 1.0}, step=0)
@@ -102,9 +87,7 @@ def test_a_run_that_is_being_written_is_no_finding(
     run.stop()
 
 
-def test_records_of_a_newer_seamark_are_told(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path
-) -> None:
+def test_records_of_a_newer_seamark_are_told(cli, record, root):
     """A kind that must not be passed over stops reading, and a reader must know."""
     path = journal_of(root, record())
     last, salt = Journal(path).frames[-1], salt_of(path.read_bytes()[16:32])
@@ -113,9 +96,7 @@ def test_records_of_a_newer_seamark_are_told(
     assert problems(cli("fsck", "--json")) == ["newer format"]
 
 
-def test_a_damaged_file_header_is_told_and_the_journal_read(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path
-) -> None:
+def test_a_damaged_file_header_is_told_and_the_journal_read(cli, record, root):
     """The uid in the file's name mends it."""
     path = journal_of(root, record())
     before = len(frame_offsets(path))
@@ -127,9 +108,7 @@ def test_a_damaged_file_header_is_told_and_the_journal_read(
     assert json.loads(result.stdout)["frames"] == before
 
 
-def test_other_files_among_the_journals_are_told(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path
-) -> None:
+def test_other_files_among_the_journals_are_told(cli, record, root):
     """A stray file is named; temporaries of rsync are nobody's business."""
     path = journal_of(root, record())
     (path.parent / "notes.txt").write_text("forty bytes of something that is no journal")
@@ -138,14 +117,14 @@ def test_other_files_among_the_journals_are_told(
 
 
 @pytest.fixture
-def run_with_file(start: Callable[..., Run]) -> Run:
+def run_with_file(start):
     run = start()
     run["report"].upload(File.from_content("a report", extension="txt"))
     run.stop()
     return run
 
 
-def test_a_missing_blob_is_told(cli: Callable[..., Result], run_with_file: Run) -> None:
+def test_a_missing_blob_is_told(cli, run_with_file):
     """The attribute whose content is gone is named."""
     for blob in run_with_file.folder.blobs_dir.iterdir():
         blob.unlink()
@@ -155,9 +134,7 @@ def test_a_missing_blob_is_told(cli: Callable[..., Result], run_with_file: Run) 
     assert json.loads(result.stdout)["findings"][0]["where"] == "report"
 
 
-def test_wrong_sizes_are_found_at_once_and_wrong_bytes_on_request(
-    cli: Callable[..., Result], run_with_file: Run
-) -> None:
+def test_wrong_sizes_are_found_at_once_and_wrong_bytes_on_request(cli, run_with_file):
     """Reading every blob takes time, so digests are compared with --blobs only."""
     (blob,) = run_with_file.folder.blobs_dir.iterdir()
     blob.chmod(0o644)
@@ -168,7 +145,7 @@ def test_wrong_sizes_are_found_at_once_and_wrong_bytes_on_request(
     assert problems(cli("fsck", "--json")) == ["wrong blob"]
 
 
-def test_what_a_dead_process_staged_is_told(cli: Callable[..., Result], run_with_file: Run) -> None:
+def test_what_a_dead_process_staged_is_told(cli, run_with_file):
     """Files that were taken and never became blobs."""
     staging = run_with_file.folder.staging_dir
     staging.mkdir(exist_ok=True)
@@ -178,9 +155,7 @@ def test_what_a_dead_process_staged_is_told(cli: Callable[..., Result], run_with
     assert "abc" in json.loads(result.stdout)["findings"][0]["detail"]
 
 
-def test_one_run_can_be_checked_alone(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path
-) -> None:
+def test_one_run_can_be_checked_alone(cli, record, root):
     """Damage elsewhere is not its business."""
     sound, damaged = record(), record()
     path = journal_of(root, damaged)
@@ -191,19 +166,14 @@ def test_one_run_can_be_checked_alone(
     assert cli("fsck", damaged).exit_code == 1
 
 
-def test_checking_nothing_is_no_success(cli: Callable[..., Result], tmp_path: Path) -> None:
+def test_checking_nothing_is_no_success(cli, tmp_path):
     """A root that does not exist is a mistake, not a clean result."""
     result = cli("fsck", "--root", tmp_path / "nowhere")
     assert result.exit_code == 2
     assert "does not exist" in result.stderr
 
 
-def test_findings_are_told_in_a_table_and_on_a_terminal(
-    cli: Callable[..., Result],
-    terminal: Callable[..., tuple[int, str]],
-    record: Callable[..., str],
-    root: Path,
-) -> None:
+def test_findings_are_told_in_a_table_and_on_a_terminal(cli, terminal, record, root):
     """In a pipe one line for each finding; on a terminal nothing is cut short."""
     path = journal_of(root, record())
     path.write_bytes(path.read_bytes()[:-3])
@@ -217,9 +187,7 @@ def test_findings_are_told_in_a_table_and_on_a_terminal(
     assert "1 problem" in shown
 
 
-def test_a_project_log_is_checked_too(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path
-) -> None:
+def test_a_project_log_is_checked_too(cli, record, root):
     """A project is a log like a run."""
     path = journal_of(root, record())
     folder = root / "default" / ".project" / "journal"
@@ -232,17 +200,12 @@ def test_a_project_log_is_checked_too(
     assert found["run"] == ".project"
 
 
-def test_what_cannot_be_read_is_told(
-    cli: Callable[..., Result],
-    record: Callable[..., str],
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_cannot_be_read_is_told(cli, record, root, monkeypatch):
     """A run whose folder cannot be listed is a finding, and the others are still checked."""
     barred, other = record(), record()
     listing = RunFolder.journals
 
-    def journals(folder: RunFolder) -> object:
+    def journals(folder):
         if folder.run == barred:
             raise PermissionError(13, "Permission denied", str(folder.journal_dir))
         return listing(folder)
@@ -269,9 +232,7 @@ TAKEN = """
 """
 
 
-def test_what_a_dead_process_had_taken_is_stored_on_request(
-    cli: Callable[..., Result], root: Path, tmp_path: Path
-) -> None:
+def test_what_a_dead_process_had_taken_is_stored_on_request(cli, root, tmp_path):
     """Its bytes are still there: fsck tells, and --finish makes them a file like any other."""
     source = tmp_path / "last.ckpt"
     source.write_bytes(bytes(20_000_000))

@@ -29,7 +29,7 @@ def command(shell):
     return lambda *words, stdin="", **more: shell(*words, given=stdin.encode(), **more)
 
 
-def kept() -> dict[str, dict[str, str]]:
+def kept():
     return json.loads(credentials_file().read_text())["servers"]
 
 
@@ -42,7 +42,7 @@ def one(tmp_path_factory):
         yield server
 
 
-def test_a_token_is_tried_and_kept_for_its_owner_alone(one, command) -> None:
+def test_a_token_is_tried_and_kept_for_its_owner_alone(one, command):
     """Mode 0600 whatever the umask, and the token is never printed."""
     old = os.umask(0)
     try:
@@ -60,7 +60,7 @@ def test_a_token_is_tried_and_kept_for_its_owner_alone(one, command) -> None:
     assert kept() == {}
 
 
-def test_a_wrong_token_is_not_kept(one, command) -> None:
+def test_a_wrong_token_is_not_kept(one, command):
     """One line, an exit code, and nothing in the file."""
     for given, code in (("seamark_wrong", 1), ("", 2), ("two words", 2)):
         done = command("login", one.url, stdin=given)
@@ -71,7 +71,7 @@ def test_a_wrong_token_is_not_kept(one, command) -> None:
 
 
 @pytest.mark.once
-def test_tokens_are_made_listed_and_revoked(one, command) -> None:
+def test_tokens_are_made_listed_and_revoked(one, command):
     """Over HTTP with the token that was kept; the secret alone is on standard output."""
     assert command("login", one.url, stdin=one.token).returncode == 0
     made = command(
@@ -95,7 +95,7 @@ def test_tokens_are_made_listed_and_revoked(one, command) -> None:
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_the_database_is_asked_on_the_servers_machine(run_server, command) -> None:
+def test_the_database_is_asked_on_the_servers_machine(run_server, command):
     """For who has lost the token of the admin; also while the server is stopped."""
     one = run_server()
     one.stop()
@@ -110,7 +110,7 @@ def test_the_database_is_asked_on_the_servers_machine(run_server, command) -> No
 
 
 @pytest.mark.once
-def test_init_prints_the_first_token_once(tmp_path, command) -> None:
+def test_init_prints_the_first_token_once(tmp_path, command):
     """Alone on standard output, so that it ends in no log."""
     first, second = (command("server", "--folder", str(tmp_path), "init") for _ in range(2))
     assert first.returncode == second.returncode == 0, first.stderr
@@ -132,7 +132,7 @@ def test_init_prints_the_first_token_once(tmp_path, command) -> None:
         (("login", "http://seamark.lab"), "https"),
     ],
 )
-def test_mistakes_are_named(words, said, command) -> None:
+def test_mistakes_are_named(words, said, command):
     """One line, exit code 2."""
     done = command(*words, stdin="seamark_x")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
@@ -156,7 +156,7 @@ class Redirecting(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_token_does_not_follow_a_redirect() -> None:
+def test_a_token_does_not_follow_a_redirect():
     """Another address gets neither the token nor a request."""
     servers = []
     for _ in range(2):
@@ -180,7 +180,7 @@ def test_a_token_does_not_follow_a_redirect() -> None:
     assert there.seen == []
 
 
-def test_login_from_python(one) -> None:
+def test_login_from_python(one):
     """The same in a notebook; a bad token raises and is not kept."""
     who = seamark.login(one.url, one.token, timeout=30)
     assert (who.name, who.admin, who.server) == ("admin", True, one.url)
@@ -196,7 +196,7 @@ def test_login_from_python(one) -> None:
     assert kept() == {}
 
 
-def log_in(one, typed: str) -> tuple[str, int]:
+def log_in(one, typed):
     """Call ``seamark.login()`` in a terminal, and return what was shown and the exit code."""
     outer, inner = pty.openpty()
     words = [sys.executable, "-c", "import seamark; print(seamark.login().name)"]
@@ -217,7 +217,7 @@ def log_in(one, typed: str) -> tuple[str, int]:
     return shown.decode(), process.returncode
 
 
-def test_login_asks_for_the_token_at_a_terminal(one) -> None:
+def test_login_asks_for_the_token_at_a_terminal(one):
     """Of the server that is configured; it is not shown, and what is no token is an error."""
     shown, code = log_in(one, f"{one.token}\n")
     assert (code, f"Token for {one.url}: " in shown, "admin" in shown) == (0, True, True), shown
@@ -228,7 +228,7 @@ def test_login_asks_for_the_token_at_a_terminal(one) -> None:
         assert (code, "ArgumentError: token: expected one word" in shown) == (1, True), shown
 
 
-def test_login_without_a_terminal_raises(one, monkeypatch) -> None:
+def test_login_without_a_terminal_raises(one, monkeypatch):
     """No job waits for somebody to type; a server that is not known is named at once."""
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)

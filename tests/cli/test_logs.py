@@ -8,7 +8,6 @@ import re
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
 
 import pyte
 import pytest
@@ -16,21 +15,14 @@ from command import main
 
 from seamark.pictures.terminal import Terminal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from click.testing import Result
-
-    from seamark import Run
-
 BAR = "".join(f"\repoch: {at}%" for at in range(0, 101, 10)) + "\n"
 
 
 @pytest.fixture
-def printed(start: Callable[..., Run]) -> Callable[..., str]:
+def printed(start):
     """Record a run with these texts, as (stream, text), and return its id."""
 
-    def record(*texts: tuple[str, str], namespace: str = "monitoring/w1", **given: Any) -> str:
+    def record(*texts, namespace="monitoring/w1", **given):
         run = start(**given)
         run["parameters/lr"] = 0.1
         for stream, text in texts:
@@ -42,9 +34,7 @@ def printed(start: Callable[..., Run]) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("namespace", ["monitoring/w1", "monitoring/d41d8cd9", "mine"])
-def test_both_streams_in_order_each_line_once(
-    cli: Callable[..., Result], printed: Callable[..., str], namespace: str
-) -> None:
+def test_both_streams_in_order_each_line_once(cli, printed, namespace):
     """Lines of both streams, a bar as its last state, wherever the texts were cut."""
     run = printed(
         ("stdout", "be"),
@@ -67,11 +57,7 @@ def test_both_streams_in_order_each_line_once(
 
 
 @pytest.mark.once
-def test_colours_stay_on_a_terminal_and_nothing_else(
-    cli: Callable[..., Result],
-    terminal: Callable[..., tuple[int, str]],
-    printed: Callable[..., str],
-) -> None:
+def test_colours_stay_on_a_terminal_and_nothing_else(cli, terminal, printed):
     """What the training wrote to obey is not passed on; its colours are, standard error is dim."""
     run = printed(
         ("stdout", "\x1b[31mred\x1b[0m\x1b]52;c;cm0=\a\x1b[2J \u202eplain\n"), ("stderr", "oh\n")
@@ -85,9 +71,7 @@ def test_colours_stay_on_a_terminal_and_nothing_else(
     assert cli("logs", run, "--color").stdout.startswith("\x1b[31mred\x1b[0m")
 
 
-def test_json_is_an_object_for_each_line(
-    cli: Callable[..., Result], printed: Callable[..., str]
-) -> None:
+def test_json_is_an_object_for_each_line(cli, printed):
     """With time, stream, rank and writer; texts without escapes."""
     run = printed(("stdout", "\x1b[1mone\x1b[0m\n"), ("stderr", "two\n"))
     found = [json.loads(line) for line in cli("logs", run, "--json").stdout.splitlines()]
@@ -98,7 +82,7 @@ def test_json_is_an_object_for_each_line(
     assert all(one["writer"] and one["t"].endswith("+00:00") for one in found)
 
 
-def test_times_and_since(cli: Callable[..., Result], printed: Callable[..., str]) -> None:
+def test_times_and_since(cli, printed):
     """Each line may begin with its time; lines before a moment are left out."""
     run = printed(("stdout", "one\n"))
     assert re.fullmatch(
@@ -118,7 +102,7 @@ def test_times_and_since(cli: Callable[..., Result], printed: Callable[..., str]
         assert "expected 10m, 14:30, or a time" in result.stderr
 
 
-def test_no_output_is_said(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+def test_no_output_is_said(cli, record):
     """Exit code 2, and why there may be none."""
     result = cli("logs", record())
     assert result.exit_code == 2
@@ -128,9 +112,7 @@ def test_no_output_is_said(cli: Callable[..., Result], record: Callable[..., str
     assert "no standard error is recorded" in cli("logs", "latest", "--stderr").stderr
 
 
-def test_a_line_says_which_process_comes_next(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
+def test_a_line_says_which_process_comes_next(cli, start):
     """Of a run that was opened again; its writer is told for each line in JSON."""
     for text in ("first\n", "second\nthird\n"):
         with start(custom_run_id="one", owner=True, capture_stdout=True) as run:
@@ -145,9 +127,7 @@ def test_a_line_says_which_process_comes_next(
     assert len({one["writer"] for one in told}) == 2
 
 
-def test_a_header_tells_attempts_and_ranks_apart_where_there_are_several(
-    cli: Callable[..., Result], start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_header_tells_attempts_and_ranks_apart_where_there_are_several(cli, start, monkeypatch):
     """And nothing that is the same for all."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank in (0, 1, 0):
@@ -161,9 +141,7 @@ def test_a_header_tells_attempts_and_ranks_apart_where_there_are_several(
     assert all(one.endswith(", rank 0 ---") for one in heads)
 
 
-def test_ranks_beside_one_another(
-    cli: Callable[..., Result], start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_beside_one_another(cli, start, monkeypatch):
     """Rank 0 unless others are asked for; of several, each line begins with the rank."""
     monkeypatch.setenv("WORLD_SIZE", "3")
     for rank in range(2):
@@ -180,9 +158,7 @@ def test_ranks_beside_one_another(
     assert "rank 2 printed; there is something of rank 0, 1" in result.stderr
 
 
-def test_output_of_higher_ranks_only_is_shown(
-    cli: Callable[..., Result], start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_of_higher_ranks_only_is_shown(cli, start, monkeypatch):
     """Nothing is hidden because rank 0 was silent."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
@@ -191,9 +167,7 @@ def test_output_of_higher_ranks_only_is_shown(
     assert cli("logs", run.id).stdout == "of rank 1\n"
 
 
-def test_the_end_is_found_without_reading_everything(
-    cli: Callable[..., Result], start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_is_found_without_reading_everything(cli, start, monkeypatch):
     """Of a long output, --tail reads little more than the end; --since too."""
     run = start()
     for block in range(2000):
@@ -204,7 +178,7 @@ def test_the_end_is_found_without_reading_everything(
     read: list[str] = []
     feed = Terminal.feed
 
-    def noted(self: Terminal, text: str, at: float = 0.0) -> Any:
+    def noted(self, text, at=0.0):
         read.append(text)
         return feed(self, text, at)
 
@@ -222,11 +196,7 @@ def test_the_end_is_found_without_reading_everything(
 
 
 @pytest.mark.once
-def test_a_reader_that_goes_away_is_no_error(
-    printed: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_reader_that_goes_away_is_no_error(printed, monkeypatch, capsys):
     """As with ``| head``: no traceback."""
     run = printed(("stdout", "line\n" * 100_000))
     capsys.readouterr()
@@ -238,9 +208,7 @@ def test_a_reader_that_goes_away_is_no_error(
     assert capsys.readouterr().err == ""
 
 
-def test_the_text_of_a_stranger_never_raises(
-    cli: Callable[..., Result], printed: Callable[..., str]
-) -> None:
+def test_the_text_of_a_stranger_never_raises(cli, printed):
     """Whatever somebody wrote there is shown as text."""
     run = printed(
         ("stdout", "\x1b[999999999A\x1b[\x00\ud800\x9b1m\n" * 10), ("stderr", "\r" * 1000)
@@ -253,31 +221,8 @@ def test_the_text_of_a_stranger_never_raises(
 # ---------------------------------------------------------------------- following
 
 
-@pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
-    """Say what happens between two looks, instead of waiting."""
-
-    def set_up(*events: Callable[[], object]) -> list[float]:
-        waited: list[float] = []
-        todo = iter(events)
-
-        def wait(seconds: float) -> None:
-            waited.append(seconds)
-            next(todo)()
-
-        monkeypatch.setattr("seamark.cli.logs._wait", wait)
-        return waited
-
-    return set_up
-
-
 @pytest.mark.parametrize("tail", [None, 2])
-def test_follow_goes_on_until_the_run_has_ended(
-    cli: Callable[..., Result],
-    start: Callable[..., Run],
-    between: Callable[..., list[float]],
-    tail: int | None,
-) -> None:
+def test_follow_goes_on_until_the_run_has_ended(cli, start, between, tail):
     """Each line once, a bar when it is finished, and then the state."""
     run = start(name="live")
     out, error = run["monitoring/w/stdout"], run["monitoring/w/stderr"]
@@ -296,9 +241,7 @@ def test_follow_goes_on_until_the_run_has_ended(
     assert len(waited) == 4
 
 
-def test_follow_waits_for_the_first_line(
-    cli: Callable[..., Result], start: Callable[..., Run], between: Callable[..., list[float]]
-) -> None:
+def test_follow_waits_for_the_first_line(cli, start, between):
     """A run that has printed nothing yet may do so."""
     run = start(name="live")
     run.log_metrics({"loss": 1.0}, 0)
@@ -309,17 +252,13 @@ def test_follow_waits_for_the_first_line(
     assert "nothing has been printed yet" in done.stderr
 
 
-def test_follow_of_a_run_that_has_ended_shows_it(
-    cli: Callable[..., Result], printed: Callable[..., str]
-) -> None:
+def test_follow_of_a_run_that_has_ended_shows_it(cli, printed):
     """There is nothing to wait for."""
     assert cli("logs", printed(("stdout", "one\n")), "-f").stdout == "one\n"
 
 
 @pytest.mark.once
-def test_a_terminal_shows_a_bar_while_it_is_drawn(
-    start: Callable[..., Run], live_terminal: Callable[..., Any]
-) -> None:
+def test_a_terminal_shows_a_bar_while_it_is_drawn(start, live_terminal):
     """It is drawn again in its line, and stays as it was last; Ctrl-C stops quietly."""
     run = start(name="live")
     out = run["monitoring/w/stderr"]
@@ -342,9 +281,7 @@ def test_a_terminal_shows_a_bar_while_it_is_drawn(
 # ---------------------------------------------------------------------- elsewhere
 
 
-def test_show_has_the_last_lines_of_a_run_that_ended_badly(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
+def test_show_has_the_last_lines_of_a_run_that_ended_badly(cli, start):
     """Of others it says where to read them; no row for what is only text."""
     run = start(name="bad")
     run["monitoring/w/stdout"].append("".join(f"line {at}\n" for at in range(20)))
@@ -364,9 +301,7 @@ def test_show_has_the_last_lines_of_a_run_that_ended_badly(
 
 
 @pytest.mark.once
-def test_watch_has_the_last_lines_where_there_is_room(
-    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
-) -> None:
+def test_watch_has_the_last_lines_where_there_is_room(start, terminal):
     """Below the series; in a low terminal they are left out."""
     run = start(name="one")
     run.log_metrics({"loss": 1.0}, 0)

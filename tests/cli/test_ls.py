@@ -5,23 +5,14 @@ import io
 import json
 import math
 import re
-import subprocess
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from click.testing import Result
-
-    from seamark import Run
-
 
 @pytest.fixture
-def five(start: Callable[..., Run]) -> list[str]:
+def five(start):
     """Five runs that differ in rate and loss; the fourth one's loss is NaN, the last has none."""
     ids = []
     for number in range(5):
@@ -39,25 +30,23 @@ def five(start: Callable[..., Run]) -> list[str]:
     return ids
 
 
-def listed(cli: Callable[..., Result], *words: object) -> list[dict[str, Any]]:
+def listed(cli, *words):
     result = cli("ls", "--json", *words)
     assert result.exit_code == 0, result.stderr
     found: list[dict[str, Any]] = json.loads(result.stdout, parse_constant=pytest.fail)
     return found
 
 
-def names(cli: Callable[..., Result], *words: object) -> list[int]:
+def names(cli, *words):
     return [int(row["sys/name"].split()[1]) for row in listed(cli, "--columns", "sys/name", *words)]
 
 
-def test_newest_first(cli: Callable[..., Result], five: list[str]) -> None:
+def test_newest_first(cli, five):
     """Without any option."""
     assert [row["run"] for row in listed(cli)] == five[::-1]
 
 
-def test_paths_that_are_called_like_columns_are_columns_of_their_own(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
+def test_paths_that_are_called_like_columns_are_columns_of_their_own(cli, start):
     """A run may record what it likes, even a path ``project``."""
     one = start("real")
     one["project"] = "mine"
@@ -95,14 +84,12 @@ def test_paths_that_are_called_like_columns_are_columns_of_their_own(
         (["--query", "sys/creation_time < -1h"], []),
     ],
 )
-def test_choosing_and_sorting(
-    cli: Callable[..., Result], five: list[str], words: list[str], expected: list[int]
-) -> None:
+def test_choosing_and_sorting(cli, five, words, expected):
     """By project, tag, state and query; NaN and then missing values come last, up and down."""
     assert names(cli, *words) == expected
 
 
-def test_columns(cli: Callable[..., Result], five: list[str]) -> None:
+def test_columns(cli, five):
     """Paths, aggregates and patterns; NaN is text in JSON, a missing value is null."""
     rows = listed(cli, "--columns", "val/loss,val/loss:min,parameters/*", "--asc")
     assert list(rows[0])[:4] == ["project", "run", "val/loss", "val/loss:min"]
@@ -112,20 +99,20 @@ def test_columns(cli: Callable[..., Result], five: list[str]) -> None:
     assert {"parameters/lr", "parameters/same", "parameters/text"} <= set(rows[0])
 
 
-def test_only_what_differs(cli: Callable[..., Result], five: list[str]) -> None:
+def test_only_what_differs(cli, five):
     """Columns that are the same for all runs are left out on request."""
     rows = listed(cli, "--columns", "parameters/*", "--differing")
     assert "parameters/lr" in rows[0]
     assert "parameters/same" not in rows[0]
 
 
-def test_a_cut_list_says_so(cli: Callable[..., Result], five: list[str]) -> None:
+def test_a_cut_list_says_so(cli, five):
     """On standard error, so that pipes stay clean; 0 means all."""
     assert "2 runs of 5" in cli("ls", "--limit", 2).stderr
     assert cli("ls", "--limit", 0).stderr == ""
 
 
-def test_csv_holds_all_digits(cli: Callable[..., Result], five: list[str]) -> None:
+def test_csv_holds_all_digits(cli, five):
     """One line for each run, an empty cell where nothing is recorded."""
     text = cli("ls", "--csv", "--asc", "--columns", "sys/name,val/loss,parameters/lr").stdout
     rows = list(csv.DictReader(io.StringIO(text)))
@@ -134,9 +121,7 @@ def test_csv_holds_all_digits(cli: Callable[..., Result], five: list[str]) -> No
     assert float(rows[3]["parameters/lr"]) == 10.0**-3
 
 
-def test_pipes_get_plain_whole_lines(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_pipes_get_plain_whole_lines(cli, record):
     """One line for each run, however long."""
     long = "a very long name " * 20
     record(name=long.strip())
@@ -148,9 +133,7 @@ def test_pipes_get_plain_whole_lines(
 
 @pytest.mark.once
 @pytest.mark.parametrize("columns", [20, 40, 80])
-def test_terminals_get_lines_that_fit(
-    terminal: Callable[..., tuple[int, str]], five: list[str], columns: int
-) -> None:
+def test_terminals_get_lines_that_fit(terminal, five, columns):
     """Columns are shortened or left out, and what was left out is said."""
     code, shown = terminal("ls", columns=columns)
     assert code == 0
@@ -162,7 +145,7 @@ def test_terminals_get_lines_that_fit(
         assert "no room for" in " ".join(plain)
 
 
-def test_no_runs_is_no_error(cli: Callable[..., Result], root: object) -> None:
+def test_no_runs_is_no_error(cli, root):
     """An empty list for programs."""
     assert listed(cli) == []
     assert cli("ls").exit_code == 0
@@ -184,13 +167,7 @@ def test_no_runs_is_no_error(cli: Callable[..., Result], root: object) -> None:
         (["--sort", "sys/tags"], "is a set of strings, by which nothing can be", "sys/tags"),
     ],
 )
-def test_what_means_nothing_is_refused_with_its_place(
-    shell: Callable[..., subprocess.CompletedProcess[str]],
-    five: list[str],
-    words: list[str],
-    message: str,
-    place: str,
-) -> None:
+def test_what_means_nothing_is_refused_with_its_place(shell, five, words, message, place):
     """Exit code 2, the nearest that exists, and a caret below what was typed."""
     done = shell("ls", *words)
     assert (done.returncode, done.stdout) == (2, "")
@@ -199,36 +176,8 @@ def test_what_means_nothing_is_refused_with_its_place(
     assert line[caret.index("^") :] == place
 
 
-def test_an_empty_path_to_sort_by_is_no_path(cli: Callable[..., Result], five: list[str]) -> None:
-    """Such as a variable of a script that was not set."""
-    result = cli("ls", "--sort", "")
-    assert result.exit_code == 2
-    assert "sort: expected a path" in result.stderr
-
-
-def test_nothing_is_unknown_where_there_are_no_runs(cli: Callable[..., Result], root: Path) -> None:
-    """What will be recorded is not known yet."""
-    result = cli("ls", "--sort", "val/loss:min", "--columns", "lr,val/*", "--query", "lr < 1")
-    assert result.exit_code == 0
-    assert result.stderr.startswith("no runs")
-
-
-def test_a_path_that_no_run_has_is_said_with_those_that_end_like_it(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
-    """A prefix that was forgotten does not look like runs without values."""
-    run = start()
-    run.log_metrics({"training/val/loss": 0.5}, step=0)
-    run.stop()
-    said = "no run has 'val/loss'; there is 'training/val/loss'"
-    assert said in cli("ls", "--sort", "val/loss:min").stderr
-    assert said in cli("ls", "--columns", "val/loss").stderr
-    assert said in cli("ls", "--query", "val/loss < 1").stderr
-    assert "no run has" not in cli("ls", "--sort", "training/val/loss").stderr
-
-
 @pytest.fixture
-def sweep(start: Callable[..., Run]) -> list[str]:
+def sweep(start):
     """Three trials that differ in two parameters."""
     ids = []
     for number in range(3):
@@ -249,14 +198,12 @@ def sweep(start: Callable[..., Run]) -> list[str]:
     return [*ids, lone.id]
 
 
-def titles(result: Result) -> list[str]:
+def titles(result):
     assert result.exit_code == 0, result.stderr
     return re.split(r"\s{2,}", result.stdout.splitlines()[0])
 
 
-def test_what_tells_runs_apart_is_shown_unasked(
-    cli: Callable[..., Result], sweep: list[str]
-) -> None:
+def test_what_tells_runs_apart_is_shown_unasked(cli, sweep):
     """Losses and accuracies, of validation first, and the parameters that differ."""
     plain = ["RUN", "NAME", "STATE", "CREATED", "RAN FOR", "TAGS"]
     metrics = ["val/loss", "val/acc", "test/acc", "train/loss"]
@@ -264,9 +211,7 @@ def test_what_tells_runs_apart_is_shown_unasked(
     assert titles(cli("ls", "--query", 'sys/name = "other"')) == plain
 
 
-def test_programs_get_the_same_columns_whatever_was_recorded(
-    cli: Callable[..., Result], sweep: list[str]
-) -> None:
+def test_programs_get_the_same_columns_whatever_was_recorded(cli, sweep):
     """And only those that they ask for, also when they sort."""
     known = ["sys/name", "sys/state", "sys/creation_time", "sys/running_time", "sys/tags"]
     assert list(listed(cli, "--sort", "val/loss:min")[0]) == ["project", "run", *known]
@@ -274,7 +219,7 @@ def test_programs_get_the_same_columns_whatever_was_recorded(
     assert table.splitlines()[0] == "project,run,lr"
 
 
-def test_the_column_that_sorts_is_shown(cli: Callable[..., Result], sweep: list[str]) -> None:
+def test_the_column_that_sorts_is_shown(cli, sweep):
     """Once, wherever columns come from."""
     assert "val/loss:min" in titles(cli("ls", "--sort", "val/loss:min"))
     chosen = titles(cli("ls", "--sort", "`val/loss`:avg", "--columns", "sys/name"))
@@ -284,9 +229,7 @@ def test_the_column_that_sorts_is_shown(cli: Callable[..., Result], sweep: list[
     assert "monitoring/cpu:max" in titles(cli("ls", "--sort", "monitoring/cpu:max", "-c", "lr"))
 
 
-def test_everything_is_what_was_recorded_of_the_training(
-    cli: Callable[..., Result], sweep: list[str]
-) -> None:
+def test_everything_is_what_was_recorded_of_the_training(cli, sweep):
     """How it ran is left out, and that is said; a pattern that names it brings it."""
     result = cli("ls", "--columns", "*")
     found = titles(result)
@@ -311,9 +254,7 @@ def test_everything_is_what_was_recorded_of_the_training(
     assert row["parameters/seed"] == 1
 
 
-def test_texts_that_look_like_formulas_stay_texts_in_csv(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
+def test_texts_that_look_like_formulas_stay_texts_in_csv(cli, start):
     """A spreadsheet computes what begins so, in a cell or in a title; numbers stay as they are."""
     params = {"a": "-x", "b": "@y", "c": -1.5, "d": "plain", "e": " =1", "f": "＝1"}  # noqa: RUF001
     run = start(name="=1+1", params=params)
@@ -327,9 +268,7 @@ def test_texts_that_look_like_formulas_stay_texts_in_csv(
 
 @pytest.mark.once
 @pytest.mark.parametrize(("words", "mark"), [([], "▲"), (["--desc"], "▼")])
-def test_a_terminal_shows_how_it_is_sorted(
-    terminal: Callable[..., tuple[int, str]], sweep: list[str], words: list[str], mark: str
-) -> None:
+def test_a_terminal_shows_how_it_is_sorted(terminal, sweep, words, mark):
     """By a mark at the title; what nobody asked for is only counted where there is no room."""
     code, shown = terminal("ls", "--sort", "val/loss:min", *words)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
@@ -341,13 +280,11 @@ def test_a_terminal_shows_how_it_is_sorted(
 @pytest.mark.parametrize("zone", ["UTC-9", "UTC+9"])
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_time_of_the_table_can_be_asked_for(
-    shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str], zone: str
-) -> None:
+def test_a_time_of_the_table_can_be_asked_for(shell, record, zone):
     """What the table shows is in this computer's time zone, and a query reads it so."""
     run = record("p")
 
-    def listed(*words: str) -> str:
+    def listed(*words):
         return shell("ls", "--columns", "sys/creation_time", *words, TZ=zone).stdout
 
     shown = " ".join(listed().splitlines()[1].split()[1:])
@@ -362,9 +299,7 @@ def test_a_time_of_the_table_can_be_asked_for(
 
 
 @pytest.mark.once
-def test_a_narrow_terminal_shows_a_metric_and_a_parameter(
-    terminal: Callable[..., tuple[int, str]], start: Callable[..., Run]
-) -> None:
+def test_a_narrow_terminal_shows_a_metric_and_a_parameter(terminal, start):
     """Rather than when runs were created; long names can be told apart, the rest is told."""
     for number in range(3):
         run = start(

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from seamark.reading.names import generated_name
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from click.testing import Result
-
-    from seamark import Run
-
 DIM = "\x1b[2m"
 
 
-def test_a_run_without_a_name_shows_the_generated_one(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_a_run_without_a_name_shows_the_generated_one(cli, record):
     """In ``ls``, ``show`` and ``plot``; with a name, that one."""
     unnamed, named = record(), record(name="mine")
     lines = {line.split()[0]: line.split()[1] for line in cli("ls").stdout.splitlines()[1:]}
@@ -37,11 +26,7 @@ def test_a_run_without_a_name_shows_the_generated_one(
 
 
 @pytest.mark.once
-def test_a_generated_name_is_dim_on_a_terminal(
-    terminal: Callable[..., tuple[int, str]],
-    record: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_generated_name_is_dim_on_a_terminal(terminal, record, monkeypatch):
     """So that nobody takes it for recorded."""
     monkeypatch.delenv("NO_COLOR")
     name = generated_name(record())
@@ -50,9 +35,7 @@ def test_a_generated_name_is_dim_on_a_terminal(
         assert f"{DIM}{name}" in shown
 
 
-def test_programs_get_what_was_recorded_only(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_programs_get_what_was_recorded_only(cli, record):
     """No generated name is in JSON, CSV or an export."""
     run = record()
     (row,) = json.loads(cli("ls", "--json").stdout)
@@ -72,9 +55,7 @@ def test_programs_get_what_was_recorded_only(
 
 
 @pytest.mark.parametrize("command", ["show", "plot", "export", "fsck", "trash", "untrash"])
-def test_every_command_takes_every_name(
-    cli: Callable[..., Result], record: Callable[..., str], command: str
-) -> None:
+def test_every_command_takes_every_name(cli, record, command):
     """The same words mean the same run wherever a run is named."""
     run = record("team", name="base")
     record("team")
@@ -84,9 +65,7 @@ def test_every_command_takes_every_name(
 
 
 @pytest.mark.parametrize("how", ["team/base", "base", "generated"])
-def test_a_purge_takes_the_run_that_was_named(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path, how: str
-) -> None:
+def test_a_purge_takes_the_run_that_was_named(cli, record, root, how):
     """And no other one."""
     run, other = record("team", name="base"), record("team", name="other")
     word = generated_name(run) if how == "generated" else how
@@ -95,12 +74,7 @@ def test_a_purge_takes_the_run_that_was_named(
     assert (root / "team" / other).exists()
 
 
-def test_a_series_is_no_beginning_of_an_id(
-    cli: Callable[..., Result],
-    record: Callable[..., str],
-    start: Callable[..., Run],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_series_is_no_beginning_of_an_id(cli, record, start, monkeypatch):
     """Some id begins with any short word: what a named run has as a series stays a series."""
     monkeypatch.setattr("seamark.opening.resolve.mint_run_id", lambda: "lr00000000000001")
     assert record(name="second") == "lr00000000000001"
@@ -113,9 +87,7 @@ def test_a_series_is_no_beginning_of_an_id(
     assert "second" in cli("plot", "third", "lr0", "train/loss").stdout
 
 
-def test_what_may_be_several_runs_is_told_in_one_line(
-    shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
-) -> None:
+def test_what_may_be_several_runs_is_told_in_one_line(shell, record):
     """Whatever is in their names."""
     name = 'a\nb "\x1b[31m'
     runs = [record(name=name) for _ in range(2)]
@@ -130,7 +102,7 @@ class TestRoots:
     """Where the command looks when it is told, or is not."""
 
     @pytest.fixture
-    def project(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def project(self, tmp_path, monkeypatch):
         """A folder to work in; nothing names a root."""
         folder = tmp_path / "project"
         (folder / "src").mkdir(parents=True)
@@ -139,9 +111,7 @@ class TestRoots:
         monkeypatch.chdir(folder / "src")
         return folder
 
-    def test_the_folder_above_the_root_is_not_taken_for_it(
-        self, shell: Callable[..., subprocess.CompletedProcess[str]], project: Path
-    ) -> None:
+    def test_the_folder_above_the_root_is_not_taken_for_it(self, shell, project):
         """One line, which names the root; but a root that has runs may hold another one."""
         (project / ".seamark").mkdir()
         for given in ({"SEAMARK_DIR": str(project)}, {}):
@@ -154,9 +124,7 @@ class TestRoots:
         (project / "p" / "r" / "journal").mkdir(parents=True)
         assert shell("--root", project, "ls").returncode == 0
 
-    def test_a_file_is_said_to_be_one(
-        self, shell: Callable[..., subprocess.CompletedProcess[str]], project: Path
-    ) -> None:
+    def test_a_file_is_said_to_be_one(self, shell, project):
         """Named or not."""
         file = project / "src" / ".seamark"
         file.touch()
@@ -166,9 +134,7 @@ class TestRoots:
             assert done.stderr == f"seamark: no runs here: {file} is a file, not a folder of runs\n"
 
     @pytest.mark.once
-    def test_that_there_is_nothing_is_said_once(
-        self, shell: Callable[..., subprocess.CompletedProcess[str]], project: Path
-    ) -> None:
+    def test_that_there_is_nothing_is_said_once(self, shell, project):
         """Without a root, and with one that holds no run; an empty answer is no failure."""
         root = project / "src" / ".seamark"
         done = shell("ls")
@@ -183,9 +149,7 @@ class TestRoots:
     @pytest.mark.root
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
     @pytest.mark.once
-    def test_a_root_of_somebody_else_is_refused_until_it_is_named(
-        self, shell: Callable[..., subprocess.CompletedProcess[str]], project: Path
-    ) -> None:
+    def test_a_root_of_somebody_else_is_refused_until_it_is_named(self, shell, project):
         """One line that says whose it is."""
         root: Any = project / ".seamark"
         root.mkdir()
@@ -198,9 +162,7 @@ class TestRoots:
         assert shell("ls", SEAMARK_DIR=str(root)).returncode == 0
 
 
-def test_no_run_is_renamed_to_latest(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_no_run_is_renamed_to_latest(cli, record):
     """That word always means the newest run, so the name would not find its own."""
     run = record("p", name="kept")
     done = cli("rename", run, "latest")
@@ -209,9 +171,7 @@ def test_no_run_is_renamed_to_latest(
     assert cli("show", run, "sys/name").stdout == "kept\n"
 
 
-def test_a_new_name_that_means_another_run_as_well_is_noted(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_a_new_name_that_means_another_run_as_well_is_noted(cli, record):
     """Such as its generated name or its id, which no longer finds it, or its name."""
     unnamed, named, run = record("p"), record("p", name="mine"), record("p", name="x")
     for name, why in (
@@ -225,9 +185,7 @@ def test_a_new_name_that_means_another_run_as_well_is_noted(
     assert cli("rename", run, generated_name(named)).stderr == ""
 
 
-def test_a_run_that_is_named_latest_says_what_that_means(
-    start: Callable[..., Run], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_that_is_named_latest_says_what_that_means(start, caplog):
     """Once; a training script does start. An empty name is none."""
     run = start("p", name="latest")
     run["a"] = 1

@@ -2,26 +2,17 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
-    from click.testing import Result
-
-    from seamark import Run
-
-
-def legend(text: str) -> list[str]:
+def legend(text):
     lines = text.splitlines()
     last = max(at for at, line in enumerate(lines) if "└" in line)
     return [line.strip() for line in lines[last + 3 :]]
 
 
-def test_one_series_of_one_run(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+def test_one_series_of_one_run(cli, record):
     """An axis, a line, a legend; plain text in a pipe."""
     result = cli("plot", record(), "val/loss")
     assert result.exit_code == 0, result.stderr
@@ -30,9 +21,7 @@ def test_one_series_of_one_run(cli: Callable[..., Result], record: Callable[...,
     assert legend(result.stdout) == ["── val/loss"]
 
 
-def test_runs_come_first_then_series(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_runs_come_first_then_series(cli, record):
     """Several of both; the legend names what tells them apart."""
     record(name="one"), record(name="two")
     assert legend(cli("plot", "one", "two", "val/loss").stdout) == ["a one", "b two"]
@@ -48,7 +37,7 @@ def test_runs_come_first_then_series(
     ]
 
 
-def test_runs_by_query(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+def test_runs_by_query(cli, record):
     """All words are series then."""
     record(name="short", steps=2), record(name="long", steps=30)
     assert legend(cli("plot", "--query", "val/loss:count > 10", "val/loss").stdout) == [
@@ -57,7 +46,7 @@ def test_runs_by_query(cli: Callable[..., Result], record: Callable[..., str]) -
     assert cli("plot", "--query", "val/loss:count > 100", "val/loss").exit_code == 2
 
 
-def test_mistakes_say_what_there_is(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+def test_mistakes_say_what_there_is(cli, record):
     """No series given, or one that is not there: the error lists some that are."""
     run = record()
     for words in ([run], [run, "val/los"]):
@@ -66,9 +55,7 @@ def test_mistakes_say_what_there_is(cli: Callable[..., Result], record: Callable
         assert "train/loss, val/loss" in result.stderr
 
 
-def test_points_without_a_place_are_counted(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
+def test_points_without_a_place_are_counted(cli, start):
     """On a logarithmic axis nothing vanishes in silence; NaN is marked."""
     run = start()
     for step, value in enumerate([1.0, 0.0, -1.0, 10.0, math.nan]):
@@ -81,7 +68,7 @@ def test_points_without_a_place_are_counted(
 
 
 @pytest.mark.parametrize("kind", ["step", "relative", "time", "train/loss"])
-def test_every_x_axis(cli: Callable[..., Result], record: Callable[..., str], kind: str) -> None:
+def test_every_x_axis(cli, record, kind):
     """Steps, elapsed time, clock time, another series; the picture says what a line is."""
     result = cli("plot", record(), "val/loss", "-x", kind, "--smooth", "2")
     assert result.exit_code == 0, result.stderr
@@ -91,16 +78,14 @@ def test_every_x_axis(cli: Callable[..., Result], record: Callable[..., str], ki
     assert f"mean of 2 {units.get(kind, 'units of train/loss')}" in result.stdout
 
 
-def legend_above(text: str) -> str:
+def legend_above(text):
     """Return the name of the x axis."""
     lines = text.splitlines()
     return lines[max(at for at, line in enumerate(lines) if "└" in line) + 2]
 
 
 @pytest.mark.parametrize("window", ["0", "0.9", "-5", "nan", "inf"])
-def test_a_window_has_a_width(
-    cli: Callable[..., Result], record: Callable[..., str], window: str
-) -> None:
+def test_a_window_has_a_width(cli, record, window):
     """What is meant as the weight of an average is refused, and told from a window."""
     result = cli("plot", record(), "val/loss", "--smooth", window)
     assert result.exit_code == 2
@@ -112,13 +97,7 @@ def test_a_window_has_a_width(
     ("ending", "start_bytes"), [("png", b"\x89png"), ("svg", b"<?xml"), ("html", b"<html")]
 )
 @pytest.mark.once
-def test_files(
-    cli: Callable[..., Result],
-    record: Callable[..., str],
-    tmp_path: Path,
-    ending: str,
-    start_bytes: bytes,
-) -> None:
+def test_files(cli, record, tmp_path, ending, start_bytes):
     """The ending of the name chooses the kind."""
     pytest.importorskip("matplotlib" if ending != "html" else "plotly")
     target = tmp_path / f"loss.{ending}"
@@ -127,12 +106,7 @@ def test_files(
     assert start_bytes in target.read_bytes()[:200].lower()
 
 
-def test_a_missing_extra_is_a_mistake_with_a_remedy(
-    cli: Callable[..., Result],
-    record: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_extra_is_a_mistake_with_a_remedy(cli, record, tmp_path, monkeypatch):
     """Exit code 2 and what to install."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = cli("plot", record(), "val/loss", "--out", tmp_path / "loss.png")
@@ -141,9 +115,7 @@ def test_a_missing_extra_is_a_mistake_with_a_remedy(
 
 
 @pytest.mark.once
-def test_the_terminal_gets_colours(
-    record: Callable[..., str], terminal: Callable[..., tuple[int, str]]
-) -> None:
+def test_the_terminal_gets_colours(record, terminal):
     """And lines that fit."""
     import re
 
@@ -154,7 +126,7 @@ def test_the_terminal_gets_colours(
     assert max(map(len, plain.splitlines())) <= 60
 
 
-def test_groups_of_runs(cli: Callable[..., Result], start: Callable[..., Run]) -> None:
+def test_groups_of_runs(cli, start):
     """Mean and spread of those that show the same; all words are series, a query chooses the runs.
 
     The line of a group goes through its mean, dots lie a standard deviation above and below it.
@@ -184,9 +156,7 @@ def test_groups_of_runs(cli: Callable[..., Result], start: Callable[..., Run]) -
         assert cli("plot", *words).exit_code == 2
 
 
-def test_groups_as_a_file(
-    cli: Callable[..., Result], start: Callable[..., Run], tmp_path: Path
-) -> None:
+def test_groups_as_a_file(cli, start, tmp_path):
     """With bands, where there are several runs."""
     pytest.importorskip("plotly")
     for value in (1.0, 3.0):

@@ -8,7 +8,7 @@ from seamark.pictures.terminal import Terminal
 PROCESS = Process("writer", 0, "host", 1, 1)
 
 
-def lines_of(*texts: str) -> list[tuple[int, str]]:
+def lines_of(*texts):
     """Return time and text of the lines that parts make, one each second, from 1 on."""
     lines = Lines(colours=False)
     parts = [

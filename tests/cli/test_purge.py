@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
 
 import pytest
 from journals import journal_files
@@ -10,22 +9,12 @@ from journals import journal_files
 from seamark.index import purging as purge_module
 from seamark.reading.names import generated_name
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
-    from click.testing import Result
-
-    from seamark import Run
-
-
-def listed(cli: Callable[..., Result], *words: str) -> set[str]:
+def listed(cli, *words):
     return {row["run"] for row in json.loads(cli("ls", "--json", *words).stdout)}
 
 
-def test_trashed_runs_are_hidden_and_come_back(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_trashed_runs_are_hidden_and_come_back(cli, record):
     """Nothing is deleted by the trash."""
     kept, gone = record(), record()
     assert cli("trash", gone).exit_code == 0
@@ -35,9 +24,7 @@ def test_trashed_runs_are_hidden_and_come_back(
     assert listed(cli) == {kept, gone}
 
 
-def test_only_runs_that_change_are_counted(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path
-) -> None:
+def test_only_runs_that_change_are_counted(cli, record, root):
     """What is in the trash already, or was never there, is said, and nothing is written into it."""
     first, second = record(), record()
     assert f"put 1 run into the trash: {generated_name(first)};" in cli("trash", first).stderr
@@ -49,9 +36,7 @@ def test_only_runs_that_change_are_counted(
     assert "took 0 runs out of the trash (2 were not in it)" in cli("untrash", first, second).stderr
 
 
-def test_trashing_leaves_the_state_alone(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_trashing_leaves_the_state_alone(cli, record):
     """The command is no owner of the run: what is completed stays completed."""
     run = record()
     for verb in ("trash", "untrash", "trash"):
@@ -61,7 +46,7 @@ def test_trashing_leaves_the_state_alone(
     assert shown["sys/trashed"]["value"] is True
 
 
-def test_trashing_by_query(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+def test_trashing_by_query(cli, record):
     """All that match, and an error if none does."""
     short, long = record(steps=2), record(steps=30)
     assert cli("trash", "--query", "train/loss:count < 10").exit_code == 0
@@ -72,9 +57,7 @@ def test_trashing_by_query(cli: Callable[..., Result], record: Callable[..., str
     assert "no run matches" in result.stderr
 
 
-def test_trash_works_where_a_launcher_set_a_rank(
-    cli: Callable[..., Result], record: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trash_works_where_a_launcher_set_a_rank(cli, record, monkeypatch):
     """In a shell within a job, RANK says nothing about this command."""
     run = record()
     monkeypatch.setenv("RANK", "3")
@@ -83,9 +66,7 @@ def test_trash_works_where_a_launcher_set_a_rank(
     assert listed(cli, "--trashed") == {run}
 
 
-def test_purge_deletes_what_is_in_the_trash_and_leaves_a_mark(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path
-) -> None:
+def test_purge_deletes_what_is_in_the_trash_and_leaves_a_mark(cli, record, root):
     """The folder is gone, the mark keeps copies from reviving it, other runs are untouched."""
     kept, gone = record(), record()
     cli("trash", gone)
@@ -97,9 +78,7 @@ def test_purge_deletes_what_is_in_the_trash_and_leaves_a_mark(
     assert sorted(path.name for path in (root / "default").iterdir()) == sorted([kept, ".purged"])
 
 
-def test_purge_refuses_what_is_not_in_the_trash(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path
-) -> None:
+def test_purge_refuses_what_is_not_in_the_trash(cli, record, root):
     """One step of caution, which --force leaves out."""
     run = record()
     result = cli("purge", run, "--yes")
@@ -110,9 +89,7 @@ def test_purge_refuses_what_is_not_in_the_trash(
     assert not (root / "default" / run).exists()
 
 
-def test_purge_never_deletes_a_run_that_is_being_written(
-    cli: Callable[..., Result], start: Callable[..., Run], record: Callable[..., str], root: Path
-) -> None:
+def test_purge_never_deletes_a_run_that_is_being_written(cli, start, record, root):
     """Not even with --force; and nothing else is deleted either."""
     live = start()
     live.log_metrics({"loss": 1.0}, step=0)
@@ -130,12 +107,7 @@ def test_purge_never_deletes_a_run_that_is_being_written(
 
 
 @pytest.mark.once
-def test_purge_asks_a_person_and_nobody_else(
-    cli: Callable[..., Result],
-    terminal: Callable[..., tuple[int, str]],
-    record: Callable[..., str],
-    root: Path,
-) -> None:
+def test_purge_asks_a_person_and_nobody_else(cli, terminal, record, root):
     """Without a terminal --yes is needed; on one, everything but "y" keeps the runs."""
     run = record()
     cli("trash", run)
@@ -148,7 +120,7 @@ def test_purge_asks_a_person_and_nobody_else(
     assert not (root / "default" / run).exists()
 
 
-def test_an_empty_trash_is_no_error(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+def test_an_empty_trash_is_no_error(cli, record):
     """Nothing to do is said, not failed."""
     record()
     result = cli("purge", "--yes")
@@ -156,18 +128,13 @@ def test_an_empty_trash_is_no_error(cli: Callable[..., Result], record: Callable
     assert "nothing to purge" in result.stderr
 
 
-def test_a_purge_that_was_cut_short_is_finished_by_the_next(
-    cli: Callable[..., Result],
-    record: Callable[..., str],
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_purge_that_was_cut_short_is_finished_by_the_next(cli, record, root, monkeypatch):
     """Nobody sees half a run meanwhile, and fsck tells."""
     run = record()
     cli("trash", run)
     delete = purge_module.remove_entry
 
-    def fail(folder: int, name: str) -> None:
+    def fail(folder, name):
         msg = "disk on fire"
         raise OSError(5, msg, name)
 
@@ -183,9 +150,7 @@ def test_a_purge_that_was_cut_short_is_finished_by_the_next(
     assert [path.name for path in (root / "default").iterdir()] == [".purged"]
 
 
-def test_a_purged_run_that_was_copied_back_stays_away(
-    cli: Callable[..., Result], record: Callable[..., str], root: Path, tmp_path: Path
-) -> None:
+def test_a_purged_run_that_was_copied_back_stays_away(cli, record, root, tmp_path):
     """Merging folders does not revive it; fsck tells, and the next purge removes it again."""
     run = record()
     shutil.copytree(root / "default" / run, tmp_path / "copy")
@@ -197,9 +162,7 @@ def test_a_purged_run_that_was_copied_back_stays_away(
     assert not (root / "default" / run).exists()
 
 
-def test_the_trash_names_the_runs(
-    cli: Callable[..., Result], record: Callable[..., str], start: Callable[..., Run]
-) -> None:
+def test_the_trash_names_the_runs(cli, record, start):
     """Of many the first twenty; and those that are still being trained."""
     for number in range(22):
         record("p", steps=0, name=f"run{number}")

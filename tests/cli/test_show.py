@@ -3,23 +3,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from seamark.types import File
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from click.testing import Result
-
-    from seamark import Run
-
 
 @pytest.fixture
-def rich_run(start: Callable[..., Run], tmp_path: Path) -> Run:
+def rich_run(start, tmp_path):
     """A run with something of most kinds."""
     run = start("team/vision", name="quiet-otter", description="a try", tags=["fast", "digits"])
     run["parameters"] = {"lr": 0.1, "big": 10**40, "layers": [1, 2], "on": True, "none": None}
@@ -32,7 +23,7 @@ def rich_run(start: Callable[..., Run], tmp_path: Path) -> Run:
     return run
 
 
-def test_everything_is_shown(cli: Callable[..., Result], rich_run: Run) -> None:
+def test_everything_is_shown(cli, rich_run):
     """State, facts, values, series, texts and files; in a pipe nothing is cut short."""
     shown = cli("show", rich_run.id).stdout
     assert shown.startswith("quiet-otter  completed\n")
@@ -47,7 +38,7 @@ def test_everything_is_shown(cli: Callable[..., Result], rich_run: Run) -> None:
     assert "kept" in shown
 
 
-def test_a_path_narrows_it(cli: Callable[..., Result], rich_run: Run) -> None:
+def test_a_path_narrows_it(cli, rich_run):
     """One namespace, one value in full, the last points of one series, the lines of one log."""
     shown = cli("show", rich_run.id, "parameters").stdout
     assert "parameters/lr" in shown
@@ -62,14 +53,14 @@ def test_a_path_narrows_it(cli: Callable[..., Result], rich_run: Run) -> None:
     assert "sha256" in cli("show", rich_run.id, "report").stdout
 
 
-def test_a_path_that_is_not_there_is_an_error(cli: Callable[..., Result], rich_run: Run) -> None:
+def test_a_path_that_is_not_there_is_an_error(cli, rich_run):
     """Exit code 2, and how to see what there is."""
     result = cli("show", rich_run.id, "val/los")
     assert result.exit_code == 2
     assert "nothing is recorded at val/los" in result.stderr
 
 
-def test_json_is_complete_and_exact(cli: Callable[..., Result], rich_run: Run) -> None:
+def test_json_is_complete_and_exact(cli, rich_run):
     """Types and summaries, NaN as text, whole numbers with all digits."""
     result = cli("show", rich_run.id, "--json")
     document = json.loads(result.stdout, parse_constant=pytest.fail)
@@ -82,43 +73,7 @@ def test_json_is_complete_and_exact(cli: Callable[..., Result], rich_run: Run) -
     assert shown["log"]["value"]["count"] == 40
 
 
-@pytest.mark.parametrize("how", ["id", "project/id", "name", "prefix", "latest"])
-def test_a_run_goes_by_many_names(cli: Callable[..., Result], rich_run: Run, how: str) -> None:
-    """Id, project and id, name, the beginning of the id, and the newest one."""
-    name = {
-        "id": rich_run.id,
-        "project/id": f"team/vision/{rich_run.id}",
-        "name": "quiet-otter",
-        "prefix": rich_run.id[:10],
-        "latest": "latest",
-    }[how]
-    assert cli("show", name).stdout.startswith("quiet-otter")
-
-
-def test_the_newest_run_is_meant_by_when_it_was_created(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
-    """Not by its id, which says nothing for a custom one."""
-    for custom in ("b", "a", "c"):
-        start(custom_run_id=custom, name=f"run {custom}").stop()
-    assert cli("show", "latest").stdout.startswith("run c")
-
-
-def test_ambiguous_names_list_what_they_may_mean(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
-    """Exit code 2, with every candidate, and --project tells them apart."""
-    first, second = record("one", name="twin"), record("two", name="twin")
-    result = cli("show", "twin")
-    assert result.exit_code == 2
-    assert f"one/{first}" in result.stderr
-    assert f"two/{second}" in result.stderr
-    assert cli("show", "twin", "--project", "two").exit_code == 0
-
-
-def test_failures_and_losses_are_loud(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
+def test_failures_and_losses_are_loud(cli, start):
     """The exception, and what could not be recorded."""
     run = start()
     run.log_metrics({"loss": 1.0, "bad": "text"}, step=0)
@@ -136,9 +91,7 @@ def test_failures_and_losses_are_loud(
     assert "! lost while recording:" in shown
 
 
-def test_a_failure_goes_with_the_traceback_of_rank_0(
-    cli: Callable[..., Result], start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_goes_with_the_traceback_of_rank_0(cli, start, monkeypatch):
     """Every rank of a training that fails has one; the others say that a peer was lost."""
     monkeypatch.setenv("WORLD_SIZE", "6")
     for rank in range(6):
@@ -153,20 +106,8 @@ def test_a_failure_goes_with_the_traceback_of_rank_0(
     assert f"! failed: ValueError: of rank 0 (seamark show {run.id} monitoring/{first}/tr" in shown
 
 
-def test_damage_is_loud(cli: Callable[..., Result], record: Callable[..., str], root: Path) -> None:
-    """Whoever looks at a damaged run learns of it."""
-    run = record()
-    (journal,) = (root / "default" / run / "journal").iterdir()
-    data = bytearray(journal.read_bytes())
-    data[len(data) // 2] ^= 1
-    journal.write_bytes(data)
-    assert "! damaged:" in cli("show", run).stdout
-
-
 @pytest.mark.once
-def test_hostile_names_reach_no_terminal(
-    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
-) -> None:
+def test_hostile_names_reach_no_terminal(start, terminal):
     """Escapes and markup in names, values, tags and texts are shown, not obeyed."""
     evil = "\x1b]0;owned\x07[red]\x1b[2J\u202e"
     run = start(name=evil, tags=[evil], description=evil)
@@ -192,9 +133,7 @@ def test_hostile_names_reach_no_terminal(
     assert "[red]" in terminal("ls", columns=200)[1]
 
 
-def test_line_breaks_forge_no_line_of_ours(
-    cli: Callable[..., Result], start: Callable[..., Run]
-) -> None:
+def test_line_breaks_forge_no_line_of_ours(cli, start):
     """What a stranger put into names and tags never begins a line."""
     forged = "a\nforged completed"
     run = start(name=forged, tags=[forged], description=forged)
@@ -208,9 +147,7 @@ def test_line_breaks_forge_no_line_of_ours(
 
 @pytest.mark.once
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
-def test_lines_fit_the_terminal(
-    rich_run: Run, terminal: Callable[..., tuple[int, str]], columns: int
-) -> None:
+def test_lines_fit_the_terminal(rich_run, terminal, columns):
     """Tables get narrower instead of breaking their lines."""
     code, shown = terminal("show", rich_run.id, "val/loss", "parameters", columns=columns)
     assert code == 0
@@ -219,7 +156,7 @@ def test_lines_fit_the_terminal(
     assert "\x1b[" in shown
 
 
-def test_no_color_is_respected(rich_run: Run, terminal: Callable[..., tuple[int, str]]) -> None:
+def test_no_color_is_respected(rich_run, terminal):
     """NO_COLOR takes the colours out and leaves the rest."""
     code, shown = terminal("show", rich_run.id, NO_COLOR="1")
     assert code == 0
@@ -227,9 +164,7 @@ def test_no_color_is_respected(rich_run: Run, terminal: Callable[..., tuple[int,
     assert "quiet-otter" in shown
 
 
-def test_paths_on_a_narrow_terminal_can_be_told_apart(
-    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
-) -> None:
+def test_paths_on_a_narrow_terminal_can_be_told_apart(start, terminal):
     """Other columns give way first; what is left of a path is the part that differs, whole."""
     paths = [
         f"profiling/handlers/{event}_COMPLETED/OutputHandler_s" for event in ("EPOCH", "BATCH")
@@ -244,9 +179,7 @@ def test_paths_on_a_narrow_terminal_can_be_told_apart(
     assert "BATCH_COMPLETED/OutputHandler_s" in shown
 
 
-def test_series_of_profiled_actions_are_counted_unless_asked_for(
-    start: Callable[..., Run], cli: Callable[..., Result]
-) -> None:
+def test_series_of_profiled_actions_are_counted_unless_asked_for(start, cli):
     """A profiled training has hundreds of them, which would bury its metrics."""
     run = start()
     run.log_metrics({f"profiling/actions/a{n}_s": 1.0 for n in range(50)} | {"train/loss": 0.5}, 0)
@@ -269,7 +202,7 @@ def test_series_of_profiled_actions_are_counted_unless_asked_for(
 
 
 @pytest.fixture
-def trained(start: Callable[..., Run], tmp_path: Path) -> Run:
+def trained(start, tmp_path):
     """A run with what the adapters record of a training on one CPU, each in its place."""
     run = start(name="trained", description="the old split", tags=["digits"])
     for step in range(10):
@@ -305,13 +238,11 @@ def trained(start: Callable[..., Run], tmp_path: Path) -> Run:
     return run
 
 
-def plain(shown: str) -> str:
+def plain(shown):
     return re.sub(r"\x1b\[[0-9;]*m", "", shown)
 
 
-def test_a_person_sees_what_is_looked_for_first(
-    trained: Run, terminal: Callable[..., tuple[int, str]], tmp_path: Path
-) -> None:
+def test_a_person_sees_what_is_looked_for_first(trained, terminal, tmp_path):
     """Metrics in the order of interest with the best marked, parameters, checkpoints; the rest is
     counted, and said where."""
     code, shown = terminal("show", trained.id, columns=100)
@@ -344,9 +275,7 @@ def test_a_person_sees_what_is_looked_for_first(
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_all_of_it_is_there_for_who_asks(
-    trained: Run, terminal: Callable[..., tuple[int, str]], cli: Callable[..., Result]
-) -> None:
+def test_all_of_it_is_there_for_who_asks(trained, terminal, cli):
     """With --all, by its path, and in a pipe, where nothing is cut short."""
     everything = plain(terminal("show", trained.id, "--all", columns=300)[1])
     piped = cli("show", trained.id).stdout
@@ -371,9 +300,7 @@ def test_all_of_it_is_there_for_who_asks(
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_long_section_ends_with_how_to_see_the_rest(
-    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]], cli: Callable[..., Result]
-) -> None:
+def test_a_long_section_ends_with_how_to_see_the_rest(start, terminal, cli):
     """A terminal is not flooded; a pipe gets every row."""
     run = start()
     run["parameters"] = {f"p{n:03}": n for n in range(50)}
@@ -387,9 +314,7 @@ def test_a_long_section_ends_with_how_to_see_the_rest(
     assert "parameters/p049" in cli("show", run.id).stdout
 
 
-def test_attempts_are_told_with_where_the_last_went_on(
-    start: Callable[..., Run], cli: Callable[..., Result]
-) -> None:
+def test_attempts_are_told_with_where_the_last_went_on(start, cli):
     """Of a training that was resumed; one that was not has no such line."""
     run = start(custom_run_id="one")
     for step in range(6_000):
@@ -405,9 +330,7 @@ def test_attempts_are_told_with_where_the_last_went_on(
     assert "attempts    2 (resumed after step 4,000)" in cli("show", run.id).stdout
 
 
-def test_which_extreme_is_best_is_not_guessed(
-    start: Callable[..., Run], cli: Callable[..., Result]
-) -> None:
+def test_which_extreme_is_best_is_not_guessed(start, cli):
     """Two series that reached the same score leave it open; none did in a run without one."""
     run = start()
     for step, value in enumerate((3.0, 1.0, 2.0)):
@@ -422,9 +345,7 @@ def test_which_extreme_is_best_is_not_guessed(
 
 
 @pytest.mark.parametrize(("score", "best"), [(0.25, "min"), (3.0, "max")])
-def test_the_best_value_of_a_series_stands_out(
-    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]], score: float, best: str
-) -> None:
+def test_the_best_value_of_a_series_stands_out(start, terminal, score, best):
     """It alone of the two extremes is bold and green."""
     run = start()
     for step, value in enumerate((3.0, 0.25, 2.0)):
@@ -436,9 +357,7 @@ def test_the_best_value_of_a_series_stands_out(
     assert re.findall(r"\x1b\[1;32m *([^\x1b ]+) *\x1b", line) == [f"{score:g}", best]
 
 
-def test_a_series_without_a_finite_value_has_no_extremes(
-    start: Callable[..., Run], cli: Callable[..., Result]
-) -> None:
+def test_a_series_without_a_finite_value_has_no_extremes(start, cli):
     """A dash, where a "nan" would read as a value that was recorded."""
     run = start()
     for step in range(3):
@@ -450,17 +369,7 @@ def test_a_series_without_a_finite_value_has_no_extremes(
     assert row.split()[:4] == ["loss", "inf", "—", "—"]
 
 
-def test_losses_are_told_in_words(start: Callable[..., Run], cli: Callable[..., Result]) -> None:
-    """So many of what, not the name of a counter."""
-    run = start()
-    run.log_metrics({"loss": 1.0, "bad": "text", "worse": object()}, step=0)
-    run.stop()
-    assert "! lost while recording: 2 values that are no numbers\n" in cli("show", run.id).stdout
-
-
-def test_the_devices_of_a_training_are_shown(
-    start: Callable[..., Run], cli: Callable[..., Result]
-) -> None:
+def test_the_devices_of_a_training_are_shown(start, cli):
     """Processes, nodes, strategy and precision, as far as they are out of the ordinary."""
     run = start()
     facts = {"world_size": 4, "nodes": 2, "accelerator": "cuda", "strategy": "DDP"}
@@ -470,9 +379,7 @@ def test_the_devices_of_a_training_are_shown(
     assert re.search(rf"^host +\S+ \({words}\)$", cli("show", run.id).stdout, re.MULTILINE)
 
 
-def test_foreign_values_in_known_places_raise_nothing(
-    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
-) -> None:
+def test_foreign_values_in_known_places_raise_nothing(start, terminal):
     """Whoever wrote there: what is read as a score, a device or a cost may be anything."""
     run = start()
     run["distributed"] = {"world_size": "many", "nodes": [1], "accelerator": None}
@@ -488,23 +395,11 @@ def test_foreign_values_in_known_places_raise_nothing(
     assert "a.pt" in shown
 
 
-@pytest.mark.once
-@pytest.mark.thorough
-def test_a_dumb_terminal_gets_no_escapes(
-    trained: Run, terminal: Callable[..., tuple[int, str]]
-) -> None:
-    """An editor's shell would show them as they are; neither output nor errors have any."""
-    for words in (["show", trained.id], ["ls"], ["show", "nothing"], ["trash", trained.id]):
-        assert "\x1b" not in terminal(*words, TERM="dumb")[1]
-
-
-def test_an_edit_is_no_record_of_the_run(
-    record: Callable[..., str], cli: Callable[..., Result]
-) -> None:
+def test_an_edit_is_no_record_of_the_run(record, cli):
     """A tag, a name or a note later does not make a dead run look alive."""
     run = record(name="dead")
 
-    def told(label: str) -> list[str]:
+    def told(label):
         return [line for line in cli("show", run).stdout.splitlines() if line.startswith(label)]
 
     before = told("last record")
@@ -536,9 +431,7 @@ def test_an_edit_is_no_record_of_the_run(
         ),
     ],
 )
-def test_one_line_tells_what_was_executed(
-    cli: Callable[..., Result], start: Callable[..., Run], facts: dict[str, Any], line: str
-) -> None:
+def test_one_line_tells_what_was_executed(cli, start, facts, line):
     """Script, commit, branch, changes and version; whatever somebody wrote there."""
     run = start("p")
     run["source_code"] = {"entrypoint": "train.py", "version": "2d6cc6e9", **facts}
@@ -546,11 +439,7 @@ def test_one_line_tells_what_was_executed(
     assert re.search(rf"^code +{re.escape(line)}$", cli("show", run.id).stdout, re.MULTILINE)
 
 
-def test_the_code_takes_a_line_and_not_a_row_for_each_of_its_facts(
-    cli: Callable[..., Result],
-    start: Callable[..., Run],
-    terminal: Callable[..., tuple[int, str]],
-) -> None:
+def test_the_code_takes_a_line_and_not_a_row_for_each_of_its_facts(cli, start, terminal):
     """On a terminal and in a pipe; a terminal counts its files."""
     run = start("p")
     git = {"commit": "4245eed1e8", "branch": "main", "dirty": True, "files_changed": 1}

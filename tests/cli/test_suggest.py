@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from seamark.cli._app import _COMMANDS
 from seamark.cli._suggest import _SYNONYMS, about_command
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable
-
-    from click.testing import Result
 
 DANGEROUS = ("purge", "trash", "untrash", "reindex")
 
@@ -35,13 +27,13 @@ DANGEROUS = ("purge", "trash", "untrash", "reindex")
         ("mv", "rename"),
     ],
 )
-def test_the_command_that_is_meant_is_named(typed: str, meant: str) -> None:
+def test_the_command_that_is_meant_is_named(typed, meant):
     """A slip of the keyboard, or another tool's word."""
     said = about_command(typed, _COMMANDS)
     assert said == f"there is no command {typed!r}; did you mean {meant!r}?"
 
 
-def test_nothing_that_deletes_is_proposed() -> None:
+def test_nothing_that_deletes_is_proposed():
     """However near the typed name is: the next thing typed may be Return."""
     for dangerous in DANGEROUS:
         for typed in (dangerous[:-1], dangerous + "e", dangerous[1:], dangerous.upper() + "S"):
@@ -52,7 +44,7 @@ def test_nothing_that_deletes_is_proposed() -> None:
 
 
 @pytest.mark.parametrize("typed", ["rm", "delete", "remove"])
-def test_who_wants_to_delete_is_told_where_to_read(cli: Callable[..., Result], typed: str) -> None:
+def test_who_wants_to_delete_is_told_where_to_read(cli, typed):
     """As a text, not as a command to repeat."""
     done = cli(typed, "quick-otter")
     assert done.exit_code == 2
@@ -60,22 +52,9 @@ def test_who_wants_to_delete_is_told_where_to_read(cli: Callable[..., Result], t
     assert "did you mean" not in done.stderr
 
 
-def test_an_unknown_option_names_those_that_exist(
-    shell: Callable[..., subprocess.CompletedProcess[str]], root: object
-) -> None:
-    """The nearest, or all of them."""
-    assert (
-        "there is no option '--josn'; did you mean '--json'?" in shell("show", "x", "--josn").stderr
-    )
-    said = shell("compare", "x", "--zzz").stderr
-    assert "there is no option '--zzz'; there are --path, --all, --json, --project, --query" in said
-
-
 @pytest.mark.once
 @pytest.mark.thorough
-def test_quiet_leaves_hints_out_and_errors_in(
-    shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
-) -> None:
+def test_quiet_leaves_hints_out_and_errors_in(shell, record):
     """By option before or after the command, or by variable."""
     record(), record()
     assert "--limit 0 shows all" in shell("ls", "--limit", 1).stderr
@@ -93,7 +72,7 @@ def test_quiet_leaves_hints_out_and_errors_in(
     assert "no run 'nobody'" in done.stderr
 
 
-def test_every_command_can_be_quiet(cli: Callable[..., Result]) -> None:
+def test_every_command_can_be_quiet(cli):
     """The option stands in the help of each, once."""
     for command in _COMMANDS:
         assert cli(command, "--help").stdout.count("--quiet") == 1

@@ -15,12 +15,12 @@ from seamark.types import File
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Path:
+def there(tmp_path):
     return tmp_path / "there"
 
 
 @pytest.fixture
-def with_file(root: Path) -> str:
+def with_file(root):
     """A run with two curves and a file, and the log of its project."""
     run = init_run("team/x", root=root, **QUIET)
     for step in range(50):
@@ -33,7 +33,7 @@ def with_file(root: Path) -> str:
     return run.id
 
 
-def journals_of(root: Path, project: str, run: str) -> dict[str, bytes]:
+def journals_of(root, project, run):
     """Return the journals, but for the one that a run gets where it arrives."""
     return {
         one.name: one.read_bytes()
@@ -42,12 +42,12 @@ def journals_of(root: Path, project: str, run: str) -> dict[str, bytes]:
     }
 
 
-def files_of(folder: Path) -> dict[str, int]:
+def files_of(folder):
     """Return the size of each file content that a run holds."""
     return {one.name: one.stat().st_size for one in (folder / "blobs").glob("*")}
 
 
-def runs_at(root: Path) -> list[str]:
+def runs_at(root):
     """Return the ids of all runs below a root."""
     return sorted(one.parent.name for one in root.glob("**/[!.]*/journal"))
 
@@ -55,7 +55,7 @@ def runs_at(root: Path) -> list[str]:
 # ---------------------------------------------------------------------- what is wrong
 
 
-def test_without_a_place_it_says_how_to_name_one(cli, with_file) -> None:
+def test_without_a_place_it_says_how_to_name_one(cli, with_file):
     """Nothing is guessed."""
     done = cli("sync")
     assert done.exit_code == 2
@@ -64,14 +64,14 @@ def test_without_a_place_it_says_how_to_name_one(cli, with_file) -> None:
 
 
 @pytest.mark.parametrize("uri", ["nonsense", "gopher://x", "file://relative", "file:///a\0b"])
-def test_a_place_that_is_none_is_refused(cli, with_file, uri) -> None:
+def test_a_place_that_is_none_is_refused(cli, with_file, uri):
     """Before anything is read."""
     done = cli("sync", "--to", uri)
     assert done.exit_code == 2
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_the_root_itself_is_no_other_place(cli, root, with_file) -> None:
+def test_the_root_itself_is_no_other_place(cli, root, with_file):
     """Also where another name leads to it."""
     link = root.with_name("link")
     link.symlink_to(root)
@@ -80,7 +80,7 @@ def test_the_root_itself_is_no_other_place(cli, root, with_file) -> None:
     assert "another place than the root itself" in done.stderr
 
 
-def test_a_server_that_is_away_is_one_line_for_all_runs(cli, record, monkeypatch) -> None:
+def test_a_server_that_is_away_is_one_line_for_all_runs(cli, record, monkeypatch):
     """Whoever has a thousand runs reads it once; the exit code says that something is missing."""
     monkeypatch.setattr("seamark.remote.sync._TRIES", 1)
     monkeypatch.setattr("seamark.remote.sync.Patience.__init__.__defaults__", (1, lambda _: None))
@@ -92,7 +92,7 @@ def test_a_server_that_is_away_is_one_line_for_all_runs(cli, record, monkeypatch
     assert "3 runs" in done.stderr
 
 
-def test_another_journal_of_the_same_name_is_set_aside(cli, root, there, with_file) -> None:
+def test_another_journal_of_the_same_name_is_set_aside(cli, root, there, with_file):
     """The others are sent, and the exit code says that one was not."""
     cli("sync", "--to", there.as_uri())
     for journal in journal_files(there / "team/x" / with_file):
@@ -111,7 +111,7 @@ def test_another_journal_of_the_same_name_is_set_aside(cli, root, there, with_fi
 # ---------------------------------------------------------------------- what is sent
 
 
-def test_everything_is_sent_once(cli, root, there, with_file) -> None:
+def test_everything_is_sent_once(cli, root, there, with_file):
     """Journals, files and the log of the project; the second time nothing is left."""
     first = cli("sync", "--to", there.as_uri())
     assert first.exit_code == 0, first.stderr
@@ -126,14 +126,14 @@ def test_everything_is_sent_once(cli, root, there, with_file) -> None:
     assert "already" in second.stderr
 
 
-def test_the_place_comes_from_the_environment(cli, there, with_file, monkeypatch) -> None:
+def test_the_place_comes_from_the_environment(cli, there, with_file, monkeypatch):
     """As for a training."""
     monkeypatch.setenv("SEAMARK_REMOTE", there.as_uri())
     assert cli("sync").exit_code == 0
     assert runs_at(there) == [with_file]
 
 
-def test_a_dry_run_sends_nothing(cli, there, with_file) -> None:
+def test_a_dry_run_sends_nothing(cli, there, with_file):
     """It lists what would be sent."""
     done = cli("sync", "--dry-run", "--to", there.as_uri())
     assert done.exit_code == 0
@@ -141,7 +141,7 @@ def test_a_dry_run_sends_nothing(cli, there, with_file) -> None:
     assert not there.exists()
 
 
-def test_only_the_runs_that_are_meant(cli, there, record) -> None:
+def test_only_the_runs_that_are_meant(cli, there, record):
     """By name, by project and by query."""
     one, two = record("a", steps=3), record("b", steps=5)
     assert cli("sync", one, "--to", there.as_uri()).exit_code == 0
@@ -152,7 +152,7 @@ def test_only_the_runs_that_are_meant(cli, there, record) -> None:
     assert runs_at(there) == sorted([one, two])
 
 
-def test_a_torn_tail_and_damage_do_not_stop_the_rest(cli, root, there, record) -> None:
+def test_a_torn_tail_and_damage_do_not_stop_the_rest(cli, root, there, record):
     """What will never be a record is declared; what follows is sent, and reads the same there."""
     run = record(steps=200)
     (journal,) = journal_files(root / "default" / run)
@@ -180,7 +180,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_process_left_is_sent(cli, root, there, tmp_path) -> None:
+def test_what_a_killed_process_left_is_sent(cli, root, there, tmp_path):
     """All that it had recorded, without the process."""
     file = tmp_path / "data.bin"
     file.write_bytes(b"data" * 5000)
@@ -204,7 +204,7 @@ def test_what_a_killed_process_left_is_sent(cli, root, there, tmp_path) -> None:
     assert files_of(there / "team/x" / run) == files_of(root / "team/x" / run)
 
 
-def test_a_purged_run_is_not_sent(cli, root, there, record) -> None:
+def test_a_purged_run_is_not_sent(cli, root, there, record):
     """What a person has deleted does not go elsewhere, and does not come back there."""
     run = record()
     (there / "default" / ".purged").mkdir(parents=True)

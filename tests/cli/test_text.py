@@ -28,7 +28,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
 
 @given(st.text())
-def test_printed_names_hold_nothing_that_a_terminal_obeys(text: str) -> None:
+def test_printed_names_hold_nothing_that_a_terminal_obeys(text):
     """No control character, direction mark or lone surrogate reaches the terminal."""
     shown = clean(text)
     assert not any(
@@ -55,12 +55,12 @@ def test_printed_names_hold_nothing_that_a_terminal_obeys(text: str) -> None:
         ("\ud800", r"\ud800"),
     ],
 )
-def test_what_is_escaped_stays_readable(text: str, shown: str) -> None:
+def test_what_is_escaped_stays_readable(text, shown):
     """Escapes are visible, everything else stays as it is."""
     assert clean(text) == shown
 
 
-def test_blocks_keep_their_lines() -> None:
+def test_blocks_keep_their_lines():
     """A traceback keeps line feeds and tabs, and nothing else of the kind."""
     assert clean("a\n\tb\x1b", block=True) == "a\n\tb\\x1b"
 
@@ -84,7 +84,7 @@ def test_blocks_keep_their_lines() -> None:
         (-1, "?"),
     ],
 )
-def test_durations_are_told_in_two_units(seconds: float, shown: str) -> None:
+def test_durations_are_told_in_two_units(seconds, shown):
     """The two greatest units; what cannot be a duration is a question mark."""
     assert duration_words(seconds) == shown
 
@@ -101,7 +101,7 @@ def test_durations_are_told_in_two_units(seconds: float, shown: str) -> None:
         (5e18, "5000.0 PB"),
     ],
 )
-def test_sizes_have_decimal_units(size: float, shown: str) -> None:
+def test_sizes_have_decimal_units(size, shown):
     """Units of 1,000, never a number with four digits before the unit below petabytes."""
     assert human_bytes(size) == shown
 
@@ -119,7 +119,7 @@ def test_sizes_have_decimal_units(size: float, shown: str) -> None:
         (timedelta(hours=-2), "in 2 h"),
     ],
 )
-def test_ages_are_told_in_one_unit(ago: timedelta, shown: str) -> None:
+def test_ages_are_told_in_one_unit(ago, shown):
     """Also for a moment in the future, as clocks of hosts differ."""
     assert age_words(ago.total_seconds()) == shown
 
@@ -140,12 +140,12 @@ def test_ages_are_told_in_one_unit(ago: timedelta, shown: str) -> None:
         (1e300, "1e+300"),
     ],
 )
-def test_numbers_are_short_without_lying(value: float, shown: str) -> None:
+def test_numbers_are_short_without_lying(value, shown):
     """A few digits, but whole numbers are not rounded."""
     assert human_number(value) == shown
 
 
-def test_steps_keep_all_their_digits() -> None:
+def test_steps_keep_all_their_digits():
     """A step is an address: it is never rounded."""
     assert [step_text(step) for step in (0.0, 10.0, 2.0**53, 0.1, 123456789.25)] == [
         "0",
@@ -156,7 +156,7 @@ def test_steps_keep_all_their_digits() -> None:
     ]
 
 
-def test_wide_letters_count_twice() -> None:
+def test_wide_letters_count_twice():
     """Columns stay aligned with letters that take two cells, and with accents that take none."""
     assert display_width("日本") == 4
     assert display_width("e\u0301") == 1
@@ -180,23 +180,23 @@ def test_wide_letters_count_twice() -> None:
         (math.nan, "nan"),
     ],
 )
-def test_numbers_have_the_digits_that_they_need(value: float, text: str) -> None:
+def test_numbers_have_the_digits_that_they_need(value, text):
     """No more than tell them from the next 32-bit float, where they are one."""
     assert float_text(value) == text
 
 
 @given(st.floats(width=32, allow_nan=False))
-def test_a_float_of_32_bits_can_be_read_back(value: float) -> None:
+def test_a_float_of_32_bits_can_be_read_back(value):
     """From its text, as such a float."""
     assert struct.unpack("f", struct.pack("f", float(float_text(value)))) == (value,)
 
 
-def test_counted_nouns_agree() -> None:
+def test_counted_nouns_agree():
     """One run, two runs, many with separators."""
     assert [plural(n, "run") for n in (0, 1, 1234)] == ["0 runs", "1 run", "1,234 runs"]
 
 
-def test_json_is_strict_and_exact() -> None:
+def test_json_is_strict_and_exact():
     """NaN and infinities are strings, whole numbers keep all digits, sets are sorted lists."""
     value = {
         "nan": math.nan,
@@ -218,7 +218,7 @@ def test_json_is_strict_and_exact() -> None:
     }
 
 
-def test_json_survives_every_text() -> None:
+def test_json_survives_every_text():
     """Lone surrogates become visible escapes, unknown objects their text."""
     assert dumps("a\ud800").encode() == b'"a\\\\ud800"'
     assert plain(Decimal("1.5")) == "1.5"

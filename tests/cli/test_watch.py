@@ -15,10 +15,7 @@ from seamark.reading.attributes import Attribute, SeriesSummary
 from seamark.reading.rank_words import lags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from click.testing import Result
 
     from seamark import Run
 
@@ -31,7 +28,7 @@ sys.stdin.readline()
 """
 
 
-def plain(shown: str) -> str:
+def plain(shown):
     """Return what a terminal shows without colours."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
 
@@ -62,35 +59,13 @@ class Training:
 
 
 @pytest.fixture
-def training(start: Callable[..., Run]) -> Iterator[Training]:
+def training(start):
     one = Training(start("p", name="live"))
     yield one
     one.end()
 
 
-@pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
-    """Say what happens between two looks, instead of waiting."""
-
-    def set_up(*events: Callable[[], object]) -> list[float]:
-        waited: list[float] = []
-        todo = iter(events)
-
-        def wait(seconds: float) -> None:
-            waited.append(seconds)
-            next(todo)()
-
-        monkeypatch.setattr("seamark.cli.watch._wait", wait)
-        return waited
-
-    return set_up
-
-
-def test_a_pipe_gets_a_line_for_each_change(
-    cli: Callable[..., Result],
-    training: Training,
-    between: Callable[..., list[float]],
-) -> None:
+def test_a_pipe_gets_a_line_for_each_change(cli, training, between):
     """The newest running run, to its end; looks that find nothing new write nothing."""
     waited = between(training.step, lambda: None, training.step, training.end)
     done = cli("watch", "--interval", "7")
@@ -109,9 +84,7 @@ def test_a_pipe_gets_a_line_for_each_change(
     assert waited == [7.0] * 4
 
 
-def test_a_bad_end_is_told(
-    cli: Callable[..., Result], training: Training, between: Callable[..., list[float]]
-) -> None:
+def test_a_bad_end_is_told(cli, training, between):
     """Once, with the reason; that is no failure of watching."""
     between(training.fail)
     done = cli("watch", "live")
@@ -120,9 +93,7 @@ def test_a_bad_end_is_told(
     assert "failed  step 0" in done.stdout
 
 
-def test_a_killed_training_is_no_longer_waited_for(
-    cli: Callable[..., Result], root: Path, between: Callable[..., list[float]]
-) -> None:
+def test_a_killed_training_is_no_longer_waited_for(cli, root, between):
     """Its process is gone, and nobody else could say what became of it."""
     with subprocess.Popen(
         [sys.executable, "-c", TRAINING],
@@ -132,10 +103,9 @@ def test_a_killed_training_is_no_longer_waited_for(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         text=True,
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "recorded\n"
 
-        def kill() -> None:
+        def kill():
             process.kill()
             process.wait(60)
 
@@ -149,9 +119,7 @@ def test_a_killed_training_is_no_longer_waited_for(
     assert "! crashed: its process ended without reporting why" in done.stdout
 
 
-def test_where_nothing_runs_the_newest_is_shown(
-    cli: Callable[..., Result], record: Callable[..., str]
-) -> None:
+def test_where_nothing_runs_the_newest_is_shown(cli, record):
     """And it is said, and nothing waited for."""
     assert cli("watch").exit_code == 2
     assert "nothing to watch: no runs in" in cli("watch").stderr
@@ -163,7 +131,7 @@ def test_where_nothing_runs_the_newest_is_shown(
     assert "completed  step 19" in done.stdout
 
 
-def test_series_that_matter(cli: Callable[..., Result], start: Callable[..., Run]) -> None:
+def test_series_that_matter(cli, start):
     """Not those of monitoring, profilers and other ranks, unless asked for."""
     run = start("p", name="one")
     for path in ("loss", "monitoring/gpu", "profiling/step_time_s", "ranks/1/loss", "a/epoch"):
@@ -176,14 +144,12 @@ def test_series_that_matter(cli: Callable[..., Result], start: Callable[..., Run
     assert line.endswith("ranks/1/loss=1.0 monitoring/gpu=1.0")
 
 
-def test_watching_writes_nothing_into_the_folder(
-    cli: Callable[..., Result], start: Callable[..., Run], between: Callable[..., list[float]]
-) -> None:
+def test_watching_writes_nothing_into_the_folder(cli, start, between):
     """The training is alone with its files."""
     run = start("p", name="one")
     run.log_metrics({"loss": 1.0}, 0)
 
-    def files() -> dict[Path, Any]:
+    def files():
         found = sorted(run.root.rglob("*"))
         return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
 
@@ -198,11 +164,7 @@ def test_watching_writes_nothing_into_the_folder(
             assert after[path] == before[path]
 
 
-def test_ranks_and_who_is_behind(
-    start: Callable[..., Run],
-    terminal: Callable[..., tuple[int, str]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_ranks_and_who_is_behind(start, terminal, monkeypatch):
     """The one that is furthest behind comes first."""
     monkeypatch.setenv("WORLD_SIZE", "3")
     for rank in range(3):
@@ -221,10 +183,10 @@ def test_ranks_and_who_is_behind(
     assert re.search(r"^ *1 +completed .* 4 steps", shown, re.MULTILINE)
 
 
-def test_lags_are_those_of_common_series() -> None:
+def test_lags_are_those_of_common_series():
     """What only some ranks record says nothing about the others."""
 
-    def series(path: str, last_step: float) -> Attribute:
+    def series(path, last_step):
         summary = SeriesSummary(1, 1, 1, 1, 1, 0, 0, 0, last_step)
         return Attribute(path, "float_series", "float_series", summary)
 
@@ -238,7 +200,7 @@ def test_lags_are_those_of_common_series() -> None:
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
-def test_intervals_are_seconds(cli: Callable[..., Result], root: Path, seconds: str) -> None:
+def test_intervals_are_seconds(cli, root, seconds):
     """A number of them that can be waited for."""
     done = cli("watch", "--interval", seconds)
     assert done.exit_code == 2
@@ -246,9 +208,7 @@ def test_intervals_are_seconds(cli: Callable[..., Result], root: Path, seconds: 
 
 
 @pytest.mark.once
-def test_a_terminal_gets_a_picture_that_follows(
-    training: Training, live_terminal: Callable[..., Any]
-) -> None:
+def test_a_terminal_gets_a_picture_that_follows(training, live_terminal):
     """Drawn over the last one; the final state stays, with the cursor shown again."""
     terminal = live_terminal("watch", "--interval", "0.1")
     terminal.read("step 0")
@@ -267,9 +227,7 @@ def test_a_terminal_gets_a_picture_that_follows(
 
 
 @pytest.mark.once
-def test_ctrl_c_leaves_it_and_the_training_goes_on(
-    cli: Callable[..., Result], training: Training, live_terminal: Callable[..., Any]
-) -> None:
+def test_ctrl_c_leaves_it_and_the_training_goes_on(cli, training, live_terminal):
     """Exit code 130, no traceback, the cursor shown again."""
     terminal = live_terminal("watch", "live", "--interval", "60")
     terminal.read("step 0")
@@ -284,9 +242,7 @@ def test_ctrl_c_leaves_it_and_the_training_goes_on(
 
 
 @pytest.mark.once
-def test_a_dumb_terminal_gets_lines(
-    record: Callable[..., str], terminal: Callable[..., tuple[int, str]]
-) -> None:
+def test_a_dumb_terminal_gets_lines(record, terminal):
     """Without any escape."""
     record(name="one")
     code, shown = terminal("watch", "one", TERM="dumb")
@@ -295,9 +251,7 @@ def test_a_dumb_terminal_gets_lines(
     assert "\x1b" not in shown
 
 
-def test_a_low_terminal_shows_what_fits(
-    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
-) -> None:
+def test_a_low_terminal_shows_what_fits(start, terminal):
     """And says how much does not, the deepest paths; problems are wrapped, names escaped."""
     run = start("p", name="a\x1b]0;evil")
     run.log_metrics({f"s{number:02}": 1.0 for number in range(60)}, 0)

@@ -10,7 +10,6 @@ import struct
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -55,17 +54,17 @@ odd = st.one_of(
 )
 
 
-def mostly(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def mostly(usual):
     """Return what is usual, and now and then something odd."""
     return st.integers(0, 11).flatmap(lambda at: odd if at == 7 else usual)
 
 
-def record(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+def record(**keys):
     """Return objects with these keys, each of them right or odd."""
     return st.fixed_dictionaries({key: mostly(each) for key, each in keys.items()})
 
 
-def some(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+def some(**keys):
     """Return objects with some of these keys, each of them right or odd."""
     return st.fixed_dictionaries({}, optional={key: mostly(each) for key, each in keys.items()})
 
@@ -181,7 +180,7 @@ ticks = st.sampled_from([1, 1, 1, 10**18, -(10**18), 2**62, -(2**63)])
 frames = st.lists(st.tuples(st.one_of(jsons, jsons, raws), ticks, st.booleans()), max_size=10)
 
 
-def craft(folder: RunFolder, journals: list[tuple[Any, list[Any]]]) -> None:
+def craft(folder, journals):
     """Write the journals, with a blob and a staged file that they may name."""
     for place, name in ((folder.blobs_dir, SHA), (folder.staging_dir, "ab")):
         place.mkdir(parents=True)
@@ -197,7 +196,7 @@ def craft(folder: RunFolder, journals: list[tuple[Any, list[Any]]]) -> None:
         journal.save(folder)
 
 
-def to_json(value: Any, folder: RunFolder) -> bytes:
+def to_json(value, folder):
     return json.dumps(value).replace("{run}", str(folder.path)).encode()
 
 
@@ -213,7 +212,7 @@ class Errors(logging.Handler):
 
 
 @contextlib.contextmanager
-def no_tracebacks() -> Any:
+def no_tracebacks():
     errors = Errors()
     logging.getLogger("seamark").addHandler(errors)
     try:
@@ -223,7 +222,7 @@ def no_tracebacks() -> Any:
     assert not errors.found, errors.found[0]
 
 
-def read_all_of_it(folder: RunFolder, target: Path) -> None:
+def read_all_of_it(folder, target):
     """Read the run in every way; what is wrong with it is an error of ours, and never another."""
     run = init_run("p", with_id=folder.run, root=folder.root, mode="read-only", **QUIET)
     run.fetch()
@@ -270,7 +269,7 @@ COMMANDS = (
 )
 
 
-def listed(place: Path) -> set[str]:
+def listed(place):
     return {path.relative_to(place).as_posix() for path in place.rglob("*")}
 
 
@@ -299,7 +298,7 @@ def listed(place: Path) -> set[str]:
     ]
 )
 @example([({}, [((Kind.HEARTBEAT, {}), tick, False) for tick in (-(2**63), 2**63, 2**63)])])
-def test_crafted_journals_harm_no_reader(journals: list[tuple[Any, list[Any]]]) -> None:
+def test_crafted_journals_harm_no_reader(journals):
     """No traceback, no hang, and nothing written but below the target of a download."""
     with tempfile.TemporaryDirectory() as place, no_tracebacks():
         home = Path(place).resolve()
@@ -319,7 +318,7 @@ def test_crafted_journals_harm_no_reader(journals: list[tuple[Any, list[Any]]]) 
             assert (folder.path / ".staging/ab").read_bytes() == BLOB
 
 
-def test_headers_are_made_sound(tmp_path: Path) -> None:
+def test_headers_are_made_sound(tmp_path):
     """What is of another type or out of range counts as null, and takes nothing with it."""
     folder = RunFolder(tmp_path, "p", "r")
     header = {"attempt": 2**70, "rank": -1, "pid": "1", "host": 5, "boot": "b", "start": True}

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from journals import journals
@@ -21,11 +21,6 @@ from recording import NOTHING, QUIET
 
 from seamark import init_run
 from seamark.types import File, Histogram
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seamark import Run
 
 NOBODY = 65534
 
@@ -75,7 +70,7 @@ class FileLimit:
 
 
 @pytest.fixture(params=["tmpfs", "limit"])
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk | FileLimit]:
+def disk(request, tmp_path):
     """A disk that can be filled. Where mounting is refused, both are limits on files."""
     made: SmallDisk | FileLimit
     if request.param == "tmpfs":
@@ -88,12 +83,12 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk |
     made.close()
 
 
-def points(run: Run, path: str) -> list[float]:
+def points(run, path):
     reader = init_run(run.project, root=run.root, with_id=run.id, mode="read-only")
     return reader[path].fetch_points().step.tolist()
 
 
-def told(run: Run) -> dict[str, int]:
+def told(run):
     """Return what the run's journals tell of losses: the last count of each, added up."""
     found: dict[str, int] = {}
     for journal in journals(run):
@@ -106,7 +101,7 @@ def told(run: Run) -> dict[str, int]:
     return found
 
 
-def record_while_it_fills(run: Run, disk: SmallDisk | FileLimit) -> None:
+def record_while_it_fills(run, disk):
     """Record 400 rows; for the 200 in the middle, with much else, the disk is full."""
     for step in range(100):
         run.log_metrics({"a": 0.5, "b": 1.5}, step)
@@ -122,9 +117,7 @@ def record_while_it_fills(run: Run, disk: SmallDisk | FileLimit) -> None:
     run["value"] = 2
 
 
-def test_disk_full_and_free_again(
-    disk: SmallDisk | FileLimit, monkeypatch: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_disk_full_and_free_again(disk, monkeypatch, caplog):
     """Training goes on through a full disk, and what it recorded meanwhile is there afterwards."""
     monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
     with init_run("p", root=disk.path / "root", **QUIET) as run:
@@ -138,9 +131,7 @@ def test_disk_full_and_free_again(
     assert len([one for one in caplog.records if "cannot be written" in one.getMessage()]) == 1
 
 
-def test_disk_full_for_long(
-    disk: SmallDisk | FileLimit, monkeypatch: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_disk_full_for_long(disk, monkeypatch, caplog):
     """What has no room in memory is lost, said once, and counted to the last value."""
     monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
     monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 50)
@@ -162,9 +153,7 @@ def test_disk_full_for_long(
 
 
 @pytest.mark.parametrize("there", ["the root", "nothing"])
-def test_disk_full_from_the_start(
-    disk: SmallDisk | FileLimit, monkeypatch: Any, there: str
-) -> None:
+def test_disk_full_from_the_start(disk, monkeypatch, there):
     """A run that cannot even begin begins when it can, with all that it was told before."""
     monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
     if there == "the root":
@@ -193,7 +182,7 @@ def test_disk_full_from_the_start(
     assert len(run.folder.journals()) == 1
 
 
-def test_disk_full_to_the_end(disk: SmallDisk | FileLimit) -> None:
+def test_disk_full_to_the_end(disk):
     """`stop` raises nothing and does not wait where nothing can be written any more."""
     run = init_run("p", root=disk.path / "root", **QUIET)
     for step in range(10):
@@ -206,7 +195,7 @@ def test_disk_full_to_the_end(disk: SmallDisk | FileLimit) -> None:
     assert points(run, "a")[:10] == list(range(10))
 
 
-def test_disk_free_again_just_before_the_end(disk: SmallDisk | FileLimit) -> None:
+def test_disk_free_again_just_before_the_end(disk):
     """The last words are tried at once: the run is completed, and whole."""
     run = init_run("p", root=disk.path / "root", **QUIET)
     disk.fill()
@@ -219,9 +208,7 @@ def test_disk_free_again_just_before_the_end(disk: SmallDisk | FileLimit) -> Non
     assert told(run) == {}
 
 
-def test_files_on_a_full_disk(
-    disk: SmallDisk | FileLimit, caplog: Any, monkeypatch: Any, tmp_path: Path
-) -> None:
+def test_files_on_a_full_disk(disk, caplog, monkeypatch, tmp_path):
     """What was uploaded meanwhile is warned about and there afterwards, bytes and record."""
     monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
     (tmp_path / "member.txt").write_text("member " * 2000)
@@ -257,9 +244,7 @@ def test_files_on_a_full_disk(
     assert not list(run.folder.staging_dir.glob("*"))
 
 
-def test_a_checkpoint_kept_on_a_full_disk(
-    disk: SmallDisk | FileLimit, monkeypatch: Any, tmp_path: Path
-) -> None:
+def test_a_checkpoint_kept_on_a_full_disk(disk, monkeypatch, tmp_path):
     """A large file is held by the file system, and recorded whole when there is room."""
     monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
     monkeypatch.setattr("seamark.blobs.take.SMALL", 1000)
@@ -277,7 +262,7 @@ def test_a_checkpoint_kept_on_a_full_disk(
     assert (tmp_path / "back").read_bytes() == content
 
 
-def test_long_texts_on_a_full_disk(disk: SmallDisk | FileLimit, monkeypatch: Any) -> None:
+def test_long_texts_on_a_full_disk(disk, monkeypatch):
     """A text that is a blob follows its bytes, unless something else was assigned meanwhile."""
     monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
     monkeypatch.setattr("seamark.journal.format.LONG_TEXT", 10_000)
@@ -304,9 +289,7 @@ def test_long_texts_on_a_full_disk(disk: SmallDisk | FileLimit, monkeypatch: Any
     assert run.session.recorder.writer.dropped == {}
 
 
-def test_files_on_a_disk_that_stays_full(
-    disk: SmallDisk | FileLimit, monkeypatch: Any, tmp_path: Path
-) -> None:
+def test_files_on_a_disk_that_stays_full(disk, monkeypatch, tmp_path):
     """Bytes that no disk took until the end are said to be lost, where a word still fits."""
     monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
     monkeypatch.setattr("seamark.blobs.deferred.MAX_BYTES", 400_000)
@@ -326,11 +309,11 @@ def test_files_on_a_disk_that_stays_full(
     assert run["sys/state"].fetch() == "completed"
 
 
-def _refuse(*_: object) -> str:
+def _refuse(*_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_files_follow_without_being_asked(disk: SmallDisk | FileLimit, monkeypatch: Any) -> None:
+def test_files_follow_without_being_asked(disk, monkeypatch):
     """A run that goes on with other things has its files as soon as there is room."""
     monkeypatch.setattr("seamark.blobs.worker.RETRY_S", 0.001)
     run = init_run("p", root=disk.path / "root", **QUIET)
@@ -343,7 +326,7 @@ def test_files_follow_without_being_asked(disk: SmallDisk | FileLimit, monkeypat
     run.stop()
 
 
-def test_root_removed_while_training(tmp_path: Path) -> None:
+def test_root_removed_while_training(tmp_path):
     """What this process recorded is whole again at the next round, or at the end."""
     run = init_run("p", root=tmp_path / "root", **QUIET)
     for step in range(10):
@@ -357,7 +340,7 @@ def test_root_removed_while_training(tmp_path: Path) -> None:
     assert run["value"].fetch() == 3
 
 
-def test_run_purged_while_training(tmp_path: Path) -> None:
+def test_run_purged_while_training(tmp_path):
     """A purged run stays away; its training is not disturbed."""
     run = init_run("p", root=tmp_path / "root", **QUIET)
     run.log_metrics({"a": 0.5}, 0)
@@ -371,7 +354,7 @@ def test_run_purged_while_training(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def common() -> Iterator[Path]:
+def common():
     """A folder that every user of this machine can reach."""
     path = Path(tempfile.mkdtemp(prefix="seamark-common-"))
     path.chmod(0o755)
@@ -380,7 +363,7 @@ def common() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def as_nobody(code: str, *args: str, **environment: str) -> str:
+def as_nobody(code, *args, **environment):
     """Run code that calls ``drop()`` to become a user without rights; return what it printed.
 
     Modules are loaded before that: such a user may not read where Python is installed.
@@ -413,7 +396,7 @@ def as_nobody(code: str, *args: str, **environment: str) -> str:
 
 @pytest.mark.once
 @pytest.mark.parametrize("cache", ["cannot be written", "can be written"])
-def test_foreign_read_only_root(common: Path, frames: Any, cache: str) -> None:
+def test_foreign_read_only_root(common, frames, cache):
     """A root that belongs to somebody else and may only be read is listed and read, unchanged."""
     with init_run("team/p", root=common / "root", name="theirs", **QUIET) as run:
         for step in range(50):
@@ -458,7 +441,7 @@ def test_foreign_read_only_root(common: Path, frames: Any, cache: str) -> None:
     live.stop()
 
 
-def test_one_journal_that_may_not_be_read(common: Path) -> None:
+def test_one_journal_that_may_not_be_read(common):
     """What a colleague may read of a run is read, beside a journal that is closed to them."""
     with init_run("p", root=common / "root", **QUIET) as run:
         run.log_metrics({"a": 0.5}, 0)
@@ -481,7 +464,7 @@ def test_one_journal_that_may_not_be_read(common: Path) -> None:
     assert out.split() == ["hello", "[0.5]", "False"]
 
 
-def test_root_closed_while_training(common: Path) -> None:
+def test_root_closed_while_training(common):
     """Where no new journal may be made, what is recorded waits until one may be again."""
     (common / "root").mkdir()
     (common / "root").chmod(0o777)

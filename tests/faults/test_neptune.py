@@ -126,7 +126,7 @@ class Logging:
         return {one[0] for one, after in itertools.pairwise(lines) if after[1] == "gave up"}
 
 
-def noted(clients: list[Logging]) -> int:
+def noted(clients):
     """Return how much clients were told until now."""
     return sum(client.noted() for client in clients)
 
@@ -225,7 +225,7 @@ class Judge:
 
 
 @pytest.mark.timeout(max(1500, 40 * KILLS))
-def test_what_clients_were_told_is_kept_is_there(tmp_path, place) -> None:
+def test_what_clients_were_told_is_kept_is_there(tmp_path, place):
     """SIGKILL of a worker, a fold worker, the supervisor, or all, while all modes log.
 
     Every point is there once, also one without a step that the client sends again because its

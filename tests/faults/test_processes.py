@@ -6,15 +6,11 @@ import json
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from journals import journals
 
 from seamark import init_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BEGIN = """
     import json, multiprocessing, os, signal, sys, threading, time, warnings
@@ -28,7 +24,7 @@ BEGIN = """
 """
 
 
-def script(tmp_path: Path, code: str, *args: str) -> Any:
+def script(tmp_path, code, *args):
     """Run a script of its own (spawned workers import it) and return what it prints as JSON."""
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(BEGIN) + textwrap.dedent(code))
@@ -43,14 +39,14 @@ def script(tmp_path: Path, code: str, *args: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def headers(tmp_path: Path) -> list[dict[str, Any]]:
+def headers(tmp_path):
     """Return the HEADER of each journal, the oldest first; every journal is whole."""
     found = journals(read(tmp_path))
     assert [journal.rest for journal in found] == [b""] * len(found)
     return [journal.header for journal in found]
 
 
-def read(tmp_path: Path) -> Any:
+def read(tmp_path):
     return init_run("p", root=tmp_path / "root", custom_run_id="job", mode="read-only")
 
 
@@ -91,7 +87,7 @@ WORKER = """
 @pytest.mark.parametrize(
     "method", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.slow)]
 )
-def test_workers(tmp_path: Path, method: str) -> None:
+def test_workers(tmp_path, method):
     """Workers that hold the run, however they were started: those that only print leave no trace,
     and what others record is there, beside the trainer's, in journals of their own.
     """
@@ -111,7 +107,7 @@ def test_workers(tmp_path: Path, method: str) -> None:
     assert reader["sys/state"].fetch() == "completed"
 
 
-def test_a_forked_helper_decides_nothing(tmp_path: Path) -> None:
+def test_a_forked_helper_decides_nothing(tmp_path):
     """It owns no state: neither its end, nor its exception, nor `stop`, changes the run's."""
     states = script(
         tmp_path,
@@ -149,7 +145,7 @@ def test_a_forked_helper_decides_nothing(tmp_path: Path) -> None:
     assert reader["a"].fetch_points().step.tolist() == [0, 1]
 
 
-def test_workers_are_terminated_as_ever(tmp_path: Path) -> None:
+def test_workers_are_terminated_as_ever(tmp_path):
     """SIGTERM ends a forked worker at once, and says nothing about the run."""
     told = script(
         tmp_path,
@@ -182,7 +178,7 @@ def test_workers_are_terminated_as_ever(tmp_path: Path) -> None:
     assert read(tmp_path)["sys/state"].fetch() == "completed"
 
 
-def test_what_upload_took_hold_of_survives_a_kill(tmp_path: Path) -> None:
+def test_what_upload_took_hold_of_survives_a_kill(tmp_path):
     """A file whose `upload` returned is there after SIGKILL, stored by whoever reads it next."""
     code = """
         run = begin()
@@ -207,7 +203,7 @@ def test_what_upload_took_hold_of_survives_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_torch_data_loader(tmp_path: Path) -> None:
+def test_torch_data_loader(tmp_path):
     """The workers of a real DataLoader: silent ones write nothing, those that log lose nothing."""
     pytest.importorskip("torch")
     code = """
@@ -248,7 +244,7 @@ MORE_SIGNALS = [
 
 
 @pytest.mark.parametrize(("source", "count"), [*SIGNALS, *MORE_SIGNALS])
-def test_signals_while_logging(tmp_path: Path, source: str, count: int) -> None:
+def test_signals_while_logging(tmp_path, source, count):
     """A handler that logs too, interrupting anywhere: no point is lost, doubled or torn."""
     told = script(
         tmp_path,
@@ -323,7 +319,7 @@ def test_signals_while_logging(tmp_path: Path, source: str, count: int) -> None:
     assert len(reader.session.recorded.view().texts("log")) == len(range(0, handled, 100))
 
 
-def test_a_time_limit_of_the_training_is_not_swallowed(tmp_path: Path) -> None:
+def test_a_time_limit_of_the_training_is_not_swallowed(tmp_path):
     """An alarm whose handler raises ends the loop wherever it strikes, 200 times over."""
     told = script(
         tmp_path,
@@ -361,7 +357,7 @@ def test_a_time_limit_of_the_training_is_not_swallowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_stop_from_a_signal_handler(tmp_path: Path) -> None:
+def test_stop_from_a_signal_handler(tmp_path):
     """People stop their run and exit in a SIGTERM handler: all is recorded, nothing hangs."""
     for _ in range(3):
         told = script(
@@ -389,7 +385,7 @@ def test_stop_from_a_signal_handler(tmp_path: Path) -> None:
         assert len(steps) >= told >= 100
 
 
-def test_threads_and_a_fork_and_a_timer_at_once(tmp_path: Path) -> None:
+def test_threads_and_a_fork_and_a_timer_at_once(tmp_path):
     """Everything together, for deadlocks: threads log, a timer interrupts, children are forked."""
     told = script(
         tmp_path,

@@ -10,17 +10,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from journals import Journal, journal_files
 from recording import QUIET
 
 from seamark import init_project, init_run
-
-if TYPE_CHECKING:
-    from seamark import Run
-
 
 TRAIN = """
     import sys
@@ -65,7 +60,7 @@ READ = """
 """
 
 
-def start(code: str, *args: str) -> subprocess.Popen[str]:
+def start(code, *args):
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *args],
         stdin=subprocess.PIPE,
@@ -77,17 +72,14 @@ def start(code: str, *args: str) -> subprocess.Popen[str]:
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_four_readers_and_a_trainer(tmp_path: Path) -> None:
+def test_four_readers_and_a_trainer(tmp_path):
     """Each reader sees a growing, gapless beginning of what is recorded, in the end all of it."""
     trainer = start(TRAIN, str(tmp_path))
-    assert trainer.stdout is not None
     assert trainer.stdout.readline() == "begun\n"
     readers = [start(READ, str(tmp_path)) for _ in range(4)]
     for reader in readers:
-        assert reader.stdout is not None
         assert reader.stdout.readline() == "begun\n"
     for process in [*readers, trainer]:
-        assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
     said = trainer.communicate(timeout=240)
@@ -104,7 +96,7 @@ def test_four_readers_and_a_trainer(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path):
     """A run that was recorded, and read once, so that it is in the index."""
     with init_run("p", root=tmp_path / "root", name="kept", **QUIET) as run:
         for step in range(5000):
@@ -115,12 +107,12 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
-def index_file() -> Path:
+def index_file():
     (found,) = Path(os.environ["XDG_CACHE_HOME"]).glob("seamark/*.db")
     return found
 
 
-def check(run: Run) -> None:
+def check(run):
     """Assert that everything is read back, by a process that knows nothing yet."""
     reader = init_run("p", root=run.root, with_id=run.id, mode="read-only")
     assert reader["note"].fetch() == "hello"
@@ -132,37 +124,37 @@ def check(run: Run) -> None:
         one.session.recorded.close()
 
 
-def rubbish(path: Path) -> None:
+def rubbish(path):
     path.write_bytes(os.urandom(path.stat().st_size))
 
 
-def overwrite_middle(path: Path) -> None:
+def overwrite_middle(path):
     with path.open("r+b") as file:
         file.seek(8192)
         file.write(os.urandom(path.stat().st_size - 8192))
 
 
-def cut(path: Path) -> None:
+def cut(path):
     os.truncate(path, path.stat().st_size // 2 + 100)
 
 
-def empty(path: Path) -> None:
+def empty(path):
     path.write_bytes(b"")
 
 
-def remove(path: Path) -> None:
+def remove(path):
     for part in path.parent.iterdir():
         part.unlink()
 
 
-def other_tables(path: Path) -> None:
+def other_tables(path):
     path.unlink()
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE journal (something TEXT)")
     database.close()
 
 
-def future(path: Path) -> None:
+def future(path):
     with sqlite3.connect(path) as database:
         tables = [
             name
@@ -177,7 +169,7 @@ def future(path: Path) -> None:
     database.close()
 
 
-def folder_instead(path: Path) -> None:
+def folder_instead(path):
     remove(path)
     path.mkdir()
 
@@ -187,7 +179,7 @@ def folder_instead(path: Path) -> None:
     [rubbish, overwrite_middle, cut, empty, remove, other_tables, future, folder_instead],
     ids=lambda harm: harm.__name__,
 )
-def test_an_index_that_is_damaged_or_of_the_future(run: Run, harm: Any) -> None:
+def test_an_index_that_is_damaged_or_of_the_future(run, harm):
     """The index is a cache: whatever became of it, everything is read, and no error is shown."""
     path = index_file()
     for extra in ("-wal", "-shm", "-journal"):
@@ -198,7 +190,7 @@ def test_an_index_that_is_damaged_or_of_the_future(run: Run, harm: Any) -> None:
     assert len(run.folder.journals()) == 1
 
 
-def test_an_index_that_goes_away_under_a_reader(run: Run) -> None:
+def test_an_index_that_goes_away_under_a_reader(run):
     """A reader that is open while the cache is cleared reads on."""
     reader = init_run("p", root=run.root, with_id=run.id, mode="read-only")
     assert reader["note"].fetch() == "hello"
@@ -209,7 +201,7 @@ def test_an_index_that_goes_away_under_a_reader(run: Run) -> None:
     assert reader["m3"].fetch_points().value.tolist()[:3] == [3, 4, 5]
 
 
-def test_no_place_for_an_index(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_place_for_an_index(run, monkeypatch, tmp_path):
     """Where no cache can be kept it is in memory, and never below the root."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
@@ -217,7 +209,7 @@ def test_no_place_for_an_index(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert not list(run.root.rglob("*.db"))
 
 
-def test_the_index_can_be_elsewhere(run: Run, monkeypatch: Any, tmp_path: Path) -> None:
+def test_the_index_can_be_elsewhere(run, monkeypatch, tmp_path):
     """SEAMARK_INDEX moves it; two readers with two caches see the same."""
     monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / "index"))
     check(run)
@@ -228,7 +220,7 @@ def test_the_index_can_be_elsewhere(run: Run, monkeypatch: Any, tmp_path: Path) 
 
 
 @pytest.mark.once
-def test_a_damaged_journal_is_read_around(run: Run, monkeypatch: Any) -> None:
+def test_a_damaged_journal_is_read_around(run, monkeypatch):
     """One flipped bit costs one row; the gap is shown to who reads and by ``fsck``."""
     path = journal_files(run)[0]
     data = bytearray(path.read_bytes())
@@ -253,7 +245,7 @@ def test_a_damaged_journal_is_read_around(run: Run, monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize("what", ["cut", "header", "empty", "noise", "foreign"])
-def test_whatever_lies_in_a_journal_folder(run: Run, what: str) -> None:
+def test_whatever_lies_in_a_journal_folder(run, what):
     """Reading never raises on content: what can be read is, beside what cannot."""
     path = run.folder.journals()[0].path
     data = path.read_bytes()

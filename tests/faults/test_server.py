@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,7 +53,7 @@ PROJECT = "faults"
 STEPS = 100_000
 
 
-def on(engine: str) -> pytest.MarkDecorator:
+def on(engine):
     """Run a test on one engine, and on the other on demand."""
     (other,) = {"sqlite", "postgresql"} - {engine}
     again = pytest.param(other, marks=pytest.mark.thorough)
@@ -62,7 +61,7 @@ def on(engine: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def draw() -> random.Random:
+def draw():
     return random.Random(SEED)
 
 
@@ -158,7 +157,7 @@ class Witness:
         remote.close()
 
 
-def send_beside(root: Path, place: Place, said: Said) -> None:
+def send_beside(root, place, said):
     """Send what is new of all runs once, and note what is answered."""
     remote = Heard(Connection(place.server.url, place.token), said)
     for folder in iter_runs(root):
@@ -166,7 +165,7 @@ def send_beside(root: Path, place: Place, said: Said) -> None:
     remote.close()
 
 
-def send_once(remote: Heard, folder: RunFolder) -> None:
+def send_once(remote, folder):
     """Send a batch of each journal of a run of which the server knows less than is there."""
     run = RunKey(folder.project, folder.run)
     known = remote.journals(run)
@@ -181,11 +180,11 @@ def send_once(remote: Heard, folder: RunFolder) -> None:
 # ---------------------------------------------------------------------- what must hold
 
 
-def frames_of(reader: JournalReader) -> list[tuple[int, int, bytes]]:
+def frames_of(reader):
     return [(frame.t, frame.kind, frame.payload) for frame in reader.frames()]
 
 
-def send_the_rest(root: Path, place: Place) -> None:
+def send_the_rest(root, place):
     """Do what ``seamark sync`` does, with nothing in the way."""
     remote = open_remote(place.server.url, place.token)
     try:
@@ -198,7 +197,7 @@ def send_the_rest(root: Path, place: Place) -> None:
         remote.close()
 
 
-def check_kept(root: Path, place: Place) -> dict[str, int]:
+def check_kept(root, place):
     """Assert that every whole frame that was recorded is kept once; return positions of runs."""
     positions = {}
     with place.kept() as kept:
@@ -216,9 +215,7 @@ def check_kept(root: Path, place: Place) -> dict[str, int]:
     return positions
 
 
-def check_folded(
-    root: Path, place: Place, positions: dict[str, int], only: str | None = None
-) -> int:
+def check_folded(root, place, positions, only=None):
     """Assert that the server answers with every point of every run, or of one, as it is read here.
 
     Returns:
@@ -244,7 +241,7 @@ def check_folded(
     return count
 
 
-def check_all(root: Path, place: Place) -> int:
+def check_all(root, place):
     """Assert that all is there once, in bytes and in points; return how many points."""
     place.troubles = False
     send_the_rest(root, place)
@@ -258,7 +255,7 @@ def check_all(root: Path, place: Place) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(max(240, 40 * KILLS))
 @on("postgresql")
-def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> None:
+def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw):
     """SIGKILL at random moments, connections cut half-way; every point is there once.
 
     The server and the trainings are killed independently of each other, each as often as is asked
@@ -270,7 +267,7 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> Non
     killed: Counter[str] = Counter()
     pause, end = threading.Event(), time.monotonic() + KILLING_S
 
-    def kill_trainings() -> None:
+    def kill_trainings():
         own = random.Random(SEED + 1)
         for _ in range(KILLS):
             if time.monotonic() > end:
@@ -307,7 +304,7 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> Non
 @pytest.mark.once
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 @pytest.mark.thorough
-def test_a_server_that_forgets_is_noticed(tmp_path, place) -> None:
+def test_a_server_that_forgets_is_noticed(tmp_path, place):
     """The judge of these tests itself: tables of a moment ago lack what was acknowledged since."""
     place.troubles = False
     root, said = tmp_path / "runs", Said(tmp_path / "said")
@@ -333,7 +330,7 @@ def test_a_server_that_forgets_is_noticed(tmp_path, place) -> None:
     said.close()
 
 
-def hold(said: Said, killed: Counter[str]) -> None:
+def hold(said, killed):
     """Assert that the server never forgot what it had acknowledged."""
     count, lost = said.judge()
     print(dict(killed), count, "batches acknowledged,", len(lost), "lost")  # noqa: T201
@@ -341,7 +338,7 @@ def hold(said: Said, killed: Counter[str]) -> None:
     assert lost == [], f"SEAMARK_KILL_SEED={SEED}"
 
 
-def deliveries(folder: RunFolder, draw: random.Random) -> list[tuple[str, Any]]:
+def deliveries(folder, draw):
     """Return the batches of a run, some twice, in any order."""
     found = []
     for journal in folder.journals():
@@ -357,7 +354,7 @@ def deliveries(folder: RunFolder, draw: random.Random) -> list[tuple[str, Any]]:
 @pytest.mark.once
 @on("sqlite")
 @pytest.mark.thorough
-def test_deliveries_that_are_repeated_and_out_of_order(tmp_path, place, draw) -> None:
+def test_deliveries_that_are_repeated_and_out_of_order(tmp_path, place, draw):
     """Two senders of one journal at once, each batch up to three times, in any order."""
     root = tmp_path / "runs"
     run = init_run(PROJECT, root=root, **QUIET)
@@ -369,7 +366,7 @@ def test_deliveries_that_are_repeated_and_out_of_order(tmp_path, place, draw) ->
     key = RunKey(PROJECT, run.id)
     told: list[Sent] = []
 
-    def send(queue: list[tuple[str, Any]]) -> None:
+    def send(queue):
         remote = open_remote(place.server.url, place.token)
         while queue:
             name, batch = queue.pop(0)
@@ -393,7 +390,7 @@ def test_deliveries_that_are_repeated_and_out_of_order(tmp_path, place, draw) ->
 # ---------------------------------------------------------------------- what surrounds the server
 
 
-def more_comes(said: Said, batches: int = 3) -> None:
+def more_comes(said, batches=3):
     """Return once the server has acknowledged so many more batches."""
     before = said.judge()[0]
     eventually(lambda: said.judge()[0] >= before + batches, 120)
@@ -408,7 +405,7 @@ def sent(tmp_path, place):
     said.close()
 
 
-def ends_well(root: Path, place: Place, said: Said, running: list[Training]) -> None:
+def ends_well(root, place, said, running):
     """End trainings, none of which noticed anything; all is there, and nothing was taken back."""
     assert all(training.lives() for training in running)
     for training in running:
@@ -426,7 +423,7 @@ def ends_well(root: Path, place: Place, said: Said, running: list[Training]) -> 
 
 @pytest.mark.once
 @pytest.mark.slow
-def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw) -> None:
+def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw):
     """Stopped in order and as after a loss of power, while clients send; nobody starts anything."""
     with own_postgresql(tmp_path) as postgresql, fresh_database(postgresql.url) as url:
         place = Place(tmp_path / "server", url, draw)
@@ -451,7 +448,7 @@ def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw) -> Non
 @pytest.mark.once
 @on("sqlite")
 @pytest.mark.thorough
-def test_a_disk_that_is_full_under_a_running_server(sent, place) -> None:
+def test_a_disk_that_is_full_under_a_running_server(sent, place):
     """No file of the server may grow any more; once they may, everything arrives."""
     root, said = sent
     running = [Training(root, place, said) for _ in range(2)]
@@ -473,7 +470,7 @@ def test_a_disk_that_is_full_under_a_running_server(sent, place) -> None:
 @pytest.mark.once
 @on("sqlite")
 @pytest.mark.thorough
-def test_clocks_that_are_hours_apart(sent, place) -> None:
+def test_clocks_that_are_hours_apart(sent, place):
     """A client far ahead and one far behind are taken, folded and read like any other."""
     root, said = sent
     running = [Training(root, place, said, AHEAD_HOURS=hours) for hours in ("30", "-30", "0")]
@@ -487,7 +484,7 @@ def test_clocks_that_are_hours_apart(sent, place) -> None:
 @pytest.mark.once
 @on("sqlite")
 @pytest.mark.thorough
-def test_objects_are_collected_while_the_server_is_killed(sent, place) -> None:
+def test_objects_are_collected_while_the_server_is_killed(sent, place):
     """Compaction, removal and the search for orphans never rest, and no day passes between them.
 
     Whoever tends has a clock that runs ahead by more than a day each time: so every object is old
@@ -498,7 +495,7 @@ def test_objects_are_collected_while_the_server_is_killed(sent, place) -> None:
     ended = threading.Event()
     done: list[int] = []
 
-    def tend() -> None:
+    def tend():
         ahead = [0]
         with place.opened() as (databases, objects):
             clock = lambda: time.time_ns() + ahead[0]  # noqa: E731
@@ -528,7 +525,7 @@ def test_objects_are_collected_while_the_server_is_killed(sent, place) -> None:
 @pytest.mark.once
 @on("postgresql")
 @pytest.mark.thorough
-def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place) -> None:
+def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place):
     """A purged run stays away, also after kills and refolds; what was trashed comes back."""
     root, said = sent
     gone, other = running = [Training(root, place, said) for _ in range(2)]

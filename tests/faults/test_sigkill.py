@@ -9,7 +9,6 @@ import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kill_seed import SEED
@@ -23,7 +22,7 @@ KILLED = Path(__file__).with_name("killed.py")
 KILLS = int(os.environ.get("SEAMARK_KILLS", "10"))
 
 
-def recorded(root: Path, run_id: str, paths: set[str]) -> dict[str, Any]:
+def recorded(root, run_id, paths):
     """Return what is read back of a run, in the words of the model."""
     if not RunFolder(root, "killed", hashed_run_id("killed", run_id)).journal_dir.is_dir():
         return {"series": {}, "texts": [], "atoms": {}, "tags": set()}
@@ -45,7 +44,7 @@ def recorded(root: Path, run_id: str, paths: set[str]) -> dict[str, Any]:
 
 @pytest.mark.once
 @pytest.mark.timeout(max(120, KILLS))
-def test_sigkill_loses_no_call_that_returned(tmp_path: Path) -> None:
+def test_sigkill_loses_no_call_that_returned(tmp_path):
     """SIGKILL at random moments: every call that returned is read back, and at most one more."""
     told = subprocess.run(
         [sys.executable, str(KILLED), str(tmp_path), str(KILLS), str(SEED)],
@@ -73,7 +72,7 @@ def test_sigkill_loses_no_call_that_returned(tmp_path: Path) -> None:
     print(f"\n{KILLS} kills, seed {SEED}: {points} calls that had returned were read back, 0 lost")  # noqa: T201
 
 
-def check_journals(root: Path, run_id: str) -> None:
+def check_journals(root, run_id):
     """Assert that journals of a killed process are whole but for a torn end of the last one."""
     folder = RunFolder(root, "killed", hashed_run_id("killed", run_id))
     torn = []

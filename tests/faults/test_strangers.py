@@ -11,12 +11,11 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from command import app
 from journal_builder import JournalBuilder
 from recording import QUIET
@@ -27,22 +26,19 @@ from seamark.errors import ArgumentError, FileMissingError, JournalError, RunNot
 from seamark.journal.folder import RunFolder
 from seamark.process.liveness import process_facts
 
-if TYPE_CHECKING:
-    from seamark import Run
-
 LARGE = 5_000_000
 GONE = {"pid": 2**22 + 1, "start": 1}
 """A process that is not there any more."""
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
+def folder(tmp_path):
     """The folder of a run that somebody made by hand."""
     return RunFolder(tmp_path / "root", "p", "stranger")
 
 
 @pytest.fixture
-def victim(tmp_path: Path) -> Path:
+def victim(tmp_path):
     """A folder of the reader's with old files, and what is in it stays."""
     place = tmp_path / "home"
     (place / "inner").mkdir(parents=True)
@@ -52,7 +48,7 @@ def victim(tmp_path: Path) -> Path:
     return place
 
 
-def contents(place: Path) -> dict[str, bytes]:
+def contents(place):
     return {
         path.relative_to(place).as_posix(): path.read_bytes()
         for path in sorted(place.rglob("*"))
@@ -60,16 +56,16 @@ def contents(place: Path) -> dict[str, bytes]:
     }
 
 
-def read(folder: RunFolder, **given: Any) -> Run:
+def read(folder, **given):
     given = {"mode": "read-only", **given}
     return init_run(folder.project, with_id=folder.run, root=folder.root, **given, **QUIET)
 
 
-def command(folder: RunFolder, *words: str) -> Result:
+def command(folder, *words):
     return CliRunner().invoke(app, [*words, "--root", str(folder.root)], prog_name="seamark")
 
 
-def honest(folder: RunFolder, **content: bytes) -> None:
+def honest(folder, **content):
     """Record a whole run of this process's own in that place."""
     writer = JournalBuilder("honest", **process_facts()).assign(lr=0.1)
     folder.path.mkdir(parents=True)
@@ -84,8 +80,8 @@ def honest(folder: RunFolder, **content: bytes) -> None:
 @pytest.mark.parametrize("name", [".staging", "blobs", "files"])
 @pytest.mark.parametrize("way", ["open", "download", "finish", "trash", "purge"])
 def test_nothing_behind_a_link_is_deleted_or_written(
-    folder: RunFolder, victim: Path, name: str, way: str, tmp_path: Path, monkeypatch: Any
-) -> None:
+    folder, victim, name, way, tmp_path, monkeypatch
+):
     """A folder of the run that is a link is nobody's folder."""
     monkeypatch.setattr("seamark.blobs.store._OLD_S", -60.0)  # all of it is old enough to go
     honest(folder, a=b"x")
@@ -112,7 +108,7 @@ def test_nothing_behind_a_link_is_deleted_or_written(
 
 
 @pytest.mark.parametrize("name", ["journal", ".", "..", "../.purged"])
-def test_a_run_behind_a_link_is_none(folder: RunFolder, victim: Path, name: str) -> None:
+def test_a_run_behind_a_link_is_none(folder, victim, name):
     """Neither a run nor its project may lie elsewhere than below the root."""
     honest(folder)
     command(folder, "ls")
@@ -135,7 +131,7 @@ def test_a_run_behind_a_link_is_none(folder: RunFolder, victim: Path, name: str)
     assert contents(victim) == before
 
 
-def test_the_root_itself_may_be_a_link(folder: RunFolder, tmp_path: Path) -> None:
+def test_the_root_itself_may_be_a_link(folder, tmp_path):
     """How one gets to the root is the reader's business."""
     honest(folder)
     (tmp_path / "short").symlink_to(folder.root)
@@ -143,7 +139,7 @@ def test_the_root_itself_may_be_a_link(folder: RunFolder, tmp_path: Path) -> Non
     assert found["lr"].fetch() == 0.1
 
 
-def test_a_loop_of_links_lists_a_run_once(folder: RunFolder) -> None:
+def test_a_loop_of_links_lists_a_run_once(folder):
     """Links below the root are not followed."""
     honest(folder)
     (folder.root / "p" / "loop").symlink_to(folder.root)
@@ -152,9 +148,7 @@ def test_a_loop_of_links_lists_a_run_once(folder: RunFolder) -> None:
     assert len(init_project("p", root=folder.root).fetch_runs_table().to_rows()) == 1
 
 
-def test_somebody_elses_folder_is_only_read(
-    folder: RunFolder, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_somebody_elses_folder_is_only_read(folder, tmp_path, monkeypatch):
     """A download that needs nothing finished writes nothing, and of others it never does."""
     honest(folder, a=b"x")
     folder.staging_dir.mkdir()
@@ -170,7 +164,7 @@ def test_somebody_elses_folder_is_only_read(
 # -------------------------------------------------------------------- names
 
 
-def crafted(folder: RunFolder, **facts: Any) -> Any:
+def crafted(folder, **facts):
     """Return the journal of somebody else, and put the blob of ``x`` beside it."""
     folder.blobs_dir.mkdir(parents=True)
     (folder.blobs_dir / BLOB["sha256"]).write_bytes(b"x")
@@ -200,9 +194,7 @@ OUTSIDE = [
 
 @pytest.mark.parametrize("name", OUTSIDE)
 @pytest.mark.parametrize("kind", ["set", "member", "series", "ext"])
-def test_no_name_leads_out_of_the_target(
-    folder: RunFolder, victim: Path, tmp_path: Path, name: str, kind: str
-) -> None:
+def test_no_name_leads_out_of_the_target(folder, victim, tmp_path, name, kind):
     """Names of members, extensions and files are somebody else's; a bad one is an exact error."""
     name = name.format(home=victim)
     journal = crafted(folder)
@@ -229,9 +221,7 @@ def test_no_name_leads_out_of_the_target(
     assert not list(tmp_path.glob("x"))
 
 
-def test_a_link_in_the_target_leads_nowhere(
-    folder: RunFolder, victim: Path, tmp_path: Path
-) -> None:
+def test_a_link_in_the_target_leads_nowhere(folder, victim, tmp_path):
     """What an earlier download, or an archive, put there does not carry the next one elsewhere."""
     members = {"link/letter.txt": BLOB, "own/letter.txt": BLOB}
     crafted(folder).op("files", path="f", members=members).close().save(folder)
@@ -248,7 +238,7 @@ def test_a_link_in_the_target_leads_nowhere(
     assert contents(victim) == before
 
 
-def test_a_series_keeps_the_names_of_its_steps_apart(folder: RunFolder, tmp_path: Path) -> None:
+def test_a_series_keeps_the_names_of_its_steps_apart(folder, tmp_path):
     """Two steps never share a file."""
     journal = crafted(folder)
     for step in (1_000_000, 1_000_001, 0.5, 3):
@@ -262,9 +252,7 @@ def test_a_series_keeps_the_names_of_its_steps_apart(folder: RunFolder, tmp_path
 
 
 @pytest.mark.parametrize("facts", ["none", "host", "boot", "all"])
-def test_a_private_file_is_not_copied_into_a_run(
-    folder: RunFolder, tmp_path: Path, facts: str, monkeypatch: Any
-) -> None:
+def test_a_private_file_is_not_copied_into_a_run(folder, tmp_path, facts, monkeypatch):
     """A file that was held open elsewhere is finished only for whoever recorded it here."""
     secret = tmp_path / "id_ed25519"
     secret.write_bytes(b"secret")
@@ -286,7 +274,7 @@ def test_a_private_file_is_not_copied_into_a_run(
         assert blob.stat().st_mode & 0o777 == 0o600
 
 
-def test_nobody_else_can_read_what_was_private(tmp_path: Path) -> None:
+def test_nobody_else_can_read_what_was_private(tmp_path):
     """Contents are never open to more people than their sources were."""
     with init_run("p", root=tmp_path / "root", **QUIET) as run:
         for name, size in (("small", 10), ("large", LARGE)):
@@ -300,16 +288,14 @@ def test_nobody_else_can_read_what_was_private(tmp_path: Path) -> None:
     assert modes[2] & 0o077 == Path(__file__).stat().st_mode & 0o077 & ~umask()
 
 
-def umask() -> int:
+def umask():
     old = os.umask(0o22)
     os.umask(old)
     return old
 
 
 @pytest.mark.parametrize("what", ["staged", "inside"])
-def test_links_in_the_staging_folder_are_not_followed(
-    folder: RunFolder, tmp_path: Path, what: str
-) -> None:
+def test_links_in_the_staging_folder_are_not_followed(folder, tmp_path, what):
     """What is staged is a file of the run's own."""
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
@@ -328,7 +314,7 @@ def test_links_in_the_staging_folder_are_not_followed(
     assert read(folder).session.recorded.attribute("a").value["lost"] == "gone"
 
 
-def reference(folder: RunFolder, target: Path, **facts: Any) -> dict[str, Any]:
+def reference(folder, target, **facts):
     found = target.stat()
     file = {"name": "s", "size": found.st_size, "ref": str(target)}
     file |= {"mtime_ns": found.st_mtime_ns, "inode": found.st_ino}
@@ -337,9 +323,7 @@ def reference(folder: RunFolder, target: Path, **facts: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", ["stranger", "other user", "other host beside", "other file"])
-def test_a_reference_of_somebody_else_is_not_opened(
-    folder: RunFolder, tmp_path: Path, case: str, monkeypatch: Any
-) -> None:
+def test_a_reference_of_somebody_else_is_not_opened(folder, tmp_path, case, monkeypatch):
     """It may name any file of the reader's; who wants that says so."""
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
@@ -363,7 +347,7 @@ def test_a_reference_of_somebody_else_is_not_opened(
     assert read(folder)["a"].fetch_bytes(references=True) == b"secret"
 
 
-def test_references_of_ones_own_are_opened(folder: RunFolder, tmp_path: Path) -> None:
+def test_references_of_ones_own_are_opened(folder, tmp_path):
     """A checkpoint that this user's training left where it is can be downloaded."""
     source = tmp_path / "last.ckpt"
     source.write_bytes(b"weights")
@@ -373,9 +357,7 @@ def test_references_of_ones_own_are_opened(folder: RunFolder, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("way", ["file", "link", "link above"])
-def test_references_into_the_run_folder_are_opened(
-    folder: RunFolder, tmp_path: Path, way: str
-) -> None:
+def test_references_into_the_run_folder_are_opened(folder, tmp_path, way):
     """What lies in the folder that was copied is the run's own, unless a link leads out of it."""
     place = folder.files_dir / "checkpoints" / "last.ckpt"
     place.parent.mkdir(parents=True)
@@ -401,7 +383,7 @@ def test_references_into_the_run_folder_are_opened(
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "device", "folder", "size"])
-def test_only_regular_files_are_contents(folder: RunFolder, tmp_path: Path, kind: str) -> None:
+def test_only_regular_files_are_contents(folder, tmp_path, kind):
     """A pipe would hang the download, a device or a link would give other bytes."""
     (crafted(folder).op("file", path="a", file=BLOB).texts("t", (0, text(BLOB)))).op(
         "assign", atoms={"long": ["text", text(BLOB)], "lr": ["int", 1]}
@@ -438,14 +420,12 @@ def test_only_regular_files_are_contents(folder: RunFolder, tmp_path: Path, kind
     assert "blob" in command(folder, "fsck", "--blobs").output
 
 
-def text(file: dict[str, Any]) -> dict[str, Any]:
+def text(file):
     return {"sha256": file["sha256"], "size": file["size"]}
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "device", "folder", "loop"])
-def test_whatever_lies_beside_the_journals_is_left_alone(
-    folder: RunFolder, tmp_path: Path, kind: str
-) -> None:
+def test_whatever_lies_beside_the_journals_is_left_alone(folder, tmp_path, kind):
     """One odd entry neither hangs a reader nor hides the run that it lies in."""
     honest(folder)
     odd = folder.journal_dir / f"odd-1-00000000.{'0' * 32}"
@@ -468,7 +448,7 @@ def test_whatever_lies_beside_the_journals_is_left_alone(
     assert found.exit_code == 1
 
 
-def test_a_name_that_is_no_text_is_told(folder: RunFolder) -> None:
+def test_a_name_that_is_no_text_is_told(folder):
     """fsck says what no reader can."""
     honest(folder)
     (folder.root / "p" / os.fsdecode(b"run\xff") / "journal").mkdir(parents=True)
@@ -477,14 +457,14 @@ def test_a_name_that_is_no_text_is_told(folder: RunFolder) -> None:
     assert "not a file" in command(folder, "fsck").output
 
 
-def test_a_name_that_is_no_text_hides_no_run(folder: RunFolder) -> None:
+def test_a_name_that_is_no_text_hides_no_run(folder):
     """The run that it lies in is read as ever."""
     honest(folder)
     Path(os.fsdecode(bytes(folder.journal_dir) + b"/j\xff")).touch()
     assert read(folder)["lr"].fetch() == 0.1
 
 
-def test_folders_inside_each_other_without_end(folder: RunFolder) -> None:
+def test_folders_inside_each_other_without_end(folder):
     """A walk through the root ends."""
     honest(folder)
     deep = folder.root / "p"
@@ -515,11 +495,11 @@ TRAINING = """
 
 
 @pytest.fixture
-def training(tmp_path: Path) -> Iterator[Callable[[], tuple[Any, RunFolder]]]:
+def training(tmp_path):
     """Start a process that has taken a file and waits for a line before it stores it."""
     started: list[Any] = []
 
-    def start() -> tuple[Any, RunFolder]:
+    def start():
         source = tmp_path / "large"
         source.write_bytes(b"a" * LARGE)
         root = tmp_path / "root"
@@ -531,7 +511,6 @@ def training(tmp_path: Path) -> Iterator[Callable[[], tuple[Any, RunFolder]]]:
             text=True,
         )
         started.append(child)
-        assert child.stdout is not None
         return child, RunFolder(root, "p", child.stdout.readline().strip())
 
     yield start
@@ -540,7 +519,7 @@ def training(tmp_path: Path) -> Iterator[Callable[[], tuple[Any, RunFolder]]]:
         child.communicate()
 
 
-def test_a_process_that_rests_keeps_what_it_took(training: Any, monkeypatch: Any) -> None:
+def test_a_process_that_rests_keeps_what_it_took(training, monkeypatch):
     """A stopped process, or one on a laptop that sleeps, lives: its silence says nothing."""
     child, folder = training()
     child.send_signal(signal.SIGSTOP)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from shutil import copytree
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from recording import QUIET
@@ -15,9 +13,6 @@ from seamark.index.index import Index
 from seamark.reading import names
 from seamark.reading.finding import Finder
 from seamark.reading.names import generated_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HOSTILE = [
     "two\nlines",
@@ -44,10 +39,10 @@ HOSTILE = [
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Callable[..., str]:
+def record(tmp_path):
     """Record a run and return its id."""
 
-    def record_one(project: str = "p", **given: Any) -> str:
+    def record_one(project="p", **given):
         with init_run(project, root=tmp_path, **QUIET, **given) as run:
             pass
         return run.id
@@ -56,10 +51,10 @@ def record(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def finder(tmp_path: Path) -> Callable[[], Finder]:
+def finder(tmp_path):
     """Return what finds the runs that there are now."""
 
-    def made() -> Finder:
+    def made():
         with Index.open(tmp_path) as index:
             index.refresh()
             return Finder(index)
@@ -67,9 +62,7 @@ def finder(tmp_path: Path) -> Callable[[], Finder]:
     return made
 
 
-def test_a_word_that_means_nothing_is_an_exact_error(
-    finder: Callable[[], Finder], record: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_word_that_means_nothing_is_an_exact_error(finder, record, tmp_path):
     """It names what was given and where it was looked for."""
     record(name="base")
     for word in ("nobody", "", "/", "p/", "/base", "q/base", "p/nobody", "p/base/", "BASE"):
@@ -78,9 +71,7 @@ def test_a_word_that_means_nothing_is_an_exact_error(
         assert f"no run {word!r} in project 'p' below {tmp_path}" in str(caught.value)
 
 
-def test_the_error_helps_where_it_can(
-    finder: Callable[[], Finder], record: Callable[..., str]
-) -> None:
+def test_the_error_helps_where_it_can(finder, record):
     """A name that is nearly right, and a run that is in another project."""
     run = record("p", name="baseline")
     other = record("q", name="other")
@@ -95,9 +86,7 @@ def test_the_error_helps_where_it_can(
 
 
 @pytest.mark.parametrize("scope", [None, "team", "team/x"])
-def test_every_way_to_name_a_run(
-    finder: Callable[[], Finder], record: Callable[..., str], scope: str | None
-) -> None:
+def test_every_way_to_name_a_run(finder, record, scope):
     """Id, name, generated name and the beginning of an id, each also behind the project."""
     named, unnamed = record("team/x", name="a name"), record("team/x")
     for run, *words in (
@@ -109,9 +98,7 @@ def test_every_way_to_name_a_run(
                 assert finder().find(written, scope) == ("team/x", run), written
 
 
-def test_latest_is_the_newest_whatever_runs_are_called(
-    finder: Callable[[], Finder], record: Callable[..., str]
-) -> None:
+def test_latest_is_the_newest_whatever_runs_are_called(finder, record):
     """A run of that name, or "p/latest", does not stand in its way; it goes by its id."""
     called = record("p", name="latest")
     record("p/sub", name="p/latest")
@@ -127,9 +114,7 @@ def test_latest_is_the_newest_whatever_runs_are_called(
         found.find("latest", "nowhere")
 
 
-def test_latest_is_nothing_where_there_is_nothing(
-    finder: Callable[[], Finder], record: Callable[..., str], tmp_path: Path
-) -> None:
+def test_latest_is_nothing_where_there_is_nothing(finder, record, tmp_path):
     """Not a run of that name, nor one whose id begins so."""
     run = record("p", name="latest")
     (tmp_path / "p" / run).rename(tmp_path / "p" / "latest-1")
@@ -145,9 +130,7 @@ def test_latest_is_nothing_where_there_is_nothing(
             init_run("p", root=tmp_path, with_id=word)
 
 
-def test_several_that_may_be_meant_are_listed_the_newest_first(
-    finder: Callable[[], Finder], record: Callable[..., str]
-) -> None:
+def test_several_that_may_be_meant_are_listed_the_newest_first(finder, record):
     """With project, id, name and age; the project tells them apart."""
     runs = [(project, record(project, name="twin")) for project in ("a", "b", "a/c")]
     with pytest.raises(ArgumentError) as caught:
@@ -162,9 +145,7 @@ def test_several_that_may_be_meant_are_listed_the_newest_first(
         assert finder().find(f"{project}/twin") == (project, run)
 
 
-def test_many_that_may_be_meant_are_counted(
-    finder: Callable[[], Finder], record: Callable[..., str]
-) -> None:
+def test_many_that_may_be_meant_are_counted(finder, record):
     """A message stays one that can be read."""
     for _ in range(10):
         record(name="\n" * 300)
@@ -174,9 +155,7 @@ def test_many_that_may_be_meant_are_counted(
     assert "\n" not in str(caught.value)
 
 
-def test_names_mean_themselves_and_nothing_else(
-    finder: Callable[[], Finder], record: Callable[..., str]
-) -> None:
+def test_names_mean_themselves_and_nothing_else(finder, record):
     """Whatever is in them: no wildcard, quote, path or query in a name reaches another run."""
     runs = {name: record(name=name) for name in HOSTILE}
     for name, run in runs.items():
@@ -187,9 +166,7 @@ def test_names_mean_themselves_and_nothing_else(
             finder().find(word)
 
 
-def test_a_whole_id_comes_before_names(
-    finder: Callable[[], Finder], record: Callable[..., str]
-) -> None:
+def test_a_whole_id_comes_before_names(finder, record):
     """Nobody can take another run's id, or its project and id, as a name."""
     first = record("p")
     for project in ("a", "z"):
@@ -199,9 +176,7 @@ def test_a_whole_id_comes_before_names(
     assert finder().label(("p", first)) == generated_name(first)
 
 
-def test_a_recorded_name_comes_before_a_generated_one(
-    finder: Callable[[], Finder], record: Callable[..., str]
-) -> None:
+def test_a_recorded_name_comes_before_a_generated_one(finder, record):
     """Whoever is called what another run would be goes by it; the other one shows its id."""
     unnamed = record()
     named = record(name=generated_name(unnamed))
@@ -209,9 +184,7 @@ def test_a_recorded_name_comes_before_a_generated_one(
     assert finder().label(("p", named)) == generated_name(unnamed)
 
 
-def test_two_runs_of_one_generated_name_are_told_apart(
-    finder: Callable[[], Finder], record: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_runs_of_one_generated_name_are_told_apart(finder, record, monkeypatch):
     """As two of one recorded name: both are listed, and each is shown by its id."""
     first, second = record(), record()
     monkeypatch.setattr(names, "_words", lambda: (["one"], ["word"]))
@@ -220,9 +193,7 @@ def test_two_runs_of_one_generated_name_are_told_apart(
     assert finder().label(("p", first)) == first
 
 
-def test_a_run_goes_by_its_generated_name_after_it_was_given_another(
-    finder: Callable[[], Finder], record: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_run_goes_by_its_generated_name_after_it_was_given_another(finder, record, tmp_path):
     """What was noted down stays good; what is shown is the new name."""
     run = record()
     with init_run("p", root=tmp_path, with_id=run, owner=False, **QUIET) as opened:
@@ -231,9 +202,7 @@ def test_a_run_goes_by_its_generated_name_after_it_was_given_another(
     assert finder().label(("p", run)) == "better"
 
 
-def test_runs_in_the_trash_come_second(
-    finder: Callable[[], Finder], record: Callable[..., str], tmp_path: Path
-) -> None:
+def test_runs_in_the_trash_come_second(finder, record, tmp_path):
     """Unless they are asked for; of one that is alone it does not matter."""
     old, new = record(name="twin"), record(name="twin")
     with init_run("p", root=tmp_path, with_id=new, owner=False, **QUIET) as run:
@@ -245,9 +214,7 @@ def test_runs_in_the_trash_come_second(
     assert found.find(old, trashed=True) == ("p", old)
 
 
-def test_a_name_that_is_no_text_is_none(
-    finder: Callable[[], Finder], record: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_name_that_is_no_text_is_none(finder, record, tmp_path):
     """Somebody may have recorded anything there."""
     run = record()
     with init_run("p", root=tmp_path, with_id=run, owner=False, **QUIET) as opened:
@@ -257,9 +224,7 @@ def test_a_name_that_is_no_text_is_none(
     assert finder().label(("p", run)) == generated_name(run)
 
 
-def test_a_project_outside_can_be_shut_out(
-    finder: Callable[[], Finder], record: Callable[..., str]
-) -> None:
+def test_a_project_outside_can_be_shut_out(finder, record):
     """What belongs to a project finds nothing elsewhere."""
     run = record("q", name="x")
     assert finder().find("q/x", "p") == ("q", run)
@@ -267,18 +232,14 @@ def test_a_project_outside_can_be_shut_out(
         finder().find("q/x", "p", elsewhere=False)
 
 
-def test_the_beginning_of_an_id_is_for_reading(
-    finder: Callable[[], Finder], record: Callable[..., str]
-) -> None:
+def test_the_beginning_of_an_id_is_for_reading(finder, record):
     """Which run it begins may change with the next one; the error says which it is now."""
     run = record(name="n")
     with pytest.raises(RunNotFoundError, match=f"begins the id of p/{run} .*whole id or its name"):
         finder().find(run[:5], beginnings=False)
 
 
-def test_the_beginning_of_several_names_lists_them(
-    finder: Callable[[], Finder], record: Callable[..., str]
-) -> None:
+def test_the_beginning_of_several_names_lists_them(finder, record):
     """It means none of them."""
     for name in ("adam-1", "adam-2"):
         record("p", name=name)

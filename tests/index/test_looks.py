@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,20 +15,16 @@ import seamark
 from seamark.index import looks
 from seamark.index.index import Index
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 LATER_NS = 3600 * 10**9
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     return tmp_path / "root"
 
 
 @pytest.fixture
-def index(root: Path) -> Iterator[Index]:
+def index(root):
     """An index an hour later: what was written before has long been at rest."""
     with Index.open(root, now_ns=lambda: time.time_ns() + LATER_NS) as index:
         yield index
@@ -47,7 +42,7 @@ for line in sys.stdin:
 
 
 @pytest.fixture(scope="module")
-def writer() -> Iterator[subprocess.Popen[str]]:
+def writer():
     """Another process, which records what it is told."""
     with subprocess.Popen(
         [sys.executable, "-c", WRITES],
@@ -60,28 +55,26 @@ def writer() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.fixture
-def write(root: Path, writer: subprocess.Popen[str]) -> Callable[[str, int], None]:
+def write(root, writer):
     """Return a function that logs one value to a run, in another process."""
 
-    def write(name: str, value: int) -> None:
-        assert writer.stdin is not None
-        assert writer.stdout is not None
+    def write(name, value):
         print(json.dumps([str(root), name, value]), file=writer.stdin, flush=True)
         assert writer.stdout.readline() == "written\n"
 
     return write
 
 
-def values(index: Index) -> list[int]:
+def values(index):
     found = [index.view(*ref).attribute("value") for ref in index.runs()]
     return sorted(one.value for one in found if one is not None)
 
 
 @pytest.fixture
-def looked(index: Index, write: Callable[[str, int], None]) -> Callable[[], None]:
+def looked(index, write):
     """Return a function that leaves one run at rest, just looked at in vain."""
 
-    def looked() -> None:
+    def looked():
         write("old", 1)
         index.refresh()
         index.refresh()
@@ -90,9 +83,7 @@ def looked(index: Index, write: Callable[[str, int], None]) -> Callable[[], None
     return looked
 
 
-def test_a_new_run_is_seen_at_once(
-    index: Index, write: Callable[[str, int], None], looked: Callable[[], None]
-) -> None:
+def test_a_new_run_is_seen_at_once(index, write, looked):
     """However short ago the last look was, a run that appears is in the next table."""
     looked()
     write("new", 2)
@@ -100,9 +91,7 @@ def test_a_new_run_is_seen_at_once(
     assert values(index) == [1, 2]
 
 
-def test_a_first_run_of_a_new_project_is_seen_at_once(
-    index: Index, root: Path, looked: Callable[[], None]
-) -> None:
+def test_a_first_run_of_a_new_project_is_seen_at_once(index, root, looked):
     """Also where the folder was there before, without being a run."""
     looked()
     made = root / "other" / "made"
@@ -116,9 +105,7 @@ def test_a_first_run_of_a_new_project_is_seen_at_once(
 
 
 @pytest.mark.once
-def test_a_run_that_rests_is_seen_at_once_when_somebody_goes_on(
-    index: Index, write: Callable[[str, int], None], looked: Callable[[], None]
-) -> None:
+def test_a_run_that_rests_is_seen_at_once_when_somebody_goes_on(index, write, looked):
     """What another process recorded before the call is in the table, however often one asks."""
     looked()
     for value in (2, 3, 4):
@@ -127,9 +114,7 @@ def test_a_run_that_rests_is_seen_at_once_when_somebody_goes_on(
         assert values(index) == [value]
 
 
-def test_what_this_process_writes_is_seen_at_once(
-    index: Index, root: Path, looked: Callable[[], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_this_process_writes_is_seen_at_once(index, root, looked, capsys):
     """Who writes and reads in one process sees what it wrote, also in a run that was at rest."""
     looked()
     off = {"capture": {"git": False, "packages": False}}
@@ -146,13 +131,7 @@ def test_what_this_process_writes_is_seen_at_once(
     assert index.view(*ref).attribute("sys/state").value == "completed"
 
 
-def test_a_run_that_rests_costs_one_question(
-    index: Index,
-    root: Path,
-    write: Callable[[str, int], None],
-    looked: Callable[[], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_rests_costs_one_question(index, root, write, looked, monkeypatch):
     """One look at its folder: nothing is opened, listed or asked of the journals in it."""
     write("second", 2)
     looked_at: list[str] = []
@@ -160,9 +139,9 @@ def test_a_run_that_rests_costs_one_question(
     index.refresh()
     real = os.stat
 
-    def counting(path: object, **options: object) -> os.stat_result:
+    def counting(path, **options):
         looked_at.append(str(path))
-        return real(path, **options)  # type: ignore[arg-type]
+        return real(path, **options)
 
     monkeypatch.setattr(looks.os, "stat", counting)
     index.refresh()
@@ -173,9 +152,7 @@ def test_a_run_that_rests_costs_one_question(
     assert not [path for path in looked_at if "/journal/" in path]
 
 
-def test_a_folder_that_changed_just_now_is_listed_until_it_rests(
-    root: Path, write: Callable[[str, int], None]
-) -> None:
+def test_a_folder_that_changed_just_now_is_listed_until_it_rests(root, write):
     """Its time may stay the same when it changes again, so its time alone is not trusted."""
     write("one", 1)
     [journals] = root.glob("default/*/journal")
@@ -192,9 +169,7 @@ def test_a_folder_that_changed_just_now_is_listed_until_it_rests(
         assert known.listed > 0
 
 
-def test_a_run_that_disappears_is_gone_from_the_next_table(
-    index: Index, root: Path, looked: Callable[[], None]
-) -> None:
+def test_a_run_that_disappears_is_gone_from_the_next_table(index, root, looked):
     """Also for another process that has the same index open."""
     looked()
     with Index.open(root) as other:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from command import app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     """An empty root that the command finds by SEAMARK_DIR."""
     place = tmp_path / "runs"
     monkeypatch.setenv("SEAMARK_DIR", str(place))
@@ -22,21 +16,21 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def cli(root: Path) -> Callable[..., Result]:
+def cli(root):
     """Call the command in this process."""
     del root
 
-    def call(*words: object) -> Result:
+    def call(*words):
         return CliRunner().invoke(app, [str(word) for word in words], prog_name="seamark")
 
     return call
 
 
 @pytest.fixture
-def held(root: Path) -> Callable[..., dict[str, bytes]]:
+def held(root):
     """Return every file below a root, with its bytes."""
 
-    def call(place: Path = root) -> dict[str, bytes]:
+    def call(place=root):
         files = (one for one in place.rglob("*") if one.is_file())
         return {one.relative_to(place).as_posix(): one.read_bytes() for one in files}
 

@@ -10,8 +10,6 @@ import sys
 import time
 import zipfile
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,25 +30,20 @@ from neptune_exports import (  # noqa: E402 - after pyarrow is known to be there
 
 import seamark  # noqa: E402
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from click.testing import Result
-
 P, R = "team/sandbox", "team/sandbox/SAN-6/"
 
 
 @pytest.fixture
-def exports(tmp_path: Path) -> Path:
+def exports(tmp_path):
     """Return a folder for an export."""
     return tmp_path / "exports"
 
 
-def opened(run: str, project: str = P, **given: Any) -> seamark.Run:
+def opened(run, project=P, **given):
     return seamark.init_run(project, with_id=run, mode="read-only", **given)
 
 
-def test_values_points_times_and_ids_are_what_they_were(exports: Path, cli, root) -> None:
+def test_values_points_times_and_ids_are_what_they_were(exports, cli, root):
     """Whatever part or row group a row is in, and in whatever order."""
     params = [
         value("params/lr", "float", 0.1),
@@ -93,7 +86,7 @@ def test_values_points_times_and_ids_are_what_they_were(exports: Path, cli, root
     assert cli("fsck", "--blobs").exit_code == 0
 
 
-def test_the_ids_that_it_had_find_it_everywhere(exports: Path, cli, root) -> None:
+def test_the_ids_that_it_had_find_it_everywhere(exports, cli, root):
     """KEY-n in every place where an id may be, and the custom id as before."""
     write_run(exports, P, "SAN-6", [[*system("SAN-6", custom_run_id="mine"), point("x", 0, 1.0)]])
     cli("import", "neptune", exports)
@@ -115,7 +108,7 @@ def test_the_ids_that_it_had_find_it_everywhere(exports: Path, cli, root) -> Non
         assert "kept" in run["sys/tags"].fetch()
 
 
-def test_files_come_with_names_and_extensions(exports: Path, cli, root, tmp_path: Path) -> None:
+def test_files_come_with_names_and_extensions(exports, cli, root, tmp_path):
     """Files, file sets from their archives, pictures, and lists of tracked files."""
     base = files_of(exports, P) / R
     (base / "set").mkdir(parents=True)
@@ -147,7 +140,7 @@ def test_files_come_with_names_and_extensions(exports: Path, cli, root, tmp_path
         assert run["imgs"].fetch_last() is not None
 
 
-def test_names_that_lead_out_are_refused_and_the_rest_comes(exports: Path, cli, root, held) -> None:
+def test_names_that_lead_out_are_refused_and_the_rest_comes(exports, cli, root, held):
     """Neither .., nor absolute paths, nor links, nor what archives say."""
     secret = exports.parent / "secret"
     secret.write_text("not yours")
@@ -186,7 +179,7 @@ def test_names_that_lead_out_are_refused_and_the_rest_comes(exports: Path, cli, 
         assert not run.exists("bad/0")
 
 
-def test_again_changes_nothing(exports: Path, cli, root, held) -> None:
+def test_again_changes_nothing(exports, cli, root, held):
     """The ids follow from the source, so what is there is known; and bytes follow, too."""
     write_run(exports, P, "SAN-6", [system("SAN-6"), [point("x", 0, 1.0)]])
     write_run(exports, P, "SAN-7", [system("SAN-7", failed=True)])
@@ -202,7 +195,7 @@ def test_again_changes_nothing(exports: Path, cli, root, held) -> None:
         assert run["sys/state"].fetch() == "failed"
 
 
-def test_what_is_there_and_differs_stays(exports: Path, cli, root, held) -> None:
+def test_what_is_there_and_differs_stays(exports, cli, root, held):
     """A run that was exported again, and another run that has the same custom id, are named."""
     write_run(exports, P, "SAN-6", [system("SAN-6")])
     with seamark.init_run(P, custom_run_id="mine", capture={"git": False}) as run:
@@ -220,7 +213,7 @@ def test_what_is_there_and_differs_stays(exports: Path, cli, root, held) -> None
     assert "has its custom id already, and is another run" in result.stderr
 
 
-def test_dry_run_tells_and_writes_nothing(exports: Path, cli, root) -> None:
+def test_dry_run_tells_and_writes_nothing(exports, cli, root):
     """A line for each run: where it goes, what it is called, and whether it is there."""
     write_run(exports, P, "SAN-6", [system("SAN-6"), [point("x", 0, 1.0)]])
     result = cli("import", "neptune", exports, "--dry-run", "--project", "mine")
@@ -235,7 +228,7 @@ def test_dry_run_tells_and_writes_nothing(exports: Path, cli, root) -> None:
     assert again.stdout.splitlines()[1].endswith("there already")
 
 
-def test_one_unreadable_run_ends_nothing(exports: Path, cli, root) -> None:
+def test_one_unreadable_run_ends_nothing(exports, cli, root):
     """It is named, the exit code is 1, and the others come."""
     good, *_ = write_run(exports, P, "SAN-6", [system("SAN-6")])
     (good.parent / "SAN-5-0_part_0.parquet").write_bytes(b"PAR1 and no more")
@@ -255,7 +248,7 @@ def test_one_unreadable_run_ends_nothing(exports: Path, cli, root) -> None:
         assert run["sys/name"].fetch() == "baseline"
 
 
-def test_names_of_projects_that_are_no_paths_get_one(exports: Path, cli, root) -> None:
+def test_names_of_projects_that_are_no_paths_get_one(exports, cli, root):
     """They stay apart from their like."""
     write_run(exports, "our team/ü", "A-1", [system("A-1")])
     write_run(exports, "our team/ö", "B-1", [system("B-1")])
@@ -265,7 +258,7 @@ def test_names_of_projects_that_are_no_paths_get_one(exports: Path, cli, root) -
     assert all(one.startswith("our-team/project-") for one in listed)
 
 
-def test_times_of_another_zone(exports: Path, cli, root) -> None:
+def test_times_of_another_zone(exports, cli, root):
     """An exporter that did not run in UTC wrote local times as if they were; --tz takes it back."""
     shifted = CREATED - timedelta(hours=5)
     write_run(exports, P, "SAN-6", [[*system("SAN-6"), point("x", 0, 1.0, shifted)]])
@@ -278,7 +271,7 @@ def test_times_of_another_zone(exports: Path, cli, root) -> None:
     assert cli("import", "neptune", exports, "--tz", "Nowhere/City").exit_code == 2
 
 
-def test_what_was_purged_stays_away(exports: Path, cli, root) -> None:
+def test_what_was_purged_stays_away(exports, cli, root):
     """The import says so; it is no reason to stop."""
     write_run(exports, P, "SAN-6", [system("SAN-6")])
     cli("import", "neptune", exports)
@@ -287,9 +280,7 @@ def test_what_was_purged_stays_away(exports: Path, cli, root) -> None:
     assert (result.exit_code, "was purged here" in result.stderr) == (1, True)
 
 
-def test_without_pyarrow_the_extra_is_named(
-    exports: Path, cli, root, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pyarrow_the_extra_is_named(exports, cli, root, monkeypatch):
     """As for the export."""
     write_run(exports, P, "SAN-6", [system("SAN-6")])
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
@@ -298,14 +289,14 @@ def test_without_pyarrow_the_extra_is_named(
     assert 'pip install "seamark[parquet]"' in result.stderr
 
 
-def test_nothing_to_import_is_a_mistake(cli, root, tmp_path: Path) -> None:
+def test_nothing_to_import_is_a_mistake(cli, root, tmp_path):
     """It says what was looked for."""
     result = cli("import", "neptune", tmp_path)
     assert (result.exit_code, "_part_0.parquet" in result.stderr) == (2, True)
     assert cli("import", "neptune", tmp_path / "missing").exit_code == 2
 
 
-def write_long(exports: Path, run: str, points: int) -> None:
+def write_long(exports, run, points):
     """Write a run with so many points, in row groups of 50,000, without a list of rows."""
     folder = exports / "data" / part_name(P)
     folder.mkdir(parents=True, exist_ok=True)
@@ -334,7 +325,7 @@ def write_long(exports: Path, run: str, points: int) -> None:
             writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA))
 
 
-def _largest(root: Path, pattern: str) -> int:
+def _largest(root, pattern):
     """Return the bytes of the largest file that matches; of any that goes meanwhile, none."""
     sizes = [0]
     for one in root.glob(pattern):
@@ -344,7 +335,7 @@ def _largest(root: Path, pattern: str) -> int:
 
 
 @contextlib.contextmanager
-def killed(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def killed(process):
     """Kill a process at the end, whatever becomes of the test."""
     try:
         yield
@@ -353,9 +344,7 @@ def killed(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 @pytest.mark.once
-def test_killed_and_started_again_it_ends_the_same(
-    exports: Path, cli: Callable[..., Result], root: Path, held
-) -> None:
+def test_killed_and_started_again_it_ends_the_same(exports, cli, root, held):
     """What was whole stays, of what was not nothing is seen, and in the end nothing tells."""
     write_run(exports, P, "SAN-1", [system("SAN-1")])
     write_long(exports, "SAN-2", 400_000)
@@ -381,7 +370,7 @@ def test_killed_and_started_again_it_ends_the_same(
     assert json.loads(cli("show", "SAN-2", "--json").stdout)["attributes"]["m/0"]["value"]["count"]
 
 
-def test_a_fork_shows_the_points_of_its_parent(exports: Path, cli, root) -> None:
+def test_a_fork_shows_the_points_of_its_parent(exports, cli, root):
     """Though its files hold only its own, and whichever of them is imported first."""
     forked = [
         value("sys/custom_run_id", "string", "child"),

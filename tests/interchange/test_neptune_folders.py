@@ -16,7 +16,7 @@ HERE = "@HERE@"
 
 
 @pytest.fixture
-def training(tmp_path: Path) -> Path:
+def training(tmp_path):
     """Return the folder of a training, with what the client left there."""
     place = tmp_path / "training"
     shutil.copytree(DATA, place)
@@ -26,17 +26,17 @@ def training(tmp_path: Path) -> Path:
     return place
 
 
-def ids(cli, *words: str) -> list[str]:
+def ids(cli, *words):
     return [one["run"] for one in json.loads(cli("ls", "--json", *words).stdout)]
 
 
-def folder_of(training: Path, kind: str) -> Path:
+def folder_of(training, kind):
     (found,) = (training / ".neptune" / kind).iterdir()
     return found
 
 
 @pytest.mark.parametrize("kind", ["offline", "async"])
-def test_everything_that_was_logged_is_there(training: Path, cli, root, tmp_path, kind) -> None:
+def test_everything_that_was_logged_is_there(training, cli, root, tmp_path, kind):
     """Values, steps as given and as the server numbered them, times, files, sets and deletes."""
     result = cli("import", "neptune", folder_of(training, kind), "--project", "team/digits")
     assert (result.exit_code, result.stderr) == (0, f"imported 1 run to {root}\n")
@@ -67,7 +67,7 @@ def test_everything_that_was_logged_is_there(training: Path, cli, root, tmp_path
     assert cli("fsck", "--blobs").exit_code == 0
 
 
-def test_a_whole_folder_twice(training: Path, cli, root, held) -> None:
+def test_a_whole_folder_twice(training, cli, root, held):
     """Offline and async runs come together, and again nothing changes."""
     assert cli("import", "neptune", training, "--project", "digits").exit_code == 0
     before = held()
@@ -77,13 +77,13 @@ def test_a_whole_folder_twice(training: Path, cli, root, held) -> None:
     assert "2 runs were there already" in result.stderr
 
 
-def test_a_project_has_to_be_named(training: Path, cli, root) -> None:
+def test_a_project_has_to_be_named(training, cli, root):
     """The client's folders do not say it."""
     result = cli("import", "neptune", training)
     assert (result.exit_code, "--project" in result.stderr) == (2, True)
 
 
-def test_files_are_taken_from_below_the_training_only(training: Path, cli, root, held) -> None:
+def test_files_are_taken_from_below_the_training_only(training, cli, root, held):
     """A folder may be anybody's: what it names elsewhere, or by links, stays where it is."""
     secret = training.parent / "secret.txt"
     secret.write_text("not yours")
@@ -122,7 +122,7 @@ def test_files_are_taken_from_below_the_training_only(training: Path, cli, root,
     assert any(b"not yours" in content for content in held().values())
 
 
-def test_what_is_damaged_is_left_out_and_what_grew_is_added(training: Path, cli, root) -> None:
+def test_what_is_damaged_is_left_out_and_what_grew_is_added(training, cli, root):
     """A log that is cut off is read to there; once it has grown, the rest comes behind."""
     folder = folder_of(training, "async")
     log = folder / "data-1.log"
@@ -134,7 +134,7 @@ def test_what_is_damaged_is_left_out_and_what_grew_is_added(training: Path, cli,
     assert (result.exit_code, "cut off or damaged (1" in result.stderr) == (0, True)
     (run_id,) = ids(cli)
 
-    def losses() -> list[tuple[float, float]]:
+    def losses():
         with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
             found = run["train/loss"].fetch_points()
         return list(zip(found["step"], found["value"], strict=True))
@@ -157,7 +157,7 @@ def test_what_is_damaged_is_left_out_and_what_grew_is_added(training: Path, cli,
         assert run["params/n"].fetch() == 3
 
 
-def test_processes_of_one_run_come_together(training: Path, cli, root) -> None:
+def test_processes_of_one_run_come_together(training, cli, root):
     """Each has a folder of its own; together they are one run, also if one is found later."""
     first = folder_of(training, "async")
     cli("import", "neptune", training / ".neptune" / "async", "--project", "digits")
@@ -179,7 +179,7 @@ def test_processes_of_one_run_come_together(training: Path, cli, root) -> None:
         assert (found["step"].tolist()[-1], found["value"].tolist()[-1]) == (5, 0.125)
 
 
-def test_models_are_named_and_left_out(training: Path, cli, root) -> None:
+def test_models_are_named_and_left_out(training, cli, root):
     """What is no run is not made one."""
     folder = folder_of(training, "offline")
     told = json.loads((folder / "metadata.json").read_text())

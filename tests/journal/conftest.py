@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from seamark.journal.folder import RunFolder
 from seamark.journal.keeper import Keeper
-from seamark.journal.reader import Frame, JournalReader
+from seamark.journal.reader import JournalReader
 from seamark.journal.writer import JournalWriter
 from seamark.run.lifecycle import Lifecycle
 from seamark.run.ranks import EveryRank
 from seamark.run.recorder import Recorder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 START_NS = 1_700_000_000_000_000_000
 
@@ -33,21 +28,21 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
+def folder(tmp_path):
     return RunFolder(tmp_path / "root", "team/mnist", "run0")
 
 
 @pytest.fixture
-def open_writer(folder: RunFolder, clock: Clock) -> Iterator[Callable[..., JournalWriter]]:
+def open_writer(folder, clock):
     """Return a function that makes writers whose thread does nothing unless asked."""
     made: list[JournalWriter] = []
 
-    def make(**given: Any) -> JournalWriter:
+    def make(**given):
         header = given.pop("header", {"owner": True, "attempt": 0})
         given = {"clock": clock, "sync_s": 3600.0, "heartbeat_s": 3600.0, **given}
         made.append(JournalWriter(given.pop("folder", folder), lambda: dict(header), **given))
@@ -59,10 +54,10 @@ def open_writer(folder: RunFolder, clock: Clock) -> Iterator[Callable[..., Journ
 
 
 @pytest.fixture
-def journals(folder: RunFolder) -> Callable[[], list[list[Frame]]]:
+def journals(folder):
     """Return a function that reads the frames of all journals, oldest journal first."""
 
-    def read() -> list[list[Frame]]:
+    def read():
         found = []
         for journal in folder.journals():
             with JournalReader(journal.path) as reader:
@@ -75,17 +70,17 @@ def journals(folder: RunFolder) -> Callable[[], list[list[Frame]]]:
 
 
 @pytest.fixture
-def warnings_said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+def warnings_said(caplog):
     """Return a function that gives what was said to people so far."""
     caplog.set_level(logging.WARNING, "seamark")
     return lambda: [record.getMessage() for record in caplog.records if record.name == "seamark"]
 
 
 @pytest.fixture
-def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
+def unkept(monkeypatch):
     """Let no thread sync what the test wants to see failing; the test calls `keep` itself."""
 
-    def refused(_keeper: Keeper) -> None:
+    def refused(_keeper):
         msg = "can't start new thread"
         raise RuntimeError(msg)
 
@@ -99,7 +94,7 @@ class SecondRank(EveryRank):
 
 
 @pytest.fixture
-def second_rank(folder: RunFolder) -> Recorder:
+def second_rank(folder):
     """Return the recorder of rank 1, which has recorded nothing yet."""
     recorder = Recorder(
         folder,

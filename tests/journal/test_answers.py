@@ -5,22 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from own_calls import own
 
 from seamark.journal.format import Kind
-from seamark.journal.reader import Frame
 
 if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
-
-Make = Callable[..., "JournalWriter"]
-Read = Callable[[], list[list[Frame]]]
 
 WAYS: dict[str, Callable[[JournalWriter], bool]] = {
     "row": lambda writer: writer.append_row({"a": 1.0, "b": 2}, 3),
@@ -35,17 +30,17 @@ WAYS: dict[str, Callable[[JournalWriter], bool]] = {
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: way.replace(" ", "-"))
-def append(request: pytest.FixtureRequest) -> Callable[[JournalWriter], bool]:
+def append(request):
     return WAYS[request.param]
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def disk(monkeypatch):
     """A list that holds an error number while the disk is full."""
     full: list[int] = []
     write = os.write
 
-    def refusing(fd: int, data: bytes) -> int:
+    def refusing(fd, data):
         if full:
             raise OSError(full[0], os.strerror(full[0]))
         return write(fd, data)
@@ -55,13 +50,11 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     full.clear()
 
 
-def size(folder: RunFolder) -> int:
+def size(folder):
     return sum(journal.path.stat().st_size for journal in folder.journals())
 
 
-def test_what_is_in_the_kernel_is_answered_with_true(
-    open_writer: Make, folder: RunFolder, append: Callable[[JournalWriter], bool]
-) -> None:
+def test_what_is_in_the_kernel_is_answered_with_true(open_writer, folder, append):
     """The first time, which opens the journal, the second, and every quick one after them."""
     writer, before = open_writer(), 0
     for _ in range(4):
@@ -71,12 +64,8 @@ def test_what_is_in_the_kernel_is_answered_with_true(
 
 
 def test_what_waits_or_is_lost_is_answered_with_false(
-    open_writer: Make,
-    disk: list[int],
-    folder: RunFolder,
-    append: Callable[[JournalWriter], bool],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    open_writer, disk, folder, append, monkeypatch
+):
     """A full disk, whether there is room in memory or not; and true again when there is room."""
     writer = open_writer()
     append(writer)
@@ -93,8 +82,8 @@ def test_what_waits_or_is_lost_is_answered_with_false(
 
 
 def test_a_heartbeat_in_between_makes_no_record_look_written(
-    open_writer: Make, disk: list[int], folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    open_writer, disk, folder, monkeypatch
+):
     """The file grew, but not by this record: comparing sizes before and after would be wrong."""
     monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
     writer = open_writer()
@@ -109,16 +98,13 @@ def test_a_heartbeat_in_between_makes_no_record_look_written(
 
 
 def test_a_record_from_a_signal_handler_is_not_written_yet(
-    open_writer: Make,
-    journals: Read,
-    append: Callable[[JournalWriter], bool],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    open_writer, journals, append, monkeypatch
+):
     """It waits for the record that it interrupted, and is in the journal when that one returns."""
     writer, answers, write = open_writer(), [], os.write
     append(writer)
 
-    def interrupted(fd: int, data: bytes) -> int:
+    def interrupted(fd, data):
         monkeypatch.setattr(os, "write", write)
         os.kill(os.getpid(), signal.SIGUSR1)
         return write(fd, data)
@@ -136,7 +122,7 @@ def test_a_record_from_a_signal_handler_is_not_written_yet(
 
 
 @pytest.mark.parametrize("metrics", [{}, {"a": "no"}, None, {"a//b": 1.0}], ids=repr)
-def test_nothing_to_write_is_nothing_written(open_writer: Make, metrics: Any) -> None:
+def test_nothing_to_write_is_nothing_written(open_writer, metrics):
     """Where nothing can be kept, or nothing is given, no byte is in the kernel."""
     writer = open_writer()
     assert writer.append_row(metrics, 0) is False
@@ -144,9 +130,7 @@ def test_nothing_to_write_is_nothing_written(open_writer: Make, metrics: Any) ->
     assert writer.append_column("a", []) is False
 
 
-def test_after_the_end_nothing_is_written(
-    open_writer: Make, append: Callable[[JournalWriter], bool]
-) -> None:
+def test_after_the_end_nothing_is_written(open_writer, append):
     """A closed writer answers with false."""
     writer = open_writer()
     append(writer)
@@ -154,7 +138,7 @@ def test_after_the_end_nothing_is_written(
     assert append(writer) is False
 
 
-def test_a_rank_answers_for_what_is_its_own(second_rank: Any) -> None:
+def test_a_rank_answers_for_what_is_its_own(second_rank):
     """What it leaves to rank 0 is nothing written; its series are."""
     recorder = second_rank
     assert recorder.values.record_op({"op": "delete", "paths": ["a"]}) is False

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from own_calls import own
 
 from seamark.journal import backlog
 from seamark.journal.format import Kind
-from seamark.journal.reader import Frame, decode_json
+from seamark.journal.reader import decode_json
 
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-    from seamark.journal.writer import JournalWriter
-
-Make = Callable[..., "JournalWriter"]
-Read = Callable[[], list[list[Frame]]]
 SECOND = 10**9
 
 
@@ -45,16 +37,16 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch, unkept: None) -> Disk:
+def disk(monkeypatch, unkept):
     """No thread beside: its first round may come late, and write while faults are being set."""
     return Disk(monkeypatch)
 
 
-def texts(frames: list[Frame]) -> list[str]:
+def texts(frames):
     return [decode_json(frame.payload)["text"] for frame in frames if frame.kind == Kind.OP]
 
 
-def steps(frames: list[Frame]) -> list[float]:
+def steps(frames):
     import struct
 
     return [
@@ -64,13 +56,13 @@ def steps(frames: list[Frame]) -> list[float]:
     ]
 
 
-def say(writer: JournalWriter, text: str) -> None:
+def say(writer, text):
     writer.append_op({"op": "log", "text": text})
 
 
 def test_what_waits_is_written_in_order_at_the_time_at_which_it_was_made(
-    open_writer: Make, disk: Disk, clock: Any, journals: Read
-) -> None:
+    open_writer, disk, clock, journals
+):
     """A record that follows takes the waiting ones along; times rise, as in every journal."""
     writer, start = open_writer(), clock.now
     say(writer, "before")
@@ -93,8 +85,8 @@ def test_what_waits_is_written_in_order_at_the_time_at_which_it_was_made(
 
 
 def test_a_run_that_starts_on_a_full_disk_begins_with_its_header(
-    open_writer: Make, disk: Disk, clock: Any, journals: Read, folder: RunFolder
-) -> None:
+    open_writer, disk, clock, journals, folder
+):
     """Nothing is lost; the journal has the id under which facts of the process were filed."""
     disk.fill()
     writer, start = open_writer(), clock.now
@@ -113,7 +105,7 @@ def test_a_run_that_starts_on_a_full_disk_begins_with_its_header(
     assert texts(frames) == ["first"]
 
 
-def test_the_sync_thread_catches_up(open_writer: Make, disk: Disk, journals: Read) -> None:
+def test_the_sync_thread_catches_up(open_writer, disk, journals):
     """A run that has nothing more to say is complete as soon as there is room."""
     writer = open_writer()
     say(writer, "a")
@@ -125,9 +117,7 @@ def test_the_sync_thread_catches_up(open_writer: Make, disk: Disk, journals: Rea
     assert texts(journals()[0]) == ["a", "b"]
 
 
-def test_steps_left_out_go_on_while_rows_wait(
-    open_writer: Make, disk: Disk, journals: Read
-) -> None:
+def test_steps_left_out_go_on_while_rows_wait(open_writer, disk, journals):
     """Numbering knows of what waits, also while only a part of it could be written."""
     writer = open_writer()
     writer.append_row({"a": 1.0})
@@ -146,9 +136,7 @@ def test_steps_left_out_go_on_while_rows_wait(
     assert texts(frames) == ["x" * 5000]
 
 
-def test_a_series_that_was_deleted_while_it_waited_starts_anew(
-    open_writer: Make, disk: Disk, journals: Read
-) -> None:
+def test_a_series_that_was_deleted_while_it_waited_starts_anew(open_writer, disk, journals):
     """Numbers of the life before the delete have no part in the one after it."""
     writer = open_writer()
     disk.fill()
@@ -164,8 +152,8 @@ def test_a_series_that_was_deleted_while_it_waited_starts_anew(
 
 
 def test_what_has_no_room_in_memory_is_counted(
-    open_writer: Make, disk: Disk, journals: Read, warnings_said: Any, monkeypatch: Any
-) -> None:
+    open_writer, disk, journals, warnings_said, monkeypatch
+):
     """The oldest records stay, with one warning for what waits and one for what is lost."""
     monkeypatch.setattr(backlog, "MAX_RECORDS", 10)
     disk.fill()
@@ -185,9 +173,7 @@ def test_what_has_no_room_in_memory_is_counted(
     assert "values are being lost" in lost
 
 
-def test_bytes_in_memory_are_bounded_too(
-    open_writer: Make, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_in_memory_are_bounded_too(open_writer, disk, monkeypatch):
     """Few long records count as much as many short ones."""
     monkeypatch.setattr(backlog, "MAX_BYTES", 1000)
     writer = open_writer()
@@ -197,9 +183,7 @@ def test_bytes_in_memory_are_bounded_too(
     assert writer.dropped == {"disk": 2}
 
 
-def test_a_large_record_does_not_hold_up_small_ones(
-    open_writer: Make, disk: Disk, journals: Read
-) -> None:
+def test_a_large_record_does_not_hold_up_small_ones(open_writer, disk, journals):
     """On a disk that has a little room, what fits is written, and what does not is lost."""
     writer = open_writer()
     say(writer, "before")
@@ -210,9 +194,7 @@ def test_a_large_record_does_not_hold_up_small_ones(
     assert writer.dropped == {"disk": 10_000}
 
 
-def test_a_large_record_waits_where_there_is_no_journal(
-    open_writer: Make, disk: Disk, journals: Read
-) -> None:
+def test_a_large_record_waits_where_there_is_no_journal(open_writer, disk, journals):
     """A run that starts on a full disk keeps a long record of its beginning."""
     disk.fill()
     writer = open_writer()
@@ -225,9 +207,7 @@ def test_a_large_record_waits_where_there_is_no_journal(
     assert writer.dropped == {}
 
 
-def test_an_attempt_that_begins_meanwhile_has_its_own_journal(
-    open_writer: Make, disk: Disk, journals: Read
-) -> None:
+def test_an_attempt_that_begins_meanwhile_has_its_own_journal(open_writer, disk, journals):
     """What was recorded before it is written under the header of that time."""
     facts = {"attempt": 0}
     disk.fill()
@@ -246,9 +226,7 @@ def test_an_attempt_that_begins_meanwhile_has_its_own_journal(
     assert decode_json(second[0].payload)["continues"] == decode_json(first[0].payload)["writer"]
 
 
-def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(
-    open_writer: Make, disk: Disk, journals: Read
-) -> None:
+def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(open_writer, disk, journals):
     """The same for a journal that was open when the disk became full."""
     writer = open_writer()
     say(writer, "before")
@@ -262,9 +240,7 @@ def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(
     assert (texts(first), texts(second)) == (["before", "old"], ["new", "after"])
 
 
-def test_what_waits_at_the_end_is_written_or_counted(
-    open_writer: Make, disk: Disk, journals: Read, warnings_said: Any
-) -> None:
+def test_what_waits_at_the_end_is_written_or_counted(open_writer, disk, journals, warnings_said):
     """With room at the last moment nothing is lost; without, it is said how much."""
     lucky, unlucky = open_writer(), open_writer()
     for writer in (lucky, unlucky):
@@ -285,9 +261,7 @@ def test_what_waits_at_the_end_is_written_or_counted(
 
 
 @pytest.mark.usefixtures("unkept")  # a child has no sync thread of its parent
-def test_a_forked_child_leaves_to_its_parent_what_waits(
-    open_writer: Make, disk: Disk, journals: Read
-) -> None:
+def test_a_forked_child_leaves_to_its_parent_what_waits(open_writer, disk, journals):
     """Each record is written once, by the process that made it."""
     writer = open_writer()
     disk.fill()
@@ -298,7 +272,7 @@ def test_a_forked_child_leaves_to_its_parent_what_waits(
     assert [texts(frames) for frames in journals()] == [["child"]]
 
 
-def test_a_purged_run_keeps_nothing(open_writer: Make, folder: RunFolder) -> None:
+def test_a_purged_run_keeps_nothing(open_writer, folder):
     """What can never be written does not wait."""
     folder.purged_mark.parent.mkdir(parents=True)
     folder.purged_mark.touch()
@@ -307,9 +281,7 @@ def test_a_purged_run_keeps_nothing(open_writer: Make, folder: RunFolder) -> Non
     assert writer.dropped == {"disk": 1}
 
 
-def test_a_rank_that_starts_on_a_full_disk_keeps_what_is_its_own(
-    second_rank: Any, disk: Disk, journals: Read
-) -> None:
+def test_a_rank_that_starts_on_a_full_disk_keeps_what_is_its_own(second_rank, disk, journals):
     """Its series, and the facts of its process under the id that its journal will have."""
     recorder = second_rank
     disk.fill()

@@ -4,13 +4,11 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from seamark.journal import folder as folder_module
 from seamark.journal.folder import (
-    RunFolder,
     hashed_run_id,
     iter_runs,
     journal_name,
@@ -23,21 +21,16 @@ from seamark.journal.folder import (
 from seamark.paths import check_name
 from seamark.process.liveness import host_name
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 ID = re.compile(r"[a-z0-9]{16}")
 UID = bytes(range(16))
 
 
-def make(root: Path, names: Iterable[str]) -> None:
+def make(root, names):
     for name in names:
         (root / name / "journal").mkdir(parents=True)
 
 
-def test_root_is_argument_then_variable_then_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_root_is_argument_then_variable_then_working_folder(tmp_path, monkeypatch):
     """The root is absolute, and asking for it creates nothing."""
     assert root_dir() == Path.cwd() / ".seamark"
     monkeypatch.setenv("SEAMARK_DIR", str(tmp_path / "a"))
@@ -47,7 +40,7 @@ def test_root_is_argument_then_variable_then_working_folder(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_minted_ids_are_unique_and_legal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minted_ids_are_unique_and_legal(monkeypatch):
     """Those of one millisecond differ, and so do equal draws of two milliseconds."""
     drawn = [mint_run_id() for _ in range(1000)]
     assert len(set(drawn)) == 1000
@@ -61,13 +54,13 @@ def test_minted_ids_are_unique_and_legal(monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(ID.fullmatch(one) and check_name(one) for one in drawn)
 
 
-def test_the_first_characters_of_an_id_tell_runs_apart() -> None:
+def test_the_first_characters_of_an_id_tell_runs_apart():
     """Of two hundred runs of one moment hardly any begin alike, where all of them used to."""
     first = {mint_run_id()[:4] for _ in range(200)}
     assert len(first) > 195
 
 
-def test_hashed_ids_agree_between_processes() -> None:
+def test_hashed_ids_agree_between_processes():
     """Project and custom id alone decide; the border between them counts."""
     assert hashed_run_id("team/mnist", "nightly") == "48ktib6gciu1fhsm"
     assert ID.fullmatch(hashed_run_id("a/b", "x"))
@@ -76,7 +69,7 @@ def test_hashed_ids_agree_between_processes() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpu-7", "Ünïcode host", "a" * 200, "..", "", "-x-", "con"])
-def test_any_host_name_gives_a_legal_writer_id(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_host_name_gives_a_legal_writer_id(name, monkeypatch):
     """Whatever a host is called, its journals have names that every file system takes."""
     monkeypatch.setattr(socket, "gethostname", lambda: name)
     writer = writer_id(UID)
@@ -85,7 +78,7 @@ def test_any_host_name_gives_a_legal_writer_id(name: str, monkeypatch: pytest.Mo
     assert writer.endswith(f"-{os.getpid()}-00010203")
 
 
-def test_journal_name_carries_writer_and_uid() -> None:
+def test_journal_name_carries_writer_and_uid():
     """Both are read back from the file's name; a name without a uid is its own writer."""
     name = journal_name("gpu.lab-12-00010203", UID)
     assert name == "gpu.lab-12-00010203.000102030405060708090a0b0c0d0e0f"
@@ -94,7 +87,7 @@ def test_journal_name_carries_writer_and_uid() -> None:
     assert split_journal_name("a.b") == ("a.b", None)
 
 
-def test_temporaries_are_no_journals(folder: RunFolder) -> None:
+def test_temporaries_are_no_journals(folder):
     """Names that start with a dot are somebody's half-copied files; no folder means no journals."""
     assert folder.journals() == []
     folder.journal_dir.mkdir(parents=True)
@@ -103,7 +96,7 @@ def test_temporaries_are_no_journals(folder: RunFolder) -> None:
     assert [one.path.name for one in folder.journals()] == ["a.2", "b.1"]
 
 
-def test_runs_are_found_below_projects(tmp_path: Path) -> None:
+def test_runs_are_found_below_projects(tmp_path):
     """Sub-projects are walked; blobs, files, hidden folders and a project's own log are no runs."""
     make(
         tmp_path,
@@ -117,14 +110,14 @@ def test_runs_are_found_below_projects(tmp_path: Path) -> None:
     assert list(iter_runs(tmp_path, "nowhere")) == []
 
 
-def test_known_runs_need_no_look_inside(tmp_path: Path) -> None:
+def test_known_runs_need_no_look_inside(tmp_path):
     """What the index knows to be a run is yielded without a look into its folder."""
     (tmp_path / "p" / "r").mkdir(parents=True)
     assert [one.run for one in iter_runs(tmp_path, known={"p/r"})] == ["r"]
     assert list(iter_runs(tmp_path)) == []
 
 
-def test_purged_ids_are_the_marks(folder: RunFolder) -> None:
+def test_purged_ids_are_the_marks(folder):
     """A project without marks has none purged."""
     assert purged_ids(folder.root, folder.project) == set()
     folder.purged_mark.parent.mkdir(parents=True)

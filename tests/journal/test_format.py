@@ -19,13 +19,13 @@ from seamark.journal.format import (
 UID = bytes(range(16))
 
 
-def test_frame_over_the_limit_is_refused() -> None:
+def test_frame_over_the_limit_is_refused():
     """No frame is longer than 16 MiB, and the error says how long it would have been."""
     with pytest.raises(ValueError, match=str(MAX_PAYLOAD_BYTES + 1)):
         frame_bytes(0, Kind.OP, 1, bytes(MAX_PAYLOAD_BYTES + 1))
 
 
-def test_file_header_bytes() -> None:
+def test_file_header_bytes():
     """The first 32 bytes are those of table A: magic, version 1.0, zero, uid."""
     expected = bytes.fromhex("89534d4b0d0a1a0a0100000000000000") + UID
     assert file_header(UID) == expected
@@ -33,19 +33,19 @@ def test_file_header_bytes() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 4, 5, 7, 12, 15])
-def test_damaged_file_header_is_seen(at: int) -> None:
+def test_damaged_file_header_is_seen(at):
     """A magic that went through a text-mode copy, or a field that is not zero, is no header."""
     damaged = bytearray(file_header(UID))
     damaged[at] ^= 0x20
     assert parse_file_header(bytes(damaged)) is None
 
 
-def test_short_file_header_is_no_header() -> None:
+def test_short_file_header_is_no_header():
     """31 bytes are not enough."""
     assert parse_file_header(file_header(UID)[:31]) is None
 
 
-def test_frame_bytes() -> None:
+def test_frame_bytes():
     """A frame is crc, length, kind, flags, mark, aux, t and the payload padded to 8 with zeros."""
     body = bytes.fromhex("030000000201a35e070000008877665544332211") + b"abc" + bytes(5)
     expected = struct.pack("<I", zlib.crc32(body, zlib.crc32(UID))) + body
@@ -54,7 +54,7 @@ def test_frame_bytes() -> None:
     assert len(made) == 32
 
 
-def test_crc_covers_padding_and_is_salted() -> None:
+def test_crc_covers_padding_and_is_salted():
     """A frame of one journal is none in another, and a bit in the padding counts."""
     made = frame_bytes(salt_of(UID), Kind.OP, 1, b"abc")
     assert made != frame_bytes(salt_of(bytes(16)), Kind.OP, 1, b"abc")
@@ -62,12 +62,12 @@ def test_crc_covers_padding_and_is_salted() -> None:
 
 
 @pytest.mark.parametrize(("length", "expected"), [(0, 0), (1, 8), (7, 8), (8, 8), (9, 16)])
-def test_padded(length: int, expected: int) -> None:
+def test_padded(length, expected):
     """Frames are 8-aligned."""
     assert padded(length) == expected
 
 
-def test_json_is_strict_compact_utf8() -> None:
+def test_json_is_strict_compact_utf8():
     """Records hold no tokens that other parsers refuse, no blanks, and no escapes for text."""
     assert dump_json({"a": [1, "ä\u2028"]}) == '{"a":[1,"ä\u2028"]}'.encode()
     with pytest.raises(ValueError, match=r".*"):

@@ -9,7 +9,6 @@ import shutil
 import struct
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,22 +16,19 @@ from seamark import init_run
 from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader, decode_json
 
-if TYPE_CHECKING:
-    from seamark import Run
-
 GOLDEN = Path(__file__).parent / "golden"
 V1 = GOLDEN / "golden-4711-00112233.00112233445566778899aabbccddeeff"
 START_NS = 1_700_000_000_000_000_000
 
 
-def test_golden_file_is_what_the_tables_say() -> None:
+def test_golden_file_is_what_the_tables_say():
     """The committed bytes are those that the written format leads to, by a second program."""
     made = runpy.run_path(str(GOLDEN / "generate_v1.py"))
     assert V1.read_bytes() == made["journal"]()
     assert V1.name == made["NAME"]
 
 
-def test_version_1_frames() -> None:
+def test_version_1_frames():
     """Every frame is found, whole, at its time, with its flags; nothing is a gap."""
     with JournalReader(V1) as reader:
         frames = list(reader.frames())
@@ -49,7 +45,7 @@ def test_version_1_frames() -> None:
     assert all(a.end == b.offset for a, b in pairwise(frames))
 
 
-def test_version_1_payloads() -> None:
+def test_version_1_payloads():
     """Payloads come unpadded and decompressed."""
     with JournalReader(V1) as reader:
         frames = list(reader.frames())
@@ -63,7 +59,7 @@ def test_version_1_payloads() -> None:
 
 
 @pytest.fixture
-def golden_run(tmp_path: Path) -> Run:
+def golden_run(tmp_path):
     folder = tmp_path / "root/golden/one/goldenrun0000001/journal"
     folder.mkdir(parents=True)
     shutil.copy(V1, folder)
@@ -87,12 +83,12 @@ def golden_run(tmp_path: Path) -> Run:
         ("train/Größe", 4.0),
     ],
 )
-def test_version_1_values(golden_run: Run, path: str, expected: Any) -> None:
+def test_version_1_values(golden_run, path, expected):
     """The values of a journal of version 1 are what they were."""
     assert golden_run[path].fetch() == expected
 
 
-def test_version_1_series(golden_run: Run) -> None:
+def test_version_1_series(golden_run):
     """Steps, values and times of the series are what they were, from rows and columns alike."""
     loss = golden_run["train/loss"].fetch_points()
     assert loss.step.tolist() == [0, 1, 1, 7.5]

@@ -7,7 +7,7 @@ import sys
 from decimal import Decimal
 from fractions import Fraction
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ class Onlooker:
         return self.value
 
 
-def row_values(read: Read, count: int) -> list[tuple[float, ...]]:
+def row_values(read, count):
     rows = [frame for frame in read()[0] if frame.kind in (Kind.ROW, Kind.SPARSE)]
     return [struct.unpack(f"<{count}d", row.payload[-8 * count :]) for row in rows]
 
@@ -70,7 +70,7 @@ def row_values(read: Read, count: int) -> list[tuple[float, ...]]:
     ],
     ids=lambda value: f"{type(value).__name__}-{value}"[:20],
 )
-def test_quick_and_slow_rows_hold_the_same(open_writer: Make, journals: Read, value: Any) -> None:
+def test_quick_and_slow_rows_hold_the_same(open_writer, journals, value):
     """A number is the same float64 in the first rows, which are slow, and in later, quick ones."""
     writer = open_writer()
     for step in range(4):
@@ -81,7 +81,7 @@ def test_quick_and_slow_rows_hold_the_same(open_writer: Make, journals: Read, va
     assert not writer.dropped
 
 
-def test_sums_that_overflow_are_numbers_still(open_writer: Make, journals: Read) -> None:
+def test_sums_that_overflow_are_numbers_still(open_writer, journals):
     """What a row adds up to is nobody's business: NaN, infinities and huge values are values."""
     writer = open_writer()
     values = {"a": 1e308, "b": 1e308, "c": float("-inf"), "d": float("inf")}
@@ -91,7 +91,7 @@ def test_sums_that_overflow_are_numbers_still(open_writer: Make, journals: Read)
 
 
 @pytest.mark.parametrize("odd", ["0.5", None, 1j, [1.0], np.ones(3)], ids=repr)
-def test_what_turns_odd_later_is_left_out(open_writer: Make, journals: Read, odd: Any) -> None:
+def test_what_turns_odd_later_is_left_out(open_writer, journals, odd):
     """A key set of numbers may hold something else one day; the rest of the row is kept."""
     writer = open_writer()
     for step in range(3):
@@ -105,7 +105,7 @@ def test_what_turns_odd_later_is_left_out(open_writer: Make, journals: Read, odd
     assert struct.unpack("<d", odd_one.payload[-8:]) == (3.0,)
 
 
-def test_tensors_are_not_added_up_at_every_step(open_writer: Make) -> None:
+def test_tensors_are_not_added_up_at_every_step(open_writer):
     """Whether a row is plain is found out by a sum; key sets with tensors pay that once."""
     writer = open_writer()
     tensor = Onlooker(0.5)
@@ -114,9 +114,7 @@ def test_tensors_are_not_added_up_at_every_step(open_writer: Make) -> None:
     assert tensor.added <= 2
 
 
-def test_a_key_set_that_held_a_tensor_is_quick_again(
-    open_writer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_set_that_held_a_tensor_is_quick_again(open_writer, monkeypatch):
     """One row with a tensor does not make later rows of plain numbers slow."""
     writer = open_writer()
     for step in range(3):
@@ -126,7 +124,7 @@ def test_a_key_set_that_held_a_tensor_is_quick_again(
     writer.append_row({"a": 1.0}, 4)
 
 
-def no_slow_way(writer: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_slow_way(writer, monkeypatch):
     monkeypatch.setattr(writer, "_append_slowly", lambda *_: pytest.fail("went the slow way"))
 
 
@@ -134,13 +132,8 @@ def no_slow_way(writer: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("time_ns", [None, -5, 10**18])
 @pytest.mark.parametrize("kind", [float, np.float32, np.float64, np.int16, Fraction])
 def test_steps_times_and_numbers_of_any_kind_go_the_quick_way(
-    open_writer: Make,
-    journals: Read,
-    monkeypatch: pytest.MonkeyPatch,
-    step: Any,
-    time_ns: int | None,
-    kind: Any,
-) -> None:
+    open_writer, journals, monkeypatch, step, time_ns, kind
+):
     """The third row is quick, and its frame that of the second but for its own time and step."""
     writer = open_writer()
     metrics = {"a": kind(3), "b": 1.5}
@@ -157,9 +150,7 @@ def test_steps_times_and_numbers_of_any_kind_go_the_quick_way(
     assert struct.unpack("<d", journals()[0][-1].payload[:8]) == (3.0 if step is None else 8.0,)
 
 
-def test_points_go_the_quick_way(
-    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_points_go_the_quick_way(open_writer, journals, monkeypatch):
     """A series that is written point by point costs what a row of one costs."""
     writer = open_writer()
     for _ in range(2):
@@ -170,7 +161,7 @@ def test_points_go_the_quick_way(
     assert row_values(journals, 1) == [(1.0,)] * 4
 
 
-def test_numbers_are_taken_once_from_a_row_that_has_others(open_writer: Make) -> None:
+def test_numbers_are_taken_once_from_a_row_that_has_others(open_writer):
     """Where one value is no number, what was read of the others is not read again."""
     reads = []
 
@@ -186,9 +177,7 @@ def test_numbers_are_taken_once_from_a_row_that_has_others(open_writer: Make) ->
     assert writer.dropped == {"value": 2}
 
 
-def test_tensors_go_the_quick_way(
-    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensors_go_the_quick_way(open_writer, journals, monkeypatch):
     """Also beside numbers of other kinds; each value stays under its name."""
     torch = pytest.importorskip("torch")
     writer = open_writer()
@@ -208,7 +197,7 @@ def test_tensors_go_the_quick_way(
 
 
 @pytest.mark.parametrize("odd", ["tensor of two", "complex"])
-def test_device_tensors_stay_under_their_names(monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+def test_device_tensors_stay_under_their_names(monkeypatch, odd):
     """Those that are moved together, beside those that cannot be, in the order that was given."""
     torch = pytest.importorskip("torch")
     monkeypatch.setattr("seamark.values._numbers.waits", lambda _tensor: True)
@@ -219,16 +208,14 @@ def test_device_tensors_stay_under_their_names(monkeypatch: pytest.MonkeyPatch, 
     assert set(failed) == {"b"}
 
 
-def test_tensors_on_a_device_are_moved_together(
-    open_writer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensors_on_a_device_are_moved_together(open_writer, monkeypatch):
     """Also where a schema is known, a row of device tensors costs one transfer."""
     torch = pytest.importorskip("torch")
     assert "torch" in sys.modules
     transfers = SimpleNamespace(count=0)
     join = torch.cat
 
-    def counted(tensors: Any) -> Any:
+    def counted(tensors):
         transfers.count += 1
         return join(tensors)
 

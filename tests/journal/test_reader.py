@@ -10,7 +10,7 @@ import sys
 import zlib
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -37,9 +37,6 @@ from seamark.journal.reader import (
     scan,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 GOLDEN = Path(__file__).parent / "golden/golden-4711-00112233.00112233445566778899aabbccddeeff"
 UID = bytes.fromhex(GOLDEN.name[-32:])
 SALT = salt_of(UID)
@@ -57,7 +54,7 @@ class Found(NamedTuple):
     offset: int
 
 
-def put(path: Path, data: bytes) -> None:
+def put(path, data):
     """Make a file hold ``data``. Not by truncating it first, which makes some disks wait."""
     with path.open("r+b" if path.exists() else "x+b", buffering=0) as file:
         file.write(data)
@@ -65,13 +62,11 @@ def put(path: Path, data: bytes) -> None:
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Callable[..., Found]:
+def read(tmp_path):
     """Return a function that reads given bytes as a journal that grew just now, or long ago."""
     path = tmp_path / GOLDEN.name
 
-    def read(
-        data: bytes, *, live: bool = False, offset: int = 0, now_ns: int | None = None
-    ) -> Found:
+    def read(data, *, live=False, offset=0, now_ns=None):
         put(path, data)
         grown = START_NS + 100 * 10**9
         os.utime(path, ns=(grown, grown))
@@ -85,7 +80,7 @@ def read(tmp_path: Path) -> Callable[..., Found]:
     return read
 
 
-def journal(*frames: tuple[int, int, bytes], start: int = START_NS + 50 * 10**9) -> bytes:
+def journal(*frames, start=START_NS + 50 * 10**9):
     """Return a journal of (kind, flags, payload), one frame a nanosecond."""
     return file_header(UID) + b"".join(
         frame_bytes(SALT, kind, start + number, payload, flags=flags)
@@ -93,7 +88,7 @@ def journal(*frames: tuple[int, int, bytes], start: int = START_NS + 50 * 10**9)
     )
 
 
-def whole(data: bytes) -> list[Frame]:
+def whole(data):
     """Return the frames of an undamaged journal."""
     raws: list[Any] = []
     end, bad = scan(data, SALT, raws, FILE_HEADER_BYTES)
@@ -106,12 +101,12 @@ def whole(data: bytes) -> list[Frame]:
 
 
 @pytest.fixture(scope="module")
-def golden() -> bytes:
+def golden():
     return GOLDEN.read_bytes()
 
 
 @pytest.fixture(scope="module")
-def open_golden(golden: bytes) -> bytes:
+def open_golden(golden):
     """The golden journal without its CLOSE."""
     return golden[: whole(golden)[-1].offset]
 
@@ -120,7 +115,7 @@ def open_golden(golden: bytes) -> bytes:
 
 
 @pytest.mark.once
-def test_truncation_at_every_byte(open_golden: bytes, read: Any) -> None:
+def test_truncation_at_every_byte(open_golden, read):
     """Every whole frame is read; the rest is waited for, and a gap once nothing more can come."""
     frames = whole(open_golden)
     for size in range(len(open_golden) + 1):
@@ -137,7 +132,7 @@ def test_truncation_at_every_byte(open_golden: bytes, read: Any) -> None:
 
 
 @pytest.mark.once
-def test_a_flipped_bit_in_every_byte(golden: bytes, read: Any) -> None:
+def test_a_flipped_bit_in_every_byte(golden, read):
     """It costs the frame that it is in, which is reported as a gap, and no other."""
     frames = whole(golden)
     for at in range(len(golden)):
@@ -155,7 +150,7 @@ def test_a_flipped_bit_in_every_byte(golden: bytes, read: Any) -> None:
 
 
 @pytest.mark.once
-def test_a_flipped_bit_in_every_byte_of_a_live_journal(open_golden: bytes, read: Any) -> None:
+def test_a_flipped_bit_in_every_byte_of_a_live_journal(open_golden, read):
     """Bytes may still turn good while the journal is live: reading waits before them."""
     frames = whole(open_golden)
     start = frames[0].t
@@ -175,7 +170,7 @@ def test_a_flipped_bit_in_every_byte_of_a_live_journal(open_golden: bytes, read:
             assert read(open_golden, live=True, offset=found.offset).frames == frames[len(before) :]
 
 
-def test_damaged_file_header_is_mended_from_the_name(golden: bytes, tmp_path: Path) -> None:
+def test_damaged_file_header_is_mended_from_the_name(golden, tmp_path):
     """Whatever became of the first 32 bytes, the frames are read, and the damage is reported."""
     for head in (bytes(32), os.urandom(32), b"\n" * 32, golden[:16] + bytes(16)):
         path = tmp_path / GOLDEN.name
@@ -186,7 +181,7 @@ def test_damaged_file_header_is_mended_from_the_name(golden: bytes, tmp_path: Pa
             assert reader.uid == UID
 
 
-def test_a_header_may_be_long(tmp_path: Path) -> None:
+def test_a_header_may_be_long(tmp_path):
     """Positions of a run with hundreds of journals stand in it."""
     record = {"positions": {f"host-{number}-01234567": number for number in range(1000)}}
     frame = frame_bytes(SALT, Kind.HEADER, START_NS, json.dumps(record).encode())
@@ -199,7 +194,7 @@ def test_a_header_may_be_long(tmp_path: Path) -> None:
         assert reader.header() == {}
 
 
-def test_damaged_header_without_a_uid_in_the_name(golden: bytes, tmp_path: Path) -> None:
+def test_damaged_header_without_a_uid_in_the_name(golden, tmp_path):
     """A renamed journal is read by its own header; without either it is no journal."""
     path = tmp_path / "renamed"
     path.write_bytes(golden)
@@ -211,7 +206,7 @@ def test_damaged_header_without_a_uid_in_the_name(golden: bytes, tmp_path: Path)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x89SMK", b"text of another kind" * 100])
-def test_other_files(tmp_path: Path, data: bytes) -> None:
+def test_other_files(tmp_path, data):
     """What is no journal is said to be none, or holds no frames; what is not there is an error."""
     path = tmp_path / "some.file"
     path.write_bytes(data)
@@ -230,7 +225,7 @@ def test_other_files(tmp_path: Path, data: bytes) -> None:
 # -------------------------------------------------------------------- live, settled
 
 
-def test_a_growing_journal_is_followed(golden: bytes, read: Any) -> None:
+def test_a_growing_journal_is_followed(golden, read):
     """Read at any sizes on its way, it gives each frame once, and no gap."""
     cuts = [*range(40, len(golden), 37), len(golden)]
     offset, found = 0, []
@@ -242,7 +237,7 @@ def test_a_growing_journal_is_followed(golden: bytes, read: Any) -> None:
     assert found == whole(golden)
 
 
-def test_zero_pages_are_waited_for(read: Any) -> None:
+def test_zero_pages_are_waited_for(read):
     """A network file system shows zeros for pages not there yet; nothing is passed over."""
     rows = [(Kind.OP, 0, json.dumps({"op": n}).encode() * 20) for n in range(100)]
     data = journal((Kind.HEADER, 0, b"{}"), *rows)
@@ -256,7 +251,7 @@ def test_zero_pages_are_waited_for(read: Any) -> None:
     assert late.frames == [f for f in whole(data) if f.end <= 4096 or f.offset >= 8192]
 
 
-def test_a_live_journal_passes_over_old_damage(read: Any) -> None:
+def test_a_live_journal_passes_over_old_damage(read):
     """Bad bytes before a frame of two minutes ago have stayed bad: a live run is read on."""
     data = bytearray(journal(*[(Kind.OP, 0, b"{}")] * 5))
     frames = whole(bytes(data))
@@ -267,7 +262,7 @@ def test_a_live_journal_passes_over_old_damage(read: Any) -> None:
     assert (len(old.frames), old.gaps) == (4, [Gap(frames[2].offset, 32)])
 
 
-def test_a_close_settles_a_journal(read: Any) -> None:
+def test_a_close_settles_a_journal(read):
     """Behind CLOSE nothing follows: damage before it is passed over at once."""
     data = bytearray(journal(*[(Kind.OP, 0, b"{}")] * 5, (Kind.CLOSE, 0, b"{}")))
     data[100] ^= 1
@@ -276,7 +271,7 @@ def test_a_close_settles_a_journal(read: Any) -> None:
     assert (len(found.frames), found.closed, found.stopped) == (5, True, None)
 
 
-def test_a_dead_process_settles_a_journal(tmp_path: Path) -> None:
+def test_a_dead_process_settles_a_journal(tmp_path):
     """On the same boot of the same host, a journal whose process is gone is read to its end."""
     code = (
         "import sys, os; from pathlib import Path\n"
@@ -293,7 +288,6 @@ def test_a_dead_process_settles_a_journal(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert process.stdout is not None
     process.stdout.readline()
     (path,) = (tmp_path / "p/r/journal").iterdir()
     with path.open("ab") as file:
@@ -309,9 +303,7 @@ def test_a_dead_process_settles_a_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("settles", ["a frame follows", "it is closed"])
-def test_a_read_in_the_middle_of_a_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settles: str
-) -> None:
+def test_a_read_in_the_middle_of_a_write(tmp_path, monkeypatch, settles):
     """What was seen half-written, and is whole at the second look, is no gap."""
     last = Kind.CLOSE if settles == "it is closed" else Kind.OP
     data = journal((Kind.HEADER, 0, b"{}"), *[(Kind.OP, 0, b"{}" * 99)] * 4, (last, 0, b"{}"))
@@ -321,7 +313,7 @@ def test_a_read_in_the_middle_of_a_write(
     real = os.pread
     reads = 0
 
-    def pread(fd: int, size: int, offset: int) -> bytes:
+    def pread(fd, size, offset):
         nonlocal reads
         found = real(fd, size, offset)
         reads += 1
@@ -334,7 +326,7 @@ def test_a_read_in_the_middle_of_a_write(
     assert reads > 3
 
 
-def test_reading_needs_no_more_than_reading(tmp_path: Path, golden: bytes) -> None:
+def test_reading_needs_no_more_than_reading(tmp_path, golden):
     """A foreign file that may only be read is read, and neither it nor its folder changes."""
     path = tmp_path / GOLDEN.name
     path.write_bytes(golden)
@@ -350,7 +342,7 @@ def test_reading_needs_no_more_than_reading(tmp_path: Path, golden: bytes) -> No
     tmp_path.chmod(0o700)
 
 
-def test_closing_twice_is_harmless(golden: bytes) -> None:
+def test_closing_twice_is_harmless(golden):
     """A reader can be closed as often as one likes."""
     reader = JournalReader(GOLDEN)
     reader.close()
@@ -360,7 +352,7 @@ def test_closing_twice_is_harmless(golden: bytes) -> None:
 # -------------------------------------------------------------------- later versions
 
 
-def test_unknown_kinds_that_may_be_skipped(read: Any) -> None:
+def test_unknown_kinds_that_may_be_skipped(read):
     """They are given to who reads, to be remembered; reading goes on."""
     data = journal((Kind.HEADER, 0, b"{}"), (99, SKIPPABLE, b"new"), (Kind.OP, 0, b"{}"))
     found = read(data)
@@ -368,7 +360,7 @@ def test_unknown_kinds_that_may_be_skipped(read: Any) -> None:
     assert (found.stopped, found.gaps) == (None, [])
 
 
-def test_unknown_kinds_that_may_not_be_skipped(read: Any) -> None:
+def test_unknown_kinds_that_may_not_be_skipped(read):
     """Reading stops before them and says why; nothing behind them is shown half-understood."""
     data = journal((Kind.HEADER, 0, b"{}"), (99, 0, b"new"), (Kind.OP, 0, b"{}"))
     for live in (True, False):
@@ -380,7 +372,7 @@ def test_unknown_kinds_that_may_not_be_skipped(read: Any) -> None:
         assert (again.frames, again.stopped) == ([], "newer")
 
 
-def test_a_newer_major_version(read: Any) -> None:
+def test_a_newer_major_version(read):
     """A file of format 2 is not read at all; one whose version byte was damaged is."""
     newer = bytearray(journal((Kind.HEADER, 0, b'{"format":2}'), (Kind.OP, 0, b"{}")))
     newer[8] = 2
@@ -391,7 +383,7 @@ def test_a_newer_major_version(read: Any) -> None:
     assert len(read(bytes(damaged)).frames) == 2
 
 
-def test_a_newer_minor_version_is_read(read: Any) -> None:
+def test_a_newer_minor_version_is_read(read):
     """Minor versions only add what may be skipped."""
     data = bytearray(journal((Kind.HEADER, 0, b"{}"), (Kind.OP, 0, b"{}")))
     data[10] = 7
@@ -405,7 +397,7 @@ def test_a_newer_minor_version_is_read(read: Any) -> None:
     ("kind", "length"),
     [(0, 8), (Kind.OP, 0), (Kind.OP, MAX_PAYLOAD_BYTES + 1), (Kind.OP, 2**32 - 1)],
 )
-def test_frames_that_are_never_valid(read: Any, kind: int, length: int) -> None:
+def test_frames_that_are_never_valid(read, kind, length):
     """Kind 0, an empty payload of anything but a heartbeat, and lengths over the limit are bad."""
     body = struct.pack("<IBBHIq", length, kind, 0, 0x5EA3, 0, START_NS) + bytes(min(length, 64))
     odd = zlib.crc32(body, SALT).to_bytes(4, "little") + body
@@ -415,7 +407,7 @@ def test_frames_that_are_never_valid(read: Any, kind: int, length: int) -> None:
     assert len(found.gaps) == 1
 
 
-def test_the_longest_frame_is_read(read: Any) -> None:
+def test_the_longest_frame_is_read(read):
     """A payload of 16 MiB is whole, between short frames, and found from the end."""
     data = journal(
         (Kind.HEADER, 0, b"{}"), (Kind.OP, 0, b"x" * MAX_PAYLOAD_BYTES), (Kind.OP, 0, b"{}")
@@ -426,7 +418,7 @@ def test_the_longest_frame_is_read(read: Any) -> None:
     assert (len(torn.frames), torn.tail.offset) == (1, whole(data)[1].offset)
 
 
-def test_a_damaged_long_frame_costs_only_itself(read: Any) -> None:
+def test_a_damaged_long_frame_costs_only_itself(read):
     """Frames behind megabytes of bad bytes are found."""
     data = bytearray(
         journal(
@@ -439,7 +431,7 @@ def test_a_damaged_long_frame_costs_only_itself(read: Any) -> None:
     assert found.gaps == [Gap(64, found.frames[1].offset - 64)]
 
 
-def test_zlib_bombs_and_rubbish(read: Any) -> None:
+def test_zlib_bombs_and_rubbish(read):
     """What does not decompress within 16 MiB has an empty payload; memory is not filled first."""
     bomb = zlib.compress(bytes(64 << 20), 9)
     data = journal(
@@ -452,12 +444,12 @@ def test_zlib_bombs_and_rubbish(read: Any) -> None:
     assert [frame.payload for frame in read(data).frames] == [b"{}", b"", b"", b"", b"{}"]
 
 
-def nested(depth: int) -> bytes:
+def nested(depth):
     return b"[" * depth + b"]" * depth
 
 
 @pytest.mark.parametrize("depth", [1, 63, 64])
-def test_json_of_legal_depth(depth: int) -> None:
+def test_json_of_legal_depth(depth):
     """64 levels are read."""
     assert json.dumps(decode_json(nested(depth))) == nested(depth).decode()
 
@@ -479,7 +471,7 @@ def test_json_of_legal_depth(depth: int) -> None:
     ],
     ids=lambda payload: f"{len(payload)}:{payload[:9]!r}",
 )
-def test_json_that_is_refused(payload: bytes) -> None:
+def test_json_that_is_refused(payload):
     """What is too deep, or no JSON, is a ValueError: never a crash, never a RecursionError."""
     with pytest.raises(ValueError, match=r".*"):
         decode_json(payload)
@@ -496,7 +488,7 @@ def test_json_that_is_refused(payload: bytes) -> None:
         max_leaves=120,
     )
 )
-def test_brackets_in_texts_do_not_count(value: Any) -> None:
+def test_brackets_in_texts_do_not_count(value):
     """Depth is that of the JSON, whatever stands in its texts."""
     filler = ["[" * 70]
     assert decode_json(json.dumps([filler, value]).encode()) == [filler, value]
@@ -505,7 +497,7 @@ def test_brackets_in_texts_do_not_count(value: Any) -> None:
 # -------------------------------------------------------------------- the last frame
 
 
-def test_last_frame(golden: bytes, tmp_path: Path) -> None:
+def test_last_frame(golden, tmp_path):
     """The last valid frame is found from the end, past any rubbish there."""
     frames = whole(golden)
     path = tmp_path / GOLDEN.name
@@ -535,7 +527,7 @@ harm = st.one_of(
 )
 
 
-def harmed(data: bytes, harms: list[Any]) -> bytes:
+def harmed(data, harms):
     found = bytearray(data)
     for what, at, how in harms:
         start = at % (len(data) + 1)
@@ -552,9 +544,7 @@ def harmed(data: bytes, harms: list[Any]) -> bytes:
 
 @settings(max_examples=150)
 @given(frames=some_frames, harms=st.lists(harm, max_size=4))
-def test_any_frames_any_damage(
-    tmp_path_factory: pytest.TempPathFactory, frames: list[Any], harms: list[Any]
-) -> None:
+def test_any_frames_any_damage(tmp_path_factory, frames, harms):
     """Exactly the frames whose bytes are untouched are read; the gaps are exactly the rest."""
     data = journal((Kind.HEADER, 0, b'{"format":1}'), *frames)
     damaged = harmed(data, harms)
@@ -580,9 +570,7 @@ def test_any_frames_any_damage(
 
 @settings(max_examples=100)
 @given(frames=some_frames, cuts=st.lists(st.integers(0, 2000), max_size=8))
-def test_any_frames_read_while_they_grow(
-    tmp_path_factory: pytest.TempPathFactory, frames: list[Any], cuts: list[int]
-) -> None:
+def test_any_frames_read_while_they_grow(tmp_path_factory, frames, cuts):
     """Whatever the sizes at which a live journal is looked at, each frame is given once."""
     data = journal((Kind.HEADER, 0, b"{}"), *frames)
     path = tmp_path_factory.getbasetemp() / GOLDEN.name

@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from seamark.journal.reservations import Reservations
 
 
-def test_one_of_many_has_it(tmp_path: Path) -> None:
+def test_one_of_many_has_it(tmp_path):
     """And it holds whose it is, from the moment it is there; nothing else is left."""
     made = Reservations(tmp_path, ".claims", "groups")
     assert made.names() == {}
@@ -32,8 +30,8 @@ def test_one_of_many_has_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOTSUP])
-def test_a_file_system_without_links(tmp_path: Path, monkeypatch: Any, code: int) -> None:
-    def refuse(*_: object, **__: object) -> None:
+def test_a_file_system_without_links(tmp_path, monkeypatch, code):
+    def refuse(*_, **__):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "link", refuse)
@@ -45,7 +43,7 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: Any, code: int
     assert made.names() == {"1": True}
 
 
-def test_strangers(tmp_path: Path) -> None:
+def test_strangers(tmp_path):
     """What is no file takes its name and holds nothing; no link is followed, no folder removed."""
     there, outside = tmp_path / ".numbers", tmp_path / "outside"
     (there / "1").mkdir(parents=True)

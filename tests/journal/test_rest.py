@@ -10,26 +10,18 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from own_calls import own
 
 from seamark.journal import segment as segment_module
 from seamark.journal.format import Kind
-from seamark.journal.reader import Frame, decode_json
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-    from seamark.journal.writer import JournalWriter
-
-Make = Callable[..., "JournalWriter"]
-Read = Callable[[], list[list[Frame]]]
+from seamark.journal.reader import decode_json
 
 
-def kinds(frames: list[Frame]) -> str:
+def kinds(frames):
     return " ".join(Kind(frame.kind).name.lower() for frame in frames)
 
 
@@ -37,18 +29,18 @@ OTHERS: set[threading.Thread] = set()
 """What runs of other tests of this process, which they did not stop, still have."""
 
 
-def threads() -> list[threading.Thread]:
+def threads():
     every = [each for each in threading.enumerate() if each.name == "seamark-sync"]
     return [each for each in every if each not in OTHERS]
 
 
 @pytest.fixture(autouse=True)
-def _forget_others() -> None:
+def _forget_others():
     OTHERS.clear()
     OTHERS.update(threads())
 
 
-def held(folder: RunFolder) -> list[str]:
+def held(folder):
     """Return the files of the run that this process has open."""
     found = []
     for fd in Path("/proc/self/fd").iterdir():
@@ -57,7 +49,7 @@ def held(folder: RunFolder) -> list[str]:
     return [path for path in found if path.startswith(str(folder.path))]
 
 
-def test_a_rested_writer_holds_nothing(open_writer: Make, folder: RunFolder) -> None:
+def test_a_rested_writer_holds_nothing(open_writer, folder):
     """Its journal ends with CLOSE like one that was stopped, and is on disk."""
     writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
@@ -67,7 +59,7 @@ def test_a_rested_writer_holds_nothing(open_writer: Make, folder: RunFolder) -> 
     assert not writer.closed
 
 
-def test_it_goes_on_in_a_journal_that_continues(open_writer: Make, journals: Read) -> None:
+def test_it_goes_on_in_a_journal_that_continues(open_writer, journals):
     """The next record asks for a header anew; names, steps and times go on."""
     facts: dict[str, Any] = {"attempt": 0}
     writer = open_writer()
@@ -93,7 +85,7 @@ def test_it_goes_on_in_a_journal_that_continues(open_writer: Make, journals: Rea
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_resting_again_writes_nothing(open_writer: Make, journals: Read, times: int) -> None:
+def test_resting_again_writes_nothing(open_writer, journals, times):
     """Nor does resting before the first record, closing after it, or resting after that."""
     writer = open_writer()
     assert writer.rest()
@@ -107,7 +99,7 @@ def test_resting_again_writes_nothing(open_writer: Make, journals: Read, times: 
     assert writer.append_row({"a": 1.0}, 0) is False
 
 
-def test_each_rest_tells_what_was_lost_since_the_last(open_writer: Make, journals: Read) -> None:
+def test_each_rest_tells_what_was_lost_since_the_last(open_writer, journals):
     """Totals of a journal end with it: sums over journals are true."""
     writer = open_writer()
     for count in (1, 2):
@@ -120,13 +112,11 @@ def test_each_rest_tells_what_was_lost_since_the_last(open_writer: Make, journal
     ]
 
 
-def test_what_waits_is_written_before_the_rest(
-    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_is_written_before_the_rest(open_writer, journals, monkeypatch):
     """What the disk refuses keeps the writer awake, without loss; the next rest is one."""
     write = os.write
 
-    def full(fd: int, data: bytes) -> int:
+    def full(fd, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     writer = open_writer()
@@ -142,11 +132,8 @@ def test_what_waits_is_written_before_the_rest(
 
 
 def test_a_disk_that_does_not_answer_is_not_waited_for(
-    open_writer: Make,
-    monkeypatch: pytest.MonkeyPatch,
-    warnings_said: Callable[[], list[str]],
-    journals: Read,
-) -> None:
+    open_writer, monkeypatch, warnings_said, journals
+):
     """Training goes on after the timeout, in a new journal, while the old thread still hangs."""
     answer = threading.Event()
     monkeypatch.setattr(segment_module, "_sync_data", lambda _fd: answer.wait(60))
@@ -165,15 +152,13 @@ def test_a_disk_that_does_not_answer_is_not_waited_for(
         thread.join(60)
 
 
-def test_a_rest_in_a_signal_handler_follows_the_record(
-    open_writer: Make, folder: RunFolder, journals: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rest_in_a_signal_handler_follows_the_record(open_writer, folder, journals, monkeypatch):
     """The record, then CLOSE; the thread lets go of the file by itself."""
     writer, write, answers = open_writer(), os.write, []
     writer.append_row({"a": 1.0}, 0)
     (thread,) = threads()
 
-    def interrupted(fd: int, data: bytes) -> int:
+    def interrupted(fd, data):
         monkeypatch.setattr(os, "write", write)
         os.kill(os.getpid(), signal.SIGUSR1)
         return write(fd, data)
@@ -190,12 +175,12 @@ def test_a_rest_in_a_signal_handler_follows_the_record(
     assert held(folder) == threads() == []
 
 
-def test_threads_that_record_while_one_rests(open_writer: Make, journals: Read) -> None:
+def test_threads_that_record_while_one_rests(open_writer, journals):
     """No record is lost or doubled, whoever is first."""
     writer, done = open_writer(), threading.Event()
     counts = [0, 0]
 
-    def work(number: int) -> None:
+    def work(number):
         while not done.is_set():
             writer.append_row({f"t{number}": 1.0}, counts[number])
             counts[number] += 1
@@ -216,9 +201,7 @@ def test_threads_that_record_while_one_rests(open_writer: Make, journals: Read) 
 
 
 @pytest.mark.usefixtures("unkept")  # or its thread brings it back while it is being removed
-def test_a_file_removed_before_the_rest_is_brought_back(
-    open_writer: Make, folder: RunFolder, journals: Read
-) -> None:
+def test_a_file_removed_before_the_rest_is_brought_back(open_writer, folder, journals):
     """The last round sees to it, as at the end."""
     import shutil
 
@@ -229,7 +212,7 @@ def test_a_file_removed_before_the_rest_is_brought_back(
     assert kinds(journals()[0]) == "header path sparse close"
 
 
-def test_a_fork_of_a_rested_writer_goes_on_by_itself(open_writer: Make, journals: Read) -> None:
+def test_a_fork_of_a_rested_writer_goes_on_by_itself(open_writer, journals):
     """Parent and child each continue the journal that was left."""
     writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
@@ -247,7 +230,7 @@ def test_a_fork_of_a_rested_writer_goes_on_by_itself(open_writer: Make, journals
 
 
 @pytest.mark.once
-def test_many_writers_at_rest_in_one_process(tmp_path: Path) -> None:
+def test_many_writers_at_rest_in_one_process(tmp_path):
     """A sweep keeps all its runs: far more than there may be descriptors, or want to be threads."""
     code = """
         import os, resource, sys, threading

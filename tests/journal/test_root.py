@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a fol
 
 
 @pytest.fixture
-def inner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def inner(tmp_path, monkeypatch):
     """Work in a folder two below the project, in somebody's home."""
     folder = tmp_path / "home" / "project" / "src" / "train"
     folder.mkdir(parents=True)
@@ -31,13 +30,13 @@ def inner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def make(folder: Path) -> Path:
+def make(folder):
     made = folder / ".seamark"
     made.mkdir()
     return made
 
 
-def test_the_nearest_one_upwards_is_meant(inner: Path) -> None:
+def test_the_nearest_one_upwards_is_meant(inner):
     """The working directory comes first, then what is above it; asking creates nothing."""
     assert nearest_root() == inner / ".seamark"
     assert not nearest_root().exists()
@@ -46,7 +45,7 @@ def test_the_nearest_one_upwards_is_meant(inner: Path) -> None:
         assert nearest_root() == made
 
 
-def test_only_a_folder_is_a_root(inner: Path) -> None:
+def test_only_a_folder_is_a_root(inner):
     """A file or a dead link of that name is passed over."""
     made = make(inner.parents[1])
     (inner / ".seamark").touch()
@@ -54,7 +53,7 @@ def test_only_a_folder_is_a_root(inner: Path) -> None:
     assert nearest_root() == made
 
 
-def test_a_root_may_be_a_link(inner: Path, tmp_path: Path) -> None:
+def test_a_root_may_be_a_link(inner, tmp_path):
     """As everywhere: what people link themselves is their business."""
     (tmp_path / "disk").mkdir()
     link = inner.parent / ".seamark"
@@ -62,9 +61,7 @@ def test_a_root_may_be_a_link(inner: Path, tmp_path: Path) -> None:
     assert nearest_root() == link
 
 
-def test_the_way_up_follows_folders_not_the_way_one_came(
-    inner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_way_up_follows_folders_not_the_way_one_came(inner, tmp_path, monkeypatch):
     """Through a link, what is above is what is above the folder that it leads to."""
     made = make(inner.parents[1])
     (tmp_path / "short").symlink_to(inner)
@@ -73,9 +70,7 @@ def test_the_way_up_follows_folders_not_the_way_one_came(
     assert nearest_root() == made
 
 
-def test_home_is_the_last_that_is_looked_in(
-    inner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_home_is_the_last_that_is_looked_in(inner, tmp_path, monkeypatch):
     """The home directory itself still counts, also where it is named by a link."""
     make(tmp_path)
     assert nearest_root() == inner / ".seamark"
@@ -86,16 +81,14 @@ def test_home_is_the_last_that_is_looked_in(
     assert nearest_root() == made
 
 
-def test_the_border_of_a_file_system_is_not_crossed(
-    inner: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_border_of_a_file_system_is_not_crossed(inner, monkeypatch):
     """A mounted disk says nothing about what is above its place."""
     make(inner.parents[1])
     real = os.stat
 
-    def stat(path: object, **more: object) -> os.stat_result:
-        found = real(path, **more)  # type: ignore[call-overload]
-        if os.fspath(path) == str(inner.parents[1]):  # type: ignore[call-overload]
+    def stat(path, **more):
+        found = real(path, **more)
+        if os.fspath(path) == str(inner.parents[1]):
             values = list(found)
             values[2] += 1
             return os.stat_result(values)
@@ -107,7 +100,7 @@ def test_the_border_of_a_file_system_is_not_crossed(
 
 @pytest.mark.root
 @as_root
-def test_a_folder_of_somebody_else_is_not_looked_in(inner: Path) -> None:
+def test_a_folder_of_somebody_else_is_not_looked_in(inner):
     """Neither for what is in it nor for what is above; from one, only itself is looked in."""
     make(inner.parents[1])
     os.chown(inner.parents[0], OTHER, OTHER)
@@ -121,7 +114,7 @@ def test_a_folder_of_somebody_else_is_not_looked_in(inner: Path) -> None:
 @pytest.mark.root
 @as_root
 @pytest.mark.parametrize("where", ["here", "above", "behind a link", "a link"])
-def test_a_root_of_somebody_else_has_to_be_named(inner: Path, tmp_path: Path, where: str) -> None:
+def test_a_root_of_somebody_else_has_to_be_named(inner, tmp_path, where):
     """The error says whose it is and how to name it; named, it is used as ever."""
     if where in ("here", "above"):
         found = make(inner if where == "here" else inner.parents[1])
@@ -143,14 +136,14 @@ def test_a_root_of_somebody_else_has_to_be_named(inner: Path, tmp_path: Path, wh
     assert run.root == found
 
 
-def test_recording_goes_where_reading_looks(inner: Path) -> None:
+def test_recording_goes_where_reading_looks(inner):
     """A script in a sub-folder records into the project's root, says so, and the command reads it
     from any other.
     """
     made = make(inner.parents[1])
     code = "import seamark; seamark.init_run(capture=dict(git=False)).stop()"
 
-    def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    def run(*words, cwd):
         return subprocess.run(
             [sys.executable, *words], cwd=cwd, capture_output=True, text=True, check=True
         )
@@ -164,7 +157,7 @@ def test_recording_goes_where_reading_looks(inner: Path) -> None:
     assert folder.name in run("-m", "seamark", "ls", cwd=other).stdout
 
 
-def test_a_root_inside_a_folder(tmp_path: Path) -> None:
+def test_a_root_inside_a_folder(tmp_path):
     """What somebody meant who named the folder above; a link or a file is none."""
     assert root_inside(tmp_path) is None
     (tmp_path / ".seamark").touch()
@@ -175,9 +168,7 @@ def test_a_root_inside_a_folder(tmp_path: Path) -> None:
     assert root_inside(tmp_path) == made
 
 
-def test_a_working_directory_that_is_gone_is_said_to_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_working_directory_that_is_gone_is_said_to_be(tmp_path, monkeypatch):
     """Not that some file does not exist."""
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -42,19 +42,19 @@ class Live(BytesSource):
         return START
 
 
-def journal(rows: int = 20, **facts) -> JournalBuilder:
+def journal(rows=20, **facts):
     made = JournalBuilder("one", project="team/x", run="run1", **facts)
     for step in range(rows):
         made.row({"a": step, "b": -step}, step)
     return made
 
 
-def reader_of(made: JournalBuilder, data: bytes | None = None, *, live: bool = False, now=LATE):
+def reader_of(made, data=None, *, live=False, now=LATE):
     kind = Live if live else BytesSource
     return JournalReader(kind(made.file, made.data if data is None else data), now_ns=lambda: now)
 
 
-def shipped(reader: JournalReader, limit: int = 300) -> list:
+def shipped(reader, limit=300):
     offset, found = 0, []
     while (batch := next_batch(reader, offset, limit)) is not None:
         assert batch.offset == offset
@@ -64,7 +64,7 @@ def shipped(reader: JournalReader, limit: int = 300) -> list:
     return found
 
 
-def accepted(batches: list, name: str, run: str = "run1") -> bytes:
+def accepted(batches, name, run="run1"):
     data = b""
     for batch in batches:
         if batch.is_gap:
@@ -78,7 +78,7 @@ def accepted(batches: list, name: str, run: str = "run1") -> bytes:
 
 
 @pytest.mark.parametrize("limit", [1, 200, 300, 1000, 1 << 20])
-def test_a_journal_is_shipped_whole(limit: int) -> None:
+def test_a_journal_is_shipped_whole(limit):
     """Batches, one after the other, are the file; each fits into what was asked for, or is one
     frame.
     """
@@ -91,7 +91,7 @@ def test_a_journal_is_shipped_whole(limit: int) -> None:
         assert batch.length <= limit or not inside
 
 
-def test_a_torn_tail_is_never_shipped() -> None:
+def test_a_torn_tail_is_never_shipped():
     """Neither while the writer lives nor after it died."""
     made = journal()
     for live in (True, False):
@@ -100,7 +100,7 @@ def test_a_torn_tail_is_never_shipped() -> None:
         assert data == made.data[: made.ends[-2]]
 
 
-def test_damage_is_a_declared_gap() -> None:
+def test_damage_is_a_declared_gap():
     """A flipped bit costs its frame; what follows is shipped."""
     made = journal()
     at = made.ends[7]
@@ -113,7 +113,7 @@ def test_damage_is_a_declared_gap() -> None:
     assert kept == made.data[:at] + bytes(made.ends[8] - at) + made.data[made.ends[8] :]
 
 
-def test_bad_bytes_of_a_live_journal_wait() -> None:
+def test_bad_bytes_of_a_live_journal_wait():
     """As for every reader: they may still turn good."""
     made = journal()
     data = bytearray(made.data)
@@ -123,14 +123,14 @@ def test_bad_bytes_of_a_live_journal_wait() -> None:
     assert reader.stopped == "bad"
 
 
-def test_a_damaged_file_header_is_mended() -> None:
+def test_a_damaged_file_header_is_mended():
     """Its salt is that of the name."""
     made = journal()
     batches = shipped(reader_of(made, b"x" * 32 + made.data[32:]))
     assert accepted(batches, made.file) == made.data
 
 
-def test_a_damaged_header_frame_is_a_gap() -> None:
+def test_a_damaged_header_frame_is_a_gap():
     """Only the file's own 32 bytes come before it."""
     made = journal()
     data = bytearray(made.data)
@@ -141,14 +141,14 @@ def test_a_damaged_header_frame_is_a_gap() -> None:
     accepted(batches, made.file)
 
 
-def test_frames_of_unknown_kinds_are_shipped() -> None:
+def test_frames_of_unknown_kinds_are_shipped():
     """Also those that this version must not pass over: who copies need not know them."""
     made = journal(3).frame(77, b"from the future")
     made.row({"a": 1.0}, 9)
     assert accepted(shipped(reader_of(made)), made.file) == made.data
 
 
-def test_an_empty_or_begun_file_has_nothing_to_ship() -> None:
+def test_an_empty_or_begun_file_has_nothing_to_ship():
     """Not even its header: there is no frame yet."""
     made = journal()
     for size in (0, 5, 32, 40):
@@ -156,7 +156,7 @@ def test_an_empty_or_begun_file_has_nothing_to_ship() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 3), st.integers(100, 2000))
-def test_whatever_is_damaged_both_sides_agree(seed: int, flips: int, limit: int) -> None:
+def test_whatever_is_damaged_both_sides_agree(seed, flips, limit):
     """What is accepted reads as the file does, gaps included."""
     made, chance = journal(), random.Random(seed)
     data = bytearray(made.data)
@@ -170,7 +170,7 @@ def test_whatever_is_damaged_both_sides_agree(seed: int, flips: int, limit: int)
 
 
 @pytest.mark.parametrize(("key", "value"), [("run", "run2"), ("writer", "host-2-one")])
-def test_a_header_for_something_else_is_refused(key: str, value: str) -> None:
+def test_a_header_for_something_else_is_refused(key, value):
     """Nobody puts a journal into another run than its own."""
     made = journal(**{key: value}) if key == "writer" else None
     if made is None:
@@ -180,13 +180,13 @@ def test_a_header_for_something_else_is_refused(key: str, value: str) -> None:
     assert raised.value.slug == "foreign-header"
 
 
-def test_a_run_may_come_in_another_project() -> None:
+def test_a_run_may_come_in_another_project():
     """A HEADER says in which it was recorded; `sync` may send the run to another one."""
     made = JournalBuilder("one", project="team/y", run="run1").row({"a": 1.0}, 1)
     assert check_frames("run1", made.file, 0, made.data)
 
 
-def test_a_second_header_is_looked_at_too() -> None:
+def test_a_second_header_is_looked_at_too():
     """Wherever it stands."""
     made = journal(2)
     start = made.offset
@@ -195,7 +195,7 @@ def test_a_second_header_is_looked_at_too() -> None:
         check_frames("run1", made.file, start, made.data[start:])
 
 
-def test_other_bytes_are_refused() -> None:
+def test_other_bytes_are_refused():
     """Frames of another journal, torn ones, none, and places where no frame can be."""
     made, other = journal(), JournalBuilder("two").row({"a": 1.0}, 1)
     first = made.ends[0]
@@ -220,7 +220,7 @@ def test_other_bytes_are_refused() -> None:
     "name",
     ["", "x", "a.b", "../x.", "a/b.", ".", ".x.", "nul.", "x\0.", "x.0", "x.g", "x" * 101 + "."],
 )
-def test_names_that_are_no_journal_are_refused(name: str) -> None:
+def test_names_that_are_no_journal_are_refused(name):
     """They become names of nothing."""
     with pytest.raises(BatchError):
         check_journal_name(name + "0" * 32 if name.endswith(".") else name)
@@ -229,7 +229,7 @@ def test_names_that_are_no_journal_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("offset", "length"), [(0, 8), (32, 0), (32, -8), (32, 7), (33, 8), (32, 2**62), (2**62, 8)]
 )
-def test_gaps_that_cannot_be_are_refused(offset: int, length: int) -> None:
+def test_gaps_that_cannot_be_are_refused(offset, length):
     """They begin and end where a frame could, and are no longer than a gap may be."""
     with pytest.raises(BatchError):
         check_gap("w." + "0" * 32, offset, length)
@@ -237,7 +237,7 @@ def test_gaps_that_cannot_be_are_refused(offset: int, length: int) -> None:
 
 
 @pytest.mark.once
-def test_a_zlib_bomb_is_split_by_who_sends_and_refused_otherwise(monkeypatch) -> None:
+def test_a_zlib_bomb_is_split_by_who_sends_and_refused_otherwise(monkeypatch):
     """Inner frames count by what they inflate to."""
     most = INFLATED_BYTES >> 6  # of a limit of 256 MiB, so that little has to be packed here
     monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", most)

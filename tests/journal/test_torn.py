@@ -9,26 +9,18 @@ import struct
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from own_calls import own
 
 from seamark.journal import stream as stream_module
 from seamark.journal.format import Kind
-from seamark.journal.reader import Frame, JournalReader, decode_json
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-    from seamark.journal.writer import JournalWriter
-
-Make = Callable[..., "JournalWriter"]
-Read = Callable[[], list[list[Frame]]]
+from seamark.journal.reader import JournalReader, decode_json
 
 
-def texts(journals: list[list[Frame]]) -> list[str]:
+def texts(journals):
     return [
         decode_json(frame.payload)["text"]
         for frames in journals
@@ -37,7 +29,7 @@ def texts(journals: list[list[Frame]]) -> list[str]:
     ]
 
 
-def steps(journals: list[list[Frame]]) -> list[float]:
+def steps(journals):
     return [
         struct.unpack_from("<d", frame.payload)[0]
         for frames in journals
@@ -46,7 +38,7 @@ def steps(journals: list[list[Frame]]) -> list[float]:
     ]
 
 
-def say(writer: JournalWriter, *words: str) -> bool:
+def say(writer, *words):
     return writer.append_ops([{"op": "log", "text": word} for word in words])
 
 
@@ -81,7 +73,7 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch, unkept: None) -> Disk:
+def disk(monkeypatch, unkept):
     """No thread beside: its first round may come late, and would write while room is being set."""
     return Disk(monkeypatch)
 
@@ -91,10 +83,10 @@ class TimeIsUpError(TimeoutError):
 
 
 @pytest.fixture
-def strike() -> Iterator[Callable[[], None]]:
+def strike():
     """Return a function that has a signal handler raise, here and now."""
 
-    def handler(*_: Any) -> None:
+    def handler(*_):
         raise TimeIsUpError
 
     before = signal.signal(signal.SIGUSR1, handler)
@@ -105,14 +97,12 @@ def strike() -> Iterator[Callable[[], None]]:
 # -------------------------------------------------------------------- the disk
 
 
-def frame_bytes_of(word: str) -> int:
+def frame_bytes_of(word):
     return 24 + (len('{"op":"log","text":"') + len(word) + 2 + 7 & ~7)
 
 
 @pytest.mark.parametrize("room", [0, 10, 48, 50, 95, 96, 130])
-def test_a_batch_that_is_half_there_goes_on_with_the_rest(
-    open_writer: Make, disk: Disk, journals: Read, room: int
-) -> None:
+def test_a_batch_that_is_half_there_goes_on_with_the_rest(open_writer, disk, journals, room):
     """What fits stays and counts as written; the others wait and follow, each of them once."""
     writer = open_writer()
     say(writer, "before")
@@ -128,9 +118,7 @@ def test_a_batch_that_is_half_there_goes_on_with_the_rest(
     assert writer.dropped == {}
 
 
-def test_only_the_rest_of_a_batch_is_lost(
-    open_writer: Make, disk: Disk, journals: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_rest_of_a_batch_is_lost(open_writer, disk, journals, monkeypatch):
     """Where there is no room in memory either, what is in the journal does not count as lost."""
     monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
     writer = open_writer()
@@ -141,9 +129,7 @@ def test_only_the_rest_of_a_batch_is_lost(
     assert texts(journals()) == ["before", "a", "b"]
 
 
-def test_the_rest_of_a_batch_goes_to_the_next_journal(
-    open_writer: Make, disk: Disk, folder: RunFolder
-) -> None:
+def test_the_rest_of_a_batch_goes_to_the_next_journal(open_writer, disk, folder):
     """Where the torn bytes cannot be cut off: what was whole stays in the journal that is left."""
     writer = open_writer()
     say(writer, "before")
@@ -163,9 +149,7 @@ def test_the_rest_of_a_batch_goes_to_the_next_journal(
 
 
 @pytest.mark.parametrize("room", range(0, 200, 8))
-def test_a_row_whose_names_are_there_follows_them(
-    open_writer: Make, disk: Disk, journals: Read, room: int
-) -> None:
+def test_a_row_whose_names_are_there_follows_them(open_writer, disk, journals, room):
     """Paths and schema that were written with half a row are not named again."""
     writer = open_writer()
     writer.append_row({"x": 0.0}, 0)
@@ -185,7 +169,7 @@ def test_a_row_whose_names_are_there_follows_them(
 
 
 @pytest.mark.once
-def test_no_reader_sees_a_frame_vanish(tmp_path: Path) -> None:
+def test_no_reader_sees_a_frame_vanish(tmp_path):
     """A real limit on the size of files, batches of several frames, and a reader after each call.
 
     What it has read once it reads again, at the same place, for ever; and all is there in the end.
@@ -253,13 +237,8 @@ def test_no_reader_sees_a_frame_vanish(tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", [1, 8, 39, 1000])
 @pytest.mark.parametrize("way", ["quick", "slow", "ops"])
 def test_a_write_that_a_handler_left_half_is_cut_off(
-    open_writer: Make,
-    disk: Disk,
-    journals: Read,
-    strike: Callable[[], None],
-    part: int,
-    way: str,
-) -> None:
+    open_writer, disk, journals, strike, part, way
+):
     """Signals are handled when the call returns, which may have written a part: no gap stays."""
     writer = open_writer()
     for step in range(3):
@@ -284,8 +263,8 @@ def test_a_write_that_a_handler_left_half_is_cut_off(
 
 @pytest.mark.parametrize("part", [1, 8, 47, 48, 60, 96, 1000])
 def test_what_waited_is_written_once_though_a_handler_raises(
-    open_writer: Make, disk: Disk, journals: Read, strike: Callable[[], None], part: int
-) -> None:
+    open_writer, disk, journals, strike, part
+):
     """The write that catches up is left with an exception: nothing is doubled, nothing is lost."""
     writer = open_writer()
     say(writer, "before")
@@ -302,15 +281,13 @@ def test_what_waited_is_written_once_though_a_handler_raises(
     assert writer.dropped == {}
 
 
-def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
-    open_writer: Make, disk: Disk, journals: Read, folder: RunFolder
-) -> None:
+def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(open_writer, disk, journals, folder):
     """KeyboardInterrupt at any of our own calls, and what waited is there once, and in order."""
     import shutil
 
     own, left, interrupted = str(Path(stream_module.__file__).parent), 0, 0
 
-    def interrupt(frame: Any, event: str, arg: Any) -> None:
+    def interrupt(frame, event, arg):
         nonlocal left
         if event in ("call", "c_return") and frame.f_code.co_filename.startswith(own):
             left -= 1
@@ -344,8 +321,8 @@ def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
 
 @pytest.mark.parametrize("part", [0, 10, 40, 10_000])
 def test_a_journal_whose_beginning_is_interrupted(
-    open_writer: Make, disk: Disk, folder: RunFolder, journals: Read, strike: Any, part: int
-) -> None:
+    open_writer, disk, folder, journals, strike, part
+):
     """Its HEADER is whole, then it is gone on with; or it is not, then there is no file."""
     writer = open_writer()
     disk.after = strike
@@ -365,9 +342,7 @@ def test_a_journal_whose_beginning_is_interrupted(
 # -------------------------------------------------------------------- positions
 
 
-def test_positions_count_what_waited_as_soon_as_the_disk_takes_it(
-    open_writer: Make, disk: Disk, journals: Read
-) -> None:
+def test_positions_count_what_waited_as_soon_as_the_disk_takes_it(open_writer, disk, journals):
     """A checkpoint that is saved after the disk was full for a while holds all that came before."""
     writer = open_writer()
     say(writer, "before")
@@ -380,9 +355,7 @@ def test_positions_count_what_waited_as_soon_as_the_disk_takes_it(
     assert texts(journals()) == ["before", "waits"]
 
 
-def test_positions_are_never_in_the_middle_of_a_frame(
-    open_writer: Make, disk: Disk, journals: Read, strike: Callable[[], None]
-) -> None:
+def test_positions_are_never_in_the_middle_of_a_frame(open_writer, disk, journals, strike):
     """Also after a write that was torn by an exception."""
     writer = open_writer()
     say(writer, "before")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,23 +17,17 @@ from seamark.errors import ArgumentError, FamilyError
 from seamark.journal import rows as rows_module
 from seamark.journal import writer as writer_module
 from seamark.journal.format import MAX_PAYLOAD_BYTES, USER_TIME, ZLIB, Kind
-from seamark.journal.reader import Frame, decode_json
-from seamark.journal.writer import JournalWriter, wall_clock
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
+from seamark.journal.reader import decode_json
+from seamark.journal.writer import wall_clock
 
 START_NS = 1_700_000_000_000_000_000
 
-Make = Callable[..., JournalWriter]
-Read = Callable[[], list[list[Frame]]]
 
-
-def kinds(frames: list[Frame]) -> str:
+def kinds(frames):
     return " ".join(Kind(frame.kind).name.lower() for frame in frames)
 
 
-def points(frames: list[Frame]) -> list[tuple[str, float, float]]:
+def points(frames):
     """Return (path, step, value) of every row, sparse row and column, by a reading of table A."""
     paths: dict[int, str] = {}
     schemas: dict[int, list[int]] = {}
@@ -72,7 +65,7 @@ def points(frames: list[Frame]) -> list[tuple[str, float, float]]:
     return found
 
 
-def dropped(frames: list[Frame]) -> dict[str, int]:
+def dropped(frames):
     told = [decode_json(f.payload) for f in frames if f.kind in (10, 11) and f.payload]
     return told[-1]["dropped"] if told else {}
 
@@ -80,7 +73,7 @@ def dropped(frames: list[Frame]) -> dict[str, int]:
 # -------------------------------------------------------------------- files
 
 
-def test_nothing_on_disk_before_the_first_record(open_writer: Make, folder: RunFolder) -> None:
+def test_nothing_on_disk_before_the_first_record(open_writer, folder):
     """A writer that records nothing leaves no trace, also when it is closed."""
     writer = open_writer()
     assert writer.positions() == {}
@@ -89,7 +82,7 @@ def test_nothing_on_disk_before_the_first_record(open_writer: Make, folder: RunF
     assert not folder.root.exists()
 
 
-def test_header_is_the_first_frame(open_writer: Make, journals: Read, folder: RunFolder) -> None:
+def test_header_is_the_first_frame(open_writer, journals, folder):
     """HEADER holds what the run says of itself and the names that others find the journal by."""
     writer = open_writer(header={"owner": True, "pid": 7})
     writer.append_op({"op": "state", "state": "running"})
@@ -107,7 +100,7 @@ def test_header_is_the_first_frame(open_writer: Make, journals: Read, folder: Ru
     assert writer.writer == header["writer"]
 
 
-def test_close_is_the_last_frame_and_ends_the_file(open_writer: Make, journals: Read) -> None:
+def test_close_is_the_last_frame_and_ends_the_file(open_writer, journals):
     """After `close` the journal ends with CLOSE; closing twice is harmless, later rows are lost."""
     writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
@@ -120,7 +113,7 @@ def test_close_is_the_last_frame_and_ends_the_file(open_writer: Make, journals: 
     assert sum(writer.dropped.values()) == 1
 
 
-def test_a_closed_writer_says_so_once(open_writer: Make, warnings_said: Any) -> None:
+def test_a_closed_writer_says_so_once(open_writer, warnings_said):
     """Logging after the end warns once and raises nothing."""
     writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
@@ -132,7 +125,7 @@ def test_a_closed_writer_says_so_once(open_writer: Make, warnings_said: Any) -> 
     assert "stopped" in warnings_said()[0]
 
 
-def test_positions_are_where_the_next_frame_goes(open_writer: Make, journals: Read) -> None:
+def test_positions_are_where_the_next_frame_goes(open_writer, journals):
     """A checkpoint's positions name the end of what was recorded, for each journal."""
     writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
@@ -149,7 +142,7 @@ def test_positions_are_where_the_next_frame_goes(open_writer: Make, journals: Re
 # -------------------------------------------------------------------- rows
 
 
-def test_schema_the_second_time(open_writer: Make, journals: Read) -> None:
+def test_schema_the_second_time(open_writer, journals):
     """A key set is sparse when it is new and has a schema from the second time on."""
     writer = open_writer()
     for step in range(4):
@@ -159,7 +152,7 @@ def test_schema_the_second_time(open_writer: Make, journals: Read) -> None:
     assert points(frames) == [(p, s, v) for s in range(4) for p, v in (("a", s), ("b", 2.0))]
 
 
-def test_row_bytes(open_writer: Make, journals: Read) -> None:
+def test_row_bytes(open_writer, journals):
     """A row of 10 metrics is 112 bytes, whatever the types of its numbers."""
     writer = open_writer()
     row: dict[str, Any] = {f"m{number}": number for number in range(10)}
@@ -173,7 +166,7 @@ def test_row_bytes(open_writer: Make, journals: Read) -> None:
     ]
 
 
-def test_one_write_for_each_row(open_writer: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_write_for_each_row(open_writer, monkeypatch):
     """1,000 rows are 1,000 calls of write(2), and none of them is more than a row."""
     writer = open_writer()
     for step in range(2):
@@ -187,7 +180,7 @@ def test_one_write_for_each_row(open_writer: Make, monkeypatch: pytest.MonkeyPat
     assert sizes == [48] * 1000
 
 
-def test_varying_key_sets_stay_sparse(open_writer: Make, journals: Read) -> None:
+def test_varying_key_sets_stay_sparse(open_writer, journals):
     """Key sets that never come again get no schema; their points cost a path number and a value."""
     writer = open_writer()
     names = [f"s{number:02}" for number in range(20)]
@@ -201,7 +194,7 @@ def test_varying_key_sets_stay_sparse(open_writer: Make, journals: Read) -> None
     assert points(frames) == expected
 
 
-def test_order_of_keys_is_part_of_a_key_set(open_writer: Make, journals: Read) -> None:
+def test_order_of_keys_is_part_of_a_key_set(open_writer, journals):
     """Values never end up under another key when the same keys come in another order."""
     writer = open_writer()
     for step in range(3):
@@ -210,7 +203,7 @@ def test_order_of_keys_is_part_of_a_key_set(open_writer: Make, journals: Read) -
     assert {(path, value) for path, _, value in points(journals()[0])} == {("a", 1), ("b", 2)}
 
 
-def test_at_most_256_schemas(open_writer: Make, journals: Read) -> None:
+def test_at_most_256_schemas(open_writer, journals):
     """The 257th key set that comes again stays sparse; nothing is lost by that."""
     writer = open_writer()
     expected = []
@@ -223,7 +216,7 @@ def test_at_most_256_schemas(open_writer: Make, journals: Read) -> None:
     assert points(frames) == expected
 
 
-def test_clearing_does_not_use_up_schemas(open_writer: Make, journals: Read) -> None:
+def test_clearing_does_not_use_up_schemas(open_writer, journals):
     """A key set that is cleared and logged again 1,000 times keeps its one schema."""
     writer = open_writer()
     for _ in range(1000):
@@ -235,7 +228,7 @@ def test_clearing_does_not_use_up_schemas(open_writer: Make, journals: Read) -> 
     assert {step for _, step, _ in points(frames)} == {0, 1}
 
 
-def test_what_was_seen_is_bounded(open_writer: Make) -> None:
+def test_what_was_seen_is_bounded(open_writer):
     """Memory grows with the number of paths, not with the number of key sets."""
     writer = open_writer()
     for number in range(5000):
@@ -245,7 +238,7 @@ def test_what_was_seen_is_bounded(open_writer: Make) -> None:
     assert all(isinstance(seen, int) for seen in writer._table._seen)
 
 
-def test_values_that_are_not_finite_are_values(open_writer: Make, journals: Read) -> None:
+def test_values_that_are_not_finite_are_values(open_writer, journals):
     """NaN and infinities are kept, on the quick way and on the slow one."""
     writer = open_writer()
     for step in range(3):
@@ -267,7 +260,7 @@ def test_values_that_are_not_finite_are_values(open_writer: Make, journals: Read
     ],
     ids=repr,
 )
-def test_numbers_of_any_kind(open_writer: Make, journals: Read, odd: Any) -> None:
+def test_numbers_of_any_kind(open_writer, journals, odd):
     """NumPy's numbers, bools and large ints are kept every time, beside plain ones."""
     writer = open_writer()
     for step in range(4):
@@ -284,9 +277,7 @@ def test_numbers_of_any_kind(open_writer: Make, journals: Read, odd: Any) -> Non
     ids=lambda odd: type(odd).__name__,
 )
 @pytest.mark.parametrize("before", [0, 3])
-def test_what_is_no_number_is_left_out(
-    open_writer: Make, journals: Read, warnings_said: Any, odd: Any, before: int
-) -> None:
+def test_what_is_no_number_is_left_out(open_writer, journals, warnings_said, odd, before):
     """The rest of the row is kept; the loss is warned about once, counted, and told at the end."""
     writer = open_writer()
     for step in range(before):
@@ -340,7 +331,7 @@ class Unruly(dict):
     ],
     ids=lambda metrics: f"{metrics!r:.20}",
 )
-def test_append_row_never_raises(open_writer: Make, metrics: Any) -> None:
+def test_append_row_never_raises(open_writer, metrics):
     """Whatever is given, nothing is raised, and what is lost is counted and warned about."""
     writer = open_writer()
     writer.append_row(metrics, 0)
@@ -352,9 +343,7 @@ def test_append_row_never_raises(open_writer: Make, metrics: Any) -> None:
     "step", [math.nan, math.inf, "3", None.__class__, [1], 10**400, np.zeros(2), 1j], ids=repr
 )
 @pytest.mark.parametrize("before", [0, 3])
-def test_a_step_that_is_no_finite_number(
-    open_writer: Make, journals: Read, step: Any, before: int
-) -> None:
+def test_a_step_that_is_no_finite_number(open_writer, journals, step, before):
     """Such a row is dropped, counted by its values; the journal holds no such step."""
     writer = open_writer()
     for number in range(before):
@@ -368,7 +357,7 @@ def test_a_step_that_is_no_finite_number(
 @pytest.mark.parametrize(
     "step", [np.int64(5), np.float32(5), np.array(5), np.uint8(5), True + 4], ids=repr
 )
-def test_steps_of_any_kind(open_writer: Make, journals: Read, step: Any) -> None:
+def test_steps_of_any_kind(open_writer, journals, step):
     """Steps may be numbers of NumPy; they are kept as floats."""
     writer = open_writer()
     for _ in range(3):
@@ -377,7 +366,7 @@ def test_steps_of_any_kind(open_writer: Make, journals: Read, step: Any) -> None
     assert [step for _, step, _ in points(journals()[0])] == [5, 5, 5, 6]
 
 
-def test_a_step_is_taken_when_it_is_given(open_writer: Make, journals: Read) -> None:
+def test_a_step_is_taken_when_it_is_given(open_writer, journals):
     """A step that its owner changes in place later is numbered on from what it was."""
     writer = open_writer()
     counter = np.array(255, dtype=np.uint8)
@@ -388,9 +377,7 @@ def test_a_step_is_taken_when_it_is_given(open_writer: Make, journals: Read) -> 
     assert [step for _, step, _ in points(journals()[0])] == [255, 255, 255, 256]
 
 
-def test_a_very_long_row_is_split(
-    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_very_long_row_is_split(open_writer, journals, monkeypatch):
     """A row that no frame could hold becomes several of one step, which count as one."""
     monkeypatch.setattr(writer_module, "_ROW_VALUES", 10)
     writer = open_writer()
@@ -402,14 +389,14 @@ def test_a_very_long_row_is_split(
 
 
 @pytest.mark.once
-def test_many_new_paths_at_once(open_writer: Make, journals: Read) -> None:
+def test_many_new_paths_at_once(open_writer, journals):
     """20,000 new paths in one call take no time that grows with their square."""
     writer = open_writer()
     writer.append_row({f"group/{number}": 0.5 for number in range(20_000)}, 0)
     assert len(points(journals()[0])) == 20_000
 
 
-def test_user_time_stands_beside_the_frames_own(open_writer: Make, journals: Read) -> None:
+def test_user_time_stands_beside_the_frames_own(open_writer, journals):
     """A time of the caller's own is data: rows and columns hold it, order ignores it."""
     writer = open_writer()
     for step in range(3):
@@ -426,11 +413,11 @@ def test_user_time_stands_beside_the_frames_own(open_writer: Make, journals: Rea
 # -------------------------------------------------------------------- steps
 
 
-def numbered(writer: JournalWriter, journals: Read, path: str) -> list[float]:
+def numbered(writer, journals, path):
     return [step for at, step, _ in points(journals()[0]) if at == path]
 
 
-def test_steps_left_out_are_counted_from_zero(open_writer: Make, journals: Read) -> None:
+def test_steps_left_out_are_counted_from_zero(open_writer, journals):
     """The first is 0, each further one 1 above the last, also behind a schema."""
     writer = open_writer()
     for _ in range(5):
@@ -438,7 +425,7 @@ def test_steps_left_out_are_counted_from_zero(open_writer: Make, journals: Read)
     assert numbered(writer, journals, "a") == numbered(writer, journals, "b") == [0, 1, 2, 3, 4]
 
 
-def test_steps_are_kept_as_given(open_writer: Make, journals: Read) -> None:
+def test_steps_are_kept_as_given(open_writer, journals):
     """Steps repeat, fall, are negative and lie between integers; none is dropped or re-numbered."""
     given = [5, 5, 3, -2, 0.25, 1e300, 2**53 + 1, 0]
     writer = open_writer()
@@ -447,7 +434,7 @@ def test_steps_are_kept_as_given(open_writer: Make, journals: Read) -> None:
     assert numbered(writer, journals, "a") == list(map(float, given))
 
 
-def test_a_step_left_out_follows_the_last_one(open_writer: Make, journals: Read) -> None:
+def test_a_step_left_out_follows_the_last_one(open_writer, journals):
     """The last step counts, not the largest; a negative one counts too."""
     writer = open_writer()
     for step in (10, 5, None, -7, None, None):
@@ -455,7 +442,7 @@ def test_a_step_left_out_follows_the_last_one(open_writer: Make, journals: Read)
     assert numbered(writer, journals, "a") == [10, 5, 6, -7, -6, -5]
 
 
-def test_a_row_without_step_goes_above_all_its_series(open_writer: Make, journals: Read) -> None:
+def test_a_row_without_step_goes_above_all_its_series(open_writer, journals):
     """One row has one step: 1 above the largest last step of its paths, whichever way they came."""
     writer = open_writer()
     writer.append_row({"a": 1.0}, 10)
@@ -470,7 +457,7 @@ def test_a_row_without_step_goes_above_all_its_series(open_writer: Make, journal
     assert numbered(writer, journals, "new") == [0]
 
 
-def test_columns_count_on(open_writer: Make, journals: Read) -> None:
+def test_columns_count_on(open_writer, journals):
     """`extend` without steps goes on from the last step, and rows go on from there."""
     writer = open_writer()
     writer.append_column("a", [1.0, 2.0])
@@ -481,7 +468,7 @@ def test_columns_count_on(open_writer: Make, journals: Read) -> None:
     assert numbered(writer, journals, "a") == [0, 1, 2, 10, 11, 12, 13]
 
 
-def test_forgotten_series_count_from_zero(open_writer: Make, journals: Read) -> None:
+def test_forgotten_series_count_from_zero(open_writer, journals):
     """After a delete or clear numbering starts anew, for everything at and below the path only."""
     writer = open_writer()
     for _ in range(3):
@@ -493,7 +480,7 @@ def test_forgotten_series_count_from_zero(open_writer: Make, journals: Read) -> 
     assert numbered(writer, journals, "ab") == [0, 1, 2, 3]
 
 
-def test_steps_of_other_series(open_writer: Make) -> None:
+def test_steps_of_other_series(open_writer):
     """Texts, files and histograms are numbered by the same rule."""
     writer = open_writer()
     assert [writer.take_step("log", step) for step in (None, None, 7, None, -3, None)] == [
@@ -501,7 +488,7 @@ def test_steps_of_other_series(open_writer: Make) -> None:
     ]
 
 
-def test_what_the_run_held_counts_unless_written_to(open_writer: Make, journals: Read) -> None:
+def test_what_the_run_held_counts_unless_written_to(open_writer, journals):
     """The last step that a run had before goes on; what this process wrote since wins."""
     writer = open_writer()
     writer.append_row({"b": 1.0}, 3)
@@ -516,7 +503,7 @@ def test_what_the_run_held_counts_unless_written_to(open_writer: Make, journals:
 # -------------------------------------------------------------------- columns and ops
 
 
-def test_column_bytes(open_writer: Make, journals: Read) -> None:
+def test_column_bytes(open_writer, journals):
     """A column is one frame: path, count, all steps, all values."""
     writer = open_writer()
     writer.append_column("a", [1.5, 2.5], [3, 4])
@@ -524,9 +511,7 @@ def test_column_bytes(open_writer: Make, journals: Read) -> None:
     assert last.payload == struct.pack("<II4d", 0, 2, 3, 4, 1.5, 2.5)
 
 
-def test_long_columns_are_split(
-    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_columns_are_split(open_writer, journals, monkeypatch):
     """No frame comes near its limit however many points there are, and numbering goes through."""
     monkeypatch.setattr(writer_module, "_COLUMN_POINTS", 1000)
     writer = open_writer()
@@ -539,7 +524,7 @@ def test_long_columns_are_split(
     assert limit < MAX_PAYLOAD_BYTES
 
 
-def test_long_records_are_compressed(open_writer: Make, journals: Read) -> None:
+def test_long_records_are_compressed(open_writer, journals):
     """A record over 64 KiB is deflated and read back whole."""
     writer = open_writer()
     op = {"op": "add", "path": "sys/tags", "values": ["tag"] * 50_000}
@@ -550,7 +535,7 @@ def test_long_records_are_compressed(open_writer: Make, journals: Read) -> None:
     assert last.end - last.offset < 10_000
 
 
-def test_a_record_over_the_limit_is_a_persons_mistake(open_writer: Make, journals: Read) -> None:
+def test_a_record_over_the_limit_is_a_persons_mistake(open_writer, journals):
     """It raises, names limit and size, and writes nothing."""
     writer = open_writer()
     writer.append_op({"op": "clear", "path": "a"})
@@ -559,7 +544,7 @@ def test_a_record_over_the_limit_is_a_persons_mistake(open_writer: Make, journal
     assert kinds(journals()[0]) == "header op"
 
 
-def test_a_path_keeps_its_family(open_writer: Make) -> None:
+def test_a_path_keeps_its_family(open_writer):
     """The error names path, both families and what to do; a forgotten path is free."""
     writer = open_writer()
     writer.append_row({"a/b": 1.0}, 0)
@@ -569,7 +554,7 @@ def test_a_path_keeps_its_family(open_writer: Make) -> None:
     writer.claim("a/b", "atom")
 
 
-def test_a_row_leaves_out_paths_of_other_families(open_writer: Make, journals: Read) -> None:
+def test_a_row_leaves_out_paths_of_other_families(open_writer, journals):
     """`log_metrics` counts them and keeps the rest, also on the quick way's second row."""
     writer = open_writer()
     writer.claim("b", "atom")
@@ -583,7 +568,7 @@ def test_a_row_leaves_out_paths_of_other_families(open_writer: Make, journals: R
 # -------------------------------------------------------------------- time
 
 
-def test_time_rises_strictly(open_writer: Make, journals: Read, clock: Any) -> None:
+def test_time_rises_strictly(open_writer, journals, clock):
     """A clock that stands still or falls gives times 1 ns apart, rows of the quick way included."""
     writer = open_writer()
     for step in range(10):
@@ -594,7 +579,7 @@ def test_time_rises_strictly(open_writer: Make, journals: Read, clock: Any) -> N
     assert times == list(range(START_NS, START_NS + len(times)))
 
 
-def test_time_is_the_clocks(open_writer: Make, journals: Read, clock: Any) -> None:
+def test_time_is_the_clocks(open_writer, journals, clock):
     """Where the clock moves on, frames have its time."""
     writer = open_writer()
     for step in range(5):
@@ -605,16 +590,14 @@ def test_time_is_the_clocks(open_writer: Make, journals: Read, clock: Any) -> No
     ]
 
 
-def test_a_process_that_is_stopped_between_both_looks_is_not_late(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_is_stopped_between_both_looks_is_not_late(monkeypatch):
     """Else what it writes last would count as written before what others wrote first."""
     time = writer_module.time
     looks = iter(range(100))
     steady = time.clock_gettime_ns
     stopped = [0]
 
-    def wall() -> int:
+    def wall():
         now = steady(time.CLOCK_REALTIME) + stopped[0]
         if next(looks) == 0:
             stopped[0] = 10**9  # the machine does something else for a second
@@ -626,7 +609,7 @@ def test_a_process_that_is_stopped_between_both_looks_is_not_late(
     assert abs(late) < 5 * 10**8
 
 
-def test_wall_clock_does_not_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wall_clock_does_not_step(monkeypatch):
     """NTP that steps the wall clock after the start moves no time of ours."""
     clock = wall_clock()
     monkeypatch.setattr(writer_module.time, "time_ns", lambda: 0)
@@ -634,9 +617,7 @@ def test_wall_clock_does_not_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clock() >= first > 1_600_000_000 * 10**9
 
 
-def test_a_new_writer_starts_above_what_the_run_holds(
-    open_writer: Make, journals: Read, clock: Any
-) -> None:
+def test_a_new_writer_starts_above_what_the_run_holds(open_writer, journals, clock):
     """Its clock may be behind: its records still come after those that it found."""
     first = open_writer()
     first.append_row({"a": 1.0}, 0)
@@ -650,9 +631,7 @@ def test_a_new_writer_starts_above_what_the_run_holds(
     assert decode_json(header.payload)["continues"] is None
 
 
-def test_a_host_in_the_year_2099_poisons_nothing(
-    open_writer: Make, journals: Read, clock: Any, warnings_said: Any
-) -> None:
+def test_a_host_in_the_year_2099_poisons_nothing(open_writer, journals, clock, warnings_said):
     """Times more than an hour ahead are not followed; one warning says whose they are."""
     clock.now += 70 * 365 * 86400 * 10**9
     far = open_writer()
@@ -665,7 +644,7 @@ def test_a_host_in_the_year_2099_poisons_nothing(
     assert [far.writer in text for text in warnings_said()] == [True]
 
 
-def test_an_hour_ahead_is_followed(open_writer: Make, journals: Read, clock: Any) -> None:
+def test_an_hour_ahead_is_followed(open_writer, journals, clock):
     """Clocks that are merely wrong by minutes do not disturb the order."""
     clock.now += 3500 * 10**9
     ahead = open_writer()
@@ -676,9 +655,7 @@ def test_an_hour_ahead_is_followed(open_writer: Make, journals: Read, clock: Any
     assert found[1][0].t > found[0][-1].t
 
 
-def test_damaged_journals_do_not_stop_a_new_one(
-    open_writer: Make, folder: RunFolder, clock: Any
-) -> None:
+def test_damaged_journals_do_not_stop_a_new_one(open_writer, folder, clock):
     """Whatever lies in the journal folder, a writer opens beside it."""
     folder.journal_dir.mkdir(parents=True)
     (folder.journal_dir / "garbage").write_bytes(os.urandom(5000))
@@ -692,7 +669,7 @@ def test_damaged_journals_do_not_stop_a_new_one(
 # -------------------------------------------------------------------- the sync thread's round
 
 
-def test_heartbeats(open_writer: Make, journals: Read) -> None:
+def test_heartbeats(open_writer, journals):
     """A heartbeat is an empty frame, or tells what was lost so far, as totals."""
     writer = open_writer()
     writer.keep(heartbeat=True)
@@ -707,7 +684,7 @@ def test_heartbeats(open_writer: Make, journals: Read) -> None:
     assert beats == [b"", b'{"dropped":{"value":1}}', b'{"dropped":{"value":3}}']
 
 
-def test_the_thread_syncs_beats_and_ends(open_writer: Make, journals: Read) -> None:
+def test_the_thread_syncs_beats_and_ends(open_writer, journals):
     """The thread runs by itself, writes heartbeats, and is gone after `close`."""
     writer = open_writer(sync_s=0.001, heartbeat_s=0.001)
     writer.append_row({"a": 1.0}, 0)
@@ -719,9 +696,7 @@ def test_the_thread_syncs_beats_and_ends(open_writer: Make, journals: Read) -> N
     assert not thread.is_alive()
 
 
-def test_sync_forces_what_is_new(
-    open_writer: Make, monkeypatch: pytest.MonkeyPatch, folder: RunFolder
-) -> None:
+def test_sync_forces_what_is_new(open_writer, monkeypatch, folder):
     """Each round with something new is one fdatasync; folders are synced once; logging never is."""
     writer = open_writer()
     synced = []
@@ -744,7 +719,7 @@ def test_sync_forces_what_is_new(
     assert synced == ["data"]
 
 
-def test_rotation(open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rotation(open_writer, journals, monkeypatch):
     """A journal that grew to its limit is closed; the next record opens one that continues it."""
     monkeypatch.setattr(writer_module, "ROTATE_BYTES", 600)
     writer = open_writer()
@@ -764,9 +739,7 @@ def test_rotation(open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyP
     assert set(writer.positions()) == {decode_json(frames[0].payload)["writer"] for frames in found}
 
 
-def test_no_journal_after_rotation_unless_needed(
-    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_journal_after_rotation_unless_needed(open_writer, journals, monkeypatch):
     """Closing right after a rotation opens no empty journal."""
     monkeypatch.setattr(writer_module, "ROTATE_BYTES", 10)
     writer = open_writer()
@@ -776,9 +749,7 @@ def test_no_journal_after_rotation_unless_needed(
     assert [kinds(frames) for frames in journals()] == ["header path sparse close"]
 
 
-def test_losses_are_told_once_over_all_journals(
-    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_losses_are_told_once_over_all_journals(open_writer, journals, monkeypatch):
     """Totals of one journal do not return in the next one: sums over journals are true."""
     monkeypatch.setattr(writer_module, "ROTATE_BYTES", 10)
     writer = open_writer()

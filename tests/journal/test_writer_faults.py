@@ -14,35 +14,26 @@ import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from own_calls import own
 
 from seamark.journal import stream as stream_module
 from seamark.journal.format import Kind
-from seamark.journal.reader import Frame, decode_json
-from seamark.journal.writer import JournalWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seamark.journal.folder import RunFolder
-
-Make = Callable[..., JournalWriter]
-Read = Callable[[], list[list[Frame]]]
+from seamark.journal.reader import decode_json
 
 
-def ops(frames: list[Frame]) -> list[Any]:
+def ops(frames):
     return [decode_json(frame.payload) for frame in frames if frame.kind == Kind.OP]
 
 
-def told(frames: list[Frame]) -> list[Any]:
+def told(frames):
     """Return the counts of lost records that a journal tells, in order."""
     return [decode_json(f.payload)["dropped"] for f in frames if f.kind in (10, 11) and f.payload]
 
 
-def rows(frames: list[Frame]) -> int:
+def rows(frames):
     return sum(frame.kind in (Kind.ROW, Kind.SPARSE) for frame in frames)
 
 
@@ -93,37 +84,37 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch, unkept: None) -> Disk:
+def disk(monkeypatch, unkept):
     """No thread beside: its first round may come late, and write while faults are being set."""
     return Disk(monkeypatch)
 
 
 @pytest.fixture
-def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+def fast(monkeypatch):
     """Let a writer try to open a journal again at once."""
     monkeypatch.setattr(stream_module, "_REOPEN_S", 0.0)
 
 
 @pytest.fixture
-def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+def forgetful(monkeypatch):
     """Let nothing wait in memory: what the disk refuses is lost, as it is beyond the limit."""
     monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
 
 
-def warmed(writer: JournalWriter) -> JournalWriter:
+def warmed(writer):
     for step in range(3):
         writer.append_row({"a": 1.0}, step)
     return writer
 
 
 @pytest.fixture
-def warm(unkept: None, open_writer: Make) -> JournalWriter:
+def warm(unkept, open_writer):
     """A writer whose next row of ``a`` goes the quick way, with no thread beside; see `disk`."""
     return warmed(open_writer())
 
 
 @pytest.fixture
-def kept(open_writer: Make) -> JournalWriter:
+def kept(open_writer):
     """The same with its thread."""
     return warmed(open_writer())
 
@@ -134,8 +125,8 @@ def kept(open_writer: Make) -> JournalWriter:
 @pytest.mark.usefixtures("forgetful")
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE])
 def test_a_failed_write_is_counted_and_the_journal_goes_on(
-    warm: JournalWriter, disk: Disk, journals: Read, warnings_said: Any, code: int
-) -> None:
+    warm, disk, journals, warnings_said, code
+):
     """Nothing is raised; one warning names the reason; the count follows with the next success."""
     disk.write_error = code
     for step in range(5):
@@ -156,9 +147,7 @@ def test_a_failed_write_is_counted_and_the_journal_goes_on(
 
 
 @pytest.mark.parametrize("short", [1, 17, 24, 39])
-def test_a_short_write_is_finished(
-    warm: JournalWriter, disk: Disk, journals: Read, short: int
-) -> None:
+def test_a_short_write_is_finished(warm, disk, journals, short):
     """Where the disk takes a record in pieces, it is whole in the end and nothing is lost."""
     disk.short = short
     warm.append_row({"a": 1.0}, 3)
@@ -171,9 +160,7 @@ def test_a_short_write_is_finished(
 
 @pytest.mark.usefixtures("forgetful")
 @pytest.mark.parametrize("taken", [0, 1, 24, 39])
-def test_a_torn_frame_is_taken_back(
-    warm: JournalWriter, disk: Disk, journals: Read, folder: RunFolder, taken: int
-) -> None:
+def test_a_torn_frame_is_taken_back(warm, disk, journals, folder, taken):
     """A frame of which the disk took a part, and then no more, leaves no byte behind.
 
     One that it took whole stays, as the last of these, which names the path of a column.
@@ -192,9 +179,7 @@ def test_a_torn_frame_is_taken_back(
     assert told(frames) == [{"disk": 3}]
 
 
-def test_what_cannot_be_taken_back_ends_the_journal(
-    warm: JournalWriter, disk: Disk, folder: RunFolder
-) -> None:
+def test_what_cannot_be_taken_back_ends_the_journal(warm, disk, folder):
     """Where ftruncate fails, the record goes to a new journal that continues the torn one."""
     torn = warm.writer
     disk.truncate_error = errno.EIO
@@ -216,9 +201,7 @@ def test_what_cannot_be_taken_back_ends_the_journal(
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_a_read_only_remount_and_back(
-    warm: JournalWriter, disk: Disk, journals: Read, fast: None
-) -> None:
+def test_a_read_only_remount_and_back(warm, disk, journals, fast):
     """With EROFS for writing and truncating, values are lost until the disk is back."""
     disk.write_error = disk.truncate_error = errno.EROFS
     for step in range(4):
@@ -235,9 +218,7 @@ def test_a_read_only_remount_and_back(
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_an_unreachable_folder_is_not_tried_at_every_row(
-    open_writer: Make, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_folder_is_not_tried_at_every_row(open_writer, folder, monkeypatch):
     """Opening is tried again once a second at most: no training loop is slowed by a dead disk."""
     folder.root.mkdir()
     (folder.root / "team").touch()  # a file where a folder should be
@@ -253,9 +234,7 @@ def test_an_unreachable_folder_is_not_tried_at_every_row(
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_a_journal_that_cannot_start_leaves_no_file(
-    open_writer: Make, disk: Disk, folder: RunFolder, journals: Read, fast: None
-) -> None:
+def test_a_journal_that_cannot_start_leaves_no_file(open_writer, disk, folder, journals, fast):
     """A full disk fills no folder with empty journals."""
     writer = open_writer()
     for disk.write_error, disk.room in ((errno.ENOSPC, None), (None, 40)):
@@ -266,9 +245,7 @@ def test_a_journal_that_cannot_start_leaves_no_file(
     assert told(journals()[0]) == [{"disk": 2}]
 
 
-def test_a_failed_fdatasync_ends_the_journal(
-    warm: JournalWriter, disk: Disk, journals: Read, warnings_said: Any
-) -> None:
+def test_a_failed_fdatasync_ends_the_journal(warm, disk, journals, warnings_said):
     """What the disk failed to keep is not trusted again: the next record opens a new journal."""
     disk.sync_error = errno.EIO
     warm.keep()
@@ -283,7 +260,7 @@ def test_a_failed_fdatasync_ends_the_journal(
     assert "forced to disk" in warnings_said()[0]
 
 
-def test_a_file_system_without_fdatasync_is_no_fault(warm: JournalWriter, disk: Disk) -> None:
+def test_a_file_system_without_fdatasync_is_no_fault(warm, disk):
     """Where data cannot be forced at all, nothing is counted and no new journal begins."""
     name = warm.writer
     disk.sync_error = errno.EINVAL
@@ -294,9 +271,7 @@ def test_a_file_system_without_fdatasync_is_no_fault(warm: JournalWriter, disk: 
     assert warm.dropped == {}
 
 
-def test_losses_are_not_told_twice_after_a_new_journal(
-    warm: JournalWriter, disk: Disk, journals: Read
-) -> None:
+def test_losses_are_not_told_twice_after_a_new_journal(warm, disk, journals):
     """What the old journal was told stays there; what it could not be told goes to the next."""
     warm.append_row({"a": "no"}, 3)
     warm.keep(heartbeat=True)
@@ -312,7 +287,7 @@ def test_losses_are_not_told_twice_after_a_new_journal(
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_numbers_of_paths_are_given_once(warm: JournalWriter, disk: Disk, journals: Read) -> None:
+def test_numbers_of_paths_are_given_once(warm, disk, journals):
     """Paths and schemas that were on their way when the disk failed are named anew afterwards."""
     for failing in (True, False, True, False):
         disk.write_error = errno.ENOSPC if failing else None
@@ -329,7 +304,7 @@ def test_numbers_of_paths_are_given_once(warm: JournalWriter, disk: Disk, journa
     assert rows(frames) == 3 + 12
 
 
-def test_file_size_limit_goes_on_in_another_file(tmp_path: Path) -> None:
+def test_file_size_limit_goes_on_in_another_file(tmp_path):
     """A real limit on the size of files (RLIMIT_FSIZE) costs nothing: journals go on."""
     code = """
         import resource, sys
@@ -363,13 +338,11 @@ def test_file_size_limit_goes_on_in_another_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("unkept")
-def test_a_file_left_while_it_is_synced_is_no_fault(
-    warm: JournalWriter, journals: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_left_while_it_is_synced_is_no_fault(warm, journals, monkeypatch):
     """The sync thread is between two calls when the writer goes on in another file."""
     fstat = os.fstat
 
-    def left_meanwhile(fd: int) -> os.stat_result:
+    def left_meanwhile(fd):
         stat = fstat(fd)
         monkeypatch.setattr(os, "fstat", fstat)
         warm._stream.leave()
@@ -389,9 +362,7 @@ def test_a_file_left_while_it_is_synced_is_no_fault(
 
 
 @pytest.mark.usefixtures("unkept")
-def test_a_removed_journal_is_brought_back(
-    warm: JournalWriter, folder: RunFolder, journals: Read, warnings_said: Any
-) -> None:
+def test_a_removed_journal_is_brought_back(warm, folder, journals, warnings_said):
     """Whoever removes the root while training goes on gets it back whole at the next round."""
     shutil.rmtree(folder.root)
     warm.append_row({"a": 1.0}, 3)
@@ -406,9 +377,7 @@ def test_a_removed_journal_is_brought_back(
     assert warm.dropped == {}
 
 
-def test_a_journal_replaced_by_another_file_is_brought_back(
-    warm: JournalWriter, folder: RunFolder, journals: Read
-) -> None:
+def test_a_journal_replaced_by_another_file_is_brought_back(warm, folder, journals):
     """A copy put in its place (a restore, a sync) does not receive half of the record."""
     (path,) = [journal.path for journal in folder.journals()]
     copy = path.with_name(".copy")
@@ -420,9 +389,7 @@ def test_a_journal_replaced_by_another_file_is_brought_back(
 
 
 @pytest.mark.usefixtures("unkept")
-def test_a_removed_journal_is_brought_back_at_the_end(
-    warm: JournalWriter, folder: RunFolder, journals: Read
-) -> None:
+def test_a_removed_journal_is_brought_back_at_the_end(warm, folder, journals):
     """`close` does a last round: a root removed just before it is whole again."""
     shutil.rmtree(folder.root)
     warm.close()
@@ -430,8 +397,8 @@ def test_a_removed_journal_is_brought_back_at_the_end(
 
 
 def test_where_it_cannot_be_brought_back_nothing_is_left_behind(
-    warm: JournalWriter, folder: RunFolder, disk: Disk, journals: Read, warnings_said: Any
-) -> None:
+    warm, folder, disk, journals, warnings_said
+):
     """A disk too full for it keeps no half copy, is warned about once, and tried again."""
     shutil.rmtree(folder.root)
     disk.write_error = errno.ENOSPC
@@ -446,9 +413,7 @@ def test_where_it_cannot_be_brought_back_nothing_is_left_behind(
 
 
 @pytest.mark.usefixtures("unkept")
-def test_a_purged_run_is_not_revived(
-    warm: JournalWriter, folder: RunFolder, warnings_said: Any, fast: None
-) -> None:
+def test_a_purged_run_is_not_revived(warm, folder, warnings_said, fast):
     """The mark that `seamark purge` leaves is respected by a writer that is still there."""
     folder.purged_mark.parent.mkdir(parents=True, exist_ok=True)
     folder.purged_mark.touch()
@@ -466,7 +431,7 @@ def test_a_purged_run_is_not_revived(
 
 
 @contextmanager
-def handling(handler: Any, number: int = signal.SIGUSR1) -> Iterator[None]:
+def handling(handler, number=signal.SIGUSR1):
     before = signal.signal(number, handler)
     try:
         yield
@@ -474,9 +439,7 @@ def handling(handler: Any, number: int = signal.SIGUSR1) -> Iterator[None]:
         signal.signal(number, before)
 
 
-def test_a_record_from_a_signal_handler_follows(
-    warm: JournalWriter, disk: Disk, journals: Read
-) -> None:
+def test_a_record_from_a_signal_handler_follows(warm, disk, journals):
     """A handler that logs in the middle of a write is recorded right after it, never inside it."""
     with handling(lambda *_: warm.append_op({"op": "clear", "path": "from/handler"})):
         for way in ({"a": 5.0}, {"new": 6.0}):
@@ -488,12 +451,10 @@ def test_a_record_from_a_signal_handler_follows(
     assert last == [Kind.ROW, Kind.OP, Kind.PATH, Kind.SPARSE, Kind.OP]
 
 
-def test_thousands_of_records_from_handlers(
-    warm: JournalWriter, disk: Disk, journals: Read
-) -> None:
+def test_thousands_of_records_from_handlers(warm, disk, journals):
     """However many records wait behind one slow write, all are written, in their order."""
 
-    def storm() -> None:
+    def storm():
         for number in range(5000):
             warm.append_op({"op": "clear", "path": f"p{number}"})
 
@@ -503,10 +464,10 @@ def test_thousands_of_records_from_handlers(
     assert [op["path"] for op in ops(frames)] == [f"p{number}" for number in range(5000)]
 
 
-def test_a_handler_that_logs_and_raises(warm: JournalWriter, disk: Disk, journals: Read) -> None:
+def test_a_handler_that_logs_and_raises(warm, disk, journals):
     """What it logged is written although the interrupted call is left with its exception."""
 
-    def handler(*_: Any) -> None:
+    def handler(*_):
         warm.append_op({"op": "clear", "path": "last/words"})
         raise SystemExit(3)
 
@@ -542,9 +503,7 @@ class Alarm:
 )
 @pytest.mark.parametrize("kind", ["object", "method", "function"])
 @pytest.mark.parametrize("way", ["quick", "slow", "op", "column"])
-def test_an_exception_of_a_signal_handler_is_not_swallowed(
-    warm: JournalWriter, disk: Disk, journals: Read, error: Exception, kind: str, way: str
-) -> None:
+def test_an_exception_of_a_signal_handler_is_not_swallowed(warm, disk, journals, error, kind, way):
     """A time limit that strikes inside our code ends the training as it would elsewhere.
 
     It is no fault of the disk: nothing is recorded twice, and nothing is counted as lost.
@@ -573,7 +532,7 @@ def test_an_exception_of_a_signal_handler_is_not_swallowed(
     assert rows(journals()[0]) == before + 1
 
 
-def test_stopping_from_a_signal_handler(kept: JournalWriter, disk: Disk, journals: Read) -> None:
+def test_stopping_from_a_signal_handler(kept, disk, journals):
     """`close` in a handler, in the middle of a record: the record, then CLOSE, and no waiting."""
     keeper = kept._upkeep.thread
     with handling(lambda *_: kept.close()):
@@ -586,16 +545,14 @@ def test_stopping_from_a_signal_handler(kept: JournalWriter, disk: Disk, journal
     assert not keeper.is_alive()
 
 
-def test_ctrl_c_leaves_the_journal_whole(
-    open_writer: Make, journals: Read, folder: RunFolder
-) -> None:
+def test_ctrl_c_leaves_the_journal_whole(open_writer, journals, folder):
     """KeyboardInterrupt at any of our own calls: paths, schemas and rows stay consistent."""
     from seamark.journal.reader import JournalReader
 
     left = 0
     own = str(Path(stream_module.__file__).parent)
 
-    def interrupt(frame: Any, event: str, arg: Any) -> None:
+    def interrupt(frame, event, arg):
         """Raise where Python looks for signals: on entry of a function, and after a call."""
         nonlocal left
         if event in ("call", "c_return") and frame.f_code.co_filename.startswith(own):
@@ -633,7 +590,7 @@ def test_ctrl_c_leaves_the_journal_whole(
     assert interrupted > 50
 
 
-def check_tables(frames: list[Frame]) -> None:
+def check_tables(frames):
     """Assert that each number of a path or schema has one meaning, and is given before its use."""
     import struct
 
@@ -660,11 +617,11 @@ def check_tables(frames: list[Frame]) -> None:
 # -------------------------------------------------------------------- threads and forks
 
 
-def test_threads_share_a_writer(open_writer: Make, journals: Read) -> None:
+def test_threads_share_a_writer(open_writer, journals):
     """Rows of 8 threads and the sync thread's rounds lie side by side, whole, times rising."""
     writer = open_writer(sync_s=0.001, heartbeat_s=0.002)
 
-    def work(name: str) -> None:
+    def work(name):
         for step in range(300):
             writer.append_row({f"{name}/a": 1.0, f"{name}/b": 2.0}, step)
             if step % 50 == 0:
@@ -684,9 +641,7 @@ def test_threads_share_a_writer(open_writer: Make, journals: Read) -> None:
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_a_logging_handler_that_records_does_not_deadlock(
-    warm: JournalWriter, disk: Disk, journals: Read
-) -> None:
+def test_a_logging_handler_that_records_does_not_deadlock(warm, disk, journals):
     """People send their log lines into the run: warnings of ours and theirs in two threads meet."""
 
     class IntoRun(logging.Handler):
@@ -698,7 +653,7 @@ def test_a_logging_handler_that_records_does_not_deadlock(
     logger.addHandler(handler)
     entered, proceed = threading.Event(), threading.Event()
 
-    def other() -> None:
+    def other():
         handler.acquire()  # as logging does around emit
         try:
             entered.set()
@@ -750,7 +705,7 @@ FORK = """
 """
 
 
-def in_python(code: str, *args: str) -> str:
+def in_python(code, *args):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(FORK) + textwrap.dedent(code), *args],
         capture_output=True,
@@ -762,7 +717,7 @@ def in_python(code: str, *args: str) -> str:
     return done.stdout
 
 
-def test_a_forked_child_that_only_prints_writes_nothing(tmp_path: Path) -> None:
+def test_a_forked_child_that_only_prints_writes_nothing(tmp_path):
     """Being forked costs no journal and no byte, also when the child closes its copy."""
     out = in_python(
         """
@@ -782,9 +737,7 @@ def test_a_forked_child_that_only_prints_writes_nothing(tmp_path: Path) -> None:
     assert out.split() == ["hello", "1"]
 
 
-def test_a_forked_child_that_logs_has_its_own_journal(
-    tmp_path: Path, folder: RunFolder, journals: Read
-) -> None:
+def test_a_forked_child_that_logs_has_its_own_journal(tmp_path, folder, journals):
     """It continues its parent's, owns no state, and neither disturbs the other."""
     in_python(
         """
@@ -817,7 +770,7 @@ def test_a_forked_child_that_logs_has_its_own_journal(
     assert (rows(parent), rows(child)) == (5, 6)
 
 
-def test_a_fork_while_threads_write(tmp_path: Path) -> None:
+def test_a_fork_while_threads_write(tmp_path):
     """A child forked while other threads hold the lock can write; nothing deadlocks."""
     out = in_python(
         """

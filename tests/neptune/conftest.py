@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: Any) -> Iterator[Any]:
+def running(tmp_path_factory):
     """One server a module, which answers and folds."""
     pytest.importorskip("fastapi")
     from served import folding, served
@@ -20,7 +18,7 @@ def running(tmp_path_factory: Any) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def admin(running: Any) -> Any:
+def admin(running):
     """Its admin."""
     from neptune_client import Client
 
@@ -30,7 +28,7 @@ def admin(running: Any) -> Any:
 @pytest.fixture(
     scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
 )
-def here(request: Any, postgresql: Any, tmp_path_factory: Any) -> Iterator[Any]:
+def here(request, postgresql, tmp_path_factory):
     """One in this process, so that its table of routes and its log can be looked at."""
     pytest.importorskip("fastapi")
     from databases import fresh_database

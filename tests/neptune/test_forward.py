@@ -21,7 +21,6 @@ from seamark.remote.protocol import Purged, Unreachable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from seamark.journal.folder import RunFolder
 
 PLACE = "neptune://team/digits"
 KINDS = {
@@ -125,17 +124,17 @@ class Place:
 
 
 @pytest.fixture
-def forwarded(tmp_path) -> Callable[..., ForwardedRun]:
+def forwarded(tmp_path):
     """Return what makes the one that sends a run, as a new process would."""
 
-    def make(place: Place, folder: RunFolder) -> ForwardedRun:
+    def make(place, folder):
         client: Any = place
         return ForwardedRun(client, PLACE, folder, Locks(PLACE), os.getpid())
 
     return make
 
 
-def send_all(run: ForwardedRun, folder: RunFolder) -> None:
+def send_all(run, folder):
     """Send a run as it lies there, as often as it takes."""
     for journal in sorted(folder.journals(), key=lambda one: one.path.stat().st_mtime_ns):
         size = journal.path.stat().st_size
@@ -146,7 +145,7 @@ def send_all(run: ForwardedRun, folder: RunFolder) -> None:
     run.end()
 
 
-def test_what_the_protocol_holds_is_there_as_it_was(forwarded) -> None:
+def test_what_the_protocol_holds_is_there_as_it_was(forwarded):
     """Values, points and steps, tags, texts and files arrive; sent again, nothing changes."""
     with seamark.init_run("demo", name="hello", tags=["a", "b"]) as run:
         run["lr"] = 1
@@ -175,7 +174,7 @@ def test_what_the_protocol_holds_is_there_as_it_was(forwarded) -> None:
         assert place.files["notes", "txt"] == 1
 
 
-def test_what_the_protocol_cannot_hold_is_counted_on_the_run(forwarded) -> None:
+def test_what_the_protocol_cannot_hold_is_counted_on_the_run(forwarded):
     """Each kind is sent in another form or left out, and counted on the run of this disk."""
     with seamark.init_run("demo") as run:
         run["big"] = 1 << 40
@@ -223,7 +222,7 @@ def test_what_the_protocol_cannot_hold_is_counted_on_the_run(forwarded) -> None:
 
 
 @pytest.mark.parametrize("torn", [False, True])
-def test_a_lost_request_or_answer_loses_and_doubles_nothing(forwarded, torn) -> None:
+def test_a_lost_request_or_answer_loses_and_doubles_nothing(forwarded, torn):
     """Whichever one is lost, before it is done, after or (of points) half, each is there once."""
     with seamark.init_run("demo") as run:
         for step in range(40):
@@ -253,7 +252,7 @@ def test_a_lost_request_or_answer_loses_and_doubles_nothing(forwarded, torn) -> 
         pytest.fail("not every request was lost once")
 
 
-def test_a_run_that_was_deleted_there_is_not_made_again(forwarded) -> None:
+def test_a_run_that_was_deleted_there_is_not_made_again(forwarded):
     """Whoever deletes it there means it; what is on this disk stays."""
     with seamark.init_run("demo") as run:
         run["a"] = 1
@@ -264,7 +263,7 @@ def test_a_run_that_was_deleted_there_is_not_made_again(forwarded) -> None:
         send_all(forwarded(place, run.folder), run.folder)
 
 
-def test_what_an_earlier_attempt_could_not_send_changes_nothing_newer(forwarded) -> None:
+def test_what_an_earlier_attempt_could_not_send_changes_nothing_newer(forwarded):
     """Its points come late, and its values not at all where a later attempt has given others."""
     place = Place()
     with seamark.init_run("demo", custom_run_id="one") as run:
@@ -284,7 +283,7 @@ def test_what_an_earlier_attempt_could_not_send_changes_nothing_newer(forwarded)
     assert sorted(place.points("loss")) == [(0, 1.0), (1, 0.5)]
 
 
-def test_what_takes_the_place_of_something_else_there_is_put_there(forwarded) -> None:
+def test_what_takes_the_place_of_something_else_there_is_put_there(forwarded):
     """A path that held a value, was freed and holds points then does so there; so do attempts."""
     with seamark.init_run("demo", custom_run_id="one") as run:
         run["x"] = 1

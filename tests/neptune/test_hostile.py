@@ -14,8 +14,7 @@ import logging
 import socket
 import struct
 import tarfile
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 from urllib.parse import quote_from_bytes, urlencode, urlsplit
 
 import pytest
@@ -24,13 +23,10 @@ pytest.importorskip("fastapi")
 
 import urllib3
 from neptune_client import Client
-from neptune_requests import Place, good, make, operations
+from neptune_requests import good, make, operations
 
 import seamark
 from seamark.neptune.server.documents import BY_NAME
-
-if TYPE_CHECKING:
-    from served import Served
 
 PROJECT, WORDY = "rough/place", "rough/wordy"
 MOST_ANSWER: Final = 64 << 10
@@ -109,31 +105,31 @@ BODIES: Final = [
 
 
 @pytest.fixture(scope="module")
-def admin(here: Served) -> Client:
+def admin(here):
     """The admin of the server in this process."""
     return Client(here.url, here.token)
 
 
 @pytest.fixture(scope="module")
-def there(admin: Client) -> Place:
+def there(admin):
     """A project with a run that has something of all kinds."""
     return make(admin, PROJECT)
 
 
 @pytest.fixture(scope="module")
-def victim(admin: Client) -> Place:
+def victim(admin):
     """Another one, for operations that remove what they are about."""
     return make(admin, f"{PROJECT}-too")
 
 
 @pytest.fixture(scope="module")
-def wordy(admin: Client) -> Place:
+def wordy(admin):
     """Another one, for what is long: answers about the others stay short."""
     return make(admin, WORDY)
 
 
 @pytest.fixture(autouse=True)
-def _without_mistakes(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def _without_mistakes(caplog):
     """The server has logged no error: what nobody foresaw is answered as a mistake of theirs."""
     with caplog.at_level(logging.WARNING, "seamark.server"):
         yield
@@ -177,24 +173,24 @@ class Sender:
 
 
 @pytest.fixture(scope="module")
-def sender(admin: Client) -> Sender:
+def sender(admin):
     """What sends as the admin."""
     return Sender(admin)
 
 
-def encoded(body: Any) -> bytes | None:
+def encoded(body):
     if body is None or isinstance(body, bytes):
         return body
     return json.dumps(body).encode()
 
 
-def query_of(given: dict[str, Any], name: str = "", value: bytes = b"") -> str:
+def query_of(given, name="", value=b""):
     """Return a query, with one parameter as it stands."""
     rest = urlencode({key: one for key, one in given.items() if key != name})
     return f"{rest}&{name}={quote_from_bytes(value)}" if name else rest
 
 
-def mutated(body: Any) -> Iterator[Any]:
+def mutated(body):
     """Yield a body with something else in the place of each of its parts, and without each."""
     for place in _places(body):
         for value in VALUES:
@@ -208,14 +204,14 @@ def mutated(body: Any) -> Iterator[Any]:
         yield less
 
 
-def _places(body: Any, so_far: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _places(body, so_far=()):
     if isinstance(body, dict | list):
         for step in body if isinstance(body, dict) else range(len(body)):
             yield (*so_far, step)
             yield from _places(body[step], (*so_far, step))
 
 
-def _with(body: Any, place: tuple[Any, ...], value: Any) -> Any:
+def _with(body, place, value):
     found = copy.deepcopy(body)
     parent = found
     for step in place[:-1]:
@@ -224,9 +220,7 @@ def _with(body: Any, place: tuple[Any, ...], value: Any) -> Any:
     return found
 
 
-def test_parameters_of_any_kind_are_answered(
-    sender: Sender, there: Place, victim: Place, request: pytest.FixtureRequest
-) -> None:
+def test_parameters_of_any_kind_are_answered(sender, there, victim, request):
     """Each of each operation, with values in turn; all of them where there is time."""
     turn = itertools.count()
     for name in BY_NAME:
@@ -240,7 +234,7 @@ def test_parameters_of_any_kind_are_answered(
         sender.send(name, query_of(query) + "&" + query_of(query), encoded(body))
 
 
-def is_thorough(request: pytest.FixtureRequest) -> bool:
+def is_thorough(request):
     """Return whether a test runs where there is time: on PostgreSQL."""
     return "postgresql" in request.node.name
 
@@ -250,9 +244,7 @@ WITH_BODIES = [
 ]
 
 
-def test_bodies_of_any_kind_are_answered(
-    sender: Sender, there: Place, victim: Place, request: pytest.FixtureRequest
-) -> None:
+def test_bodies_of_any_kind_are_answered(sender, there, victim, request):
     """Whole ones and each of their parts."""
     turn = itertools.count()
     for name in (*WITH_BODIES, "executeOperations"):
@@ -280,7 +272,7 @@ DEEP_OPERATIONS: Final = {
 }
 
 
-def wrong_operations(artifact: str) -> Iterator[str]:
+def wrong_operations(artifact):
     """Yield each kind of operation with something else in the place of each of its parts."""
     for each in operations(artifact):
         for wrong in mutated(each):
@@ -288,7 +280,7 @@ def wrong_operations(artifact: str) -> Iterator[str]:
     yield from ("1", "null", "[]", "{}", '{"path":"x"}', '{"path":"x","unheard":{}}')
 
 
-def test_operations_that_are_wrong_harm_no_other(admin: Client, here: Served, wordy: Place) -> None:
+def test_operations_that_are_wrong_harm_no_other(admin, here, wordy):
     """Of batches of hundreds the good one is done, and all that was taken can be read."""
     run = admin.new_run(WORDY)
     wrong = list(wrong_operations(wordy.artifact))
@@ -321,18 +313,16 @@ FLOATS = ("getFloatSeriesValues", "getFloatSeriesValuesCSV", "getFloatSeriesAttr
 STRINGS = ("getStringSeriesValues", "getStringSeriesAttribute")
 
 
-def encode(operations: list[str], *more: str) -> bytes:
+def encode(operations, *more):
     return f"[{','.join([*operations, *more])}]".encode()
 
 
 @pytest.mark.parametrize("name", DEEP_OPERATIONS)
-def test_what_is_nested_as_deeply_as_can_be_read_is_answered(
-    admin: Client, wordy: Place, name: str
-) -> None:
+def test_what_is_nested_as_deeply_as_can_be_read_is_answered(admin, wordy, name):
     """Python reads some depth and gives up when it goes on with it, a few levels above the end."""
     path = "sys/tags" if name == "insertStrings" else f"deep/{name}"
 
-    def status(depth: int) -> int:
+    def status(depth):
         deep = '{"a":' * depth + "1" + "}" * depth
         body = f'[{{"path":"{path}","{name}":{DEEP_OPERATIONS[name].replace("DEEP", deep)}}}]'
         return admin.call("executeOperations", body.encode(), experimentId=wordy.run)[0]
@@ -344,7 +334,7 @@ def test_what_is_nested_as_deeply_as_can_be_read_is_answered(
     assert {status(depth) for depth in range(max(1, low - 30), low)} == {200}
 
 
-def test_a_batch_of_nothing_but_mistakes_is_answered_in_short(sender: Sender, there: Place) -> None:
+def test_a_batch_of_nothing_but_mistakes_is_answered_in_short(sender, there):
     """The first of them, and how many more; however many there are."""
     body = b"[" + b"{}," * 300_000 + b"1]"
     sender.send("executeOperations", urlencode({"experimentId": there.run}), body, most=len(body))
@@ -369,9 +359,7 @@ RANGES = [
 ]
 
 
-def test_parts_that_are_not_what_they_say_are_refused(
-    admin: Client, here: Served, there: Place
-) -> None:
+def test_parts_that_are_not_what_they_say_are_refused(admin, here, there):
     """And what was gathered stays as it was; no part is no end."""
     into = {"experimentIdentifier": there.run, "attribute": "v/parts"}
     begun = admin.ok("fileAtomMultipartUploadStart", **into, ext="../../x", totalLength=5)
@@ -390,7 +378,7 @@ def test_parts_that_are_not_what_they_say_are_refused(
     assert {path.parent for path in uploads.rglob("*")} == {uploads}
 
 
-def package(*members: tuple[str, bytes, bytes], claimed: int | None = None) -> bytes:
+def package(*members, claimed=None):
     """Return a package of names, types and contents."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as made:
@@ -423,9 +411,7 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_packages_of_files_are_bounded_and_stay_inside(
-    sender: Sender, admin: Client, there: Place, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_of_files_are_bounded_and_stay_inside(sender, admin, there, name, monkeypatch):
     """Bombs, lies about sizes, names that lead out: refused, and nothing of them is kept."""
     monkeypatch.setattr("seamark.neptune.server.files._MOST_INFLATED", 1 << 20)
     target = urlencode({"experimentId": there.run, "attribute": "bad/files"})
@@ -433,7 +419,7 @@ def test_packages_of_files_are_bounded_and_stay_inside(
     assert "bad/files" not in admin.shown({"id": there.run}), name
 
 
-def test_links_in_packages_are_passed_over(admin: Client, there: Place) -> None:
+def test_links_in_packages_are_passed_over(admin, there):
     """Neither what they point to nor a device is read."""
     body = gzip.compress(package(("l", LINK, b""), ("s", SYMLINK, b""), ("d", DEVICE, b"")))
     to = {"experimentId": there.run, "attribute": "good/files"}
@@ -443,7 +429,7 @@ def test_links_in_packages_are_passed_over(admin: Client, there: Place) -> None:
     assert [one["name"] for one in admin.ok("lsFileSetAttribute", **to, path="")] == ["f"]
 
 
-def test_who_hangs_up_leaves_nothing_behind(admin: Client, here: Served, there: Place) -> None:
+def test_who_hangs_up_leaves_nothing_behind(admin, here, there):
     """In the middle of a body, for each operation that takes one."""
     before = admin.shown({"id": there.run}).keys()
     address = urlsplit(here.url)

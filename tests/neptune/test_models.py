@@ -11,11 +11,11 @@ from asking import ask
 import seamark
 
 
-def stage(word: str) -> dict[str, Any]:
+def stage(word):
     return {"path": "sys/stage", "assignString": {"value": word}}
 
 
-def table(client: Any, project: str, kind: str, query: str = "") -> list[dict[str, Any]]:
+def table(client, project, kind, query=""):
     given = {"query": {"query": query}, "pagination": {"limit": 100, "offset": 0}}
     found = client.ok("searchLeaderboardEntries", given, projectIdentifier=project, type=kind)
     return [
@@ -24,11 +24,11 @@ def table(client: Any, project: str, kind: str, query: str = "") -> list[dict[st
     ]
 
 
-def test_keys_and_numbers_are_given_once(admin: Any) -> None:
+def test_keys_and_numbers_are_given_once(admin):
     """Of many who want a key one gets it, however it is written; each version has a number."""
     project = "models/once"
 
-    def make(key: str) -> int:
+    def make(key):
         given = {"projectIdentifier": project, "type": "model", "key": key}
         status, _ = admin.call("createExperiment", given)
         return int(status)
@@ -46,7 +46,7 @@ def test_keys_and_numbers_are_given_once(admin: Any) -> None:
     for each in versions:
         assert admin.ok("getExperiment", experimentId=f"{project}/{each['shortId']}") == each
     for wrong in ("", "a-b", "../x", "x/y", None, 3):
-        assert make(wrong) == 400, wrong  # type: ignore[arg-type]
+        assert make(wrong) == 400, wrong
     rows = table(admin, project, "modelVersion", f'`sys/model_id`:string = "{key}"')
     assert {row["sys/id"] for row in rows} == ids
     one = table(admin, project, "modelVersion", f'`sys/id`:string = "{key}-7"')
@@ -54,7 +54,7 @@ def test_keys_and_numbers_are_given_once(admin: Any) -> None:
     assert table(admin, project, "run") == []
 
 
-def test_stages_are_the_four(admin: Any) -> None:
+def test_stages_are_the_four(admin):
     """A stage is one of four, and nobody else's facts can be assigned."""
     version = admin.new_version("models/stages", admin.new_model("models/stages", "M"))
     assert admin.shown(version)["sys/stage"]["value"] == "none"
@@ -82,7 +82,7 @@ def test_stages_are_the_four(admin: Any) -> None:
         assert ("sys/stage" in names) == (kind != "run")
 
 
-def test_a_model_takes_its_versions_into_the_trash(admin: Any) -> None:
+def test_a_model_takes_its_versions_into_the_trash(admin):
     """And out of the world; a version that was left outside keeps it."""
     project = "models/trash"
     model = admin.new_model(project, "M")
@@ -106,7 +106,7 @@ def test_a_model_takes_its_versions_into_the_trash(admin: Any) -> None:
     assert admin.call("createExperiment", given)[0] == 409
 
 
-def test_who_may_not_is_refused(admin: Any, running: Any) -> None:
+def test_who_may_not_is_refused(admin, running):
     """Viewers, strangers and owners of the project beside it get nothing through these routes."""
     from neptune_client import Client
 
@@ -114,7 +114,7 @@ def test_who_may_not_is_refused(admin: Any, running: Any) -> None:
     model = admin.new_model(project, "M")
     version = admin.new_version(project, model)
 
-    def client(role: str, at: str) -> Any:
+    def client(role, at):
         given = {"user": f"m-{role}-{at.replace('/', '-')}", "project": at, "role": role}
         made = ask(running.url, "POST", "accounts/tokens", running.token, given)
         return Client(running.url, made.json()["token"])
@@ -164,9 +164,7 @@ def test_who_may_not_is_refused(admin: Any, running: Any) -> None:
         assert admin.call("createExperiment", {**newer, "parentId": odd})[0] == 404, odd
 
 
-def test_both_write_and_read_the_same(
-    admin: Any, running: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_write_and_read_the_same(admin, running, monkeypatch):
     """What Seamark makes, the client's routes show and go on with; and the other way round."""
     project = "models/both"
     to = {"project": project, "remote": running.url, "api_token": running.token}

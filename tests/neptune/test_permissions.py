@@ -7,7 +7,7 @@ in `neptune_requests` or below, fails here until it is said what a good request 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,15 +16,12 @@ pytest.importorskip("fastapi")
 from asking import ask
 from fastapi import APIRouter, FastAPI
 from neptune_client import Client
-from neptune_requests import Place, call, good, make
+from neptune_requests import call, good, make
 
 from seamark.neptune.server import mount
 from seamark.neptune.server.documents import BY_NAME, DOCUMENTS
 from seamark.neptune.server.names import Container, container_id, named
 from seamark.server.accounts.logins import Logins
-
-if TYPE_CHECKING:
-    from served import Served
 
 PROJECT, GONE = "hushed/secret", "hushed/nowhere"
 WORDS = ("secret", "sec-1", "hushed")
@@ -76,19 +73,19 @@ ROLES = ("viewer", "contributor", "owner")
 
 
 @pytest.fixture(scope="module")
-def admin(here: Served) -> Client:
+def admin(here):
     """The admin of the server in this process."""
     return Client(here.url, here.token)
 
 
 @pytest.fixture(scope="module")
-def there(admin: Client) -> Place:
+def there(admin):
     """A project with a run that has something of all kinds."""
     admin.ok("createProject", {"organizationId": "hushed", "name": "secret", "projectKey": "SEC"})
     return make(admin, PROJECT)
 
 
-def token_of(here: Served, user: str, project: str = "", role: str = "", **more: Any) -> Any:
+def token_of(here, user, project="", role="", **more):
     given = {"user": user, **more}
     if project:
         given |= {"project": project, "role": role}
@@ -98,7 +95,7 @@ def token_of(here: Served, user: str, project: str = "", role: str = "", **more:
 
 
 @pytest.fixture(scope="module")
-def others(admin: Client, here: Served, there: Place) -> dict[str, Client]:
+def others(admin, here, there):
     """Clients of those who may not, or not everything."""
     del there
     given = {
@@ -121,7 +118,7 @@ def others(admin: Client, here: Served, there: Place) -> dict[str, Client]:
     return clients
 
 
-def state(admin: Client, here: Served, there: Place) -> Any:
+def state(admin, here, there):
     """Return all that somebody could have changed."""
     run = admin.ok("getExperiment", experimentId=there.run)
     at = {"projectIdentifier": PROJECT}
@@ -146,11 +143,11 @@ def state(admin: Client, here: Served, there: Place) -> Any:
     }
 
 
-def _all_runs(here: Served) -> list[tuple[str, str]]:
+def _all_runs(here):
     return [(one.project, one.run) for one in here.server.kept.runs()]
 
 
-def expected(who: str, name: str) -> int:
+def expected(who, name):
     """Return what somebody is answered, see `ROLES` and `STRANGERS`."""
     if name in OPEN:
         return 200
@@ -175,22 +172,20 @@ def expected(who: str, name: str) -> int:
 class _App(FastAPI):
     """Notes which routers are added to it: how it keeps them is FastAPI's own affair."""
 
-    def include_router(self, router: APIRouter, **_: Any) -> None:  # type: ignore[override]
+    def include_router(self, router: APIRouter, **_: Any) -> None:
         self.router.routes.extend(router.routes)
 
 
-def test_all_routes_are_operations_or_named(here: Served) -> None:
+def test_all_routes_are_operations_or_named(here):
     """What is walked below is all that there is beside Seamark's own routes."""
     app = _App(openapi_url=None)
     app.state.server = here.server
     mount(app)
-    found = {(method, route.path) for route in app.routes for method in route.methods}  # type: ignore[attr-defined]
+    found = {(method, route.path) for route in app.routes for method in route.methods}
     assert found == BESIDE | {(one.method, one.path) for one in BY_NAME.values()}
 
 
-def test_every_operation_refuses_who_may_not(
-    admin: Client, here: Served, there: Place, others: dict[str, Client]
-) -> None:
+def test_every_operation_refuses_who_may_not(admin, here, there, others):
     """Good requests of all others: refused as they have to be, nothing learnt, nothing changed."""
     nowhere = there._replace(
         project=GONE, run=container_id(Container(GONE, "0123456789abcdef")), model="x"
@@ -218,7 +213,7 @@ def test_every_operation_refuses_who_may_not(
     assert state(admin, here, there) == before
 
 
-def _tells_nothing(who: str, found: Any, asked: Any, case: Any) -> None:
+def _tells_nothing(who, found, asked, case):
     """Look for what nobody may learn in an answer, but for what they have said themselves."""
     text = found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
     said = str(asked)
@@ -228,9 +223,7 @@ def _tells_nothing(who: str, found: Any, asked: Any, case: Any) -> None:
             assert word not in text.lower() or word in said, case
 
 
-def test_tokens_that_are_none_or_no_longer_open_nothing(
-    admin: Client, here: Served, there: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_that_are_none_or_no_longer_open_nothing(admin, here, there, monkeypatch):
     """In all places where the client shows them; nor do they lead to another one."""
     # Who is wrong that often waits: the clock of this test goes on by an hour at each look.
     clock = itertools.count(step=3600 * 10**9)
@@ -262,9 +255,7 @@ def test_tokens_that_are_none_or_no_longer_open_nothing(
     assert state(admin, here, there) == before
 
 
-def test_archives_are_for_who_may_read(
-    there: Place, others: dict[str, Client], here: Served
-) -> None:
+def test_archives_are_for_who_may_read(there, others, here):
     """Their address says what they are of; knowing it opens nothing."""
     address = others["viewer"].ok(
         "prepareForDownloadFileSetAttributeZip", experimentId=there.run, attribute="v/files"
@@ -284,12 +275,10 @@ def test_archives_are_for_who_may_read(
     assert ask(here.url, "GET", "../nothing/swagger.json").status == 404
 
 
-def test_runs_of_others_are_not_reached_through_a_project_of_ones_own(
-    admin: Client, here: Served, there: Place, others: dict[str, Client]
-) -> None:
+def test_runs_of_others_are_not_reached_through_a_project_of_ones_own(admin, here, there, others):
     """The project in the address is another than that of what the body or the path means."""
     before = state(admin, here, there)
-    inside = [f"{PROJECT}/SEC-1", f"{PROJECT}/{named(there.run).run}", there.run, there.model]  # type: ignore[union-attr]
+    inside = [f"{PROJECT}/SEC-1", f"{PROJECT}/{named(there.run).run}", there.run, there.model]
     for who, project in [("stranger", "other/project"), ("sibling", "hushed/sibling")]:
         client, at = others[who], {"projectIdentifier": project}
         for name in EACH:
@@ -320,7 +309,7 @@ def test_runs_of_others_are_not_reached_through_a_project_of_ones_own(
     ]
 
 
-def test_the_requests_are_good(admin: Client, others: dict[str, Client], there: Place) -> None:
+def test_the_requests_are_good(admin, others, there):
     """Who may is answered: what was refused above was refused for who asked, not for what."""
     del there
     at = make(admin, PROJECT)

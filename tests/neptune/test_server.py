@@ -9,7 +9,6 @@ import json
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,16 +17,16 @@ from asking import ask
 from server_waits import until
 
 
-def assign(path: str, value: Any, kind: str = "Int") -> dict[str, Any]:
+def assign(path, value, kind="Int"):
     return {"path": path, f"assign{kind}": {"value": value}}
 
 
-def floats(path: str, *values: float, step: float | None = None) -> dict[str, Any]:
+def floats(path, *values, step=None):
     entries = [{"value": each, "step": step, "timestampMilliseconds": 1000} for each in values]
     return {"path": path, "logFloats": {"entries": entries}}
 
 
-def test_documents_describe_all_operations(admin: Any) -> None:
+def test_documents_describe_all_operations(admin):
     """Anybody gets them; each operation stands in one, and every result has a definition."""
     from seamark.neptune.server.documents import BY_NAME, DOCUMENTS
 
@@ -50,7 +49,7 @@ def test_documents_describe_all_operations(admin: Any) -> None:
     assert [name for name in told if "no-address" in str(told[name])] == []
 
 
-def test_numbers_of_runs_are_given_once(admin: Any) -> None:
+def test_numbers_of_runs_are_given_once(admin):
     """Runs that many make at once have ids of their own; a custom id means one run."""
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: admin.new_run("many/runs")["shortId"], range(16)))
@@ -60,7 +59,7 @@ def test_numbers_of_runs_are_given_once(admin: Any) -> None:
     assert len(set(same)) == 1
 
 
-def test_steps_that_were_not_given_follow_the_last_one(admin: Any) -> None:
+def test_steps_that_were_not_given_follow_the_last_one(admin):
     """They count on across requests, from zero again once the series was emptied."""
     run = admin.new_run("steps/run")
     assert admin.do(run, floats("a", 1, 2), floats("a", 3, step=7.5), floats("a", 4)) == []
@@ -72,7 +71,7 @@ def test_steps_that_were_not_given_follow_the_last_one(admin: Any) -> None:
     assert [(each["step"], each["value"]) for each in values] == [(0, 6.0)]
 
 
-def test_a_series_may_be_announced_before_it_has_points(admin: Any, running: Any) -> None:
+def test_a_series_may_be_announced_before_it_has_points(admin, running):
     """It is listed without a value, and begins at step zero; one that has points keeps them."""
     run = admin.new_run("announced/run")
     logs = {"f": "logFloats", "s": "logStrings", "i": "logImages"}
@@ -95,7 +94,7 @@ def test_a_series_may_be_announced_before_it_has_points(admin: Any, running: Any
     assert [(each["step"], each["value"]) for each in values] == [(0, 2.0), (1, 3.0)]
 
 
-def test_no_frame_is_longer_than_a_journal_takes(monkeypatch: Any) -> None:
+def test_no_frame_is_longer_than_a_journal_takes(monkeypatch):
     """Points of one series become few frames, however many operations have them."""
     pytest.importorskip("fastapi")
     from seamark.journal.format import Kind, salt_of
@@ -116,7 +115,7 @@ def test_no_frame_is_longer_than_a_journal_takes(monkeypatch: Any) -> None:
     assert counts == [4, 4, 3, 1, 1]
 
 
-def test_what_cannot_be_is_told_and_the_rest_is_done(admin: Any) -> None:
+def test_what_cannot_be_is_told_and_the_rest_is_done(admin):
     """An operation that does not fit is an error of its own; nothing else is lost."""
     run = admin.new_run("wrong/run")
     errors = admin.do(
@@ -144,14 +143,14 @@ def test_what_cannot_be_is_told_and_the_rest_is_done(admin: Any) -> None:
     assert admin.call("listArtifactFiles", **listed)[0] == 404
 
 
-def test_who_may_not_is_refused(admin: Any, running: Any) -> None:
+def test_who_may_not_is_refused(admin, running):
     """The roles of a project count here as everywhere; strangers do not learn what is there."""
     from neptune_client import Client
 
     run = admin.new_run("secret/project")
     admin.do(run, assign("a", 1))
 
-    def client(role: str, project: str) -> Any:
+    def client(role, project):
         given = {"user": f"{role}-{project.replace('/', '-')}", "project": project, "role": role}
         made = ask(running.url, "POST", "accounts/tokens", running.token, given)
         return Client(running.url, made.json()["token"])
@@ -191,7 +190,7 @@ def test_who_may_not_is_refused(admin: Any, running: Any) -> None:
     assert nobody.call("exchangeApiToken")[0] == 401
 
 
-def test_a_token_may_be_refreshed_while_it_counts(admin: Any, running: Any) -> None:
+def test_a_token_may_be_refreshed_while_it_counts(admin, running):
     """The next one is given for the last; one that was revoked is told so in OAuth's words."""
     import urllib3
 
@@ -204,7 +203,7 @@ def test_a_token_may_be_refreshed_while_it_counts(admin: Any, running: Any) -> N
     address = f"{claims['iss']}/protocol/openid-connect/token"
     form = {"grant_type": "refresh_token", "refresh_token": access, "client_id": claims["azp"]}
 
-    def refresh() -> Any:
+    def refresh():
         with urllib3.PoolManager(retries=False) as pool:
             return pool.request("POST", address, fields=form, encode_multipart=False)
 
@@ -215,7 +214,7 @@ def test_a_token_may_be_refreshed_while_it_counts(admin: Any, running: Any) -> N
     assert (answer.status, answer.json()) == (400, {"error": "invalid_grant"})
 
 
-def test_files_arrive_in_parts_and_stay_below_their_set(admin: Any) -> None:
+def test_files_arrive_in_parts_and_stay_below_their_set(admin):
     """Parts in any order and twice; what is missing is told; no name leads out of the set."""
     run = admin.new_run("parts/run")
     at = {"experimentIdentifier": run["id"], "attribute": "f"}
@@ -242,7 +241,7 @@ def test_files_arrive_in_parts_and_stay_below_their_set(admin: Any) -> None:
 
 
 @pytest.mark.once
-def test_folding_again_keeps_ids_and_values(tmp_path: Path) -> None:
+def test_folding_again_keeps_ids_and_values(tmp_path):
     """What is derived may be lost: runs and models keep their ids, and the next gets the next."""
     from neptune_client import Client
     from served import folding, served
@@ -271,7 +270,7 @@ def test_folding_again_keeps_ids_and_values(tmp_path: Path) -> None:
         assert (last["last"], last["lastStep"]) == (3.0, 2)
 
 
-def test_queries_of_the_client_are_ours(admin: Any) -> None:
+def test_queries_of_the_client_are_ours(admin):
     """States and sets are asked for in its words."""
     from seamark.neptune.server.table import translated
 
@@ -281,7 +280,7 @@ def test_queries_of_the_client_are_ours(admin: Any) -> None:
     assert translated('`a`:string = "sys/state"') == '`a`:string = "sys/state"'
 
 
-def test_members_of_a_project_are_managed(admin: Any, running: Any) -> None:
+def test_members_of_a_project_are_managed(admin, running):
     """The client's words for roles; what exists already, or is not there, is told."""
     new = {"organizationId": "team", "name": "managed", "projectKey": "MAN", "visibility": "priv"}
     made = admin.ok("createProject", new)
@@ -312,23 +311,21 @@ def test_members_of_a_project_are_managed(admin: Any, running: Any) -> None:
     assert admin.call("deleteProjectMember", **at, userId="mia")[0] == 422
 
 
-def test_who_belongs_to_a_workspace_makes_projects_that_are_theirs(
-    admin: Any, running: Any
-) -> None:
+def test_who_belongs_to_a_workspace_makes_projects_that_are_theirs(admin, running):
     """No name that is taken, seen or not; no token that is for less; empty ones may be deleted."""
     from neptune_client import Client
 
-    def known(user: str, by: str = running.token, **limits: Any) -> Any:
+    def known(user, by=running.token, **limits):
         body = {"user": user, **limits}
         token = ask(running.url, "POST", "accounts/tokens", by, body).json()["token"]
         return Client(running.url, token)
 
-    def invite(user: str, workspace: str = "guild") -> int:
+    def invite(user, workspace="guild"):
         entry = {"invitee": user, "invitationType": "user", "roleGrant": "member"}
         given = {"organizationIdentifier": workspace, "invitationsEntries": [entry]}
         return int(admin.call("createOrganizationInvitations", given)[0])
 
-    def new(name: str, who: Any = admin) -> int:
+    def new(name, who=admin):
         given = {"organizationId": "guild", "name": name}
         return int(who.call("createProject", given)[0])
 
@@ -372,13 +369,13 @@ TURNS: list[tuple[int, list[int], bool]] = [
 ]
 
 
-def points(number: int) -> bytes:
+def points(number):
     """Return a request with a point, every other one with a step of its own."""
     point = floats("a", number) if number % 2 else floats("b", number, step=number)
     return json.dumps([point, assign("x", number)]).encode()
 
 
-def test_points_are_there_once_whoever_takes_them_and_dies(admin: Any, running: Any) -> None:
+def test_points_are_there_once_whoever_takes_them_and_dies(admin, running):
     """Three that answer take requests in turn, and at once; some die after they kept one.
 
     The client sends again what was not answered, to anybody.
@@ -394,7 +391,7 @@ def test_points_are_there_once_whoever_takes_them_and_dies(admin: Any, running: 
     container = named(run["id"])
     assert container is not None
 
-    def give(worker: int, data: bytes) -> None:
+    def give(worker, data):
         if worker == 2:
             assert admin.ok("executeOperations", data, experimentId=run["id"]) == []
             return
@@ -433,9 +430,7 @@ def test_points_are_there_once_whoever_takes_them_and_dies(admin: Any, running: 
     assert found["b"] == [(step, step) for step in range(2, 25, 2)]
 
 
-def test_points_are_there_once_if_the_client_was_gone_before_the_answer(
-    here: Any, monkeypatch: Any
-) -> None:
+def test_points_are_there_once_if_the_client_was_gone_before_the_answer(here, monkeypatch):
     """It is cut off twice and sends them again; the same once more after an answer is more."""
     from neptune_client import Client
 
@@ -447,7 +442,7 @@ def test_points_are_there_once_if_the_client_was_gone_before_the_answer(
     data = json.dumps([floats("a", 1), floats("b", 2, step=7), assign("x", 1)]).encode()
     kept, gone, write = threading.Semaphore(0), threading.Semaphore(0), Log.write
 
-    def keep(*given: Any) -> None:
+    def keep(*given):
         write(*given)
         kept.release()
         assert gone.acquire(timeout=60)
@@ -465,7 +460,7 @@ def test_points_are_there_once_if_the_client_was_gone_before_the_answer(
             client.ok("getClientConfig")  # it has seen that the connection is closed, too
             gone.release()
 
-    def values(path: str) -> list[float]:
+    def values(path):
         found = client.ok("getFloatSeriesValues", experimentId=run["id"], attribute=path)
         return [each["value"] for each in found["values"]]
 
@@ -476,11 +471,9 @@ def test_points_are_there_once_if_the_client_was_gone_before_the_answer(
     assert (values("a"), values("b")) == ([1, 1], [2, 2])
 
 
-def test_what_another_process_wrote_is_seen_where_nothing_is_written(
-    admin: Any, running: Any
-) -> None:
+def test_what_another_process_wrote_is_seen_where_nothing_is_written(admin, running):
     """What a process remembers of a run is compared with what is kept, also to do nothing."""
-    from seamark.neptune.server.log import Batch, Log
+    from seamark.neptune.server.log import Log
     from seamark.neptune.server.names import named
     from seamark.server.settings import Settings
     from seamark.server.state import open_server
@@ -489,13 +482,13 @@ def test_what_another_process_wrote_is_seen_where_nothing_is_written(
     container, seen = named(run["id"]), []
     assert container is not None
 
-    def remove(batch: Batch) -> None:
+    def remove(batch):
         seen.append(batch.kind("x"))
         if seen[-1] is not None:
             batch.op({"op": "delete", "paths": ["x"]})
             batch.removed("x")
 
-    def refuse(batch: Batch) -> None:
+    def refuse(batch):
         seen.append(batch.kind("x"))
         if seen[-1] is None:
             raise KeyError(seen[-1])

@@ -25,7 +25,6 @@ from seamark.errors import (
 from seamark.journal.folder import RunFolder, hashed_run_id
 from seamark.opening.opening import Attempt, Opening, Origin, Saved
 from seamark.opening.resolve import (
-    CheckpointDecision,
     Launch,
     Presence,
     RemoteAnswer,
@@ -48,11 +47,11 @@ LINKED = Presence(exists=True, link=Path("/runs/p/link"))
 KNOWN = RemoteRun(largest_t=7)
 
 
-def folder(run: str, project: str = "p") -> RunFolder:
+def folder(run, project="p"):
     return RunFolder(ROOT, project, run)
 
 
-def by_custom_id(name: str) -> str:
+def by_custom_id(name):
     return hashed_run_id("p", name)
 
 
@@ -104,13 +103,13 @@ class Answers:
         return returned(self.name)
 
 
-def returned(answer: Any) -> Any:
+def returned(answer):
     if isinstance(answer, Exception):
         raise answer
     return answer
 
 
-def replace_run(job: Restart, run: RunFolder) -> Restart:
+def replace_run(job, run):
     return Restart(run, job.attempt, None)
 
 
@@ -297,12 +296,7 @@ ROWS: tuple[Row, ...] = (
 @pytest.mark.parametrize(
     ("given", "answers", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
 )
-def test_opening(
-    given: dict[str, Any],
-    answers: dict[str, Any],
-    expected: dict[str, Any],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_opening(given, answers, expected, caplog):
     """The decision is the one that the sentence of its row promises."""
     options, world = Settings.of(project="p", **given), Answers(**answers)
     if "raises" in expected:
@@ -319,7 +313,7 @@ def test_opening(
     assert bool(caplog.text) == ("warns" in expected)
 
 
-def decided(found: Opening, world: Answers, expected: dict[str, Any]) -> dict[str, Any]:
+def decided(found, world, expected):
     """Return what was decided of the things that a row names, in the form of a row."""
     facts: dict[str, Any] = {
         "run": found.folder.run,
@@ -410,12 +404,7 @@ CHECKPOINTS: tuple[Row, ...] = (
     [row[1:] for row in CHECKPOINTS],
     ids=[row[0] for row in CHECKPOINTS],
 )
-def test_checkpoint(
-    given: dict[str, Any],
-    answers: dict[str, Any],
-    expected: dict[str, Any],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_checkpoint(given, answers, expected, caplog):
     """The decision where a checkpoint is loaded is the one that the sentence of its row promises."""
     how = {"stay": False, "training": True, "is_new": True}
     how |= {key: given[key] for key in how if key in given}
@@ -439,7 +428,7 @@ def test_checkpoint(
         assert (after.lineage, after.job_run, after.continues) == (origin.lineage, JOB, True)
 
 
-def reached(found: CheckpointDecision, world: Answers, expected: dict[str, Any]) -> dict[str, Any]:
+def reached(found, world, expected):
     """Return what was decided of the things that a row names, in the form of a row."""
     switch, words = found.switch, expected.get("warns")
     assert words is None or words in str(found.warning)
@@ -477,10 +466,10 @@ OWNERS: tuple[tuple[str, dict[str, Any], dict[str, Any], bool], ...] = (
     ("given", "facts", "expected"), [row[1:] for row in OWNERS], ids=[row[0] for row in OWNERS]
 )
 def test_who_may_own_a_run_at_a_remote(
-    given: dict[str, Any],
-    facts: dict[str, Any],
-    expected: bool,  # noqa: FBT001
-) -> None:
+    given,
+    facts,
+    expected,
+):
     """The journals of a run are copied to the disk of a process that may own it."""
     how = {key: value for key, value in facts.items() if key != "trains"}
     opening = Opening(Settings.of(project="p", **given), folder(ID), **how)

@@ -8,7 +8,6 @@ The journals are written by hand; their headers name the job as `seamark.process
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ NOTHING = (None, None, None)
 Left = tuple[str, dict[str, Any]]
 
 
-def left(run: str, **facts: Any) -> Left:
+def left(run, **facts):
     """Describe a journal of a run of this job, begun by the process that is restarted."""
     given = {"job": "slurm:17", "restarts": 0, "rank": 0, **MINE._asdict(), **facts}
     return run, given
@@ -82,14 +81,7 @@ ROWS: tuple[tuple[str, dict[str, str], JobRun, list[Left], tuple[str | None, int
     [row[1:] for row in ROWS],
     ids=[row[0] for row in ROWS],
 )
-def test_restart(
-    environment: dict[str, str],
-    job_run: JobRun,
-    journals: list[Left],
-    expected: tuple[str | None, int | None, str | None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_restart(environment, job_run, journals, expected, tmp_path, monkeypatch):
     """What is gone on with is what the sentence of its row promises."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -110,8 +102,8 @@ def test_restart(
     ids=["of the job", "of another job", "of both"],
 )
 def test_a_run_that_was_named_begins_an_attempt_if_the_job_recorded_it(
-    journals: list[Left], attempt: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    journals, attempt, tmp_path, monkeypatch
+):
     """By whatever command line; after all attempts that the run knows."""
     for name, value in AGAIN.items():
         monkeypatch.setenv(name, value)
@@ -120,7 +112,7 @@ def test_a_run_that_was_named_begins_an_attempt_if_the_job_recorded_it(
     assert restart_of_named(folder) == Restart(folder, attempt, None)
 
 
-def save(root: Path, journals: list[Left]) -> None:
+def save(root, journals):
     """Write journals, each a second later than the one before."""
     counts: dict[str, int] = defaultdict(int)
     for number, (run, facts) in enumerate(journals):

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-from typing import Any
 
 import pytest
 
@@ -26,7 +25,7 @@ from seamark.server.state import open_server
 PART = {"Range": "bytes=5-9"}
 
 
-def address(api: httpx.Client, run: str) -> str:
+def address(api, run):
     """Return a signed address of a film, which may still be on its way."""
     while (found := read(api, "", "attribute", project=PROJECT, run=run, path="film")) is None:
         pass
@@ -38,12 +37,12 @@ def address(api: httpx.Client, run: str) -> str:
     return url
 
 
-def asking(**given: Any) -> httpx.Client:
+def asking(**given):
     """Return a client; nothing is encrypted here, and to read certificates takes long."""
     return httpx.Client(timeout=60, verify=False, **given)
 
 
-def api_of(url: str, token: str = "") -> httpx.Client:
+def api_of(url, token=""):
     bearer = {"Authorization": f"Bearer {token}"} if token else {}
     return asking(base_url=f"{url}/api/v1/", headers=bearer)
 
@@ -66,21 +65,21 @@ def clock(team):
     there.server.links = before
 
 
-def viewer(there, name: str):
+def viewer(there, name):
     """Return a new token of somebody new who may read."""
     there.server.accounts.add_user(name)
     there.server.accounts.set_member(name, PROJECT, Role.VIEWER)
     return there.server.accounts.create_token(name, by="admin")
 
 
-def test_an_address_ends_with_what_its_maker_may(team, clock) -> None:
+def test_an_address_ends_with_what_its_maker_may(team, clock):
     """With the token, the role and the account; others of the same file go on."""
     there, run = team
     accounts = there.server.accounts
     with api_of(there.url, there.token) as admin, asking() as stranger:
         kept = f"{there.url}/{address(admin, run)}"
 
-        def opens(url: str) -> list[int]:
+        def opens(url):
             return [stranger.get(url, headers=given).status_code for given in ({}, PART)]
 
         for number, end in enumerate(
@@ -105,7 +104,7 @@ def test_an_address_ends_with_what_its_maker_may(team, clock) -> None:
         assert opens(kept) == [404, 206]
 
 
-def test_nothing_of_an_address_can_be_changed(team, clock) -> None:
+def test_nothing_of_an_address_can_be_changed(team, clock):
     """Neither what it leads to nor for whom or until when; an earlier kind of address is none."""
     there, run = team
     with api_of(there.url, there.token) as admin, asking() as stranger:
@@ -128,7 +127,7 @@ def test_nothing_of_an_address_can_be_changed(team, clock) -> None:
         assert rest == "f.mp4"
 
 
-def test_who_may_read_by_other_means_needs_no_token_of_the_address(team, clock) -> None:
+def test_who_may_read_by_other_means_needs_no_token_of_the_address(team, clock):
     """As what everybody may read; until it is hidden again."""
     there, run = team
     accounts = there.server.accounts
@@ -142,7 +141,7 @@ def test_who_may_read_by_other_means_needs_no_token_of_the_address(team, clock) 
         assert stranger.get(url, headers=known).status_code == 206
 
 
-def test_ten_thousand_addresses_end_none_that_was_begun(team, clock) -> None:
+def test_ten_thousand_addresses_end_none_that_was_begun(team, clock):
     """Nothing is remembered of any."""
     there, run = team
     with api_of(there.url, there.token) as admin, asking() as stranger:
@@ -156,7 +155,7 @@ def test_ten_thousand_addresses_end_none_that_was_begun(team, clock) -> None:
         assert stranger.get(url, headers=PART).status_code == 206
 
 
-def test_another_process_on_the_same_databases_opens_it(team, clock) -> None:
+def test_another_process_on_the_same_databases_opens_it(team, clock):
     """What signs is kept there, and not made anew at each start."""
     there, run = team
     with api_of(there.url, there.token) as admin:
@@ -173,7 +172,7 @@ def test_another_process_on_the_same_databases_opens_it(team, clock) -> None:
         other.close()
 
 
-def at_each_worker(server, stack: contextlib.ExitStack) -> list[httpx.Client]:
+def at_each_worker(server, stack):
     """Return a client for each of two processes that answer, with a connection to it kept open.
 
     The other one stands still while it connects.
@@ -199,7 +198,7 @@ def at_each_worker(server, stack: contextlib.ExitStack) -> list[httpx.Client]:
 @pytest.mark.slow
 def test_each_process_of_a_server_opens_what_another_one_signed(
     run_server, postgresql_url, tmp_path
-) -> None:
+):
     """A film goes on at whichever takes the connection; an address that was changed at none."""
     server = run_server(None, "--workers", "2", store=postgresql_url)
     run = record(tmp_path / "root", server.url, server.token)["run-0"]

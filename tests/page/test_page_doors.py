@@ -20,7 +20,7 @@ def here(tmp_path_factory):
         yield served
 
 
-def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(here) -> None:
+def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(here):
     """Neither without one nor with another one, whatever is asked for; and none is told apart."""
     stranger = here.stranger
     for path in ("", "api/v1/"):
@@ -61,14 +61,14 @@ def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(he
     assert known["path"] == str(here.watch.roots[0])
 
 
-def test_a_signed_address_is_the_only_one_that_needs_no_token(here) -> None:
+def test_a_signed_address_is_the_only_one_that_needs_no_token(here):
     """Whoever makes one up is told that it is none."""
     for signed in ("x", "a.b", f"{'a' * 20000}.b", "e30.AAAA"):
         answer = here.stranger.get(f"r0/api/v1/linked/{signed}/f")
         assert (answer.status_code, answer.json()["error"]) == (404, "no-link")
 
 
-def test_answers_say_what_a_browser_may_do(here) -> None:
+def test_answers_say_what_a_browser_may_do(here):
     """The page runs its own files alone; an answer of the API is nothing to be shown at all."""
     index = here.client.get("")
     assert index.headers["content-security-policy"] == policy()
@@ -112,14 +112,14 @@ def test_answers_say_what_a_browser_may_do(here) -> None:
         "static/v/js\\main.js",
     ],
 )
-def test_no_other_file_can_be_asked_for(here, path) -> None:
+def test_no_other_file_can_be_asked_for(here, path):
     """Names are looked up among those of the page, and lead nowhere else."""
     request = here.stranger.build_request("GET", here.url)
     request.url = request.url.copy_with(raw_path=f"/{path}".encode())
     assert here.stranger.send(request, follow_redirects=False).status_code in {401, 404}
 
 
-def test_a_file_that_is_edited_is_another_version(tmp_path) -> None:
+def test_a_file_that_is_edited_is_another_version(tmp_path):
     """So that nobody is shown an old one from a cache."""
     (tmp_path / "index.html").write_text("<p>static/@VERSION@/a.js")
     (tmp_path / "a.js").write_text("1")
@@ -165,7 +165,7 @@ HOSTS = {
 }
 
 
-def test_without_a_token_only_names_of_this_machine_are_answered(tmp_path) -> None:
+def test_without_a_token_only_names_of_this_machine_are_answered(tmp_path):
     """A page of somebody else cannot have its own name lead here and read what is answered."""
     (tmp_path / "a").mkdir()
     with page(tmp_path / "a", token=None, hosts=("lab.example",)) as here:
@@ -182,14 +182,14 @@ def test_without_a_token_only_names_of_this_machine_are_answered(tmp_path) -> No
                 assert answer.status_code == status, (site, path)
 
 
-def test_with_a_token_the_name_does_not_matter(here) -> None:
+def test_with_a_token_the_name_does_not_matter(here):
     """A proxy of a notebook server passes on the name that the browser knows it by."""
     shown = {**SECRET, "Host": "hub.lab.example:8443"}
     answer = here.stranger.post("r0/api/v1/read/table", headers=shown)
     assert answer.status_code == 200
 
 
-def test_there_is_no_third_root_and_none_by_another_name(here) -> None:
+def test_there_is_no_third_root_and_none_by_another_name(here):
     """Roots are numbered as the greeting says."""
     for root in ("r2/", "r00/", "r-1/", ""):
         assert here.client.post(f"{root}api/v1/read/table").status_code == 404, root

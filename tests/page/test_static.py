@@ -28,7 +28,7 @@ LATER = ("chart_more.js", "compare.js", "dialogs.js", "projects.js", "run.js", "
 """Fetched when they are needed; `browser/test_opening.py` sees that screens are not before."""
 
 
-def without_comments(text: str) -> str:
+def without_comments(text):
     """Return code without its comments; what looks like one inside of a string stays."""
     pattern = r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|/\*.*?\*/|(?<![:\\])//[^\n]*"""
     return re.sub(pattern, lambda found: found[1] or " ", text, flags=re.DOTALL)
@@ -57,7 +57,7 @@ def test_nothing_moves_while_trainings_are_watched():
             assert "animation:" not in line or line.strip().startswith(waited_for), line
 
 
-def served(path: Path) -> bytes:
+def served(path):
     """Return what a browser gets of a file."""
     pytest.importorskip("fastapi")
     from seamark.page.files import PageFiles

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,22 +11,17 @@ from seamark.errors import ArgumentError
 from seamark.pictures.braille import draw
 from seamark.pictures.plots import Axes, Curve
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-
-def curve(
-    values: Sequence[float], steps: Sequence[float] | None = None, label: str = "loss"
-) -> Curve:
+def curve(values, steps=None, label="loss"):
     x = np.arange(len(values), dtype=float) if steps is None else np.asarray(steps, dtype=float)
     return Curve(label, x, np.asarray(values, dtype=float))
 
 
-def picture(*curves: Curve, axes: Axes | None = None, width: int = 60, height: int = 8) -> str:
+def picture(*curves, axes=None, width=60, height=8):
     return draw(curves, axes or Axes(), width=width, height=height, colour=False)
 
 
-def test_a_falling_line_falls() -> None:
+def test_a_falling_line_falls():
     """The greatest value is in the first row at the left, the smallest in the last at the right."""
     rows = picture(curve([3, 2, 1, 0])).splitlines()
     top, bottom = rows[0], rows[7]
@@ -37,13 +31,13 @@ def test_a_falling_line_falls() -> None:
     assert rows[0].startswith("3 ┤")
 
 
-def test_no_line_is_wider_than_the_terminal() -> None:
+def test_no_line_is_wider_than_the_terminal():
     """Whatever the tick labels, a line fits."""
     shown = picture(curve([1e-300, 1e300]), width=40)
     assert max(map(len, shown.splitlines())) <= 40
 
 
-def test_values_that_are_not_finite_are_marked_and_counted() -> None:
+def test_values_that_are_not_finite_are_marked_and_counted():
     """NaN stands at the bottom, infinities at their edge, and the legend counts them."""
     shown = picture(curve([1, math.nan, 2, math.inf, -math.inf, 1.5]))
     rows = shown.splitlines()
@@ -53,12 +47,12 @@ def test_values_that_are_not_finite_are_marked_and_counted() -> None:
     assert "3 not finite" in shown
 
 
-def test_one_point_is_seen() -> None:
+def test_one_point_is_seen():
     """A series of one point is a dot, not an empty picture."""
     assert "●" in picture(curve([5.0]))
 
 
-def test_nothing_to_draw_is_an_error_that_says_why() -> None:
+def test_nothing_to_draw_is_an_error_that_says_why():
     """Only NaN, or nothing above zero on a logarithmic axis."""
     with pytest.raises(ArgumentError, match="finite"):
         picture(curve([math.nan]))
@@ -66,7 +60,7 @@ def test_nothing_to_draw_is_an_error_that_says_why() -> None:
         picture(curve([-1.0, 0.0]), axes=Axes(log_y=True))
 
 
-def test_curves_are_told_apart_without_colour() -> None:
+def test_curves_are_told_apart_without_colour():
     """Letters stand on the curves and in the legend."""
     shown = picture(curve([1, 2, 3, 4, 5], label="first"), curve([5, 4, 3, 2, 1], label="second"))
     drawn, legend = shown.split("step")
@@ -76,25 +70,25 @@ def test_curves_are_told_apart_without_colour() -> None:
     assert " b second" in legend
 
 
-def test_logarithmic_ticks_are_powers_of_ten() -> None:
+def test_logarithmic_ticks_are_powers_of_ten():
     """Over several decades the axis names the decades."""
     shown = picture(curve([1, 10, 100, 1000, 10000]), axes=Axes(log_y=True), height=15)
     labels = [row.split("┤")[0].strip() for row in shown.splitlines() if "┤" in row]
     assert labels == ["10000", "1000", "100", "10", "1"]
 
 
-def test_steps_are_whole() -> None:
+def test_steps_are_whole():
     """Three epochs have no tick at epoch 0.5."""
     assert "0.5" not in picture(curve([1, 2, 3])).splitlines()[-3]
 
 
-def test_time_axes_name_their_unit() -> None:
+def test_time_axes_name_their_unit():
     """Two hours are shown in hours, clock times with their day."""
     assert "elapsed, h" in picture(curve([1, 2], [0, 7300]), axes=Axes(x_kind="relative"))
     assert "2026" in picture(curve([1, 2], [1.795e9, 1.7951e9]), axes=Axes(x_kind="time"))
 
 
-def test_names_are_made_safe() -> None:
+def test_names_are_made_safe():
     """What a run is called goes through the caller's escaping."""
     shown = draw(
         [curve([1, 2], label="\x1b[2J")], Axes(), width=60, height=8, colour=False, safe=ascii
@@ -111,10 +105,10 @@ values = st.floats(width=64, allow_nan=True, allow_infinity=True)
     st.booleans(),
 )
 def test_any_series_can_be_drawn(
-    points: list[tuple[float, float]],
-    log_x: bool,  # noqa: FBT001 - drawn by hypothesis
-    log_y: bool,  # noqa: FBT001
-) -> None:
+    points,
+    log_x,
+    log_y,
+):
     """Drawing never fails, other than by saying that there is nothing to show."""
     one = curve([value for _, value in points], [step for step, _ in points])
     for kind in ("step", "relative"):

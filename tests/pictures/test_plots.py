@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,15 +12,12 @@ from hypothesis import strategies as st
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.pictures.plots import COLOURS, Axes, Curve, figure_of, save, slots, thin
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def curve(values: list[float], label: str = "loss") -> Curve:
+def curve(values, label="loss"):
     return Curve(label, np.arange(len(values), dtype=float), np.asarray(values, dtype=float))
 
 
-def banded(values: list[float]) -> Curve:
+def banded(values):
     line = curve(values)
     return replace(line, low=line.y - 0.5, high=line.y + 0.5)
 
@@ -31,7 +27,7 @@ ODD = [1.0, 0.5, math.nan, 0.25, math.inf, 0.1, -math.inf]
 
 @settings(max_examples=50)
 @given(st.lists(st.floats(), min_size=50, max_size=100), st.integers(1, 8))
-def test_thinning_keeps_the_extremes(values: list[float], buckets: int) -> None:
+def test_thinning_keeps_the_extremes(values, buckets):
     """The least and the greatest value stay, and so does that some were not finite."""
     full = curve(values)
     few = thin(full, buckets)
@@ -44,7 +40,7 @@ def test_thinning_keeps_the_extremes(values: list[float], buckets: int) -> None:
     assert (np.diff(few.x) > 0).all()
 
 
-def test_unknown_endings_are_refused(tmp_path: Path) -> None:
+def test_unknown_endings_are_refused(tmp_path):
     """The error names the endings that work, and nothing is written."""
     with pytest.raises(ArgumentError, match=r"\.png, \.svg, \.pdf, \.html"):
         save([curve([1.0])], Axes(), tmp_path / "loss.bmp")
@@ -52,9 +48,7 @@ def test_unknown_endings_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ending", "package"), [(".png", "matplotlib"), (".html", "plotly")])
-def test_missing_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, package: str
-) -> None:
+def test_missing_extra_is_named(tmp_path, monkeypatch, ending, package):
     """Without the extra the error says how to install it."""
     for module in (package, "matplotlib.figure", "plotly.graph_objects"):
         monkeypatch.setitem(__import__("sys").modules, module, None)
@@ -71,7 +65,7 @@ def test_missing_extra_is_named(
         Axes(x_kind="relative"),
     ],
 )
-def test_images_are_written(tmp_path: Path, axes: Axes) -> None:
+def test_images_are_written(tmp_path, axes):
     """PNG with every kind of axis, odd values, and names that Matplotlib would interpret."""
     pytest.importorskip("matplotlib")
     target = tmp_path / "loss.png"
@@ -79,7 +73,7 @@ def test_images_are_written(tmp_path: Path, axes: Axes) -> None:
     assert target.read_bytes().startswith(b"\x89PNG")
 
 
-def test_pages_need_no_network_and_run_no_names(tmp_path: Path) -> None:
+def test_pages_need_no_network_and_run_no_names(tmp_path):
     """One file with everything in it, in which names are text."""
     pytest.importorskip("plotly")
     target = tmp_path / "loss.html"
@@ -95,7 +89,7 @@ def test_pages_need_no_network_and_run_no_names(tmp_path: Path) -> None:
     assert len(page) > 1_000_000
 
 
-def test_a_figure_marks_what_is_not_finite() -> None:
+def test_a_figure_marks_what_is_not_finite():
     """A gap in the line, and a sign at the edge of the picture for each kind."""
     pytest.importorskip("plotly")
     figure = figure_of([curve(ODD)], Axes())
@@ -108,7 +102,7 @@ def test_a_figure_marks_what_is_not_finite() -> None:
     }
 
 
-def test_a_band_lies_behind_the_lines() -> None:
+def test_a_band_lies_behind_the_lines():
     """Of up to eight curves; more would hide each other. On a logarithmic axis it stays above 0."""
     pytest.importorskip("plotly")
     low, high, line = figure_of([banded([1.0, 0.25])], Axes(log_y=True)).data
@@ -118,7 +112,7 @@ def test_a_band_lies_behind_the_lines() -> None:
     assert len(figure_of([banded([1.0])] * 9, Axes()).data) == 9
 
 
-def test_names_are_text_in_a_figure() -> None:
+def test_names_are_text_in_a_figure():
     """Neither tags nor formulas, in names, titles and notes; half a sign is no error."""
     pytest.importorskip("plotly")
     figure = figure_of([curve([1.0, 2.0], "<b>$x$ \ud800")], Axes(title="<a>", x_name="<i>"))
@@ -129,7 +123,7 @@ def test_names_are_text_in_a_figure() -> None:
     assert "<i>" not in text
 
 
-def test_a_figure_needs_no_page_of_a_certain_colour() -> None:
+def test_a_figure_needs_no_page_of_a_certain_colour():
     """Its ground is transparent, and what is drawn stands out from white as from nearly black."""
     pytest.importorskip("plotly")
     layout = figure_of([], Axes()).layout
@@ -139,19 +133,19 @@ def test_a_figure_needs_no_page_of_a_certain_colour() -> None:
             assert contrast(colour, page) >= 3
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(one, other):
     """Return the contrast of two colours as WCAG 2.2 defines it."""
     light = sorted(luminance(colour) for colour in (one, other))
     return (light[1] + 0.05) / (light[0] + 0.05)
 
 
-def luminance(colour: str) -> float:
+def luminance(colour):
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     plain = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * plain[0] + 0.7152 * plain[1] + 0.0722 * plain[2]
 
 
-def test_a_run_keeps_its_colour() -> None:
+def test_a_run_keeps_its_colour():
     """Whatever is drawn beside it, unless both would have the same; then the second moves on."""
     keys = [f"run{at}" for at in range(40)]
     alone = {key: slots([key])[key] for key in keys}

@@ -36,7 +36,7 @@ PIECES = st.lists(
 )
 
 
-def seen(text: str) -> list[str]:
+def seen(text):
     """Return the lines that pyte shows, colours left out."""
     screen = pyte.HistoryScreen(2000, ROWS, history=100_000, ratio=0.5)
     screen.set_mode(pyte.modes.LNM)
@@ -46,14 +46,14 @@ def seen(text: str) -> list[str]:
     return without_end([line.rstrip() for line in lines])
 
 
-def without_end(lines: list[str]) -> list[str]:
+def without_end(lines):
     """Return lines without empty ones at their end."""
     while lines and not lines[-1]:
         lines.pop()
     return lines
 
 
-def shown(pieces: list[str], *, colours: bool = False) -> list[str]:
+def shown(pieces, *, colours=False):
     """Return the lines that a reader sees of texts in order."""
     terminal = Terminal(colours=colours)
     lines = [line.text for piece in pieces for line in terminal.feed(piece)]
@@ -61,7 +61,7 @@ def shown(pieces: list[str], *, colours: bool = False) -> list[str]:
     return without_end(lines)
 
 
-def cut(pieces: list[str], cuts: list[int]) -> list[str]:
+def cut(pieces, cuts):
     """Return texts that were made of pieces, cut between some of them."""
     ends = [*sorted({at % (len(pieces) + 1) for at in cuts}), len(pieces)]
     return ["".join(pieces[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
@@ -70,7 +70,7 @@ def cut(pieces: list[str], cuts: list[int]) -> list[str]:
 @given(KNOWN)
 @example(["abcdef", "\r", "XY"])
 @example(["a\n"] * (ROWS + 5) + ["\x1b[999A", "top"])
-def test_a_reader_sees_what_a_terminal_shows(pieces: list[str]) -> None:
+def test_a_reader_sees_what_a_terminal_shows(pieces):
     """Text, returns, cursor movements, erasures and colours leave the lines that pyte leaves."""
     text = "".join(pieces)
     assert shown([text]) == seen(text)
@@ -79,7 +79,7 @@ def test_a_reader_sees_what_a_terminal_shows(pieces: list[str]) -> None:
 @given(PIECES, st.lists(st.integers(0, 100), max_size=8))
 @example(["\x1b[31mab", "\r", "c\n", "\x1b[5A", "x", "\x1b[5B", "y"], [])
 @example(["a\n"] * (ROWS + 5) + ["\x1b[150A", "x", "\x1b[150A", "y\n"], [ROWS + 2])
-def test_collapsed_text_looks_the_same(pieces: list[str], cuts: list[int]) -> None:
+def test_collapsed_text_looks_the_same(pieces, cuts):
     """Wherever a stream is cut, its collapsed pieces show what it shows, colours included."""
     chunks = cut(pieces, cuts)
     less = [collapse(chunk) for chunk in chunks]
@@ -88,27 +88,25 @@ def test_collapsed_text_looks_the_same(pieces: list[str], cuts: list[int]) -> No
 
 
 @given(KNOWN, st.lists(st.integers(0, 100), max_size=8))
-def test_collapsed_text_looks_the_same_on_another_terminal(
-    pieces: list[str], cuts: list[int]
-) -> None:
+def test_collapsed_text_looks_the_same_on_another_terminal(pieces, cuts):
     """What collapsing keeps does not depend on who shows it."""
     less = "".join(map(collapse, cut(pieces, cuts)))
     assert seen(less) == seen("".join(pieces))
 
 
 @given(PIECES, st.lists(st.integers(0, 400), max_size=8))
-def test_lines_do_not_depend_on_where_texts_are_cut(pieces: list[str], cuts: list[int]) -> None:
+def test_lines_do_not_depend_on_where_texts_are_cut(pieces, cuts):
     """A reader that gets a stream in pieces sees what one sees that gets it at once."""
     assert shown(cut(pieces, cuts), colours=True) == shown(["".join(pieces)], colours=True)
 
 
 @pytest.mark.parametrize("text", ["", "plain\n", "\x1b[31mred\x1b[0m\n", "line\r\nline\r\n", "\a"])
-def test_text_without_moves_is_returned_as_it_is(text: str) -> None:
+def test_text_without_moves_is_returned_as_it_is(text):
     """Nothing is looked at twice where nothing can be overwritten."""
     assert collapse(text) is text
 
 
-def test_a_progress_bar_becomes_its_last_state() -> None:
+def test_a_progress_bar_becomes_its_last_state():
     """A thousand states of a bar are one."""
     file = io.StringIO()
     for _ in tqdm(range(1000), file=file, mininterval=0, miniters=1, ascii=True):
@@ -118,7 +116,7 @@ def test_a_progress_bar_becomes_its_last_state() -> None:
     assert re.fullmatch(r"100%\|#+\| 1000/1000 \[.*\]", stripped(less))
 
 
-def test_nested_bars_become_their_last_states() -> None:
+def test_nested_bars_become_their_last_states():
     """Bars below one another, which move up and down, are one line each."""
     file = io.StringIO()
     options = {"file": file, "mininterval": 0, "miniters": 1, "ascii": True}
@@ -132,7 +130,7 @@ def test_nested_bars_become_their_last_states() -> None:
     assert seen(less) == seen(text) == stripped(text).split("\n")
 
 
-def test_the_bars_of_rich_become_their_last_states() -> None:
+def test_the_bars_of_rich_become_their_last_states():
     """Rich erases and writes several lines again, in colours."""
     file = io.StringIO()
     console = Console(
@@ -179,7 +177,7 @@ def test_the_bars_of_rich_become_their_last_states() -> None:
     ],
     ids=lambda text: repr(text[:12]),
 )
-def test_hostile_text_is_bounded(text: str) -> None:
+def test_hostile_text_is_bounded(text):
     """Neither far moves nor sequences without an end cost more than reading the text."""
     less = collapse(text)
     assert len(less) <= len(text)
@@ -206,18 +204,18 @@ def test_hostile_text_is_bounded(text: str) -> None:
         "\x1b[5m",
     ],
 )
-def test_only_text_and_colours_reach_a_reader(hostile: str) -> None:
+def test_only_text_and_colours_reach_a_reader(hostile):
     """What a terminal would obey is left out; the text around it is not."""
     assert shown([f"\x1b[31ma{hostile}b\x1b[0m\n"], colours=True) == ["\x1b[31mab\x1b[0m"]
     assert shown([f"\x1b[31ma{hostile}b\x1b[0m\n"]) == ["ab"]
 
 
-def test_a_clipboard_sequence_that_never_ends_hides_one_line_at_most() -> None:
+def test_a_clipboard_sequence_that_never_ends_hides_one_line_at_most():
     """Output after it is shown."""
     assert shown(["a\x1b]52;c;never\nnext\n"]) == ["a", "next"]
 
 
-def test_lines_are_given_when_they_cannot_change() -> None:
+def test_lines_are_given_when_they_cannot_change():
     """A line is final when it left the screen; those on it are given on demand."""
     terminal = Terminal()
     given = terminal.feed("".join(f"{at}\n" for at in range(ROWS + 10)), at=7.0)
@@ -230,14 +228,14 @@ def test_lines_are_given_when_they_cannot_change() -> None:
     ]
 
 
-def test_a_line_that_is_too_long_says_how_much_is_missing() -> None:
+def test_a_line_that_is_too_long_says_how_much_is_missing():
     """Nothing is cut in silence; what was taken back is not counted."""
     assert shown(["x" * 70_000]) == ["x" * 65_536 + "… (4,464 characters more)"]
     assert shown(["x" * 70_000 + "\rshort\x1b[K"]) == ["short"]
     assert shown(["x" * 50_000, "y" * 50_000])[0].endswith("yy… (34,464 characters more)")
 
 
-def test_lines_that_were_given_are_given_again_only_if_they_change() -> None:
+def test_lines_that_were_given_are_given_again_only_if_they_change():
     """What stands above the cursor and rests is final, until somebody draws it again."""
     terminal = Terminal()
     terminal.feed("one\ntwo\n", at=1.0)

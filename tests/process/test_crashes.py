@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +19,7 @@ GROUPS = "docker/4f5c/init"
 
 
 @pytest.fixture
-def header(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def header(monkeypatch):
     """The header of a process that was here and is gone, with pids as the kernel's log has them."""
     for module in ("crashes", "liveness"):
         monkeypatch.setattr(f"seamark.process.{module}.pid_namespace", lambda: FIRST)
@@ -34,18 +31,18 @@ def header(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
-def crash(tmp_path: Path, header: dict[str, Any]) -> Callable[..., Crash]:
+def crash(tmp_path, header):
     """Return what is found of the process; it recorded last ten seconds ago."""
     header["start"] = int(UP - 100) * 100
 
-    def ask(*, silent_s: float = 10, **more: Any) -> Crash:
+    def ask(*, silent_s=10, **more):
         evidence = Evidence(tmp_path, NOW, (UP, UP))
         return evidence.crash({**header, **more}, NOW - int(silent_s * S))
 
     return ask
 
 
-def kernel_log(root: Path, *lines: tuple[float, str], facility: int = 0) -> None:
+def kernel_log(root, *lines, facility=0):
     """Write a log as /dev/kmsg gives it; times are seconds before now."""
     (root / "dev").mkdir(exist_ok=True)
     text = "".join(
@@ -55,7 +52,7 @@ def kernel_log(root: Path, *lines: tuple[float, str], facility: int = 0) -> None
     (root / "dev/kmsg").write_text(text)
 
 
-def group(root: Path, path: str, kills: int, *, version: int = 2) -> list[Any]:
+def group(root, path, kills, *, version=2):
     """Make a control group, or let it count anew; return what a process notes of it."""
     folder = root / "sys/fs/cgroup" / path
     folder.mkdir(parents=True, exist_ok=True)

@@ -40,11 +40,11 @@ class Special(Thing):
         super().after_fork()
 
 
-def function() -> None:
+def function():
     renewed.append("function")
 
 
-def in_a_child() -> list[str]:
+def in_a_child():
     """Return what a forked child finds renewed."""
     read, write = os.pipe()
     pid = os.fork()
@@ -58,12 +58,12 @@ def in_a_child() -> list[str]:
     return found.split(",")
 
 
-def fail() -> None:
+def fail():
     msg = "broken"
     raise RuntimeError(msg)
 
 
-def test_in_the_order_of_registration() -> None:
+def test_in_the_order_of_registration():
     """Objects and functions alike; each once, by the method of its own class; not in the parent."""
     kept = [Thing("first"), Special("second")]
     fork.register(function)
@@ -73,7 +73,7 @@ def test_in_the_order_of_registration() -> None:
     assert renewed == []
 
 
-def test_one_that_fails_keeps_no_other_from_its_turn() -> None:
+def test_one_that_fails_keeps_no_other_from_its_turn():
     """The child goes on with everything else whole."""
     kept = [Thing("broken", fail), Thing("whole")]
     assert in_a_child()[-1] == "whole"
@@ -81,7 +81,7 @@ def test_one_that_fails_keeps_no_other_from_its_turn() -> None:
     assert kept
 
 
-def test_nothing_is_kept_alive() -> None:
+def test_nothing_is_kept_alive():
     """An object that is gone is not renewed, and being registered does not keep it."""
     thing = Thing("gone")
     there = weakref.ref(thing)
@@ -91,7 +91,7 @@ def test_nothing_is_kept_alive() -> None:
     assert "gone" not in in_a_child()
 
 
-def test_the_children_of_a_child_are_renewed_too() -> None:
+def test_the_children_of_a_child_are_renewed_too():
     """As with DataLoader workers of a training that was forked itself."""
     thing = Thing("again")
     pid = os.fork()
@@ -102,7 +102,7 @@ def test_the_children_of_a_child_are_renewed_too() -> None:
     assert thing
 
 
-def test_there_is_one_registry() -> None:
+def test_there_is_one_registry():
     """Nobody else in the package registers with the interpreter for state that is made anew."""
     found = [path for path in SOURCE.rglob("*.py") if "register_at_fork" in path.read_text("utf-8")]
     assert found == [Path(fork.__file__)]

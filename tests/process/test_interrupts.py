@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import signal
-from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,7 +15,7 @@ class TimeLimitError(TimeoutError):
     """What a time limit raises; an ``OSError``, as many of them are."""
 
 
-def interrupt() -> None:
+def interrupt():
     """Have the handler run here, as it could between any two steps."""
     os.kill(os.getpid(), signal.SIGUSR1)
 
@@ -31,7 +30,7 @@ class Limit:
         raise TimeLimitError
 
 
-def limit(number: int, frame: object) -> None:
+def limit(number, frame):
     raise TimeLimitError
 
 
@@ -39,18 +38,18 @@ def limit(number: int, frame: object) -> None:
     params=[limit, Limit(), Limit().method, functools.partial(limit)],
     ids=["function", "object", "method", "partial"],
 )
-def handled(request: pytest.FixtureRequest) -> Iterator[None]:
+def handled(request):
     before = signal.signal(signal.SIGUSR1, request.param)
     yield
     signal.signal(signal.SIGUSR1, before)
 
 
-def fail() -> None:
+def fail():
     msg = "ours"
     raise TimeLimitError(msg)
 
 
-def test_what_a_handler_raises_passes_a_quiet_block(handled: None) -> None:
+def test_what_a_handler_raises_passes_a_quiet_block(handled):
     """A time limit that ends in our code ends the training nevertheless, and is no loss."""
     lost: list[Exception] = []
     with pytest.raises(TimeLimitError), quietly(lost.append):
@@ -58,7 +57,7 @@ def test_what_a_handler_raises_passes_a_quiet_block(handled: None) -> None:
     assert lost == []
 
 
-def test_what_is_ours_stops_there() -> None:
+def test_what_is_ours_stops_there():
     """An exception of ours goes no further, is told once, and needs no listener."""
     lost: list[Exception] = []
     with quietly(lost.append):
@@ -68,7 +67,7 @@ def test_what_is_ours_stops_there() -> None:
     assert [str(error) for error in lost] == ["ours"]
 
 
-def test_one_may_be_used_again_and_inside_itself() -> None:
+def test_one_may_be_used_again_and_inside_itself():
     """It keeps nothing between two uses."""
     lost: list[Exception] = []
     quiet = quietly(lost.append)
@@ -81,11 +80,11 @@ def test_one_may_be_used_again_and_inside_itself() -> None:
     assert len(lost) == 3
 
 
-def test_a_decorated_function_is_quiet(handled: None) -> None:
+def test_a_decorated_function_is_quiet(handled):
     """It returns what it returns, or None; what a handler raised in it passes."""
 
     @quietly()
-    def call(what: Callable[[], object]) -> object:
+    def call(what):
         return what()
 
     assert call(lambda: 7) == 7
@@ -94,7 +93,7 @@ def test_a_decorated_function_is_quiet(handled: None) -> None:
         call(interrupt)
 
 
-def test_only_what_was_named_is_swallowed(handled: None) -> None:
+def test_only_what_was_named_is_swallowed(handled):
     """Other exceptions go on, those that stop a process among them."""
     with pytest.raises(ValueError, match="x"), quietly(only=(OSError, KeyError)):
         raise ValueError("x")  # noqa: EM101
@@ -106,10 +105,10 @@ def test_only_what_was_named_is_swallowed(handled: None) -> None:
         interrupt()
 
 
-def test_let_pass_raises_what_a_handler_raised(handled: None) -> None:
+def test_let_pass_raises_what_a_handler_raised(handled):
     """The very object goes on, with the traceback that leads to the handler; ours stay."""
 
-    def call(what: Callable[[], object]) -> None:
+    def call(what):
         try:
             what()
         except TimeLimitError as error:
@@ -122,6 +121,6 @@ def test_let_pass_raises_what_a_handler_raised(handled: None) -> None:
     call(fail)
 
 
-def test_an_exception_without_a_traceback_is_nobodys() -> None:
+def test_an_exception_without_a_traceback_is_nobodys():
     """Such as one that was made and never raised."""
     assert not raised_by_signal_handler(TimeLimitError())

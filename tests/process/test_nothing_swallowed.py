@@ -7,10 +7,8 @@ import inspect
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,8 +29,8 @@ class TimeIsUpError(TimeoutError):
 
 
 @pytest.fixture(autouse=True)
-def limit() -> Iterator[None]:
-    def handler(*_: Any) -> None:
+def limit():
+    def handler(*_):
         raise TimeIsUpError
 
     before = signal.signal(signal.SIGUSR1, handler)
@@ -50,7 +48,7 @@ class Talkative:
         return sum(map(float, ["1"]))
 
 
-def strike(work: Callable[[], object], number: int) -> bool:
+def strike(work, number):
     """Have the handler run at the ``number``-th place of our code that ``work`` comes by.
 
     Python looks for signals on entry of a function, and after a call. Returns whether there was
@@ -58,7 +56,7 @@ def strike(work: Callable[[], object], number: int) -> bool:
     """
     left = number
 
-    def count(frame: Any, event: str, arg: Any) -> None:
+    def count(frame, event, arg):
         nonlocal left
         code = frame.f_code
         # Python itself ignores what is raised while it closes a generator, and what is being
@@ -84,7 +82,7 @@ def strike(work: Callable[[], object], number: int) -> bool:
 some_or_all = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.thorough)])
 
 
-def strike_everywhere(make: Callable[[], Callable[[], object]], every: int = 1) -> None:
+def strike_everywhere(make, every=1):
     number = 1
     # A collection would call, for what other tests left, functions that nothing may be raised in.
     gc.collect()
@@ -97,7 +95,7 @@ def strike_everywhere(make: Callable[[], Callable[[], object]], every: int = 1) 
     assert number > every
 
 
-def odd_values() -> dict[str, Any]:
+def odd_values():
     return {
         "plain": 1.0,
         "text": "no",
@@ -122,12 +120,12 @@ def odd_values() -> dict[str, Any]:
     ],
     ids=["numbers", "parameters", "shown", "time", "numpy-time", "rank"],
 )
-def test_values_and_facts(work: Callable[[], object]) -> None:
+def test_values_and_facts(work):
     """What people give is looked at by code that catches whatever it raises, but not this."""
     strike_everywhere(lambda: work)
 
 
-def test_tensors() -> None:
+def test_tensors():
     """Tensors are asked for things that some of them do not have."""
     torch = pytest.importorskip("torch")
     tensors = {"a": torch.ones(3), "b": torch.ones(2, dtype=torch.complex64)}
@@ -136,15 +134,15 @@ def test_tensors() -> None:
 
 
 @some_or_all
-def test_the_journal(tmp_path: Path, every: int) -> None:
+def test_the_journal(tmp_path, every):
     """From the first record, which opens it, to its end; nothing counts as lost by it."""
     writers: list[JournalWriter] = []
 
-    def make() -> Callable[[], object]:
+    def make():
         folder = RunFolder(tmp_path, "p", f"r{len(writers)}")
         writers.append(writer := JournalWriter(folder, dict, sync_s=3600.0))
 
-        def work() -> None:
+        def work():
             for step in range(3):
                 writer.append_row({"a": 1.0, "b": np.float32(2)}, step)
             writer.append_row({"a": Talkative()})
@@ -162,20 +160,20 @@ def test_the_journal(tmp_path: Path, every: int) -> None:
 
 
 @some_or_all
-def test_files(tmp_path: Path, every: int) -> None:
+def test_files(tmp_path, every):
     """Uploads fall back from one way of keeping bytes to another; this is no reason to."""
     source = tmp_path / "file.bin"
     source.write_bytes(b"x" * 1000)
     made: list[tuple[JournalWriter, BlobWriter]] = []
     troubles: list[object] = []
 
-    def make() -> Callable[[], object]:
+    def make():
         folder = RunFolder(tmp_path / "root", "p", f"r{len(made)}")
         writer = JournalWriter(folder, dict, sync_s=3600.0)
         lane = BlobWriter(folder, writer.append_op, lambda *given: troubles.append(given))
         made.append((writer, lane))
 
-        def work() -> None:
+        def work():
             lane.upload("a", File.from_content(b"y" * len(made)))
             lane.upload("b", File.from_path(source))
 

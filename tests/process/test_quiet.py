@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from recording import QUIET
 
 from seamark import init_run
 from seamark.process.quiet import is_quiet
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -29,19 +24,17 @@ if TYPE_CHECKING:
     ],
 )
 def test_what_the_variable_means(
-    monkeypatch: pytest.MonkeyPatch,
-    said: str | None,
-    quiet: bool,  # noqa: FBT001 - a case
-) -> None:
+    monkeypatch,
+    said,
+    quiet,
+):
     """Anything is a yes that is no usual word for no."""
     if said is not None:
         monkeypatch.setenv("SEAMARK_QUIET", said)
     assert is_quiet() is quiet
 
 
-def test_a_run_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_run_says_nothing(monkeypatch, capsys, tmp_path):
     """Neither where it is recorded nor that it is done; but losses are told."""
     with init_run("p", root=tmp_path, **QUIET) as run:
         run.log_metrics({"a": 1.0}, 0)

@@ -63,13 +63,13 @@ def test_each_launcher_tells_the_rank_in_its_own_variables(environment, expected
     assert current_rank(environment) == expected
 
 
-def put_module(monkeypatch, name: str, **members) -> None:
+def put_module(monkeypatch, name, **members):
     module = types.ModuleType(name)
     vars(module).update(members)
     monkeypatch.setitem(sys.modules, name, module)
 
 
-def process_group(monkeypatch, *, initialized: bool, rank: int = 1, size: int = 2) -> None:
+def process_group(monkeypatch, *, initialized, rank=1, size=2):
     put_module(
         monkeypatch,
         "torch.distributed",

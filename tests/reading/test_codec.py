@@ -58,7 +58,7 @@ maybe = st.none() | texts
 sizes = st.integers(0, 6)
 
 
-def kept(keep: Keep, observed: list[float]) -> Keep:
+def kept(keep, observed):
     for one in observed:
         keep.update(one)
     return keep
@@ -69,11 +69,11 @@ empty = st.builds(Statistics) | st.builds(Last) | st.builds(Ring, st.just(3))
 keeps = st.builds(kept, empty, finite)
 
 
-def floats(size: int):
+def floats(size):
     return st.lists(numbers, min_size=size, max_size=size).map(lambda one: np.array(one, "f8"))
 
 
-def ints(size: int):
+def ints(size):
     return st.lists(whole, min_size=size, max_size=size).map(lambda one: np.array(one, "i8"))
 
 
@@ -301,7 +301,7 @@ def parts(value):
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @given(data=st.data())
 @settings(max_examples=20)
-def test_everything_comes_back_as_it_was(kind, data) -> None:
+def test_everything_comes_back_as_it_was(kind, data):
     """Types, NaN, infinities, ints of any length and the bits of arrays survive."""
     value = data.draw(KINDS[kind])
     back = unpack(pack(Answer(value, "s", "3", ["told"], 0)), Answer[kind])
@@ -311,13 +311,13 @@ def test_everything_comes_back_as_it_was(kind, data) -> None:
 
 
 @given(told=answers, spoil=st.randoms(use_true_random=False), odd=plain)
-def test_a_spoilt_answer_is_refused_or_understood(told, spoil, odd) -> None:
+def test_a_spoilt_answer_is_refused_or_understood(told, spoil, odd):
     """Whatever a server sends, there is an answer or one clear error."""
     kind, value = told
     made = msgpack.decode(pack(Answer(value)))
     places: list[tuple[Any, Any]] = []
 
-    def walk(node: Any) -> None:
+    def walk(node):
         found = node.items() if isinstance(node, dict) else enumerate(node)
         for key, one in found:
             places.append((node, key))
@@ -332,7 +332,7 @@ def test_a_spoilt_answer_is_refused_or_understood(told, spoil, odd) -> None:
 
 
 @given(told=answers, spoil=st.randoms(use_true_random=False))
-def test_spoilt_bytes_are_refused_or_understood(told, spoil) -> None:
+def test_spoilt_bytes_are_refused_or_understood(told, spoil):
     """The same where the bytes themselves are others, or end."""
     kind, value = told
     data = bytearray(pack(Answer(value)))
@@ -342,14 +342,14 @@ def test_spoilt_bytes_are_refused_or_understood(told, spoil) -> None:
         unpack(bytes(data[: spoil.choice([len(data), spoil.randrange(len(data))])]), Answer[kind])
 
 
-def box(content: Any, name: str = "", code: int = 1) -> bytes:
+def box(content, name="", code=1):
     """Return an attribute whose value is an extension."""
     inside = msgpack.encode([name, content]) if name else content
     value = msgpack.Ext(code, inside)
     return msgpack.encode({"path": "p", "family": "f", "type": "t", "value": value})
 
 
-def nested(levels: int) -> Any:
+def nested(levels):
     found: Any = None
     for _ in range(levels):
         found = msgpack.Ext(1, msgpack.encode(["tuple", [found]]))
@@ -385,13 +385,13 @@ def nested(levels: int) -> Any:
     ],
     ids=range(23),
 )
-def test_what_is_not_as_agreed_is_refused(data) -> None:
+def test_what_is_not_as_agreed_is_refused(data):
     """Also classes that nobody sends, lengths that are lies, and what is nested without end."""
     with pytest.raises(WireError):
         unpack(data, Attribute)
 
 
-def test_an_error_says_where_something_is_wrong() -> None:
+def test_an_error_says_where_something_is_wrong():
     """Not only that it is."""
     made = pack(Answer([{"path": "p", "family": 3, "type": "t", "value": 1}]))
     with pytest.raises(WireError, match=r"`str`, got `int` - at `\$\.answer\[0\]\.family`"):
@@ -401,7 +401,7 @@ def test_an_error_says_where_something_is_wrong() -> None:
         unpack(made, Answer[list[Attribute]])
 
 
-def test_columns_of_one_series_are_equally_long() -> None:
+def test_columns_of_one_series_are_equally_long():
     """Nobody has to look whether the third column ends before the first."""
     made = msgpack.decode(pack(Points.none()))
     made["step"] = struct.pack("<d", 1.0)
@@ -412,7 +412,7 @@ def test_columns_of_one_series_are_equally_long() -> None:
         unpack(pack(made), Points)
 
 
-def test_a_table_has_a_cell_for_each_column_and_run() -> None:
+def test_a_table_has_a_cell_for_each_column_and_run():
     """And no column twice."""
     made = msgpack.decode(pack(RunsTable({"a": [1]}, [("p", "r")], 1, 0)))
     for spoil in (
@@ -426,13 +426,13 @@ def test_a_table_has_a_cell_for_each_column_and_run() -> None:
             unpack(pack(made | spoil), RunsTable)
 
 
-def test_fields_of_a_newer_server_are_passed_over() -> None:
+def test_fields_of_a_newer_server_are_passed_over():
     """A server may say more than a client understands."""
     made = msgpack.decode(pack(TextPoint(1.0, "a", 2, 3))) | {"mood": "good"}
     assert unpack(pack(made), TextPoint) == TextPoint(1.0, "a", 2, 3)
 
 
-def test_what_is_nested_without_end_is_cut() -> None:
+def test_what_is_nested_without_end_is_cut():
     """A record of a stranger stops neither who sends it nor who reads it."""
     deep: list[Any] = []
     for _ in range(900):
@@ -441,7 +441,7 @@ def test_what_is_nested_without_end_is_cut() -> None:
     assert unpack(pack([attribute]), list[Attribute])[0].value["x"] == 1
 
 
-def test_what_is_no_text_and_what_is_too_long_for_an_int_is_sent() -> None:
+def test_what_is_no_text_and_what_is_too_long_for_an_int_is_sent():
     """Beside everything else: journals are written by strangers."""
     value = {"\udfff": {"a"}, "long": 1 << 70, "yes": True}
     made = pack(Answer([Attribute("p\ud800", "json", "json", value)]))
@@ -453,14 +453,14 @@ def test_what_is_no_text_and_what_is_too_long_for_an_int_is_sent() -> None:
     assert unpack(pack(Answer({"long": -1 << 70})), Answer[Any]).answer == {"long": -1 << 70}
 
 
-def test_what_has_no_form_is_an_error_where_it_is_sent() -> None:
+def test_what_has_no_form_is_an_error_where_it_is_sent():
     """Nothing is sent as something else."""
     for value in ([1j], Attribute("p", "f", "t", [1j]), msgspec.UNSET):
         with pytest.raises(WireError, match="has no form on the wire"):
             pack(value)
 
 
-def test_an_array_that_came_may_be_changed() -> None:
+def test_an_array_that_came_may_be_changed():
     """As those that come from a store."""
     unpack(pack(Points.none()), Points).step.resize(3)
     made = Points(*(np.zeros(1), np.zeros(1)), *(np.zeros(1, "i8"), np.zeros(1, "i8")))

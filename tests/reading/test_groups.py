@@ -32,7 +32,7 @@ def test_the_deviation_is_that_of_exact_arithmetic(values):
     assert spread_of(values).std == pytest.approx(expected, rel=1e-10, abs=1e-300)
 
 
-def group(name: object, n: int, mean: float | None) -> RunGroup:
+def group(name, n, mean):
     spread = Spread(int(mean is not None), 0, mean, None, mean, mean)
     return RunGroup({"by": name}, [("p", str(at)) for at in range(n)], {"loss": spread})
 

@@ -12,7 +12,7 @@ from seamark.reading import names
 from seamark.reading.names import generated_name
 
 
-def test_the_words_never_change() -> None:
+def test_the_words_never_change():
     """A name in a note finds its run in every release: lists and rule are what they were."""
     words = f"{names._ADJECTIVES}|{names._NOUNS}"
     assert hashlib.sha256(words.encode()).hexdigest()[:16] == "c4baa7b222e77940"
@@ -20,7 +20,7 @@ def test_the_words_never_change() -> None:
     assert generated_name("48ktib6gciu1fhsm") == "cordial-frog"
 
 
-def test_every_process_gives_a_run_the_same_name() -> None:
+def test_every_process_gives_a_run_the_same_name():
     """Whatever the seed of its hashes is."""
     code = "from seamark.reading.names import generated_name; print(generated_name('a' * 16))"
     said = {
@@ -36,7 +36,7 @@ def test_every_process_gives_a_run_the_same_name() -> None:
     assert said == {generated_name("a" * 16)}
 
 
-def test_hundreds_of_runs_have_names_of_their_own() -> None:
+def test_hundreds_of_runs_have_names_of_their_own():
     """There are well over 256 words of each kind, and a name is two of them and nothing else."""
     adjectives, nouns = names._words()
     assert min(len(set(adjectives)), len(set(nouns))) > 256
@@ -46,7 +46,7 @@ def test_hundreds_of_runs_have_names_of_their_own() -> None:
     assert all(re.fullmatch(r"[a-z]{2,}-[a-z]{2,}", one) for one in made)
 
 
-def test_any_id_has_a_name() -> None:
+def test_any_id_has_a_name():
     """Also one that a stranger chose."""
     for run in ("", "\udc80", "a b", "x" * 10_000):
         assert "-" in generated_name(run)

@@ -9,19 +9,19 @@ from seamark.reading.tables import RunsTable
 
 
 @pytest.mark.parametrize(("at", "place"), [(0, 0), (2, 2), (-1, 2), (-3, 0), (True, 1)])
-def test_a_row_is_counted_from_either_end(at: int, place: int) -> None:
+def test_a_row_is_counted_from_either_end(at, place):
     """As of a list."""
     assert number_of(at, 3) == place
 
 
 @pytest.mark.parametrize("at", [3, -4, 10**30])
-def test_a_row_that_is_not_there(at: int) -> None:
+def test_a_row_that_is_not_there(at):
     """The message says how many there are."""
     with pytest.raises(IndexError, match=f"row {at} of 3 rows"):
         number_of(at, 3)
 
 
-def test_a_table_of_some_runs_keeps_their_order() -> None:
+def test_a_table_of_some_runs_keeps_their_order():
     """At most so many, and without some columns."""
     refs = [("p", "a"), ("p", "b"), ("q", "a")]
     table = RunsTable({"sys/id": ["a", "b", "c"], "x": [1, 2, 3], "y": [4, 5, 6]}, refs, 3)

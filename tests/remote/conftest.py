@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from databases import fresh_database
-from keeper_server import Keeper, keeping
+from keeper_server import keeping
 from recording import QUIET
-from server_process import Running, running_server
+from server_process import running_server
 
 import seamark
 from seamark.remote import shipper as shippers
 
 
 @pytest.fixture
-def keeper() -> Iterator[Keeper]:
+def keeper():
     """A server that runs; its address is ``keeper.url``."""
     with keeping() as (keeper, address):
-        keeper.address = address  # type: ignore[attr-defined]
-        keeper.url = f"http://127.0.0.1:{address[1]}"  # type: ignore[attr-defined]
+        keeper.address = address
+        keeper.url = f"http://127.0.0.1:{address[1]}"
         yield keeper
 
 
 @pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def begin(tmp_path):
     """Begin runs; what the test leaves running is stopped, and shippers end."""
     begun = []
 
-    def begin(**given: Any) -> Any:
+    def begin(**given):
         run = seamark.init_run(**{"root": tmp_path / "root", "project": "p", **QUIET, **given})
         begun.append(run)
         return run
@@ -46,9 +43,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Any]]:
 @pytest.fixture(
     scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
 )
-def server(
-    request: pytest.FixtureRequest, postgresql: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
+def server(request, postgresql, tmp_path_factory):
     """A server in processes of its own, for all tests here; once on each engine.
 
     A test uses a project of its own, as `there` names one, and leaves those of others alone.
@@ -62,7 +57,7 @@ def server(
 
 
 @pytest.fixture
-def there(server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def there(server, tmp_path, monkeypatch):
     """Return what gives the arguments of a machine that sends to the server."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
     project = f"team/{tmp_path.name}"
@@ -70,14 +65,14 @@ def there(server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     shippers._shippers.clear()
 
 
-def kept_like(run: Any, keeper: Any) -> bool:
+def kept_like(run, keeper):
     """Return whether a server keeps exactly the journals that lie on disk."""
     kept = keeper.journals.get((run.project, run.id), {})
     local = {each.path.name: each.path.read_bytes() for each in run.folder.journals()}
     return {name: bytes(data) for name, data in kept.items()} == local
 
 
-def until(is_so: Callable[[], Any], seconds: float = 60) -> None:
+def until(is_so, seconds=60):
     """Wait for what has to come, however slow the machine is."""
     end = time.monotonic() + seconds
     while not is_so():

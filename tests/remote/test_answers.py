@@ -7,7 +7,6 @@ import os
 import socket
 import threading
 import zlib
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psutil
@@ -35,10 +34,10 @@ LONG = 1 << 28
 
 
 @contextmanager
-def answering(parts: Callable[[], Iterator[bytes]]) -> Iterator[str]:
+def answering(parts):
     """Answer each connection with these bytes, as long as they are taken; give the address."""
 
-    def answer(connection: socket.socket) -> None:
+    def answer(connection):
         with connection:
             connection.recv(1 << 16)
             try:
@@ -47,7 +46,7 @@ def answering(parts: Callable[[], Iterator[bytes]]) -> Iterator[str]:
             except OSError:  # nobody takes any more
                 return
 
-    def serve() -> None:
+    def serve():
         while True:
             try:
                 connection, _ = listening.accept()
@@ -69,11 +68,11 @@ def answering(parts: Callable[[], Iterator[bytes]]) -> Iterator[str]:
                 one.join(30)
 
 
-def head(status: int, *headers: str) -> bytes:
+def head(status, *headers):
     return "\r\n".join((f"HTTP/1.1 {status} X", *headers, "", "")).encode()
 
 
-def bomb(encoding: str, status: int) -> bytes:
+def bomb(encoding, status):
     """Return an answer that is small, and 256 MiB where it is inflated."""
     piece = b" " * (1 << 20)
     if encoding == "zstd":
@@ -86,12 +85,12 @@ def bomb(encoding: str, status: int) -> bytes:
     return head(status, *headers) + body
 
 
-def grown(ask: Callable[[], object]) -> int:
+def grown(ask):
     """Return by how many bytes this process has grown while something was asked."""
     process, stop, most = psutil.Process(os.getpid()), threading.Event(), [0]
     before = process.memory_info().rss
 
-    def watch() -> None:
+    def watch():
         while not stop.wait(0.005):
             most[0] = max(most[0], process.memory_info().rss - before)
 
@@ -107,11 +106,11 @@ def grown(ask: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize("encoding", ["zstd", "gzip"])
-def test_a_sender_inflates_no_bomb(encoding: str, status: int) -> None:
+def test_a_sender_inflates_no_bomb(encoding, status):
     """A few kilobytes that inflate to 256 MiB are refused before they do."""
     answer = bomb(encoding, status)
 
-    def ask() -> None:
+    def ask():
         with pytest.raises(RemoteError, match=r"more than|answered 500"):
             remote.journals(RUN)
 
@@ -122,15 +121,15 @@ def test_a_sender_inflates_no_bomb(encoding: str, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 500])
-def test_a_sender_reads_no_endless_answer(status: int) -> None:
+def test_a_sender_reads_no_endless_answer(status):
     """Nobody waits for the end of what has none."""
 
-    def endless() -> Iterator[bytes]:
+    def endless():
         yield head(status, "Content-Type: application/json")
         while True:
             yield b" " * (1 << 16)
 
-    def ask() -> None:
+    def ask():
         with pytest.raises(RemoteError, match=r"more than|answered 500"):
             remote.journals(RUN)
 
@@ -140,11 +139,11 @@ def test_a_sender_reads_no_endless_answer(status: int) -> None:
         remote.close()
 
 
-def test_an_answer_that_hardly_comes_is_given_up() -> None:
+def test_an_answer_that_hardly_comes_is_given_up():
     """A byte now and then is no silence, and would last for years."""
     given = threading.Event()
 
-    def drips() -> Iterator[bytes]:
+    def drips():
         yield head(200, "Content-Length: 1000000")
         while not given.wait(0.05):
             yield b" "
@@ -157,7 +156,7 @@ def test_an_answer_that_hardly_comes_is_given_up() -> None:
         connection.close()
 
 
-def test_a_connection_is_used_again_after_answers_of_each_kind() -> None:
+def test_a_connection_is_used_again_after_answers_of_each_kind():
     """Also after those without a body, and in parts: each new connection costs round trips."""
     body = b'{"journals": {}}'
     packed = gzip.compress(body)
@@ -171,7 +170,7 @@ def test_a_connection_is_used_again_after_answers_of_each_kind() -> None:
     seen = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve() -> None:
+        def serve():
             connection, _ = listening.accept()
             with connection:
                 for answer in answers:
@@ -190,7 +189,7 @@ def test_a_connection_is_used_again_after_answers_of_each_kind() -> None:
     assert len(seen) == len(answers)
 
 
-def test_every_error_of_a_remote_is_an_oserror() -> None:
+def test_every_error_of_a_remote_is_an_oserror():
     """As a caller expects of what goes wrong on a network."""
     for kind in (RemoteError, Unreachable, Busy, Refused, Unfit, Missing, Purged, Gap, Diverged):
         given = ("why", 3) if kind in {Busy, Diverged, Gap} else ("why",)
@@ -199,7 +198,7 @@ def test_every_error_of_a_remote_is_an_oserror() -> None:
         assert (str(error), error.args, error.errno) == ("why", ("why",), None)
 
 
-def test_a_root_says_itself_what_is_wrong_with_a_batch(tmp_path) -> None:
+def test_a_root_says_itself_what_is_wrong_with_a_batch(tmp_path):
     """Its own errors are not taken for those of its disk."""
     remote = FileRemote(tmp_path)
     with pytest.raises(Refused):

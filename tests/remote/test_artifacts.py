@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import seamark
 
 
-def test_a_version_is_sent_once_it_is_saved(there: Any, tmp_path: Path) -> None:
+def test_a_version_is_sent_once_it_is_saved(there, tmp_path):
     """And read elsewhere: numbers and aliases go on counting, the same content is one version."""
     file = tmp_path / "data.bin"
     file.write_bytes(b"d" * 5000)

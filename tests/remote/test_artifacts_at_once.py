@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-from crew import Crew, Worker, crews
+from crew import Worker, crews
 from keep import Keep
 from proxy import Proxy, Trouble
 from server_waits import until
@@ -22,19 +20,16 @@ import seamark
 from seamark import errors
 from seamark.server.settings import Settings
 
-if TYPE_CHECKING:
-    from server_process import Running
-
 PART = 8 << 20
 
 
 @pytest.fixture
-def keep(server: Running) -> Keep:
+def keep(server):
     return Keep(Settings.at(server.folder, server.store or None))
 
 
 @pytest.fixture(scope="module")
-def machines(server: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Crew]]:
+def machines(server, tmp_path_factory):
     """Two machines on which everything is imported, for all tests here."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("SEAMARK_")]:
@@ -46,11 +41,11 @@ def machines(server: Running, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def hire(machines: list[Crew], tmp_path: Path) -> Iterator[Callable[[int], Worker]]:
+def hire(machines, tmp_path):
     """Start a process, each with a root of its own, on one of the machines."""
     hired: list[Worker] = []
 
-    def hire(machine: int) -> Worker:
+    def hire(machine):
         number = len(hired)
         cache = tmp_path / f"cache{number}"
         cache.mkdir()
@@ -63,18 +58,18 @@ def hire(machines: list[Crew], tmp_path: Path) -> Iterator[Callable[[int], Worke
             worker.kill()
 
 
-def bring(workers: list[Worker], brought: list[dict[str, bytes]], **there: Any) -> list[str]:
+def bring(workers, brought, **there):
     """Have each worker bring a version of ``data``, all at once; return their digests."""
     for worker, files in zip(workers, brought, strict=True):
         worker.ask("bring", there["project"], "data", files, there["remote"])
     return [worker.answer() for worker in workers]
 
 
-def versions(given: dict[str, Any], count: int) -> dict[str, int]:
+def versions(given, count):
     """Return the number of each version, by digest, once there are so many to be read."""
     found: dict[str, int] = {}
 
-    def read() -> bool:
+    def read():
         try:
             opened = seamark.init_artifact("data", mode="read-only", **given)
         except errors.RunNotFoundError:  # other processes sent it: nobody waits for the fold
@@ -88,12 +83,12 @@ def versions(given: dict[str, Any], count: int) -> dict[str, int]:
     return found
 
 
-def contents(given: dict[str, Any], digest: str) -> dict[str, bytes]:
+def contents(given, digest):
     opened = seamark.init_artifact(digest, mode="read-only", **given)
     return {one.path: opened.open(one.path).read() for one in opened.objects}
 
 
-def test_the_same_content_is_one_version(there: Any, hire: Any, keep: Keep) -> None:
+def test_the_same_content_is_one_version(there, hire, keep):
     """However many bring it, also where it comes in several parts, to which all of them add."""
     noise = random.Random(1)
     files = {"small": b"small", "big": noise.randbytes(2 * PART + 1000)}
@@ -113,7 +108,7 @@ def test_the_same_content_is_one_version(there: Any, hire: Any, keep: Keep) -> N
     assert seamark.init_artifact("data:best", mode="read-only", **there("other")).digest == digest
 
 
-def test_different_content_is_a_version_each(there: Any, hire: Any) -> None:
+def test_different_content_is_a_version_each(there, hire):
     """Each machine knew of none before: numbers are told apart all the same, and stay so."""
     noise = random.Random(2)
     common = noise.randbytes(100_000)
@@ -134,7 +129,7 @@ def test_different_content_is_a_version_each(there: Any, hire: Any) -> None:
     assert versions(given, 5) == {**numbers, fifth: 5}
 
 
-def test_one_is_killed_in_the_middle(there: Any, hire: Any, keep: Keep, server: Running) -> None:
+def test_one_is_killed_in_the_middle(there, hire, keep, server):
     """Nothing half is given out; whoever brings the same goes on where it had come to."""
     content = random.Random(3).randbytes(3 * PART)
     files = {"small": b"small", "big": content}

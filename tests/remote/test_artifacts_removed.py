@@ -7,8 +7,6 @@ import hashlib
 import io
 import random
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,23 +25,20 @@ from seamark.remote.places import open_remote
 from seamark.remote.protocol import Purged, RunKey
 from seamark.server.settings import Settings
 
-if TYPE_CHECKING:
-    from server_process import Running
-
 MEGABYTE = 1 << 20
 
 
 @pytest.fixture
-def keep(server: Running) -> Keep:
+def keep(server):
     return Keep(Settings.at(server.folder, server.store or None))
 
 
 @pytest.fixture
-def command(server: Running, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def command(server, monkeypatch):
     """Call the command for what is on the server."""
     monkeypatch.setenv("SEAMARK_REMOTE", server.url)
 
-    def command(*words: str) -> str:
+    def command(*words):
         done = CliRunner().invoke(app, list(words))
         assert done.exit_code == 0, done.output
         return done.output
@@ -51,7 +46,7 @@ def command(server: Running, monkeypatch: pytest.MonkeyPatch) -> Callable[..., s
     return command
 
 
-def save(given: dict[str, Any], files: dict[str, bytes], folder: Path) -> Any:
+def save(given, files, folder):
     """Save a version of ``data``, and return it once all of it is on the server."""
     folder.mkdir(parents=True, exist_ok=True)
     with seamark.init_artifact(name="data", **given) as made:
@@ -61,13 +56,11 @@ def save(given: dict[str, Any], files: dict[str, bytes], folder: Path) -> Any:
     return made
 
 
-def digest_of(made: Any, name: str) -> str:
+def digest_of(made, name):
     return str(next(one.sha256 for one in made.objects if one.path == name))
 
 
-def test_what_no_version_names_goes_and_all_else_stays(
-    there: Any, keep: Keep, command: Callable[..., str], server: Running, tmp_path: Path
-) -> None:
+def test_what_no_version_names_goes_and_all_else_stays(there, keep, command, server, tmp_path):
     """Of one artifact and of another project that has the same content; and what comes again."""
     noise = random.Random(1).randbytes
     both, alone, later = noise(5000), noise(6000), noise(7000)
@@ -125,9 +118,7 @@ class _Slow(io.BytesIO):
         return super().read(size)
 
 
-def test_a_purge_while_its_files_are_on_their_way(
-    there: Any, keep: Keep, command: Callable[..., str], server: Running, tmp_path: Path
-) -> None:
+def test_a_purge_while_its_files_are_on_their_way(there, keep, command, server, tmp_path):
     """The rest is refused; another version that needs the same bytes goes on with them."""
     content = random.Random(2).randbytes(9 * MEGABYTE)  # two parts
     project = there("one")["project"]
@@ -137,7 +128,7 @@ def test_a_purge_while_its_files_are_on_their_way(
     remote = open_remote(server.url, server.token)
     place = f"{project}/{ARTIFACTS}/data"
 
-    def purge() -> None:
+    def purge():
         command("trash", f"{project}/data:1")
         command("purge", "--yes", "--project", project)
         keep.tend(1)
@@ -157,9 +148,7 @@ def test_a_purge_while_its_files_are_on_their_way(
     assert big in keep.whole(project)
 
 
-def test_an_upload_that_nobody_ends_leaves_nothing(
-    there: Any, keep: Keep, server: Running, tmp_path: Path
-) -> None:
+def test_an_upload_that_nobody_ends_leaves_nothing(there, keep, server, tmp_path):
     """Of a version that stays: what its other files need is not touched."""
     content = random.Random(3).randbytes(9 * MEGABYTE)
     big = hashlib.sha256(content).hexdigest()
@@ -169,7 +158,7 @@ def test_an_upload_that_nobody_ends_leaves_nothing(
     class CutError(Exception):
         pass
 
-    def cut() -> None:
+    def cut():
         raise CutError
 
     key = RunKey(f"{project}/{ARTIFACTS}/data", made.digest)
@@ -184,9 +173,7 @@ def test_an_upload_that_nobody_ends_leaves_nothing(
         assert big in keep.whole(project)
 
 
-def test_who_downloads_what_is_purged_reads_to_its_end(
-    there: Any, keep: Keep, command: Callable[..., str], server: Running, tmp_path: Path
-) -> None:
+def test_who_downloads_what_is_purged_reads_to_its_end(there, keep, command, server, tmp_path):
     """Bytes stay for an hour after nobody names them; who comes then is told that it is gone."""
     content = random.Random(4).randbytes(40 * MEGABYTE)  # more than lies in buffers on the way
     made = save(there("one"), {"big": content}, tmp_path / "files")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
@@ -28,12 +26,9 @@ from seamark.remote.http.run import RemoteRun
 from seamark.remote.http.sender import HttpRemote
 from seamark.remote.protocol import RemoteError, RunKey
 
-if TYPE_CHECKING:
-    from server_process import Running
-
 
 @contextlib.contextmanager
-def answering(answer: Callable[[str, dict[str, Any]], Any]) -> Iterator[Connection]:
+def answering(answer):
     """Answer each question about a verb with what a function returns."""
 
     class Answering(BaseHTTPRequestHandler):
@@ -64,12 +59,12 @@ def answering(answer: Callable[[str, dict[str, Any]], Any]) -> Iterator[Connecti
         server.shutdown()
 
 
-def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch) -> None:
+def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch):
     """Of more than can be kept, the one that was asked for longest ago goes."""
     monkeypatch.setattr(asking, "_KEPT", 2)
     asked = []
 
-    def answer(verb: str, question: dict[str, Any]) -> Answer[Any]:
+    def answer(verb, question):
         known = question.get("seen") == "x"
         asked.append((verb, known))
         return Answer(unchanged=True) if known else Answer({"a": 1}, "x")
@@ -105,18 +100,18 @@ REST = SeriesPart("p", "r", "b", begins=False, points=Points.none())
         (Answer(), lambda run: run.ranks()),
     ],
 )
-def test_an_answer_that_leads_nowhere_is_an_error(answer, read) -> None:
+def test_an_answer_that_leads_nowhere_is_an_error(answer, read):
     """Nobody waits for a server that never comes to an end, or says nothing."""
     with answering(lambda *_: answer) as connection, pytest.raises(WireError):
         read(RemoteRun(asking.Asking(connection), "p", "r"))
 
 
-def test_parts_without_end_are_an_error(monkeypatch) -> None:
+def test_parts_without_end_are_an_error(monkeypatch):
     """However different they are: of lists, of series that begin again and again, of changes."""
     monkeypatch.setattr(asking, "_MOST_PARTS", 9)
     asked = []
 
-    def answer(verb: str, question: dict[str, Any]) -> Answer[Any]:
+    def answer(verb, question):
         asked.append(verb)
         changes = Changes("c", reset=False, runs=[], looked_ns=0)
         found = {"points": [NONE], "changes": changes, "paths": ["a"]}
@@ -131,11 +126,11 @@ def test_parts_without_end_are_an_error(monkeypatch) -> None:
     assert asked == ["paths"] * 9 + ["changes"] * 9 + ["points"] * 9
 
 
-def test_a_series_that_begins_again_is_what_came_then() -> None:
+def test_a_series_that_begins_again_is_what_came_then():
     """Points that were read before are hidden now."""
 
-    def answer(_: str, question: dict[str, Any]) -> Answer[Any]:
-        def part(path: str, *values: float, begins: bool = True) -> SeriesPart:
+    def answer(_, question):
+        def part(path, *values, begins=True):
             made = np.array(values)
             own = Points(made, made, np.zeros(len(made), "i8"), np.zeros(len(made), "i8"))
             return SeriesPart("p", "r", path, begins, own)
@@ -157,13 +152,13 @@ def test_a_series_that_begins_again_is_what_came_then() -> None:
 
 
 @pytest.mark.parametrize("answer", [Answer(), Answer(unchanged=True), Answer("x")])
-def test_a_start_is_told_that_a_server_answers_nothing(answer) -> None:
+def test_a_start_is_told_that_a_server_answers_nothing(answer):
     """As everything else that keeps a server from being asked."""
     with answering(lambda *_: answer) as connection, pytest.raises(RemoteError):
         HttpRemote(connection).opening(RunKey("p", "r"), 5.0)
 
 
-def test_an_edit_is_seen_by_every_later_reader_of_the_process(server: Running, there: Any) -> None:
+def test_an_edit_is_seen_by_every_later_reader_of_the_process(server, there):
     """Each names it to the server, which waits for it: here in vain, as nothing is folded."""
     with seamark.init_run(**QUIET, **there("one")) as run:
         run["number"] = 1

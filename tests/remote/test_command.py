@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from command import app
 from recording import QUIET
 
@@ -30,15 +27,11 @@ from seamark.remote.http.connection import Connection
 from seamark.remote.places import open_remote
 from seamark.remote.sync import sync_run, what_is_left
 
-if TYPE_CHECKING:
-    from server_process import Running
-
-
 UNCHANGED = pack(Answer(unchanged=True))
 
 
 @pytest.fixture
-def sent(server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def sent(server, tmp_path, monkeypatch):
     """Project of two runs that are on the server."""
     project = f"p{tmp_path.name.replace('_', '-')}"
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
@@ -56,10 +49,10 @@ def sent(server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 @pytest.fixture
-def call(server: Running, sent: str) -> Callable[..., Result]:
+def call(server, sent):
     """Call the command for the project on the server, once that is folded."""
 
-    def call(*words: object) -> Result:
+    def call(*words):
         return CliRunner().invoke(app, [*map(str, words), "--remote", server.url])
 
     from server_waits import until
@@ -68,7 +61,7 @@ def call(server: Running, sent: str) -> Callable[..., Result]:
     return call
 
 
-def test_runs_are_listed_shown_and_compared(call: Any, sent: str) -> None:
+def test_runs_are_listed_shown_and_compared(call, sent):
     rows = json.loads(call("ls", "--project", sent, "--json", "--columns", "val/loss:min").stdout)
     assert sorted(row["val/loss:min"] for row in rows) == [0.5 / 30, 2.0 / 30]
     shown = call("show", f"{sent}/steep")
@@ -81,7 +74,7 @@ def test_runs_are_listed_shown_and_compared(call: Any, sent: str) -> None:
     assert len(exported.stdout.splitlines()) == 31
 
 
-def test_what_is_wrong_is_said_in_one_line(call: Any, sent: str, server: Running) -> None:
+def test_what_is_wrong_is_said_in_one_line(call, sent, server):
     missing = call("show", f"{sent}/stepe")
     assert missing.exit_code == 2
     assert f"no run '{sent}/stepe' in {server.url}" in missing.stderr
@@ -97,13 +90,13 @@ def test_what_is_wrong_is_said_in_one_line(call: Any, sent: str, server: Running
 
 
 @pytest.mark.parametrize("command", ["fsck", "reindex"])
-def test_what_looks_into_folders_refuses_a_server(server: Running, command: str) -> None:
+def test_what_looks_into_folders_refuses_a_server(server, command):
     result = CliRunner().invoke(app, ["--remote", server.url, command])
     assert result.exit_code == 2
     assert "looks at a root on this machine" in result.stderr
 
 
-def test_people_change_what_is_on_the_server(call: Any, sent: str) -> None:
+def test_people_change_what_is_on_the_server(call, sent):
     run = f"{sent}/steep"
     assert "(no tags) → best" in call("tag", run, "--add", "best").stdout
     assert "best → (no tags)" in call("tag", run, "--remove", "best").stdout
@@ -116,7 +109,7 @@ def test_people_change_what_is_on_the_server(call: Any, sent: str) -> None:
     assert len(json.loads(call("ls", "--project", sent, "--json").stdout)) == 2
 
 
-def test_purging_deletes_there_and_says_where_copies_stay(call: Any, sent: str) -> None:
+def test_purging_deletes_there_and_says_where_copies_stay(call, sent):
     refused = call("purge", f"{sent}/flat", "--yes")
     assert refused.exit_code == 2
     assert "not in the trash" in refused.stderr
@@ -136,7 +129,7 @@ finally:
 """
 
 
-def test_reading_a_server_loads_no_database(call: Any, sent: str, server: Running) -> None:
+def test_reading_a_server_loads_no_database(call, sent, server):
     """What a command loads is most of its time, and of a database it has no use."""
     del call  # by which the runs are folded
     words = ("ls", "--project", sent), ("compare", f"{sent}/steep", f"{sent}/flat")
@@ -152,15 +145,13 @@ def test_reading_a_server_loads_no_database(call: Any, sent: str, server: Runnin
         assert done.stderr.strip() == ""
 
 
-def test_looking_again_costs_a_few_short_answers(
-    call: Any, sent: str, server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looking_again_costs_a_few_short_answers(call, sent, server, monkeypatch):
     """`watch` and `logs --follow` ask each second: what did not change is not sent again."""
     del call
     answers: list[tuple[str, bytes]] = []
     ask = Connection.ask
 
-    def counting(self: Connection, method: str, path: str, **rest: Any) -> Any:
+    def counting(self, method, path, **rest):
         answer = ask(self, method, path, **rest)
         answers.append((path.rpartition("/")[2], answer.body))
         return answer
@@ -188,9 +179,7 @@ def test_looking_again_costs_a_few_short_answers(
     catalog.close()
 
 
-def test_groups_are_drawn_as_below_a_root(
-    call: Callable[..., Result], sent: str, server: Running, tmp_path: Path
-) -> None:
+def test_groups_are_drawn_as_below_a_root(call, sent, server, tmp_path):
     """By the command and from Python: a picture, and the numbers that it is made of."""
     words = ("plot", "--project", sent, "--by", "params/lr", "val/*", "--height", "8")
     there = call(*words)

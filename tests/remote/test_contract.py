@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from keeper_server import Keeper, keeping
+from keeper_server import keeping
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.remote.file import FileRemote
@@ -78,7 +75,7 @@ def open_partly(uri, token):
 
 
 @pytest.fixture
-def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def third_party(tmp_path, monkeypatch):
     """Install a package that brings remotes, as an installer leaves it."""
     site = tmp_path / "site"
     info = site / "lab_remotes-1.0.dist-info"
@@ -103,48 +100,48 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 class TestFile(RemoteContract):
     @pytest.fixture
-    def remote(self, tmp_path: Path) -> Any:
+    def remote(self, tmp_path):
         return open_remote((tmp_path / "elsewhere").as_uri())
 
-    def kept(self, remote: Any, run: RunKey, journal: str) -> bytes:
+    def kept(self, remote, run, journal):
         return (remote.root / run.project / run.run / "journal" / journal).read_bytes()
 
-    def kept_blob(self, remote: Any, run: RunKey, digest: str) -> bytes:
+    def kept_blob(self, remote, run, digest):
         return (remote.root / run.project / run.run / "blobs" / digest).read_bytes()
 
 
 class TestHttp(RemoteContract):
     @pytest.fixture
-    def keeper(self) -> Iterator[tuple[Keeper, tuple[str, int]]]:
+    def keeper(self):
         with keeping() as found:
             yield found
 
     @pytest.fixture
-    def remote(self, keeper: tuple[Keeper, tuple[str, int]]) -> Iterator[Any]:
+    def remote(self, keeper):
         remote = open_remote(f"http://127.0.0.1:{keeper[1][1]}")
         self.keeper_ = keeper[0]
         yield remote
         remote.close()
 
-    def kept(self, remote: Any, run: RunKey, journal: str) -> bytes:
+    def kept(self, remote, run, journal):
         return bytes(self.keeper_.journals[run][journal])
 
-    def kept_blob(self, remote: Any, run: RunKey, digest: str) -> bytes:
+    def kept_blob(self, remote, run, digest):
         return self.keeper_.blobs[run.project, digest]
 
 
 @pytest.mark.usefixtures("third_party")
 class TestThirdParty(RemoteContract):
     @pytest.fixture
-    def remote(self, third_party: None) -> Any:
+    def remote(self, third_party):
         assert "dict" in schemes()
         return open_remote("dict://anything")
 
-    def kept(self, remote: Any, run: RunKey, journal: str) -> bytes:
+    def kept(self, remote, run, journal):
         return remote.kept[run, journal]
 
 
-def test_half_a_header_is_never_seen_in_another_root(tmp_path: Path) -> None:
+def test_half_a_header_is_never_seen_in_another_root(tmp_path):
     """Readers meet journals only with what came first, and nothing temporary is left."""
     remote = FileRemote(tmp_path)
     run = RunKey("p", "r" * 16)
@@ -158,7 +155,7 @@ def test_half_a_header_is_never_seen_in_another_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("third_party")
-def test_what_a_package_does_wrong_names_it() -> None:
+def test_what_a_package_does_wrong_names_it():
     """A person learns which package cannot be used; our own schemes are nobody's to replace."""
     with pytest.raises(SeamarkError, match=r"lab-remotes \(lab_remotes:open_broken\).*no such buc"):
         open_remote("broken://x")
@@ -183,21 +180,21 @@ def test_what_a_package_does_wrong_names_it() -> None:
         ("file://", "expected a URI"),
     ],
 )
-def test_an_address_that_cannot_be_used_says_why(uri: str, told: str) -> None:
+def test_an_address_that_cannot_be_used_says_why(uri, told):
     """It is a person's mistake, and told where it is made; no secret is repeated."""
     with pytest.raises(ArgumentError, match=told) as error:
         check_uri(uri)
     assert "secret" not in str(error.value)
 
 
-def test_one_place_has_one_name() -> None:
+def test_one_place_has_one_name():
     """However it was written."""
     assert canonical("HTTPS://Lab.Example:443/") == "https://lab.example"
     assert canonical("http://[::1]:80/x/") == "http://[::1]/x"
     assert canonical("file:///mnt/../mnt/runs/") == "file:///mnt/runs"
 
 
-def test_https_where_there_is_no_tls_says_so(keeper: Any) -> None:
+def test_https_where_there_is_no_tls_says_so(keeper):
     """The name of a constant of OpenSSL helps nobody who mistyped an address."""
     remote = open_remote(keeper.url.replace("http://", "https://"), None)
     with pytest.raises(Unreachable, match="does not speak TLS there"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from seamark.blobs.store import put_bytes
@@ -12,11 +11,11 @@ from seamark.remote.files import FileSender, files_of
 from seamark.remote.protocol import Unreachable
 
 
-def folders(tmp_path: Path) -> tuple[RunFolder, RunFolder]:
+def folders(tmp_path):
     return RunFolder(tmp_path / "here", "p", "r"), RunFolder(tmp_path / "there", "p", "r")
 
 
-def test_files_follow_those_that_are_there_and_those_that_come(tmp_path: Path) -> None:
+def test_files_follow_those_that_are_there_and_those_that_come(tmp_path):
     """Also while the remote is away for a moment; at the end nothing is left."""
     here, there = folders(tmp_path)
     fails = iter([True, False, True, False])
@@ -42,7 +41,7 @@ def test_files_follow_those_that_are_there_and_those_that_come(tmp_path: Path) -
     assert (sender.left, said) == ((0, 0), [])
 
 
-def test_a_content_that_is_not_what_its_name_says_is_not_sent(tmp_path: Path) -> None:
+def test_a_content_that_is_not_what_its_name_says_is_not_sent(tmp_path):
     """The others are."""
     here, there = folders(tmp_path)
     wrong, right = put_bytes(here, b"wrong"), put_bytes(here, b"right")

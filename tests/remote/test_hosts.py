@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 pytest.importorskip("fastapi")
@@ -14,7 +12,7 @@ import seamark
 from seamark.remote import shipper as shippers
 
 
-def test_ignite_trains_to_a_server(there: Any) -> None:
+def test_ignite_trains_to_a_server(there):
     """What its handlers recorded is read there, while the run goes on and after its end."""
     pytest.importorskip("ignite")
     from ignite.engine import Engine, Events
@@ -24,7 +22,7 @@ def test_ignite_trains_to_a_server(there: Any) -> None:
     trainer = Engine(lambda _, batch: batch / 2)
     given = there("runs")
 
-    def read(run: Any) -> Any:
+    def read(run):
         return seamark.init_run(with_id=run.id, mode="read-only", **there("reader"))
 
     with SeamarkLogger(tags=["ignite"], **QUIET, **given) as logger:

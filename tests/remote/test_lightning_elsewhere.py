@@ -8,9 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -22,9 +21,6 @@ from recording import QUIET
 
 import seamark
 from seamark.journal.reader import JournalReader
-
-if TYPE_CHECKING:
-    from server_process import Running
 
 PROGRAM = """
 import json, os, signal, sys, traceback, warnings
@@ -105,8 +101,6 @@ class Trainings:
         folder.mkdir(exist_ok=True)
         logger = {**QUIET, **{key: given[key] for key in ("remote", "api_token") if key in given}}
         told = {**given, "folder": str(folder), "logger": {**logger, **given.get("logger", {})}}
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         print(json.dumps(told), file=self._process.stdin, flush=True)
         status = int(self._process.stdout.readline())
         (run,) = (one.name for one in (folder / "runs/p").iterdir() if one.name[0] != ".")
@@ -114,21 +108,20 @@ class Trainings:
 
 
 @pytest.fixture
-def trainings() -> Iterator[Trainings]:
+def trainings():
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         yield Trainings(process)
-        assert process.stdin is not None
         process.stdin.close()
 
 
-def newest(folder: Path) -> str:
+def newest(folder):
     """Return the checkpoint that was saved last."""
     return str(max((folder / "kept").iterdir(), key=lambda one: one.stat().st_mtime_ns))
 
 
-def series(run: Any) -> dict[str, list[tuple[float, float]]]:
+def series(run):
     """Return (step, value) of what a training records by itself, without what it measures."""
     found = {}
     for path in ("training/loss", "training/epochs", "training/epoch"):
@@ -140,8 +133,8 @@ def series(run: Any) -> dict[str, list[tuple[float, float]]]:
 @pytest.mark.once
 @pytest.mark.slow
 def test_a_training_goes_on_on_an_empty_disk_as_on_its_own(
-    trainings: Trainings, server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    trainings, server, tmp_path, monkeypatch
+):
     """Killed in the middle of an epoch, it ends as one that was not.
 
     Its checkpoint was saved in the middle of a step. The second machine copies what the first one

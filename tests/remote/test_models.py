@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,11 +12,8 @@ from server_waits import until
 import seamark
 from seamark.errors import KeyTakenError, RunNotFoundError
 
-if TYPE_CHECKING:
-    from server_process import Running
 
-
-def test_two_machines_share_a_model(there: Any, tmp_path: Path) -> None:
+def test_two_machines_share_a_model(there, tmp_path):
     """A key that exists there is taken; versions go on counting, and all of it is read there."""
     file = tmp_path / "weights.bin"
     file.write_bytes(b"w" * 5000)
@@ -54,9 +49,7 @@ def test_two_machines_share_a_model(there: Any, tmp_path: Path) -> None:
         assert len(project.fetch_runs_table()) == 0
 
 
-def test_what_was_made_apart_is_sent_later(
-    there: Any, server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_made_apart_is_sent_later(there, server, monkeypatch):
     """``sync`` takes models along; of two that took one number, the earlier keeps it."""
     made = []
     for name in ("one", "two"):
@@ -72,7 +65,7 @@ def test_what_was_made_apart_is_sent_later(
         assert done.exit_code == 0, done.output
     with seamark.init_model("M", mode="read-only", **there("three")) as model:
 
-        def numbers() -> dict[Any, Any]:
+        def numbers():
             rows = model.fetch_model_versions_table().to_rows()
             return {row["sys/id"]: row["sys/version"] for row in rows}
 

@@ -16,13 +16,13 @@ from seamark.remote.neptune import token_to_show
 from seamark.remote.places import canonical
 
 
-def token_of(**told: str) -> str:
+def token_of(**told):
     """Return an API token of Neptune's."""
     return base64.b64encode(json.dumps(told).encode()).decode()
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def package(tmp_path, monkeypatch):
     """Have a package neptune on the path; nothing is imported from it here."""
     (tmp_path / "site" / "neptune").mkdir(parents=True)
     (tmp_path / "site" / "neptune" / "__init__.py").touch()
@@ -33,7 +33,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "place", ["", "project", "a/b/c", "a/", "/b", "a b/c", "me@a/b", "a/b?c=1"]
 )
-def test_a_uri_that_names_no_project_is_refused(place: str) -> None:
+def test_a_uri_that_names_no_project_is_refused(place):
     """A workspace and a project, and nothing else."""
     with pytest.raises(ArgumentError, match=r"^remote: expected .* got "):
         seamark.init_run("demo", remote=f"neptune://{place}", api_token="x")
@@ -50,9 +50,7 @@ def test_a_uri_that_names_no_project_is_refused(place: str) -> None:
         (token_of(api_address="http://host.lab"), "leads to http://host.lab"),
     ],
 )
-def test_a_token_that_cannot_be_shown_is_said_before_anything_is_recorded(
-    token: str | None, words: str
-) -> None:
+def test_a_token_that_cannot_be_shown_is_said_before_anything_is_recorded(token, words):
     """None, one of another kind, and one that everybody on the way would read."""
     remote = "neptune://team/digits"
     for make in (seamark.init_run, seamark.init_project, seamark.init_model):
@@ -64,9 +62,7 @@ def test_a_token_that_cannot_be_shown_is_said_before_anything_is_recorded(
 @pytest.mark.parametrize(
     "address", ["https://host.lab", "http://127.0.0.1:8450", "http://localhost:8450"]
 )
-def test_the_token_is_the_one_that_names_a_server(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_token_is_the_one_that_names_a_server(address, monkeypatch):
     """``api_token`` may be meant for a Seamark server that the run is sent to as well."""
     token = token_of(api_address="https://old.lab", api_url=address)
     monkeypatch.setenv("NEPTUNE_API_TOKEN", token)
@@ -75,7 +71,7 @@ def test_the_token_is_the_one_that_names_a_server(
     assert token_to_show(f" {token} ") == token
 
 
-def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_extra_is_named(monkeypatch):
     """Also where Seamark stands in for ``neptune``, as nobody else is reached through that."""
     monkeypatch.setattr(sys, "path", [str(Path(seamark.__file__).parents[1])])
     with pytest.raises(MissingExtraError, match=r'pip install "seamark\[neptune\]"'):
@@ -84,7 +80,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("package")
-def test_what_is_sent_on_is_read_where_it_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_sent_on_is_read_where_it_was_recorded(monkeypatch):
     """With it in the environment tables and runs are those of this disk; named, it is refused."""
     with seamark.init_run("demo") as run:
         run["a"] = 1

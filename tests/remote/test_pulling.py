@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -23,20 +23,17 @@ import seamark
 from seamark.journal.reader import JournalReader
 from seamark.remote import shipper as shippers
 
-if TYPE_CHECKING:
-    from server_process import Running
 
-
-def record(run: Any, steps: range) -> None:
+def record(run, steps):
     for step in steps:
         run.log_metrics({"loss": 1 / (step + 1)}, step=step)
 
 
-def steps(run: Any, **given: Any) -> list[float]:
+def steps(run, **given):
     return list(run["loss"].fetch_values(**given)["step"])
 
 
-def headers(run: Any) -> list[dict[str, Any]]:
+def headers(run):
     found = []
     for journal in run.folder.journals():
         with JournalReader(journal.path) as reader:
@@ -45,7 +42,7 @@ def headers(run: Any) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def first(server: Running, tmp_path: Path, request: Any) -> Any:
+def first(server, tmp_path, request):
     """What machine A recorded, all of it sent; and how machine B opens it."""
     given: Any = {
         **QUIET,
@@ -63,7 +60,7 @@ def first(server: Running, tmp_path: Path, request: Any) -> Any:
     return run, given
 
 
-def test_what_is_recorded_is_read_whole(first: Any, tmp_path: Path) -> None:
+def test_what_is_recorded_is_read_whole(first, tmp_path):
     """Its own part, and what only the server has: values, series, structure, files."""
     pytest.importorskip("pandas")
     before, given = first
@@ -93,9 +90,7 @@ def test_what_is_recorded_is_read_whole(first: Any, tmp_path: Path) -> None:
     ) == list(range(16))
 
 
-def test_without_an_answer_a_new_writer_starts_and_the_next_start_copies(
-    first: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_an_answer_a_new_writer_starts_and_the_next_start_copies(first, tmp_path, caplog):
     """A training neither fails nor stands still because a server is away."""
     pytest.importorskip("pandas")
     before, given = first
@@ -120,7 +115,7 @@ def test_without_an_answer_a_new_writer_starts_and_the_next_start_copies(
     third.stop(seconds=0)
 
 
-def test_a_checkpoint_of_a_part_hides_nothing_of_the_rest(first: Any, tmp_path: Path) -> None:
+def test_a_checkpoint_of_a_part_hides_nothing_of_the_rest(first, tmp_path):
     """What it does not lie beside belongs to it as well."""
     pytest.importorskip("pandas")
     before, given = first
@@ -137,9 +132,7 @@ def test_a_checkpoint_of_a_part_hides_nothing_of_the_rest(first: Any, tmp_path: 
     again.stop()
 
 
-def test_what_was_recorded_in_the_step_of_a_checkpoint_belongs_to_it(
-    first: Any, tmp_path: Path
-) -> None:
+def test_what_was_recorded_in_the_step_of_a_checkpoint_belongs_to_it(first, tmp_path):
     """The server knows the mark that was written when the next step began."""
     pytest.importorskip("pandas")
     before, given = first
@@ -171,8 +164,8 @@ def test_what_was_recorded_in_the_step_of_a_checkpoint_belongs_to_it(
 
 
 def test_a_requeued_job_finds_its_run_by_the_name_that_its_script_gives(
-    server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    server, tmp_path, monkeypatch
+):
     """SLURM put it on another machine: the number of the job is the same there."""
     given: Any = {**QUIET, "remote": server.url, "api_token": server.token}
     monkeypatch.setenv("SLURM_JOB_ID", "77")
@@ -210,9 +203,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("left", ["whole records", "half a record", "zeros"])
-def test_what_a_disk_lost_to_a_power_cut_comes_back(
-    server: Running, tmp_path: Path, left: str
-) -> None:
+def test_what_a_disk_lost_to_a_power_cut_comes_back(server, tmp_path, left):
     """The server has the last writes of a disk that lost them."""
     pytest.importorskip("pandas")
     root, env = tmp_path / "root", {**os.environ, "SEAMARK_API_TOKEN": server.token}
@@ -242,16 +233,16 @@ def test_what_a_disk_lost_to_a_power_cut_comes_back(
     again.stop()
 
 
-def test_an_evaluation_there_is_no_training_here(first: Any, tmp_path: Path) -> None:
+def test_an_evaluation_there_is_no_training_here(first, tmp_path):
     """Who adds to a run that has ended owns nothing; who goes on with another one does."""
     before, given = first
 
-    def last(path: str) -> Any:
+    def last(path):
         given_to_read = {**given, "root": tmp_path / "read", "mode": "read-only"}
         there = seamark.init_run(with_id=before.id, **given_to_read)
         return there.exists(path) and there[path].fetch_points().step[-1]
 
-    def state() -> Any:
+    def state():
         given_to_read = {**given, "root": tmp_path / "read", "mode": "read-only"}
         return seamark.init_run(with_id=before.id, **given_to_read)["sys/state"].fetch()
 
@@ -277,7 +268,7 @@ def test_an_evaluation_there_is_no_training_here(first: Any, tmp_path: Path) -> 
 # ---------------------------------------------------------------------- a copy that is cut short
 
 
-def kept_by(keeper: Any, run: Any) -> None:
+def kept_by(keeper, run):
     """Have a keeper answer for a run as a server does that stores what it was sent."""
     assert shippers.flush(keeper.url, 60)
     told: dict[str, Any] = {}
@@ -287,7 +278,7 @@ def kept_by(keeper: Any, run: Any) -> None:
     keeper.openings[run.project, run.id] = {"journals": told, "resumable": True}
 
 
-def recorded(begin: Any, keeper: Any, tmp_path: Path) -> Any:
+def recorded(begin, keeper, tmp_path):
     """Record a run of two journals that a keeper stores."""
     run = begin(root=tmp_path / "a", remote=keeper.url)
     record(run, range(10))
@@ -298,13 +289,11 @@ def recorded(begin: Any, keeper: Any, tmp_path: Path) -> Any:
     return run
 
 
-def journals(run: Any) -> dict[str, bytes]:
+def journals(run):
     return {each.path.name: each.path.read_bytes() for each in run.folder.journals()}
 
 
-def test_a_copy_that_was_cut_short_goes_on_where_it_stopped(
-    begin: Any, keeper: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_copy_that_was_cut_short_goes_on_where_it_stopped(begin, keeper, tmp_path, caplog):
     """What was copied is not asked for again; meanwhile the run goes on in a new journal."""
     first = recorded(begin, keeper, tmp_path)
     one, two = sorted(journals(first))
@@ -345,9 +334,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
-def test_odd_answers_are_not_copied(
-    begin: Any, keeper: Any, tmp_path: Path, answer: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_odd_answers_are_not_copied(begin, keeper, tmp_path, answer, caplog):
     """The training begins; a line says what was wrong, and no file is left that is no journal."""
     first = recorded(begin, keeper, tmp_path)
     keeper.meddle = lambda method, path, query: (
@@ -362,9 +349,7 @@ def test_odd_answers_are_not_copied(
 
 
 @pytest.mark.parametrize("name", ["../../x.bin", ".hidden", "no-journal", "a/b." + "0" * 32])
-def test_names_of_journals_stay_in_the_folder(
-    begin: Any, keeper: Any, tmp_path: Path, name: str
-) -> None:
+def test_names_of_journals_stay_in_the_folder(begin, keeper, tmp_path, name):
     """What comes from the wire is a stranger's."""
     first = recorded(begin, keeper, tmp_path)
     keeper.journals["p", first.id] = {name: bytearray(b"x" * 64)}
@@ -380,9 +365,7 @@ def test_names_of_journals_stay_in_the_folder(
     )
 
 
-def test_the_journals_of_another_run_are_not_copied(
-    begin: Any, keeper: Any, tmp_path: Path
-) -> None:
+def test_the_journals_of_another_run_are_not_copied(begin, keeper, tmp_path):
     """A server cannot slip them in under a name of this run."""
     first = recorded(begin, keeper, tmp_path)
     other = begin(root=tmp_path / "a", remote=keeper.url)
@@ -409,7 +392,7 @@ run.stop()
 """
 
 
-def test_several_processes_copy_one_run_at_the_same_time(server: Running, tmp_path: Path) -> None:
+def test_several_processes_copy_one_run_at_the_same_time(server, tmp_path):
     """Each journal is there once, byte for byte, whoever was first."""
     given: Any = {**QUIET, "remote": server.url, "api_token": server.token}
     first = seamark.init_run("at-once", root=tmp_path / "a", custom_run_id="x", **given)
@@ -426,7 +409,6 @@ def test_several_processes_copy_one_run_at_the_same_time(server: Running, tmp_pa
         for _ in range(4)
     ]
     for process in several:
-        assert process.stdin is not None
         process.stdin.close()  # for which they wait once they have imported everything
     assert [process.wait(120) for process in several] == [0] * 4
     run = seamark.init_run("at-once", root=tmp_path / "b", custom_run_id="x", mode="read-only")
@@ -448,9 +430,7 @@ assert shipper.flush({url!r}, 60)
 """
 
 
-def test_a_copy_leaves_alone_what_another_process_is_copying(
-    server: Running, tmp_path: Path
-) -> None:
+def test_a_copy_leaves_alone_what_another_process_is_copying(server, tmp_path):
     """Half a frame is removed only while no other process appends the other half."""
     env = {**os.environ, "SEAMARK_API_TOKEN": server.token}
     given = {"support": str(Path(__file__).parents[1] / "support"), "url": server.url}
@@ -474,9 +454,7 @@ def test_a_copy_leaves_alone_what_another_process_is_copying(
     assert target.read_bytes() == data
 
 
-def test_a_copy_of_who_only_adds_reads_the_run_on_its_server(
-    first: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_of_who_only_adds_reads_the_run_on_its_server(first, tmp_path, monkeypatch):
     """What travels to another process knows where the run is; a token does not travel."""
     before, given = first
     monkeypatch.setenv("SEAMARK_API_TOKEN", given["api_token"])
@@ -493,25 +471,23 @@ def test_a_copy_of_who_only_adds_reads_the_run_on_its_server(
 # ---------------------------------------------------------------------- several machines in turn
 
 
-def away(given: dict[str, Any]) -> dict[str, Any]:
+def away(given):
     return {**given, "remote": "http://127.0.0.1:9"}
 
 
-def sync(run: Any, given: dict[str, Any]) -> None:
+def sync(run, given):
     """Send what a run recorded while its server was away."""
     seamark.sync(run.folder.path, to=given["remote"], api_token=given["api_token"])
 
 
-def read(run: Any, given: dict[str, Any], tmp_path: Path) -> Any:
+def read(run, given, tmp_path):
     """Open a run on its server once that has all of it."""
     return seamark.init_run(
         root=tmp_path / "reads", with_id=run.id, **{**given, "mode": "read-only"}
     )
 
 
-def test_an_evaluation_does_not_take_over_a_run_that_this_disk_knows_better(
-    server: Running, tmp_path: Path
-) -> None:
+def test_an_evaluation_does_not_take_over_a_run_that_this_disk_knows_better(server, tmp_path):
     """The server still has it as interrupted; here it was completed while the server was away."""
     given: Any = {**QUIET, "project": "x/knows-better", "api_token": server.token}
     given |= {"remote": server.url, "custom_run_id": "x", "root": tmp_path / "a"}
@@ -529,9 +505,7 @@ def test_an_evaluation_does_not_take_over_a_run_that_this_disk_knows_better(
     assert [one["owner"] for one in headers(evaluation)].count(True) == 2
 
 
-def test_a_checkpoint_of_a_completed_run_copies_it_before_it_goes_on(
-    first: Any, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_a_completed_run_copies_it_before_it_goes_on(first, tmp_path):
     """Its marks are in the journals of the other machine."""
     pytest.importorskip("pandas")
     _, given = first
@@ -552,9 +526,7 @@ def test_a_checkpoint_of_a_completed_run_copies_it_before_it_goes_on(
 
 
 @pytest.mark.parametrize("part", ["nothing", "an old part"])
-def test_a_checkpoint_without_the_server_hides_nothing_of_other_machines(
-    first: Any, tmp_path: Path, part: str
-) -> None:
+def test_a_checkpoint_without_the_server_hides_nothing_of_other_machines(first, tmp_path, part):
     """Whoever saved it did not know their journals, whether it had some of the run or nothing."""
     pytest.importorskip("pandas")
     _, given = first

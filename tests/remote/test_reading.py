@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,13 @@ from server_process import Running, running_server
 
 from seamark import init_project, init_run
 from seamark.errors import (
-    ArgumentError,
     FileMissingError,
     MissingFieldError,
-    QueryError,
     ReadOnlyError,
     RunNotFoundError,
 )
 from seamark.index.index import Index
 from seamark.journal.folder import iter_runs
-from seamark.reading.curves import Look
-from seamark.reading.finding import Finder
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.run import RemoteRun
@@ -110,44 +105,31 @@ class Both:
         return index
 
 
-def _all_of(some: Any) -> list[str]:
-    return [one.path for one in some]
-
-
 _SLOPES = {"steep": 2.0, "flat": 0.5}
 
 
-def one_key(folder: Any) -> Any:
+def one_key(folder):
     return one_key_of(folder.project, folder.run)
 
 
-def one_key_of(project: str, run: str) -> Any:
+def one_key_of(project, run):
     from seamark.remote.protocol import RunKey
 
     return RunKey(project, run)
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def both(tmp_path_factory):
     with running_server(tmp_path_factory.mktemp("server")) as server:
         yield Both(tmp_path_factory.mktemp("home") / "runs", server)
 
 
 @pytest.fixture(autouse=True)
-def _token(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def _token(both, monkeypatch):
     monkeypatch.setenv("SEAMARK_API_TOKEN", both.server.token)
 
 
-def shown(value: Any) -> str:
-    """Return a value so that two are equal exactly if their texts are; NaN is like itself."""
-    if hasattr(value, "step"):
-        return repr([getattr(value, name).tolist() for name in ("step", "value", "time_ns")])
-    return repr(value)
-
-
-def test_a_token_that_is_given_is_shown_for_reading(
-    both: Both, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_that_is_given_is_shown_for_reading(both, monkeypatch):
     """One from the environment is for those who gave none."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", "wrong")
     there = {"remote": both.server.url, "api_token": both.server.token, "mode": "read-only"}
@@ -159,101 +141,7 @@ def test_a_token_that_is_given_is_shown_for_reading(
     project.stop()
 
 
-def test_tables_are_those_of_the_root(both: Both) -> None:
-    here, there = both.here(), both.there()
-    assert there.runs() == here.runs()
-    assert there.names() == here.names()
-    assert set(here.paths()) == set(there.paths())
-    for selection in (
-        Selection(),
-        Selection(project="team", query="params/lr > 1"),
-        Selection(tag="flat", sort_by="val/loss:min", ascending=True),
-        Selection(limit=1, offset=1),
-    ):
-        assert there.select(selection) == here.select(selection)
-        for columns in (
-            None,
-            ["val/loss:min", "params/*"],
-            lambda some: [one.path for one in some],
-        ):
-            mine, theirs = here.table(selection, columns), there.table(selection, columns)
-            assert theirs.columns == mine.columns
-            assert theirs.refs == mine.refs
-            assert theirs.total == mine.total
-            assert shown(theirs.to_rows()) == shown(mine.to_rows())
-    refs = here.runs()
-    assert there.series_of(refs, lambda path: path.startswith("val")) == here.series_of(
-        refs, lambda path: path.startswith("val")
-    )
-    mine, theirs = here.series(refs, ["val/*"]), there.series(refs, ["val/*"])
-    assert [one[:2] for one in theirs.parts] == [one[:2] for one in mine.parts]
-    assert list(map(shown, (one[2] for one in theirs.parts))) == list(
-        map(shown, (one[2] for one in mine.parts))
-    )
-
-
-def test_every_verb_of_a_run_answers_as_for_the_root(both: Both) -> None:
-    ref = ("team/digits", both.ids["steep"])
-    mine, theirs = both.here().view(*ref), both.there().view(*ref)
-    assert shown(theirs.attributes()) == shown(mine.attributes())
-    fresh = both.there().view(*ref)
-    assert shown(fresh.attributes("params")) == shown(mine.attributes("params"))
-    assert fresh.families() == mine.families()
-    assert fresh.series_paths() == mine.series_paths()
-    assert fresh.has("params")
-    assert not fresh.has("nothing")
-    assert fresh.attribute("nothing") is None
-    assert shown(fresh.some(["val/loss", "no", "params/lr"])) == shown(
-        mine.some(["val/loss", "no", "params/lr"])
-    )
-    for name in ("state", "reason", "signal", "traceback"):
-        assert getattr(theirs, name) == getattr(mine, name)
-    assert theirs.crash() == mine.crash()
-    assert theirs.has_failed() == mine.has_failed()
-    assert theirs.troubles() == mine.troubles()
-    assert [one.file for one in theirs.journals()] == [one.file for one in mine.journals()]
-    assert shown(theirs.points("val/loss")) == shown(mine.points("val/loss"))
-    assert shown(theirs.points("val/loss", limit=5)) == shown(mine.points("val/loss", limit=5))
-    assert len(theirs.points("nothing")) == 0
-    assert shown(theirs.many_points(["val/loss"])["val/loss"]) == shown(mine.points("val/loss"))
-    assert theirs.curve("val/loss", 20).value.tolist() == mine.curve("val/loss", 20).value.tolist()
-    drawn = [one.drawing("val/loss", Look(20, x="relative")).x.tolist() for one in (mine, theirs)]
-    assert drawn[0] == drawn[1]
-    assert shown(theirs.texts("notes")) == shown(mine.texts("notes"))
-    assert shown(theirs.last("val/loss")) == shown(mine.last("val/loss"))
-    printed = [path for path in mine.families() if path.endswith("/stdout")]
-    file = mine.journals()[0].file
-    assert shown(theirs.text_page(file, printed)) == shown(mine.text_page(file, printed))
-    assert theirs.text_begin(file, printed, lines=1) == mine.text_begin(file, printed, lines=1)
-    with pytest.raises(ArgumentError, match="attempt"):
-        theirs.points("val/loss", "newest")  # type: ignore[arg-type]
-
-
-def test_errors_are_those_of_the_root(both: Both) -> None:
-    here, there = both.here(), both.there()
-    for wrong in (
-        Selection(query="params/lr >"),
-        Selection(query="parms/lr > 1"),
-        Selection(sort_by="val/los"),
-        Selection(state="runing"),
-    ):
-        with pytest.raises((QueryError, ArgumentError)) as mine:
-            here.table(wrong, ["sys/id"])
-        with pytest.raises(type(mine.value)) as theirs:
-            there.table(wrong, ["sys/id"])
-        assert str(theirs.value) == str(mine.value)
-    told: list[str] = []
-    there.table(Selection(), ["val/los"], lambda error: told.append(str(error)))
-    assert "there is 'val/loss'" in told[0]
-    with pytest.raises(RunNotFoundError, match="does not exist"):
-        there.view("team/digits", "0123456789abcdef")
-    with pytest.raises(RunNotFoundError, match="did you mean 'steep'"):
-        Finder(there).find("stepe")
-
-
-def test_times_of_a_query_are_those_of_who_asks(
-    both: Both, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_of_a_query_are_those_of_who_asks(both, monkeypatch):
     """Of whatever attribute, quoted or not; what names an offset, or is no time, stays."""
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # fourteen hours before UTC
     time.tzset()
@@ -276,7 +164,7 @@ def test_times_of_a_query_are_those_of_who_asks(
         time.tzset()
 
 
-def test_a_run_is_opened_for_reading(both: Both, tmp_path: Path) -> None:
+def test_a_run_is_opened_for_reading(both, tmp_path):
     run = init_run("team/digits", with_id="steep", remote=both.server.url, mode="read-only")
     assert run.id == both.ids["steep"]
     assert run["params/big"].fetch() == 2**70
@@ -295,9 +183,7 @@ def test_a_run_is_opened_for_reading(both: Both, tmp_path: Path) -> None:
         init_run("team/digits", with_id="stepe", remote=both.server.url, mode="read-only")
 
 
-def test_a_project_is_read(
-    both: Both, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_project_is_read(both, monkeypatch, caplog):
     monkeypatch.setenv("SEAMARK_REMOTE", both.server.url)
     project = init_project("team/digits")
     assert sorted(project.fetch_runs_table()["sys/name"]) == ["flat", "steep"]
@@ -310,9 +196,7 @@ def test_a_project_is_read(
 
 
 @pytest.mark.parametrize("variable", [False, True], ids=["not set", "same server"])
-def test_what_the_code_names_is_read(
-    both: Both, monkeypatch: pytest.MonkeyPatch, *, variable: bool
-) -> None:
+def test_what_the_code_names_is_read(both, monkeypatch, *, variable):
     """A remote before a root, a root before the environment; for runs and for projects."""
     if variable:
         monkeypatch.setenv("SEAMARK_REMOTE", both.server.url)
@@ -327,7 +211,7 @@ def test_what_the_code_names_is_read(
         init_run("team/digits", custom_run_id="no", remote=url, root=empty, mode="read-only")
 
 
-def test_another_root_is_a_remote_too(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_root_is_a_remote_too(both, monkeypatch):
     project = init_project("team/digits", remote=both.root.as_uri())
     assert project.fetch_runs_table().total == 2
     run = init_run("team/digits", with_id="flat", remote=both.root.as_uri(), mode="read-only")
@@ -337,7 +221,7 @@ def test_another_root_is_a_remote_too(both: Both, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("reset", [False, True], ids=["ends", "reset"])
 @pytest.mark.thorough
-def test_a_download_goes_on_where_it_broke_off(both: Both, tmp_path: Path, *, reset: bool) -> None:
+def test_a_download_goes_on_where_it_broke_off(both, tmp_path, *, reset):
     """Each connection is cut after a part of the file; what came is not asked for again."""
     address = urlsplit(both.server.url)
     model = both.there().view("team/digits", both.ids["steep"]).attribute("model")
@@ -358,7 +242,7 @@ def test_a_download_goes_on_where_it_broke_off(both: Both, tmp_path: Path, *, re
         proxy.close()
 
 
-def test_what_is_not_there_is_said(both: Both) -> None:
+def test_what_is_not_there_is_said(both):
     view = both.there().view("team/digits", both.ids["flat"])
     with pytest.raises(FileMissingError, match="not on http"):
         view.contents.read({"sha256": "0" * 64, "size": 1}, "model")
@@ -371,7 +255,7 @@ def test_what_is_not_there_is_said(both: Both) -> None:
     assert view.contents.begin_of(model.value["sha256"], model.value["size"], 4) == b"flat"
 
 
-def test_a_server_that_is_away_or_refuses_is_said(both: Both) -> None:
+def test_a_server_that_is_away_or_refuses_is_said(both):
     with pytest.raises(Unreachable, match="cannot be reached"):
         RemoteCatalog(Connection("http://127.0.0.1:9", "")).names()
     with pytest.raises(Refused, match="seamark token create"):

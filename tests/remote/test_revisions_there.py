@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from click.testing import CliRunner
 from recording import QUIET
@@ -18,13 +15,13 @@ from seamark.remote import shipper as shippers
 PARAMS = {"lr": 0.1, "layers": [1, 2]}
 
 
-def begin(given: dict[str, Any], **more: Any) -> Any:
+def begin(given, **more):
     run = seamark.init_run(**QUIET, **given, **{"params": PARAMS, "on_duplicate": "reuse", **more})
     run.stop()
     return run
 
 
-def test_one_that_is_there(there: Any) -> None:
+def test_one_that_is_there(there):
     """Goes on, or is an error; what was thrown away is none."""
     first = begin(there("one"))
     assert begin(there("two")).id == first.id
@@ -37,7 +34,7 @@ def test_one_that_is_there(there: Any) -> None:
     assert begin(there("four")).id != first.id
 
 
-def test_one_that_was_purged_is_none(there: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_was_purged_is_none(there, monkeypatch):
     """Whoever asks next begins another one."""
     first = begin(there("one"))
     monkeypatch.setenv("SEAMARK_REMOTE", there("one")["remote"])
@@ -47,7 +44,7 @@ def test_one_that_was_purged_is_none(there: Any, monkeypatch: pytest.MonkeyPatch
     assert begin(there("two")).id != first.id
 
 
-def test_one_that_waits_has_no_number_yet(there: Any) -> None:
+def test_one_that_waits_has_no_number_yet(there):
     """It takes one when it begins."""
     waits = seamark.init_run(
         **QUIET, **there("one"), params=PARAMS, on_duplicate="reuse", start=False
@@ -57,9 +54,7 @@ def test_one_that_waits_has_no_number_yet(there: Any) -> None:
     assert begin(there("two")).id == waits.id
 
 
-def test_without_an_answer_this_disk_decides(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_an_answer_this_disk_decides(tmp_path, caplog):
     """One line says so, and the training begins."""
     given = {"project": "p", "root": tmp_path / "root", "remote": "http://127.0.0.1:9"}
     first = seamark.init_run(**QUIET, **given, params=PARAMS, on_duplicate="reuse")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,19 +15,19 @@ from seamark import errors
 from seamark.remote import shipper as shippers
 
 
-def begin(given: dict[str, Any], **more: Any) -> Any:
+def begin(given, **more):
     return seamark.init_run(**QUIET, **given, **more)
 
 
-def sent(given: dict[str, Any]) -> None:
+def sent(given):
     assert shippers.flush(given["remote"], 60)
 
 
-def read(given: dict[str, Any], run: Any) -> Any:
+def read(given, run):
     return seamark.init_run(with_id=run.id, mode="read-only", **given)
 
 
-def test_groups_parents_and_inherited_tags(there: Any) -> None:
+def test_groups_parents_and_inherited_tags(there):
     """A project's log that lies on the server alone counts when a run begins elsewhere."""
     one, two = there("one"), there("two")
     with seamark.init_project(**one) as project:
@@ -61,7 +59,7 @@ def test_groups_parents_and_inherited_tags(there: Any) -> None:
         assert three["project"] in {row["sys/id"] for row in table.to_rows()}
 
 
-def test_parameters_metrics_statistics_and_times(there: Any) -> None:
+def test_parameters_metrics_statistics_and_times(there):
     """What two attempts kept adds up; a changed parameter is shown as it is."""
     one = there("one")
     run = begin(one, params={"lr": 0.1, "layers": {"n": 2}}, keep={"gpu/*": seamark.Statistics()})
@@ -96,7 +94,7 @@ def test_parameters_metrics_statistics_and_times(there: Any) -> None:
         assert project.report()
 
 
-def test_states_errors_claims_and_duplicates(there: Any) -> None:
+def test_states_errors_claims_and_duplicates(there):
     """A run that waits is claimed by one of two machines, and goes on there."""
     maker = there("maker")
     waiting = begin(maker, params={"lr": 0.1}, start=False)
@@ -129,7 +127,7 @@ def test_states_errors_claims_and_duplicates(there: Any) -> None:
         assert table["worker"] == [1]
 
 
-def test_moving_documents_and_trash(there: Any, tmp_path: Path) -> None:
+def test_moving_documents_and_trash(there, tmp_path):
     """A name that is there is settled by the server; a document comes back as the same run."""
     here = {"project": there("x")["project"], "root": tmp_path / "apart"}
     url = there("x")["remote"]
@@ -161,9 +159,7 @@ def test_moving_documents_and_trash(there: Any, tmp_path: Path) -> None:
         assert len(project.fetch_runs_table(trashed=True)) == 1
 
 
-def test_artifacts_are_exported_and_purged(
-    there: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_artifacts_are_exported_and_purged(there, tmp_path, monkeypatch):
     """A version that was purged comes back from no folder, and leaves the others whole."""
     file = tmp_path / "data.bin"
     saved = []
@@ -176,7 +172,7 @@ def test_artifacts_are_exported_and_purged(
     monkeypatch.setenv("SEAMARK_REMOTE", there("one")["remote"])
     project = there("one")["project"]
 
-    def command(*words: str) -> str:
+    def command(*words):
         done = CliRunner().invoke(app, list(words))
         assert done.exit_code == 0, done.output
         return done.output
@@ -201,7 +197,7 @@ def test_artifacts_are_exported_and_purged(
         assert len(table) == 1
 
 
-def test_states_errors_and_reports_are_those_of_the_folder(there: Any) -> None:
+def test_states_errors_and_reports_are_those_of_the_folder(there):
     """A run that waited, a word beside its state, when it began and ended, and what went wrong."""
     here = there("here")
     run = begin(here, start=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from seamark.journal.folder import RunFolder
 from seamark.remote.shipment import Shipment
@@ -16,14 +15,14 @@ class Writing:
         self.writers: tuple[str, ...] = ()
 
 
-def test_a_new_journal_does_not_disturb_who_waits(tmp_path: Path) -> None:
+def test_a_new_journal_does_not_disturb_who_waits(tmp_path):
     """It may be found at any moment while somebody adds up what is left."""
     folder = RunFolder(tmp_path, "p", "run1")
     folder.journal_dir.mkdir(parents=True)
     shipment, writing = Shipment(folder), Writing()
     shipment.add(writing, writing)
 
-    def begin(number: int) -> None:
+    def begin(number):
         writer = f"host-{os.getpid()}-{number:08x}"
         (folder.journal_dir / f"{writer}.{number:032x}").write_bytes(b"x" * 10)
         writing.writers = (*writing.writers, writer)

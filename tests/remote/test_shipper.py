@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,9 @@ from seamark.remote.shipper import Shipper
 sys.path.insert(0, str(Path(__file__).parent))
 from conftest import kept_like, until
 
-Begin = Callable[..., Any]
-
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _impatient(monkeypatch):
     """Pauses are short; how long they are by default is tested with a clock that a test moves."""
     for name, seconds in {
         "LEAST_WAIT_S": 0.05,
@@ -43,29 +40,19 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(shippers, name, seconds)
 
 
-def record(run: Any, count: int = 200, start: int = 0) -> None:
+def record(run, count=200, start=0):
     for step in range(start, start + count):
         run.log_metrics({"train/loss": 1 / (step + 1), "train/acc": float(step)}, step=step)
 
 
-def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+def lines(caplog):
     return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 # --------------------------------------------------------------------- as it should be
 
 
-def test_what_is_recorded_is_there_when_stop_returns(begin: Begin, keeper: Any) -> None:
-    """Byte for byte, and no thread is left."""
-    run = begin(remote=keeper.url)
-    record(run)
-    run["params/lr"] = 0.1
-    run.stop()
-    assert kept_like(run, keeper)
-    until(lambda: not any(keeper.url in each.name for each in threading.enumerate()))
-
-
-def test_it_is_sent_while_the_training_goes_on(begin: Begin, keeper: Any) -> None:
+def test_it_is_sent_while_the_training_goes_on(begin, keeper):
     """Nobody has to stop for others to see it."""
     run = begin(remote=keeper.url)
     record(run)
@@ -77,7 +64,7 @@ def test_it_is_sent_while_the_training_goes_on(begin: Begin, keeper: Any) -> Non
     assert shippers.positions(keeper.url) == {("p", run.id): position}
 
 
-def test_how_far_a_run_is_kept_is_known_after_its_end(begin: Begin, keeper: Any) -> None:
+def test_how_far_a_run_is_kept_is_known_after_its_end(begin, keeper):
     """Whoever reads it then is to see its end, which is not folded at that moment."""
     run = begin(remote=keeper.url)
     run["x"] = 1
@@ -88,7 +75,7 @@ def test_how_far_a_run_is_kept_is_known_after_its_end(begin: Begin, keeper: Any)
     assert shippers.positions(keeper.url) == {("p", run.id): size}
 
 
-def test_a_run_at_rest_is_sent_and_goes_on_in_its_next_journal(begin: Begin, keeper: Any) -> None:
+def test_a_run_at_rest_is_sent_and_goes_on_in_its_next_journal(begin, keeper):
     """Lightning has a run rest after each stage."""
     run = begin(remote=keeper.url)
     record(run)
@@ -100,7 +87,7 @@ def test_a_run_at_rest_is_sent_and_goes_on_in_its_next_journal(begin: Begin, kee
     assert len(keeper.journals["p", run.id]) == 2
 
 
-def test_many_runs_of_a_process_share_one_thread(begin: Begin, keeper: Any) -> None:
+def test_many_runs_of_a_process_share_one_thread(begin, keeper):
     """A sweep in one process does not end where threads end."""
     runs = [begin(remote=keeper.url) for _ in range(6)]
     for run in runs:
@@ -112,7 +99,7 @@ def test_many_runs_of_a_process_share_one_thread(begin: Begin, keeper: Any) -> N
     assert all(kept_like(run, keeper) for run in runs)
 
 
-def test_another_root_gets_the_same_files(begin: Begin, tmp_path: Path) -> None:
+def test_another_root_gets_the_same_files(begin, tmp_path):
     """A folder that others mount is a remote, too, and reads as any root."""
     run = begin(remote=(tmp_path / "there").as_uri())
     record(run)
@@ -125,7 +112,7 @@ def test_another_root_gets_the_same_files(begin: Begin, tmp_path: Path) -> None:
     assert len(found["train/loss"].fetch_points()) == 200
 
 
-def test_all_of_a_run_that_began_without_a_remote_is_sent(begin: Begin, tmp_path: Path) -> None:
+def test_all_of_a_run_that_began_without_a_remote_is_sent(begin, tmp_path):
     """What a closed and a killed process recorded, files too; `transfers` says to where."""
     there = (tmp_path / "there").as_uri()
     first = begin(name="early", params={"lr": 0.5})
@@ -158,9 +145,7 @@ def test_all_of_a_run_that_began_without_a_remote_is_sent(begin: Begin, tmp_path
     )
 
 
-def test_the_environment_names_remotes(
-    begin: Begin, keeper: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_names_remotes(begin, keeper, tmp_path, monkeypatch):
     """Several, separated by commas; offline sends nothing."""
     monkeypatch.setenv("SEAMARK_REMOTE", f"{keeper.url}, {(tmp_path / 'there').as_uri()}")
     run = begin()
@@ -176,7 +161,7 @@ def test_the_environment_names_remotes(
         begin()
 
 
-def test_the_token_is_shown_and_recorded_nowhere(begin: Begin, keeper: Any) -> None:
+def test_the_token_is_shown_and_recorded_nowhere(begin, keeper):
     """It is in no journal, and in no pickle of the run's options."""
     run = begin(remote=keeper.url, api_token="sekrit-0123456789")
     run["note"] = "my token is sekrit-0123456789"
@@ -188,9 +173,7 @@ def test_the_token_is_shown_and_recorded_nowhere(begin: Begin, keeper: Any) -> N
 # --------------------------------------------------------------------- what goes wrong
 
 
-def test_an_outage_costs_two_lines_and_no_byte(
-    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_outage_costs_two_lines_and_no_byte(begin, keeper, caplog):
     """One when the remote goes away, one when it is back."""
     with proxied(keeper.address) as proxy:
         proxy.go_down()
@@ -216,9 +199,7 @@ def test_an_outage_costs_two_lines_and_no_byte(
         pytest.param(Trouble(after_answered=60, reset=True), id="half-answer"),
     ],
 )
-def test_cut_connections_lose_nothing_and_double_nothing(
-    begin: Begin, keeper: Any, trouble: Trouble
-) -> None:
+def test_cut_connections_lose_nothing_and_double_nothing(begin, keeper, trouble):
     """Also where the server has kept what it could not say that it keeps."""
     with proxied(keeper.address, lambda number: trouble if number < 3 else None) as proxy:
         run = begin(remote=proxy.url)
@@ -229,9 +210,7 @@ def test_cut_connections_lose_nothing_and_double_nothing(
 
 
 @pytest.mark.thorough
-def test_a_half_open_connection_is_given_up(
-    begin: Begin, keeper: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_half_open_connection_is_given_up(begin, keeper, monkeypatch):
     """Neither side hears of the other; the limits of time end it."""
     monkeypatch.setattr("seamark.remote.http.connection.Connection._timeout", _short)
     with proxied(
@@ -244,14 +223,14 @@ def test_a_half_open_connection_is_given_up(
         assert kept_like(run, keeper)
 
 
-def _short(self: Any, answer_s: float | None) -> Any:
+def _short(self, answer_s):
     from urllib3 import Timeout
 
     return Timeout(connect=5, read=1)
 
 
 @pytest.mark.thorough
-def test_a_slow_link_carries_everything(begin: Begin, keeper: Any) -> None:
+def test_a_slow_link_carries_everything(begin, keeper):
     """A batch may take longer than any limit for one answer."""
     with proxied(keeper.address, lambda _: Trouble(bytes_per_s=100_000)) as proxy:
         run = begin(remote=proxy.url)
@@ -264,7 +243,7 @@ def test_a_slow_link_carries_everything(begin: Begin, keeper: Any) -> None:
     "status",
     [500, 429, *(pytest.param(each, marks=pytest.mark.thorough) for each in (502, 503, 504))],
 )
-def test_a_server_that_fails_is_asked_again(begin: Begin, keeper: Any, status: int) -> None:
+def test_a_server_that_fails_is_asked_again(begin, keeper, status):
     """After a while, which the server may name."""
     left = iter(range(3))
     headers = {"Retry-After": "0.05"}
@@ -287,7 +266,7 @@ class Seconds:
 
 
 @pytest.fixture
-def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
+def seconds(monkeypatch):
     """A clock for shippers whose thread does nothing: a test takes its turns, one after another."""
     monkeypatch.undo()  # the pauses are those of the product
     monkeypatch.setattr(Shipper, "_start", lambda _: None)
@@ -314,14 +293,14 @@ class Failing:
         return [later - sooner for sooner, later in itertools.pairwise(self.asked)]
 
 
-def sent_by(clock: Seconds, remote: Any, run: Any) -> Shipper:
+def sent_by(clock, remote, run):
     """Return what sends a run to a remote."""
     shipper = Shipper("failing://x", open_=lambda *_: remote, clock=clock)
     shipper.add(run.folder, run.session.recorder.writer)
     return shipper
 
 
-def test_a_remote_that_fails_is_left_alone_longer_each_time(seconds: Seconds, begin: Begin) -> None:
+def test_a_remote_that_fails_is_left_alone_longer_each_time(seconds, begin):
     """The pause is doubled up to a minute, and shorter while somebody waits for what is sent."""
     run = begin()
     run["x"] = 1
@@ -341,8 +320,8 @@ def test_a_remote_that_fails_is_left_alone_longer_each_time(seconds: Seconds, be
 
 
 def test_who_begins_to_wait_has_a_remote_asked_that_was_to_be_left_alone(
-    seconds: Seconds, begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    seconds, begin, monkeypatch
+):
     """Unless the remote itself has said for how long."""
     run = begin()
     run["x"] = 1
@@ -359,7 +338,7 @@ def test_who_begins_to_wait_has_a_remote_asked_that_was_to_be_left_alone(
         assert (len(remote.asked) > count) == asks
 
 
-def test_retry_after_is_kept_to(seconds: Seconds, begin: Begin, keeper: Any) -> None:
+def test_retry_after_is_kept_to(seconds, begin, keeper):
     """A server that is busy is left alone for as long as it asks, and is then sent everything."""
     left = iter([(429, {"error": "busy"}, {"Retry-After": "200"})])
     keeper.meddle = lambda *_: next(left, None)
@@ -377,7 +356,7 @@ def test_retry_after_is_kept_to(seconds: Seconds, begin: Begin, keeper: Any) -> 
     assert kept_like(run, keeper)
 
 
-def test_one_remote_that_is_down_holds_up_no_other(begin: Begin, keeper: Any) -> None:
+def test_one_remote_that_is_down_holds_up_no_other(begin, keeper):
     """Each has a thread of its own."""
     run = begin(remote=["http://127.0.0.1:9", keeper.url])
     record(run)
@@ -386,9 +365,7 @@ def test_one_remote_that_is_down_holds_up_no_other(begin: Begin, keeper: Any) ->
     until(lambda: kept_like(run, keeper))
 
 
-def test_what_could_not_be_sent_is_told_with_what_to_do(
-    begin: Begin, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_could_not_be_sent_is_told_with_what_to_do(begin, caplog):
     """The end does not wait for ever."""
     run = begin(remote="http://127.0.0.1:9")
     record(run)
@@ -397,9 +374,7 @@ def test_what_could_not_be_sent_is_told_with_what_to_do(
     assert sum(told in line for line in lines(caplog)) == 1
 
 
-def test_a_missing_token_is_told_once(
-    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_token_is_told_once(begin, keeper, caplog):
     """Nobody waits for what will not come, and one line says what to do."""
     keeper.meddle = lambda *_: (401, {"error": "token", "hint": "this server needs a token"}, {})
     run = begin(remote=keeper.url)
@@ -411,9 +386,7 @@ def test_a_missing_token_is_told_once(
     assert sum("needs a token" in line for line in lines(caplog)) == 1
 
 
-def test_a_purged_run_stops_with_one_line(
-    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_purged_run_stops_with_one_line(begin, keeper, caplog):
     """It stays on this disk; other runs go on."""
     gone = begin(remote=keeper.url)
     other = begin(remote=keeper.url)
@@ -428,9 +401,7 @@ def test_a_purged_run_stops_with_one_line(
     assert [gone.id in line for line in told] == [True]
 
 
-def test_a_journal_of_a_cloned_machine_is_set_aside(
-    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_journal_of_a_cloned_machine_is_set_aside(begin, keeper, caplog):
     """The others of the run go on."""
     run = begin(remote=keeper.url, mode="offline")
     record(run)
@@ -445,14 +416,14 @@ def test_a_journal_of_a_cloned_machine_is_set_aside(
 
     keeper.journals["p", run.id] = {first.name: cloned + bytes(64)}
     written = Written()
-    shipper.add(run.folder, written)  # type: ignore[arg-type]
+    shipper.add(run.folder, written)
     shipper.finish(run.folder, written)
     assert shipper.wait(60)
     assert any("cloned machine" in line for line in lines(caplog))
     assert keeper.journals["p", run.id] == {first.name: cloned + bytes(64)}
 
 
-def test_a_server_that_was_restored_gets_what_it_lost(begin: Begin, keeper: Any) -> None:
+def test_a_server_that_was_restored_gets_what_it_lost(begin, keeper):
     """It says what it keeps, and that is believed."""
     run = begin(remote=keeper.url)
     record(run)
@@ -469,13 +440,11 @@ def test_a_server_that_was_restored_gets_what_it_lost(begin: Begin, keeper: Any)
     assert kept_like(run, keeper)
 
 
-def test_a_frame_that_a_proxy_finds_too_long_is_sent_in_smaller_parts(
-    begin: Begin, keeper: Any
-) -> None:
+def test_a_frame_that_a_proxy_finds_too_long_is_sent_in_smaller_parts(begin, keeper):
     """Some allow one megabyte unless they are told otherwise."""
     answer = keeper.answer
 
-    def limited(method: str, path: str, query: Any, body: bytes, headers: Any) -> Any:
+    def limited(method, path, query, body, headers):
         if len(body) > 200_000:
             return 413, {}, {}
         return answer(method, path, query, body, headers)
@@ -488,7 +457,7 @@ def test_a_frame_that_a_proxy_finds_too_long_is_sent_in_smaller_parts(
     assert kept_like(run, keeper)
 
 
-def test_damage_in_the_middle_is_declared_and_passed_over(begin: Begin, keeper: Any) -> None:
+def test_damage_in_the_middle_is_declared_and_passed_over(begin, keeper):
     """A bad sector must not hold up what comes after it."""
     run = begin(mode="offline")
     record(run)
@@ -507,7 +476,7 @@ def test_damage_in_the_middle_is_declared_and_passed_over(begin: Begin, keeper: 
         writers = (path.name.rpartition(".")[0],)
 
     written = Written()
-    shipper.add(run.folder, written)  # type: ignore[arg-type]
+    shipper.add(run.folder, written)
     shipper.finish(run.folder, written)
     assert shipper.wait(60)
     kept = keeper.journals["p", run.id][path.name]
@@ -516,9 +485,7 @@ def test_damage_in_the_middle_is_declared_and_passed_over(begin: Begin, keeper: 
     assert kept[bad.end :] == data[bad.end :]
 
 
-def test_a_remote_of_somebody_else_that_fails_ends_no_training(
-    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_remote_of_somebody_else_that_fails_ends_no_training(begin, keeper, caplog):
     """What its code raises is told like an outage."""
 
     class Broken:
@@ -528,7 +495,7 @@ def test_a_remote_of_somebody_else_that_fails_ends_no_training(
         def close(self) -> None:
             raise ZeroDivisionError
 
-    shipper = Shipper("broken://x", open_=lambda *_: Broken())  # type: ignore[arg-type, return-value]
+    shipper = Shipper("broken://x", open_=lambda *_: Broken())
     run = begin()
     shipper.add(run.folder, run.session.recorder.writer)
     record(run)
@@ -548,18 +515,17 @@ print(run.id, flush=True)
 """
 
 
-def script(tmp_path: Path, url: str, more: str) -> list[str]:
+def script(tmp_path, url, more):
     support = str(Path(__file__).parents[1] / "support")
     text = SCRIPT.format(support=support, root=str(tmp_path / "root"), url=url) + more
     (tmp_path / "train.py").write_text(text)
     return [sys.executable, str(tmp_path / "train.py")]
 
 
-def test_what_was_sent_before_a_kill_is_a_prefix(keeper: Any, tmp_path: Path) -> None:
+def test_what_was_sent_before_a_kill_is_a_prefix(keeper, tmp_path):
     """SIGKILL leaves nothing at the remote that is not on disk."""
     more = "for n in range(10**9): run.log_metrics({'a': n}, step=n)\n"
     with subprocess.Popen(script(tmp_path, keeper.url, more), stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         run = process.stdout.readline().decode().strip()
         until(lambda: sum(map(len, keeper.journals.get(("p", run), {}).values())) > 100_000)
         process.send_signal(signal.SIGKILL)
@@ -570,7 +536,7 @@ def test_what_was_sent_before_a_kill_is_a_prefix(keeper: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_each_process_ships_what_it_writes(keeper: Any, tmp_path: Path, method: str) -> None:
+def test_each_process_ships_what_it_writes(keeper, tmp_path, method):
     """A child inherits no thread, and sends its own journal once it has one."""
     more = f"""
 import multiprocessing, threading
@@ -600,13 +566,11 @@ if __name__ == "__main__":
     assert len(local) >= 2
 
 
-def test_one_object_of_a_run_that_ends_ends_no_other(
-    begin: Begin, keeper: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_object_of_a_run_that_ends_ends_no_other(begin, keeper, monkeypatch):
     """As in a worker that began the script's run anew and got its parent's besides."""
     leave, looks = Shipper._leave, [False]
 
-    def look(self: Shipper) -> bool:
+    def look(self):
         left = leave(self)
         if self.uri == keeper.url:  # and not one of another test
             looks.append(left)
@@ -627,7 +591,7 @@ def test_one_object_of_a_run_that_ends_ends_no_other(
     until(lambda: not any(keeper.url in each.name for each in threading.enumerate()))
 
 
-def test_an_exit_without_stop_sends_the_rest(keeper: Any, tmp_path: Path) -> None:
+def test_an_exit_without_stop_sends_the_rest(keeper, tmp_path):
     """And a run at rest is sent at the end of its process."""
     more = "run.log_metrics({'a': 1.0}, step=1)\nrun.session.rest()\n"
     done = subprocess.run(
@@ -640,7 +604,7 @@ def test_an_exit_without_stop_sends_the_rest(keeper: Any, tmp_path: Path) -> Non
     assert {name: bytes(data) for name, data in keeper.journals["p", run].items()} == local
 
 
-def test_the_exception_of_a_training_is_told_before_anything_is_waited_for(tmp_path: Path) -> None:
+def test_the_exception_of_a_training_is_told_before_anything_is_waited_for(tmp_path):
     """Whatever becomes of what is sent: one line may follow."""
     with keeping() as (keeper, address):
         keeper.meddle = lambda *_: (401, {"error": "token", "hint": "no"}, {})
@@ -673,19 +637,16 @@ others = [seamark.init_run("p", root=run.root, remote=%r, **QUIET) for _ in rang
 """
 
 
-def journals(root: Path) -> list[Path]:
+def journals(root):
     return list((root / "p").glob("*/journal/*"))
 
 
-def interrupted(
-    command: list[str], number: signal.Signals = signal.SIGINT
-) -> tuple[str, int, float]:
+def interrupted(command, number=signal.SIGINT):
     """Press Ctrl-C while a process waits; return what it said, its status, and how long it took."""
     root = Path(command[-1]).parent / "root"
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         until(lambda: "now" in process.stdout.readline())
         # What waits has closed its runs first.
         assert all(b'"state":"completed"' in each.read_bytes() for each in journals(root))
@@ -695,7 +656,7 @@ def interrupted(
     return said, process.returncode, time.monotonic() - began
 
 
-def test_ctrl_c_ends_the_wait_of_stop_and_nothing_waits_again(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_wait_of_stop_and_nothing_waits_again(tmp_path):
     """One line says what is left; the end of the process does not wait once more."""
     nowhere = "http://127.0.0.1:9"
     said, status, seconds = interrupted(script(tmp_path, nowhere, SAY_WHEN + "run.stop()\n"))
@@ -705,7 +666,7 @@ def test_ctrl_c_ends_the_wait_of_stop_and_nothing_waits_again(tmp_path: Path) ->
     assert said.rstrip().endswith("KeyboardInterrupt")
 
 
-def test_ctrl_c_at_the_end_of_the_process_leaves_no_run_open(tmp_path: Path) -> None:
+def test_ctrl_c_at_the_end_of_the_process_leaves_no_run_open(tmp_path):
     """All runs are closed first; then is waited for all of them at once, and one line is said."""
     nowhere = "http://127.0.0.1:9"
     said, _, seconds = interrupted(script(tmp_path, nowhere, SAY_WHEN + SLOW_END % nowhere))
@@ -719,7 +680,7 @@ def test_ctrl_c_at_the_end_of_the_process_leaves_no_run_open(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("where", ["stop", "exit"])
-def test_sigterm_ends_the_wait_with_a_line(tmp_path: Path, where: str) -> None:
+def test_sigterm_ends_the_wait_with_a_line(tmp_path, where):
     """The process ends by the signal as it would without us, and a line says what is left."""
     nowhere = "http://127.0.0.1:9"
     more = SAY_WHEN + ("run.stop()\n" if where == "stop" else SLOW_END % nowhere)
@@ -729,7 +690,7 @@ def test_sigterm_ends_the_wait_with_a_line(tmp_path: Path, where: str) -> None:
     assert said.count("seamark sync") == 1
 
 
-def test_a_handler_of_sigterm_is_left_alone(tmp_path: Path) -> None:
+def test_a_handler_of_sigterm_is_left_alone(tmp_path):
     """What somebody else does at SIGTERM happens, and nothing in its place."""
     more = """
 import signal
@@ -744,8 +705,8 @@ run.stop()
 @pytest.mark.parametrize("down_first", [True, False])
 @pytest.mark.thorough
 def test_one_remote_that_is_down_takes_nothing_from_the_last_wait_of_another(
-    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture, *, down_first: bool
-) -> None:
+    begin, keeper, caplog, *, down_first
+):
     """What can be sent is sent while the other one is waited for, and only that one is named."""
     down = "http://127.0.0.1:9"
     run = begin(remote=[down, keeper.url] if down_first else [keeper.url, down])
@@ -760,7 +721,7 @@ def test_one_remote_that_is_down_takes_nothing_from_the_last_wait_of_another(
     assert keeper.url not in "".join(told)
 
 
-def test_an_exception_is_not_held_up_by_what_is_left(tmp_path: Path) -> None:
+def test_an_exception_is_not_held_up_by_what_is_left(tmp_path):
     """It leaves the with-block at once; the end of the process waits."""
     more = """
 import time
@@ -780,19 +741,14 @@ os._exit(0)
 # --------------------------------------------------------------------- what people read
 
 
-def test_the_lines_for_people_say_where_a_run_is_sent(
-    begin: Begin,
-    keeper: Any,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_lines_for_people_say_where_a_run_is_sent(begin, keeper, capsys, monkeypatch):
     """And they name the folder where the command would look elsewhere for the run."""
     begin(remote=keeper.url).stop()
     first, last = [line for line in capsys.readouterr().err.splitlines() if "see it" in line]
     assert f", sending to {keeper.url} (see it with" in first
     assert f", sent to {keeper.url} (see it with" in last
 
-    def told(**given: Any) -> str:
+    def told(**given):
         begin(**given).stop()
         return capsys.readouterr().err
 
@@ -803,9 +759,7 @@ def test_the_lines_for_people_say_where_a_run_is_sent(
     assert "--root" in told(remote=keeper.url)
 
 
-def test_what_was_not_sent_is_not_said_to_be_sent(
-    begin: Begin, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_not_sent_is_not_said_to_be_sent(begin, capsys):
     """The last line says what is so."""
     run = begin(remote="http://127.0.0.1:9")
     record(run)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +20,7 @@ from seamark.remote.login import login
 
 
 @contextmanager
-def answering(server: socketserver.TCPServer) -> Iterator[int]:
+def answering(server):
     """Have a server answer for a block; its port."""
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -33,7 +32,7 @@ def answering(server: socketserver.TCPServer) -> Iterator[int]:
         server.server_close()
 
 
-def saying(status: int, body: bytes, **headers: str) -> socketserver.TCPServer:
+def saying(status, body, **headers):
     """Return a web server that has one answer to everything."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -53,7 +52,7 @@ def saying(status: int, body: bytes, **headers: str) -> socketserver.TCPServer:
     return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
 
-def sending(data: bytes) -> socketserver.TCPServer:
+def sending(data):
     """Return what sends the same bytes to everybody, and hangs up."""
 
     class Handler(socketserver.BaseRequestHandler):
@@ -87,9 +86,7 @@ NEWER = {"Seamark_Now": "1700000000000000000"}
         (lambda: sending(b""), "closed the connection without an answer"),
     ],
 )
-def test_a_stranger_is_told_from_a_server(
-    make: Callable[[], socketserver.TCPServer], said: str
-) -> None:
+def test_a_stranger_is_told_from_a_server(make, said):
     """With the address that was asked, in words that say what to look at."""
     with (
         answering(make()) as port,
@@ -101,14 +98,14 @@ def test_a_stranger_is_told_from_a_server(
     assert "\n" not in str(told.value)
 
 
-def test_a_web_page_is_no_server_to_log_in_to() -> None:
+def test_a_web_page_is_no_server_to_log_in_to():
     """Nothing is kept for it."""
     asked = "is it a Seamark server"
     with answering(saying(200, PAGE)) as port, pytest.raises(SeamarkError, match=asked):
         login(f"http://127.0.0.1:{port}", "seamark_x")
 
 
-def test_https_is_not_spoken_everywhere() -> None:
+def test_https_is_not_spoken_everywhere():
     """That the port speaks http is said, instead of words of OpenSSL."""
     with (
         answering(saying(200, PAGE)) as port,
@@ -127,6 +124,6 @@ def test_https_is_not_spoken_everywhere() -> None:
         ("https://lab.org/api", "https://lab.org/api"),
     ],
 )
-def test_the_address_of_the_api_is_that_of_the_server(given: str, address: str) -> None:
+def test_the_address_of_the_api_is_that_of_the_server(given, address):
     """Whoever copies it from a request means the server."""
     assert str(Address.of(given)) == address

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from clocks import Clock
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     """The clock of a server that a test moves by hand."""
     return Clock()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
-def account_url(request, tmp_path: Path) -> str:
+def account_url(request, tmp_path):
     """URL of empty databases of a server, once on each engine."""
     if request.param == "postgresql":
         return str(request.getfixturevalue("postgresql_url"))
@@ -28,7 +25,7 @@ def account_url(request, tmp_path: Path) -> str:
 @pytest.fixture(
     scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
 )
-def team(request, postgresql, tmp_path_factory) -> Iterator[Any]:
+def team(request, postgresql, tmp_path_factory):
     """A server in this process that answers and folds for all tests of a module."""
     pytest.importorskip("fastapi")
     from databases import fresh_database

@@ -13,7 +13,7 @@ from asking import ask
 
 
 @pytest.fixture
-def space() -> str:
+def space():
     """A workspace of this test's own."""
     return f"w{uuid.uuid4().hex[:12]}"
 
@@ -22,7 +22,7 @@ def space() -> str:
 def token_of(team):
     """Make tokens as the admin."""
 
-    def make(user: str, **more) -> str:
+    def make(user, **more):
         answer = ask(team.url, "POST", "accounts/tokens", team.token, {"user": user, **more})
         assert answer.status == 201, answer.body
         return answer.json()["token"]
@@ -30,7 +30,7 @@ def token_of(team):
     return make
 
 
-def error_of(answer) -> tuple[int, str]:
+def error_of(answer):
     told = answer.json()
     assert told["hint"]
     return answer.status, told["error"]
@@ -48,7 +48,7 @@ ROUTES = [
 RANKS = ["stranger", "viewer", "contributor", "owner", "admin"]
 
 
-def test_every_role_gets_what_is_its_and_no_more(team, token_of, space) -> None:
+def test_every_role_gets_what_is_its_and_no_more(team, token_of, space):
     """Table of all roles over all routes; strangers do not learn that a project exists."""
     project = f"{space}/x"
     tokens = {
@@ -79,7 +79,7 @@ def test_every_role_gets_what_is_its_and_no_more(team, token_of, space) -> None:
         assert error_of(answer) == (401, "token-needed"), (method, path)
 
 
-def test_a_private_project_is_not_there_for_strangers(team, token_of, space) -> None:
+def test_a_private_project_is_not_there_for_strangers(team, token_of, space):
     """The same answer for a project that exists and for one that does not."""
     token_of(f"owner-{space}", project=f"{space}/real", role="owner")
     stranger = token_of(f"stranger-{space}")
@@ -95,7 +95,7 @@ def test_a_private_project_is_not_there_for_strangers(team, token_of, space) -> 
 @pytest.mark.parametrize(
     "project", ["..", "a/../b", "", "/a", "a//b", "journal", "a\0b", "\udcff", "é"]
 )
-def test_what_is_no_project_is_none(team, project) -> None:
+def test_what_is_no_project_is_none(team, project):
     """Whatever an address names, there is no 500 and no way out of the grammar."""
     from urllib.parse import quote
 
@@ -104,7 +104,7 @@ def test_what_is_no_project_is_none(team, project) -> None:
     assert answer.status in {404, 422}, answer.body
 
 
-def test_a_token_hands_on_no_more_than_it_has(team, token_of, space) -> None:
+def test_a_token_hands_on_no_more_than_it_has(team, token_of, space):
     """A token that is limited to a project, a role and a time makes no wider one."""
     limited = token_of(f"alice-{space}", project=f"{space}/x", role="contributor", expires_s=3600)
     made = ask(team.url, "POST", "accounts/tokens", limited, {"role": "owner", "expires_s": 99999})
@@ -118,7 +118,7 @@ def test_a_token_hands_on_no_more_than_it_has(team, token_of, space) -> None:
         assert ask(team.url, "POST", "accounts/tokens", limited, body).status == 422
 
 
-def test_an_admins_limited_token_makes_no_admin(team, space) -> None:
+def test_an_admins_limited_token_makes_no_admin(team, space):
     """What leaks from a job of an admin stays limited."""
     limited = ask(team.url, "POST", "accounts/tokens", team.token, {"role": "viewer"}).json()[
         "token"
@@ -132,14 +132,12 @@ def test_an_admins_limited_token_makes_no_admin(team, space) -> None:
     assert (me["admin"], me["roles"]) == (False, {"": "viewer"})
 
 
-def test_an_owner_makes_tokens_for_service_accounts_of_the_project_alone(
-    team, token_of, space
-) -> None:
+def test_an_owner_makes_tokens_for_service_accounts_of_the_project_alone(team, token_of, space):
     """Not for people, not for other projects, and no admin."""
     owner = token_of(f"owner-{space}", project=f"{space}/x", role="owner")
     token_of(f"person-{space}", project=f"{space}/x", role="viewer")
 
-    def make(user: str, **more):
+    def make(user, **more):
         return ask(team.url, "POST", "accounts/tokens", owner, {"user": f"{user}-{space}", **more})
 
     made = make("job", project=f"{space}/x/y")
@@ -153,7 +151,7 @@ def test_an_owner_makes_tokens_for_service_accounts_of_the_project_alone(
     assert make("job", project=f"{space}/x", service=True).status == 409
 
 
-def test_a_revoked_token_is_refused_and_only_its_people_revoke_it(team, token_of, space) -> None:
+def test_a_revoked_token_is_refused_and_only_its_people_revoke_it(team, token_of, space):
     """Its user, an admin and an owner of its project; a limited token ends itself only."""
     first, second = (token_of(f"alice-{space}") for _ in range(2))
     limited = token_of(f"alice-{space}", project=space, role="viewer")
@@ -175,12 +173,12 @@ def test_a_revoked_token_is_refused_and_only_its_people_revoke_it(team, token_of
     assert not any(first in str(each) or "hash" in each for each in listed.values())
 
 
-def test_what_a_limited_token_made_ends_with_it(team, token_of, space) -> None:
+def test_what_a_limited_token_made_ends_with_it(team, token_of, space):
     """Who finds one of a machine can outlive its revocation by no token of their own making."""
     leaked = token_of(f"alice-{space}", project=space, role="owner")
     own = token_of(f"alice-{space}")
 
-    def make(token: str, **body) -> str:
+    def make(token, **body):
         return ask(team.url, "POST", "accounts/tokens", token, body).json()["token"]
 
     second = make(leaked)
@@ -193,7 +191,7 @@ def test_what_a_limited_token_made_ends_with_it(team, token_of, space) -> None:
     assert ask(team.url, "GET", "accounts/me", another).status == 200
 
 
-def test_a_limited_token_lists_no_others(team, token_of, space) -> None:
+def test_a_limited_token_lists_no_others(team, token_of, space):
     """What a machine has tells nothing of other projects of its user."""
     token_of(f"alice-{space}", project=f"{space}/secret", role="viewer")
     limited = token_of(f"alice-{space}", project=f"{space}/x", role="viewer")
@@ -201,7 +199,7 @@ def test_a_limited_token_lists_no_others(team, token_of, space) -> None:
     assert [each["id"] for each in listed] == [limited[:16]]
 
 
-def test_the_audit_names_who_did_what_and_no_secret(team, token_of, space) -> None:
+def test_the_audit_names_who_did_what_and_no_secret(team, token_of, space):
     """Tokens, members and visibility."""
     made = token_of(f"alice-{space}", project=space, role="owner")
     ask(team.url, "PUT", "accounts/visibility", made, {"project": space, "visibility": "public"})
@@ -216,7 +214,7 @@ def test_the_audit_names_who_did_what_and_no_secret(team, token_of, space) -> No
     assert made[16:].encode() not in answer.body
 
 
-def test_only_owners_of_a_workspace_make_a_project_public(team, token_of, space) -> None:
+def test_only_owners_of_a_workspace_make_a_project_public(team, token_of, space):
     """What nobody needs a token to read is theirs to decide; the rest is for a project's owners."""
     project = f"{space}/one"
     for user, owned, expected in [("alice", space, 200), ("bob", project, 403)]:
@@ -226,7 +224,7 @@ def test_only_owners_of_a_workspace_make_a_project_public(team, token_of, space)
             assert ask(team.url, "PUT", "accounts/visibility", owner, wanted).status == status
 
 
-def test_public_is_for_everybody_and_private_again_for_nobody(team, token_of, space) -> None:
+def test_public_is_for_everybody_and_private_again_for_nobody(team, token_of, space):
     """Within a few seconds in every process; at once in the one that was asked."""
     contributors = f"accounts/members?project={space}"
     for visibility, expected in (("public", 401), ("private", 401)):

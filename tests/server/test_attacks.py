@@ -6,18 +6,16 @@ import hashlib
 import http.client
 import json
 import uuid
-from collections.abc import Iterator
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-from asking import Answer, ask
+from asking import ask
 from folding import a_journal, eventually
 from recording import QUIET
-from served import Served, served
+from served import served
 
 import seamark
 from seamark.errors import ArgumentError
@@ -30,7 +28,7 @@ DIGEST = hashlib.sha256(SECRET).hexdigest()
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: Any) -> Iterator[Served]:
+def here(tmp_path_factory):
     """A server that all tests share: each uses projects of its own.
 
     Its folder lies in another one, in which nothing else is.
@@ -39,32 +37,30 @@ def here(tmp_path_factory: Any) -> Iterator[Served]:
         yield one
 
 
-def token_for(here: Served, user: str, project: str, role: str = "contributor") -> str:
+def token_for(here, user, project, role="contributor"):
     name = f"{user}-{uuid.uuid4().hex[:8]}"
     body = {"user": name, "project": project, "role": role, "service": True}
     return str(ask(here.url, "POST", "accounts/tokens", here.token, body).json()["token"])
 
 
-def send(
-    here: Served, project: str, run: str, made: Any, token: str = "", file: str = ""
-) -> Answer:
+def send(here, project, run, made, token="", file=""):
     path = f"runs/{project}/{run}/journals/{file or made.file}?offset=0"
     return ask(here.url, "PUT", path, token or here.token, made.data)
 
 
-def put_blob(here: Served, project: str, run: str, content: bytes, token: str = "") -> Answer:
+def put_blob(here, project, run, content, token=""):
     digest = hashlib.sha256(content).hexdigest()
     path = f"runs/{project}/{run}/blobs/{digest}?offset=0&size={len(content)}"
     return ask(here.url, "PUT", path, token or here.token, content)
 
 
-def fold(here: Served, project: str, run: str) -> None:
+def fold(here, project, run):
     server = here.server
     while fold_turn(server.store(), server.kept, project, run, server.now_ns).more:
         pass
 
 
-def read(here: Served, project: str, monkeypatch: Any, token: str = "") -> Any:
+def read(here, project, monkeypatch, token=""):
     monkeypatch.setenv("SEAMARK_API_TOKEN", token or here.token)
     return seamark.init_run(project, with_id="run1", remote=here.url, mode="read-only", **QUIET)
 
@@ -72,7 +68,7 @@ def read(here: Served, project: str, monkeypatch: Any, token: str = "") -> Any:
 # ---------------------------------------------------------------------- journals of others
 
 
-def own(here: Served, project: str, run: str, number: int) -> tuple[str, bytes]:
+def own(here, project, run, number):
     """Return name and bytes of a journal like those that the server writes itself."""
     uid, writer = own_journal(here.server.instance, project, run, number)
     header = {
@@ -90,7 +86,7 @@ def own(here: Served, project: str, run: str, number: int) -> tuple[str, bytes]:
     return f"{writer}.{uid.hex()}", data
 
 
-def test_the_journals_of_edits_are_the_servers_own(here) -> None:
+def test_the_journals_of_edits_are_the_servers_own(here):
     """Nobody takes their names, goes on with them or declares a gap in them; edits work on."""
     project, run = "edits/a", "run1"
     mine = token_for(here, "editor", project)
@@ -123,7 +119,7 @@ def test_the_journals_of_edits_are_the_servers_own(here) -> None:
     assert here.server.kept.journals(project, run)[edits].size == size
 
 
-def test_a_training_on_a_host_called_server_is_taken(here) -> None:
+def test_a_training_on_a_host_called_server_is_taken(here):
     """What is reserved are sixteen names of each run, no more."""
     made = a_journal("0", "edits/b", "run1", writer="server-0-0")
     made.writer = "server-0-0"
@@ -131,7 +127,7 @@ def test_a_training_on_a_host_called_server_is_taken(here) -> None:
 
 
 @pytest.mark.parametrize("facts", [{"run": "run2"}, {"writer": "host-1-other"}])
-def test_the_header_of_another_run_is_refused(here, facts) -> None:
+def test_the_header_of_another_run_is_refused(here, facts):
     """A journal names its run and its writer, and is kept as no other's; a project may change."""
     mine = token_for(here, "header", "heads/mine")
     made = a_journal("one", **{"project": "heads/mine", "run": "run1", **facts})
@@ -140,7 +136,7 @@ def test_the_header_of_another_run_is_refused(here, facts) -> None:
     assert here.server.kept.journals("heads/mine", "run1") == {}
 
 
-def test_a_digest_opens_nothing_of_another_project(here, tmp_path, monkeypatch) -> None:
+def test_a_digest_opens_nothing_of_another_project(here, tmp_path, monkeypatch):
     """Neither asked for, nor named by a journal of one's own, nor begun to be sent."""
     assert put_blob(here, "vault/x", "run1", SECRET).status == 200
     mine = token_for(here, "thief", "thief/x")
@@ -178,9 +174,7 @@ def test_a_digest_opens_nothing_of_another_project(here, tmp_path, monkeypatch) 
 # ---------------------------------------------------------------------- names
 
 
-def raw(
-    here: Served, method: str, target: str, body: bytes = b"", **headers: str
-) -> tuple[int, bytes]:
+def raw(here, method, target, body=b"", **headers):
     """Send a target as it stands, which no client would."""
     parts = urlsplit(here.url)
     wire = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
@@ -219,7 +213,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_name_leads_anywhere_else(here, name: str) -> None:
+def test_no_name_leads_anywhere_else(here, name):
     """Of a project, a run, a journal and a digest: refused in words, and nothing is made of it."""
     made = a_journal("one", "names/x", "run1")
     above = here.server.settings.folder.parent
@@ -252,7 +246,7 @@ def test_no_name_leads_anywhere_else(here, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["../escaped", "/{outside}/escaped", "a/../../escaped", "a//b", "..", "x" * 300]
 )
-def test_names_in_a_set_of_files_lead_nowhere(here, tmp_path, monkeypatch, name: str) -> None:
+def test_names_in_a_set_of_files_lead_nowhere(here, tmp_path, monkeypatch, name):
     """What a journal on a server calls its files does not leave the folder of a download."""
     project = "zip/" + hashlib.sha256(name.encode()).hexdigest()[:8]
     name = name.format(outside=tmp_path)
@@ -270,7 +264,7 @@ def test_names_in_a_set_of_files_lead_nowhere(here, tmp_path, monkeypatch, name:
     assert [each for each in found if each.read_bytes() == SECRET] == []
 
 
-def test_a_link_in_the_way_of_a_download_is_not_followed(here, tmp_path, monkeypatch) -> None:
+def test_a_link_in_the_way_of_a_download_is_not_followed(here, tmp_path, monkeypatch):
     """What lies in the target does not carry bytes from a server elsewhere."""
     record = {"name": "x", "ext": "", "size": len(SECRET), "sha256": DIGEST}
     made = a_journal("one", "zip/link", "run1").op("files", path="f", members={"d/x": record})
@@ -292,7 +286,7 @@ def test_a_link_in_the_way_of_a_download_is_not_followed(here, tmp_path, monkeyp
 HTML = "<script>alert(document.cookie)</script><img src=x onerror=alert(1)>"
 
 
-def test_what_was_recorded_is_never_a_page(here) -> None:
+def test_what_was_recorded_is_never_a_page(here):
     """Names, texts and errors come as JSON that no browser takes for a page."""
     made = a_journal("one", "xss/x", "run1")
     made.op("assign", atoms={"sys/name": ["string", HTML], f"p/{HTML[:8]}": ["string", HTML]})
@@ -320,7 +314,7 @@ def test_what_was_recorded_is_never_a_page(here) -> None:
         assert answer.status < 500
 
 
-def test_a_body_of_json_without_end_is_a_mistake_of_its_sender(here) -> None:
+def test_a_body_of_json_without_end_is_a_mistake_of_its_sender(here):
     """Deep nesting, numbers of many digits, packed bodies: refused, and the server goes on."""
     json_type = {"Content-Type": "application/json"}
     bodies: list[tuple[bytes, dict[str, str]]] = [
@@ -344,7 +338,7 @@ def test_a_body_of_json_without_end_is_a_mistake_of_its_sender(here) -> None:
     assert eventually(lambda: ask(here.url, "GET", "").status == 200)
 
 
-def test_a_token_is_in_no_answer_and_no_log(here, caplog) -> None:
+def test_a_token_is_in_no_answer_and_no_log(here, caplog):
     """Also where it is shown in the wrong place."""
     mine = token_for(here, "careless", "careless/x")
     for path in (f"runs/{mine}/x/journals", f"read/table?query={mine}", f"accounts/tokens/{mine}x"):

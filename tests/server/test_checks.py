@@ -17,7 +17,7 @@ from seamark.server.checks import CannotStart, bind
         ("no.such.host.invalid", 0, "--host no.such.host.invalid: no such address"),
     ],
 )
-def test_an_address_of_another_machine(host: str, port: int, words: str) -> None:
+def test_an_address_of_another_machine(host, port, words):
     """192.0.2.0/24 is for documentation, and .invalid is never resolved (RFC 5737, 2606)."""
     with pytest.raises(CannotStart, match=words.replace(".", r"\.")):
         bind(host, port)
@@ -30,7 +30,7 @@ def test_an_address_of_another_machine(host: str, port: int, words: str) -> None
         (errno.ENOBUFS, "cannot listen at 127.0.0.1 port 80: No buffer space available"),
     ],
 )
-def test_what_the_system_refuses(number: int, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_system_refuses(number, words, monkeypatch):
     """The port of another user, and what nobody thought of."""
 
     class Refusing(socket.socket):

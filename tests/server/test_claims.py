@@ -16,7 +16,7 @@ from seamark.remote.protocol import RemoteError
 pytest.importorskip("fastapi")
 
 
-def begin(count: int, project: str, **where: object) -> list[str]:
+def begin(count, project, **where):
     ids = []
     for number in range(count):
         with seamark.init_run(project=project, **QUIET, **where) as run:
@@ -97,7 +97,7 @@ def test_many_at_once(team, tmp_path):
     ids = begin(6, "claims/c", root=tmp_path / "maker", **where)
     refs = [("claims/c", one) for one in ids]
 
-    def taken(_: int) -> list[str]:
+    def taken(_):
         with RemoteCatalog.open(team.url, team.token) as catalog:
             found = []
             while (one := catalog.take_claim(refs, claimant(), groups=False)) is not None:

@@ -8,8 +8,6 @@ import json
 import select
 import socket
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,7 @@ pytest.importorskip("fastapi")
 import urllib3
 import uvicorn
 from asking import ask
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import Response
 from server_waits import until
 
@@ -31,7 +29,7 @@ from seamark.server.state import open_server
 
 
 @contextlib.contextmanager
-def serving(folder: Path, **limits) -> Iterator[str]:
+def serving(folder, **limits):
     """Serve in a thread of this process, with limits that a test reaches."""
     server = open_server(Settings.at(folder, limits=Limits(**limits)))
     config = uvicorn.Config(
@@ -53,13 +51,13 @@ def serving(folder: Path, **limits) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def connected(url: str) -> Iterator[socket.socket]:
+def connected(url):
     host, _, port = url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=60) as wire:
         yield wire
 
 
-def everything(wire: socket.socket) -> bytes:
+def everything(wire):
     """Return what comes until the other side closes."""
     found = b""
     with contextlib.suppress(ConnectionResetError):
@@ -69,11 +67,11 @@ def everything(wire: socket.socket) -> bytes:
 
 
 @contextlib.contextmanager
-def trickling(wire: socket.socket) -> Iterator[None]:
+def trickling(wire):
     """Send a byte now and then, during a block."""
     ended = threading.Event()
 
-    def trickle() -> None:
+    def trickle():
         with contextlib.suppress(OSError):
             while not ended.wait(0.05):
                 wire.sendall(b" ")
@@ -88,7 +86,7 @@ def trickling(wire: socket.socket) -> Iterator[None]:
 
 
 @pytest.mark.thorough
-def test_who_falls_silent_is_let_go(tmp_path) -> None:
+def test_who_falls_silent_is_let_go(tmp_path):
     """Before the first request, in the middle of headers, between requests, and in a body."""
     head = b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\n"
     greeting = b"GET /api/v1/ HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -108,7 +106,7 @@ def test_who_falls_silent_is_let_go(tmp_path) -> None:
         assert b'"error":"too-slow"' in came
 
 
-def test_what_trickles_in_for_ever_is_let_go(tmp_path) -> None:
+def test_what_trickles_in_for_ever_is_let_go(tmp_path):
     """However often a byte comes, a body has to arrive in a time."""
     head = b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
     with serving(tmp_path, request_s=0.5) as url, connected(url) as wire:
@@ -118,7 +116,7 @@ def test_what_trickles_in_for_ever_is_let_go(tmp_path) -> None:
 
 
 @pytest.fixture(scope="module")
-def narrow(tmp_path_factory) -> Iterator[str]:
+def narrow(tmp_path_factory):
     """A server that takes very little."""
     limits = {
         "json_bytes": 1000,
@@ -144,7 +142,7 @@ def narrow(tmp_path_factory) -> Iterator[str]:
         ("POST", "accounts/tokens", b"{", {"Content-Type": "application/json"}, 422),
     ],
 )
-def test_every_refusal_has_one_form(narrow, method, path, body, headers, status) -> None:
+def test_every_refusal_has_one_form(narrow, method, path, body, headers, status):
     """JSON with a word and a sentence, and the headers of every answer."""
     if "Transfer-Encoding" in headers:
         with connected(narrow) as wire:
@@ -164,7 +162,7 @@ def test_every_refusal_has_one_form(narrow, method, path, body, headers, status)
     assert set(told) >= {"error", "hint"}
 
 
-def test_there_is_no_cors_and_the_host_is_not_believed(tmp_path) -> None:
+def test_there_is_no_cors_and_the_host_is_not_believed(tmp_path):
     """No other page reads an answer, and no answer repeats a Host that somebody made up."""
     with serving(tmp_path) as url:
         for path in ("", "accounts/me/", "accounts/me"):
@@ -177,16 +175,16 @@ def test_there_is_no_cors_and_the_host_is_not_believed(tmp_path) -> None:
         assert ask(url, "OPTIONS", "", "", None, {"Origin": "https://evil.test"}).status == 405
 
 
-def test_a_route_without_a_guard_answers_nothing(tmp_path, monkeypatch) -> None:
+def test_a_route_without_a_guard_answers_nothing(tmp_path, monkeypatch):
     """What nobody guarded never leaves, and the log says which route it is."""
     router = APIRouter()
 
     @router.get("/forgotten")
-    def forgotten() -> str:
+    def forgotten():
         return "secret"
 
     @router.get("/streamed")
-    def streamed() -> Response:
+    def streamed():
         return Response(b"secret")
 
     monkeypatch.setattr(app_module, "routers", lambda: iter([router]))
@@ -198,12 +196,12 @@ def test_a_route_without_a_guard_answers_nothing(tmp_path, monkeypatch) -> None:
             assert answer.json()["error"] == "internal"
 
 
-def test_a_mistake_of_ours_tells_nothing(tmp_path, monkeypatch) -> None:
+def test_a_mistake_of_ours_tells_nothing(tmp_path, monkeypatch):
     """No traceback and no words of an unforeseen error."""
     router = APIRouter()
 
     @router.get("/broken")
-    def broken(request: Request) -> str:
+    def broken(request):
         msg = "password=hunter2"
         raise RuntimeError(msg)
 
@@ -215,11 +213,11 @@ def test_a_mistake_of_ours_tells_nothing(tmp_path, monkeypatch) -> None:
     assert b"Traceback" not in answer.body
 
 
-def head(path: str, length: int) -> bytes:
+def head(path, length):
     return f"POST /api/v1/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
 
 
-def test_who_sends_slowly_without_a_token_takes_no_others_place(tmp_path) -> None:
+def test_who_sends_slowly_without_a_token_takes_no_others_place(tmp_path):
     """Bodies that are read before anybody is asked leave room for everybody else."""
     with serving(tmp_path, at_once=32) as url, contextlib.ExitStack() as stack:
         wires = [stack.enter_context(connected(url)) for _ in range(40)]
@@ -235,7 +233,7 @@ def test_who_sends_slowly_without_a_token_takes_no_others_place(tmp_path) -> Non
         assert ask(url, "GET", "").status == 200
 
 
-def test_who_sends_slowly_with_one_token_takes_no_others_place(tmp_path) -> None:
+def test_who_sends_slowly_with_one_token_takes_no_others_place(tmp_path):
     """One token has a quarter of the places; the others are answered."""
     token = admin_token(tmp_path)
     with serving(tmp_path, at_once=32) as url, contextlib.ExitStack() as stack:
@@ -252,7 +250,7 @@ def test_who_sends_slowly_with_one_token_takes_no_others_place(tmp_path) -> None
         assert ask(url, "GET", "accounts/me", token).status == 200
 
 
-def test_a_body_that_crawls_is_refused(tmp_path) -> None:
+def test_a_body_that_crawls_is_refused(tmp_path):
     """Also with a token: it would hold its place for minutes, with a byte now and then."""
     token = admin_token(tmp_path)
     with serving(tmp_path, idle_s=0.5) as url, connected(url) as wire:
@@ -262,7 +260,7 @@ def test_a_body_that_crawls_is_refused(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])
-def test_a_body_without_end_is_not_read_for_a_stranger(tmp_path, token) -> None:
+def test_a_body_without_end_is_not_read_for_a_stranger(tmp_path, token):
     """The answer ends the connection, before much of it was taken."""
     with serving(tmp_path) as url, connected(url) as wire:
         wire.sendall(journal_head(token, "Transfer-Encoding: chunked"))
@@ -274,20 +272,20 @@ def test_a_body_without_end_is_not_read_for_a_stranger(tmp_path, token) -> None:
         assert sent < 1 << 26
 
 
-def admin_token(folder: Path) -> str:
+def admin_token(folder):
     server = open_server(Settings.at(folder))
     token = server.accounts.first_admin().secret
     server.close()
     return token
 
 
-def journal_head(token: str, length: str) -> bytes:
+def journal_head(token, length):
     path = "/api/v1/runs/team/x/run1/journals/a.journal?offset=0"
     authorization = f"Authorization: Bearer {token}\r\n" if token else ""
     return f"PUT {path} HTTP/1.1\r\nHost: x\r\n{authorization}{length}\r\n\r\n".encode()
 
 
-def test_only_what_is_streamed_may_be_long(tmp_path) -> None:
+def test_only_what_is_streamed_may_be_long(tmp_path):
     """A body that is read whole before anybody is asked is JSON, whatever the method."""
     with serving(tmp_path, json_bytes=1000) as url:
         for method, path in (
@@ -298,12 +296,12 @@ def test_only_what_is_streamed_may_be_long(tmp_path) -> None:
             assert ask(url, method, path, "", b"[" + b"1," * 1000 + b"1]").status == 413
 
 
-def test_who_does_not_read_is_let_go(tmp_path, monkeypatch) -> None:
+def test_who_does_not_read_is_let_go(tmp_path, monkeypatch):
     """An answer that nobody takes does not hold a place for ever."""
     router = APIRouter()
 
     @router.get("/much")
-    def much(request: Request) -> Response:
+    def much(request):
         request.state.guarded = True
         return Response(bytes(64 << 20))
 
@@ -313,7 +311,7 @@ def test_who_does_not_read_is_let_go(tmp_path, monkeypatch) -> None:
         assert wire.recv(4) == b"HTTP"  # and reads no more
         answered: list[int] = []
 
-        def let_in() -> bool:
+        def let_in():
             # On a busy machine who asks may be the one that is let go for a silence.
             with contextlib.suppress(urllib3.exceptions.HTTPError):
                 answered.append(ask(url, "GET", "openapi.json").status)
@@ -323,7 +321,7 @@ def test_who_does_not_read_is_let_go(tmp_path, monkeypatch) -> None:
         assert set(answered) <= {200, 503}
 
 
-def test_files_on_their_way_are_bounded_for_all_senders_together(tmp_path, monkeypatch) -> None:
+def test_files_on_their_way_are_bounded_for_all_senders_together(tmp_path, monkeypatch):
     """More than a server has memory for is asked to come again."""
     content = b"content"
     monkeypatch.setattr(intake, "ARRIVING_BYTES", len(content) - 1)

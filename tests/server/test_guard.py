@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from asking import Answer, ask
+from asking import ask
 from folding import a_journal
 from served import served
 
@@ -20,7 +19,7 @@ from seamark.server.app import routers
 from seamark.server.folding.turns import fold_turn
 
 
-def every_route() -> list[tuple[str, str]]:
+def every_route():
     found = [
         (method, route.path)
         for router in routers()
@@ -34,7 +33,7 @@ def every_route() -> list[tuple[str, str]]:
 SECRET = "team/kept-to-itself"
 
 
-def test_no_route_answers_without_a_guard(team) -> None:
+def test_no_route_answers_without_a_guard(team):
     """What is of a project is 401 for nobody and 404 for a stranger; nothing else names it."""
     made = ask(team.url, "POST", "accounts/tokens", team.token, {"user": "stranger"})
     stranger = made.json()["token"]
@@ -55,7 +54,7 @@ def test_no_route_answers_without_a_guard(team) -> None:
             assert SECRET.encode() not in answer.body or answer.status == 404, case
 
 
-def test_a_viewer_changes_nothing(team) -> None:
+def test_a_viewer_changes_nothing(team):
     """Of a project that they may read: every route that writes is 403, or says nothing."""
     made = ask(
         team.url,
@@ -165,11 +164,11 @@ CHANGING = {
 
 
 @pytest.fixture(scope="module")
-def tenants(tmp_path_factory) -> Iterator[Any]:
+def tenants(tmp_path_factory):
     """A server with one run of one project, and tokens of all kinds."""
     with served(tmp_path_factory.mktemp("server")) as here:
 
-        def token(user: str, project: str, role: str) -> str:
+        def token(user, project, role):
             body = {"user": user, "project": project, "role": role, "service": True}
             return ask(here.url, "POST", "accounts/tokens", here.token, body).json()["token"]
 
@@ -196,7 +195,7 @@ def tenants(tmp_path_factory) -> Iterator[Any]:
         )
 
 
-def test_every_route_is_asked_by_somebody_elses_token() -> None:
+def test_every_route_is_asked_by_somebody_elses_token():
     """A route that is added comes with a request that would work, for the two tests below."""
     of_run, many, reads = set(), set(), {f"/read/{verb}" for verb in READS_OF_A_RUN}
     for method, path in every_route():
@@ -213,7 +212,7 @@ def test_every_route_is_asked_by_somebody_elses_token() -> None:
 
 
 @pytest.mark.parametrize("case", OF_A_RUN, ids=" ".join)
-def test_a_run_is_not_there_for_other_tokens(tenants, case) -> None:
+def test_a_run_is_not_there_for_other_tokens(tenants, case):
     """Whole and good requests: who has a role too small is told so, all others see nothing."""
     least, query, body = OF_A_RUN[case]
     method, rest = case
@@ -221,7 +220,7 @@ def test_a_run_is_not_there_for_other_tokens(tenants, case) -> None:
     if body == b"{data}":
         body = tenants.made.data
 
-    def asked(token: str, project: str) -> Answer:
+    def asked(token, project):
         path = f"runs/{project}/{RUN}/{rest}".rstrip("/") + query
         return ask(tenants.url, method, path, token, body)
 
@@ -237,14 +236,14 @@ def test_a_run_is_not_there_for_other_tokens(tenants, case) -> None:
 
 
 @pytest.mark.parametrize("verb", READS_OF_A_RUN)
-def test_nothing_of_a_run_is_read_with_other_tokens(tenants, verb) -> None:
+def test_nothing_of_a_run_is_read_with_other_tokens(tenants, verb):
     """The same of every question about one run, in both forms of an answer."""
     arguments = dict(READS_OF_A_RUN[verb])
     if "file" in arguments:
         arguments["file"] = tenants.made.file
     for accept in ({}, {"Accept": "application/msgpack"}):
 
-        def asked(token: str, project: str, accept: Any = accept) -> Answer:
+        def asked(token, project, accept=accept):
             question = {"project": project, "run": RUN, **arguments}
             return ask(tenants.url, "POST", f"read/{verb}", token, question, accept)
 
@@ -254,7 +253,7 @@ def test_nothing_of_a_run_is_read_with_other_tokens(tenants, verb) -> None:
         assert answer.status == (404 if verb == "stragglers" else 200), answer.body
 
 
-def check_hidden(tenants: Any, asked: Callable[[str, str], Answer]) -> None:
+def check_hidden(tenants, asked):
     """Check that a run answers to strangers as if it were not there."""
     assert asked(tenants.nobody, SECRET).status == 401
     for who in ("stranger", "sibling", "namesake"):
@@ -266,7 +265,7 @@ def check_hidden(tenants: Any, asked: Callable[[str, str], Answer]) -> None:
 
 
 @pytest.mark.parametrize("case", OF_MANY, ids=" ".join)
-def test_a_run_is_in_no_table_of_other_tokens(tenants, case) -> None:
+def test_a_run_is_in_no_table_of_other_tokens(tenants, case):
     """Neither asked for by name, nor among all there are, nor in what is said of a mistake."""
     method, path = case
     told = b""

@@ -43,12 +43,12 @@ def settings(tmp_path, folder, name="server"):
     return Settings.at(tmp_path / "server", store(tmp_path, name), folder.as_uri())
 
 
-def test_the_same_server_starts_again(folder, tmp_path) -> None:
+def test_the_same_server_starts_again(folder, tmp_path):
     prepare(settings(tmp_path, folder))
 
 
 @pytest.mark.parametrize("empty", [True, False])
-def test_a_place_that_is_empty_or_not_there_is_refused(folder, tmp_path, empty) -> None:
+def test_a_place_that_is_empty_or_not_there_is_refused(folder, tmp_path, empty):
     """As of a mount that did not come up; nothing is made in its place."""
     away = folder.rename(tmp_path / "away")
     if empty:
@@ -62,7 +62,7 @@ def test_a_place_that_is_empty_or_not_there_is_refused(folder, tmp_path, empty) 
     prepare(settings(tmp_path, folder))
 
 
-def test_tables_and_objects_of_different_servers_are_refused(folder, tmp_path) -> None:
+def test_tables_and_objects_of_different_servers_are_refused(folder, tmp_path):
     prepare(settings(tmp_path, tmp_path / "theirs", "other"))
     for name, place in (("server", tmp_path / "theirs"), ("other", folder), ("third", folder)):
         with pytest.raises(CannotStart, match=r"--blobs: the objects in .* belong to another"):
@@ -70,7 +70,7 @@ def test_tables_and_objects_of_different_servers_are_refused(folder, tmp_path) -
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_server_of_before_there_were_identities(folder, tmp_path, there) -> None:
+def test_a_server_of_before_there_were_identities(folder, tmp_path, there):
     """It is recognized by the newest object that its tables name."""
     databases = open_databases(store(tmp_path))
     with databases.account.writing() as connection:
@@ -87,9 +87,7 @@ def test_a_server_of_before_there_were_identities(folder, tmp_path, there) -> No
                 open_matching_objects(databases, folder.as_uri())
 
 
-def test_what_is_missing_is_asked_for_again_after_the_tables_were_made_again(
-    folder, tmp_path
-) -> None:
+def test_what_is_missing_is_asked_for_again_after_the_tables_were_made_again(folder, tmp_path):
     """Whoever gives the objects up says so; senders are told that nothing is there."""
     shutil.rmtree(folder)
     refold_server(settings(tmp_path, folder), objects=True)
@@ -100,7 +98,7 @@ def test_what_is_missing_is_asked_for_again_after_the_tables_were_made_again(
 
 def test_a_folder_that_goes_away_takes_and_gives_nothing_until_it_is_back(
     folder, tmp_path, caplog, monkeypatch
-) -> None:
+):
     """Neither is anything written into the empty folder that takes its place."""
     monkeypatch.setattr(rare_log, "_kinds", {})
     away = tmp_path / "away"

@@ -33,13 +33,13 @@ values = st.recursive(
 )
 
 
-def told(value: Any, *, plain_arrays: bool = False) -> Any:
+def told(value, *, plain_arrays=False):
     """Return what a program of another language reads."""
     data = to_json(value, plain_arrays=plain_arrays)
     return json.loads(data.decode(), parse_constant=pytest.fail)
 
 
-def meant(told: Any) -> Any:
+def meant(told):
     """Return the value of something without a class of ours."""
     if isinstance(told, list):
         return [meant(one) for one in told]
@@ -57,7 +57,7 @@ def meant(told: Any) -> Any:
 
 
 @given(value=values)
-def test_values_can_be_told_from_their_json(value) -> None:
+def test_values_can_be_told_from_their_json(value):
     """Also what JSON has no form for, beside dicts that look like it."""
     assert repr(meant(told(value))) == repr(value)
 
@@ -103,7 +103,7 @@ def test_values_can_be_told_from_their_json(value) -> None:
         ),
     ],
 )
-def test_every_value_says_what_it_is(value, expected) -> None:
+def test_every_value_says_what_it_is(value, expected):
     """In one form that does not change."""
     found = told(value)
     if expected is None:
@@ -113,7 +113,7 @@ def test_every_value_says_what_it_is(value, expected) -> None:
         assert type(found) is type(expected)
 
 
-def test_an_answer_says_only_what_there_is_to_say() -> None:
+def test_an_answer_says_only_what_there_is_to_say():
     """Its own fields have no tag."""
     assert told(Answer(None)) == {"answer": None}
     whole = {"answer": [], "seen": "tag", "next": "3", "told": ["no run has 'x'"], "total": 0}
@@ -123,7 +123,7 @@ def test_an_answer_says_only_what_there_is_to_say() -> None:
     assert told(Answer([name]))["answer"][0]["$"] == "RunName"
 
 
-def test_arrays_are_bytes_or_numbers() -> None:
+def test_arrays_are_bytes_or_numbers():
     """As is asked for."""
     points = Points(
         np.array([0.0, 1.0]),
@@ -140,7 +140,7 @@ def test_arrays_are_bytes_or_numbers() -> None:
     assert found["attempt"] == {"$": "i8", "v": [0, -1]}
 
 
-def test_what_is_nested_without_end_is_cut() -> None:
+def test_what_is_nested_without_end_is_cut():
     """A record of a stranger stops nobody."""
     deep: list[Any] = []
     for _ in range(100_000):
@@ -148,7 +148,7 @@ def test_what_is_nested_without_end_is_cut() -> None:
     assert told({"x": 1, "deep": deep})["x"] == 1
 
 
-def test_what_has_no_form_is_an_error_where_it_is_sent() -> None:
+def test_what_has_no_form_is_an_error_where_it_is_sent():
     """Nothing is sent as something else."""
     with pytest.raises(TypeError, match="complex"):
         to_json([1j])

@@ -6,7 +6,6 @@ import hashlib
 import json
 import threading
 import zlib
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,9 +23,6 @@ from seamark.server.folding.refold import take_up
 from seamark.server.kept.journals import KeptJournals
 from seamark.server.purging import purge
 from seamark.server.state import make_tables
-
-if TYPE_CHECKING:
-    from clocks import Clock
 
 PROJECT = "team/x"
 HOUR_NS = 3600 * 10**9
@@ -47,7 +43,7 @@ def fresh(tmp_path, place, clock):
     opened = open_databases(f"sqlite:///{tmp_path}/fresh")
     make_tables(opened)
 
-    def again() -> tuple[KeptJournals, Blobs]:
+    def again():
         take_up(opened, place.objects)
         kept = KeptJournals(opened.kept, place.objects, clock)
         return kept, Blobs(opened.kept, place.objects, now_ns=clock)
@@ -56,26 +52,26 @@ def fresh(tmp_path, place, clock):
     opened.close()
 
 
-def content(blobs: Blobs, run: str, data: bytes) -> str:
+def content(blobs, run, data):
     """Send a file; return its digest."""
     digest = hashlib.sha256(data).hexdigest()
     blobs.put(PROJECT, run, digest, len(data), 0, data)
     return digest
 
 
-def uploads(journal, digest: str, **more):
+def uploads(journal, digest, **more):
     """Record a file."""
     return journal.op("upload", path="file", size=1, sha256=digest, **more)
 
 
-def tended(kept: KeptJournals, clock: Clock) -> None:
+def tended(kept, clock):
     """Have everything done that is due in the next two days."""
     for _ in range(8):
         clock.now += DAY_NS // 4
         kept.tend()
 
 
-def test_files_that_were_taken_up_go_with_the_last_run_that_names_them(place, clock, fresh) -> None:
+def test_files_that_were_taken_up_go_with_the_last_run_that_names_them(place, clock, fresh):
     """Also what is named by a compressed record, or by the list of a folder; the rest goes."""
     blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
     own, shared, packed, member, stray = (
@@ -90,7 +86,7 @@ def test_files_that_were_taken_up_go_with_the_last_run_that_names_them(place, cl
     place.send(PROJECT, "b", uploads(a_journal("two", PROJECT, "b"), shared))
     kept, again = fresh()
 
-    def there() -> set[str]:
+    def there():
         every = (own, shared, packed, member, stray, folder)
         return {each for each in every if again.find(PROJECT, each)}
 
@@ -108,7 +104,7 @@ def test_files_that_were_taken_up_go_with_the_last_run_that_names_them(place, cl
     assert [one.name for one in place.objects.listed("blobs/")] == []
 
 
-def test_files_stay_where_a_journal_that_may_name_them_is_lost(place, clock, fresh) -> None:
+def test_files_stay_where_a_journal_that_may_name_them_is_lost(place, clock, fresh):
     """Who knows what it named: nothing that was taken up goes then."""
     blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
     own = content(blobs, "a", b"own")
@@ -123,7 +119,7 @@ def test_files_stay_where_a_journal_that_may_name_them_is_lost(place, clock, fre
     assert b"".join(again.find(PROJECT, own).read()) == b"own"
 
 
-def test_what_comes_for_a_run_in_the_moment_of_its_purge_goes_too(place, clock) -> None:
+def test_what_comes_for_a_run_in_the_moment_of_its_purge_goes_too(place, clock):
     """The file was let in before the tombstone, and arrived after everything was removed."""
     blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
     place.send(PROJECT, "a", a_journal("one", PROJECT, "a"))
@@ -136,7 +132,7 @@ def test_what_comes_for_a_run_in_the_moment_of_its_purge_goes_too(place, clock) 
     assert [one.name for one in place.objects.listed("blobs/")] == []
 
 
-def test_a_purge_that_died_after_its_tombstone_is_brought_to_its_end(place, clock) -> None:
+def test_a_purge_that_died_after_its_tombstone_is_brought_to_its_end(place, clock):
     """Whoever tends removes what is kept and what was folded, without being asked again."""
     worker = FoldWorker(place.databases, place.kept, threading.Event(), clock)
     blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
@@ -155,7 +151,7 @@ def test_a_purge_that_died_after_its_tombstone_is_brought_to_its_end(place, cloc
     assert [one.name for one in place.objects.listed()] == []
 
 
-def test_a_purged_run_is_refused_at_every_door(team) -> None:
+def test_a_purged_run_is_refused_at_every_door(team):
     """Journals, questions about files and files are answered 410, again after the same purge."""
     project, run, base = "team/x", "run0", f"{team.url}/api/v1/runs/team/x/run0"
     data = b"a file"
@@ -164,10 +160,10 @@ def test_a_purged_run_is_refused_at_every_door(team) -> None:
     of_journal, of_file = f"{base}/journals/{journal.file}", f"{base}/blobs/{digest}"
     with urllib3.PoolManager(headers={"Authorization": f"Bearer {team.token}"}) as pool:
 
-        def ask(method: str, url: str, **rest) -> int:
+        def ask(method, url, **rest):
             return pool.request(method, url, retries=False, **rest).status
 
-        def doors() -> list[int]:
+        def doors():
             return [
                 ask("GET", f"{base}/journals"),
                 ask("PUT", f"{of_journal}?offset=0", body=journal.data),

@@ -35,7 +35,7 @@ RUNS = 8
 """Of one round: more than any bound, and more than a table may differ by from moment to moment."""
 
 
-def held(*roots: object) -> dict[str, int]:
+def held(*roots):
     """Return how much every table has that objects of Seamark's lead to, by its place."""
     found: dict[str, int] = {}
     seen: set[int] = set()
@@ -58,7 +58,7 @@ def held(*roots: object) -> dict[str, int]:
     return found
 
 
-def log_as_neptune(url: str, token: str, always: dict[str, Any], number: int) -> None:
+def log_as_neptune(url, token, always, number):
     """Write paths and delete them, in a run that all write to and in one that is new."""
     client = Client(url, token)
     path, more = f"gone{number}", f"path{number}"
@@ -72,7 +72,7 @@ def log_as_neptune(url: str, token: str, always: dict[str, Any], number: int) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rest", [bytes(60 << 20), b""], ids=["refused", "kept"])
-def test_what_bodies_came_to_is_given_back(tmp_path, rest) -> None:
+def test_what_bodies_came_to_is_given_back(tmp_path, rest):
     """Each of them is some kilobytes, and 60 MiB when it is unpacked."""
     server = start_server(tmp_path / "server")
     journal = a_journal("one", "team/x", "run0")
@@ -81,10 +81,10 @@ def test_what_bodies_came_to_is_given_back(tmp_path, rest) -> None:
     body = zstandard.compress(journal.data + rest)
     processes = psutil.Process(server.process.pid).children(recursive=True)
 
-    def megabytes() -> int:
+    def megabytes():
         return max(process.memory_info().rss for process in processes) >> 20
 
-    def send(_: int) -> int:
+    def send(_):
         path = f"runs/team/x/run0/journals/{journal.file}?offset=0"
         headers = {"Content-Encoding": "zstd"}
         return ask(server.url, "PUT", path, server.token, body, headers).status
@@ -97,7 +97,7 @@ def test_what_bodies_came_to_is_given_back(tmp_path, rest) -> None:
     server.process.stdout.close()
 
 
-def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch) -> None:
+def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch):
     """Paths, runs, projects, logins, wrong tokens, digests and queries: all are ever new ones."""
     monkeypatch.setattr(path_numbers, "MOST_BYTES", FEW * 500)
     monkeypatch.setattr(logins, "_KEPT", FEW)
@@ -113,7 +113,7 @@ def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch) 
         url, server, admin = here.url, here.server, here.token
         worker = FoldWorker(server.databases, server.kept, threading.Event())
 
-        def send(number: int) -> None:
+        def send(number):
             project, run = f"team/p{number}", f"run{number}"
             token = server.accounts.create_token("admin", by="admin").secret
             log_as_neptune(url, token, always, number)

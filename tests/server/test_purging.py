@@ -32,13 +32,13 @@ def away(place, run):
     purge(databases.account, place.kept, databases.store(), PROJECT, run, who="a", now_ns=1)
 
 
-def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place) -> None:
+def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place):
     """Batches that come after it are refused, and no fold brings back what was there."""
     place.start_worker()
     journal = a_journal("one", PROJECT, "run0", attempt=0)
     refused = threading.Event()
 
-    def send() -> None:
+    def send():
         try:
             for step in range(100_000):  # until it is refused
                 journal.row({"loss": float(step)}, step)
@@ -63,7 +63,7 @@ def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place) -> None:
     away(place, "run0")  # again, as after one that was cut short
 
 
-def test_edits_go_behind_all_that_a_run_holds(place) -> None:
+def test_edits_go_behind_all_that_a_run_holds(place):
     """From several workers at once, and also where a writer's clock is ahead."""
     worker = FoldWorker(place.databases, place.kept, threading.Event())
     ahead = place.now_ns() + 1800 * 10**9
@@ -75,7 +75,7 @@ def test_edits_go_behind_all_that_a_run_holds(place) -> None:
         for _ in range(3)
     ]
 
-    def edit(number) -> None:
+    def edit(number):
         for one in range(5):
             tags = {"op": "add", "path": "sys/tags", "values": [f"t{number}-{one}"]}
             writers[number].record(PROJECT, "run0", [tags])
@@ -98,7 +98,7 @@ def test_edits_go_behind_all_that_a_run_holds(place) -> None:
     assert reader.troubles() == {}
 
 
-def test_an_edit_by_a_clock_that_is_behind_moves_no_creation_date(place) -> None:
+def test_an_edit_by_a_clock_that_is_behind_moves_no_creation_date(place):
     """By hours, and also before anything of the run was folded."""
     began = place.now_ns()
     journal = a_journal("one", PROJECT, "run0", t=began, attempt=0).assign(sys__name="old")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,12 +24,12 @@ from seamark.remote import shipper as shippers
 from seamark.server.quota import Quota
 
 
-def put(here: Any, project: str, run: str, name: str, data: bytes, offset: int = 0) -> Any:
+def put(here, project, run, name, data, offset=0):
     path = f"runs/{project}/{run}/journals/{name}?offset={offset}"
     return ask(here.url, "PUT", path, here.token, data)
 
 
-def test_a_full_workspace_is_said_and_others_go_on(tmp_path: Path) -> None:
+def test_a_full_workspace_is_said_and_others_go_on(tmp_path):
     """Journals and files count together, in all projects; what is kept already is no matter."""
     made = a_journal("one", "lab/a", "run1")
     for step in range(40):
@@ -58,7 +57,7 @@ def test_a_full_workspace_is_said_and_others_go_on(tmp_path: Path) -> None:
         assert put(here, "lab/c", "run3", other.file, other.data).status == 200
 
 
-def test_batches_that_come_together_do_not_pass_together(place_of_quota) -> None:
+def test_batches_that_come_together_do_not_pass_together(place_of_quota):
     """Each of them alone would fit."""
     intake, made = place_of_quota
     waiting = [
@@ -71,7 +70,7 @@ def test_batches_that_come_together_do_not_pass_together(place_of_quota) -> None
 
 
 @pytest.fixture
-def place_of_quota(tmp_path: Path) -> Any:
+def place_of_quota(tmp_path):
     """An intake with room for two of the journals beside it."""
     from folding import Place
 
@@ -89,9 +88,7 @@ def place_of_quota(tmp_path: Path) -> Any:
     place.close()
 
 
-def test_a_shipper_says_it_once_and_loses_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_shipper_says_it_once_and_loses_nothing(tmp_path, caplog):
     """The training ends as ever; what was not taken is on its disk, and sent once there is room."""
     caplog.set_level(logging.WARNING)
     with served(tmp_path / "server", quota=400) as here:
@@ -116,7 +113,7 @@ def test_a_shipper_says_it_once_and_loses_nothing(
     assert known == local
 
 
-def _token(here: Any) -> str:
+def _token(here):
     return str(here.server.accounts.create_token("admin", by="admin").secret)
 
 
@@ -130,13 +127,13 @@ def _token(here: Any) -> str:
         (None, None),
     ],
 )
-def test_sizes_are_written_as_people_do(text: str | None, size: int | None) -> None:
+def test_sizes_are_written_as_people_do(text, size):
     """In powers of ten, or of two where the unit says so."""
     assert size_of(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "0", "-5", "GB", "5 PB", "1e9", "a lot", "9" * 30])
-def test_a_size_that_is_none_is_named(text: str) -> None:
+def test_a_size_that_is_none_is_named(text):
     """Before anything starts."""
     done = CliRunner().invoke(app, ["server", "--quota", text], prog_name="seamark")
     assert done.exit_code == 2

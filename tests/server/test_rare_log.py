@@ -26,7 +26,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_a_kind_is_logged_once_a_minute(clock, caplog) -> None:
+def test_a_kind_is_logged_once_a_minute(clock, caplog):
     for _ in range(3):
         refusal_of(later("busy", "too many"))
         refusal_of(Refusal(429, "too-many", "wait"))
@@ -36,9 +36,7 @@ def test_a_kind_is_logged_once_a_minute(clock, caplog) -> None:
     assert caplog.messages[2:] == ["refused (503): too many (and 2 times since the last line)"]
 
 
-def test_tokens_that_are_refused_are_logged_without_what_is_secret(
-    clock, caplog, account_url
-) -> None:
+def test_tokens_that_are_refused_are_logged_without_what_is_secret(clock, caplog, account_url):
     databases = open_databases(account_url)
     migrate(databases.account)
     accounts = Accounts(databases.account)

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ pytest.importorskip("fastapi")
 from asking import ask
 from process_status import has_ended
 from recording import QUIET
-from server_process import Running, start_server
+from server_process import start_server
 
 from seamark import init_run
 from seamark.cli import main
@@ -45,7 +44,7 @@ from seamark.store import schema
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory) -> Iterator[Running]:
+def started(tmp_path_factory):
     """A server that was started with an umask that hides nothing; no test ends it."""
     old = os.umask(0)
     try:
@@ -57,7 +56,7 @@ def started(tmp_path_factory) -> Iterator[Running]:
         server.stop()
 
 
-def test_a_server_says_what_it_is_to_everybody(started) -> None:
+def test_a_server_says_what_it_is_to_everybody(started):
     """The greeting needs no token; the token that was printed is an admin's."""
     said = ask(started.url, "GET", "").json()
     assert (said["api"], said["journal"], said["login"]) == (1, [1, 0], "account")
@@ -66,13 +65,13 @@ def test_a_server_says_what_it_is_to_everybody(started) -> None:
 
 
 @pytest.mark.thorough
-def test_it_runs_on_postgresql(run_server, postgresql_url) -> None:
+def test_it_runs_on_postgresql(run_server, postgresql_url):
     """Its token is an admin's there too."""
     server = run_server(store=postgresql_url)
     assert ask(server.url, "GET", "accounts/me", server.token).json()["admin"]
 
 
-def test_nobody_else_can_read_what_it_keeps(started) -> None:
+def test_nobody_else_can_read_what_it_keeps(started):
     """Folders 0700 and files 0600, whatever the umask; and no secret is in any file."""
     found = [started.folder, *started.folder.rglob("*")]
     assert len(found) > 3
@@ -82,7 +81,7 @@ def test_nobody_else_can_read_what_it_keeps(started) -> None:
             assert path.is_dir() or started.token.encode() not in path.read_bytes()
 
 
-def test_a_second_server_on_one_folder_is_refused(started, tmp_path, capsys) -> None:
+def test_a_second_server_on_one_folder_is_refused(started, tmp_path, capsys):
     """SQLite takes one, however its folder is spelled; the first one goes on undisturbed."""
     (tmp_path / "link").symlink_to(started.folder)
     assert main(["server", "--folder", str(tmp_path / "link"), "--port", "0"]) != 0
@@ -95,7 +94,7 @@ def test_a_second_server_on_one_folder_is_refused(started, tmp_path, capsys) -> 
     assert ask(started.url, "GET", "accounts/me", started.token).status == 200
 
 
-def test_after_a_kill_it_is_started_again_with_its_name_and_no_second_token(run_server) -> None:
+def test_after_a_kill_it_is_started_again_with_its_name_and_no_second_token(run_server):
     """Whoever kills only the one that was started leaves no process behind, and no lock.
 
     Started again in the same folder it is the same server, and its tokens go on; told to end, it
@@ -117,7 +116,7 @@ def test_after_a_kill_it_is_started_again_with_its_name_and_no_second_token(run_
     assert second.stop() == 0
 
 
-def begin_request(url: str, body: bytes) -> socket.socket:
+def begin_request(url, body):
     """Send the headers of a request and half of its body."""
     host, _, port = url.removeprefix("http://").partition(":")
     wire = socket.create_connection((host, int(port)), timeout=60)
@@ -132,7 +131,7 @@ def begin_request(url: str, body: bytes) -> socket.socket:
 
 
 @pytest.mark.thorough
-def test_what_was_accepted_is_finished(run_server) -> None:
+def test_what_was_accepted_is_finished(run_server):
     """A request in flight is answered after SIGTERM; new ones are not taken; exit code 0."""
     server = run_server()
     body = b'{"label": "in flight"}'
@@ -146,7 +145,7 @@ def test_what_was_accepted_is_finished(run_server) -> None:
 
 
 @pytest.mark.thorough
-def test_a_second_signal_ends_it_at_once(run_server) -> None:
+def test_a_second_signal_ends_it_at_once(run_server):
     """Also with a request in flight."""
     server = run_server()
     with begin_request(server.url, b"{" + b" " * 100):
@@ -157,7 +156,7 @@ def test_a_second_signal_ends_it_at_once(run_server) -> None:
         server.process.wait(30)
 
 
-def until(condition) -> None:
+def until(condition):
     """Wait for what other processes do."""
     waiting = threading.Event()
     for _ in range(2400):
@@ -168,7 +167,7 @@ def until(condition) -> None:
 
 
 @pytest.mark.thorough
-def test_what_dies_is_started_again(run_server) -> None:
+def test_what_dies_is_started_again(run_server):
     """Every process but the supervisor may be killed."""
     server = run_server()
     until(lambda: len(server.workers()) == 2)
@@ -180,7 +179,7 @@ def test_what_dies_is_started_again(run_server) -> None:
     assert sum("SIGKILL" in line for line in server.lines) == 2
 
 
-def failing(folder: Path, *options: str, **rest) -> str:
+def failing(folder, *options, **rest):
     """Start a server that cannot start; return the one line that it says."""
     with pytest.raises(RuntimeError) as error:
         start_server(folder, *options, **rest)
@@ -191,7 +190,7 @@ def failing(folder: Path, *options: str, **rest) -> str:
 
 
 @pytest.mark.thorough
-def test_one_line_says_what_is_wrong(tmp_path) -> None:
+def test_one_line_says_what_is_wrong(tmp_path):
     """Each trouble at the start names the option and what to do; nothing is left running."""
     taken = socket.create_server(("127.0.0.1", 0))
     port = str(taken.getsockname()[1])
@@ -216,7 +215,7 @@ def test_one_line_says_what_is_wrong(tmp_path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_lost_database_is_noticed_before_anything_is_sent(run_server, tmp_path) -> None:
+def test_a_lost_database_is_noticed_before_anything_is_sent(run_server, tmp_path):
     """Journals that no table knows are taken up again, or nothing starts beside them."""
     folder = tmp_path / "server"
     server = run_server(folder)
@@ -239,7 +238,7 @@ def test_a_lost_database_is_noticed_before_anything_is_sent(run_server, tmp_path
     assert "seamark server refold --objects" in failing(folder)
 
 
-def test_a_missing_extra_is_named(tmp_path) -> None:
+def test_a_missing_extra_is_named(tmp_path):
     """Who has installed Seamark alone is told how to get the server."""
     code = (
         "import sys, importlib.util as u\n"
@@ -266,7 +265,7 @@ def test_a_missing_extra_is_named(tmp_path) -> None:
         ({"host": "seamark.lab"}, "tokens would cross the network in the clear"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(tmp_path, options, words) -> None:
+def test_settings_that_cannot_work_are_refused(tmp_path, options, words):
     """Before anything is opened."""
     settings = Settings.at(tmp_path, "postgresql://x", **options)
     with pytest.raises(ArgumentError, match=re.escape(words)):
@@ -283,7 +282,7 @@ def test_settings_that_cannot_work_are_refused(tmp_path, options, words) -> None
         ({"workers": 8}, False),
     ],
 )
-def test_settings_that_work_are_taken(tmp_path, options, insecure) -> None:
+def test_settings_that_work_are_taken(tmp_path, options, insecure):
     """This machine alone; a named proxy; what somebody asked for by name."""
     settings = Settings.at(tmp_path, "postgresql://x", **options)
     checks.check_settings(settings, insecure=insecure)
@@ -291,7 +290,7 @@ def test_settings_that_work_are_taken(tmp_path, options, insecure) -> None:
 
 
 @pytest.mark.slow
-def test_several_workers_answer_on_one_port(run_server, postgresql_url) -> None:
+def test_several_workers_answer_on_one_port(run_server, postgresql_url):
     """And a revocation in one of them is known to the others within seconds."""
     server = run_server(None, "--workers", "3", store=postgresql_url)
     made = ask(server.url, "POST", "accounts/tokens", server.token, {"label": "x"}).json()["token"]
@@ -299,7 +298,7 @@ def test_several_workers_answer_on_one_port(run_server, postgresql_url) -> None:
         assert ask(server.url, "GET", "accounts/me", made).status == 200
     assert ask(server.url, "DELETE", f"accounts/tokens/{made[:16]}", server.token).status == 200
 
-    def refused() -> bool:  # as wrong, and after some as too often wrong
+    def refused():  # as wrong, and after some as too often wrong
         return {ask(server.url, "GET", "accounts/me", made).status for _ in range(12)} <= {401, 429}
 
     until(refused)
@@ -308,7 +307,7 @@ def test_several_workers_answer_on_one_port(run_server, postgresql_url) -> None:
 FORWARDED = {"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}
 
 
-def address_in_audit(server, headers: dict[str, str]) -> str:
+def address_in_audit(server, headers):
     """Return from where the server believes that it was asked."""
     made = ask(server.url, "POST", "accounts/tokens", server.token, {}, headers)
     assert made.status == 201
@@ -325,18 +324,18 @@ def address_in_audit(server, headers: dict[str, str]) -> str:
         pytest.param(("--proxy", "10.0.0.1"), "127.0.0.1", marks=pytest.mark.slow),
     ],
 )
-def test_only_a_named_proxy_says_who_asks(run_server, options, expected) -> None:
+def test_only_a_named_proxy_says_who_asks(run_server, options, expected):
     """Nobody hides behind an address that they made up, also not in front of a real one."""
     server = run_server(None, *options)
     assert address_in_audit(server, FORWARDED) == expected
 
 
-def test_nobody_says_who_asks_where_no_proxy_is_named(started) -> None:
+def test_nobody_says_who_asks_where_no_proxy_is_named(started):
     """Not even somebody on the machine itself."""
     assert address_in_audit(started, FORWARDED) == "127.0.0.1"
 
 
-def test_it_speaks_tls_itself(run_server, tmp_path, monkeypatch) -> None:
+def test_it_speaks_tls_itself(run_server, tmp_path, monkeypatch):
     """With a certificate of its own; plain HTTP on that port gets no answer."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make a certificate with")
@@ -372,7 +371,7 @@ def test_it_speaks_tls_itself(run_server, tmp_path, monkeypatch) -> None:
         ask(server.url, "GET", "")
 
 
-def test_a_port_that_is_taken_costs_no_token(tmp_path: Path, monkeypatch) -> None:
+def test_a_port_that_is_taken_costs_no_token(tmp_path, monkeypatch):
     """The token of the first admin is shown once: not before somebody can see it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -384,7 +383,7 @@ def test_a_port_that_is_taken_costs_no_token(tmp_path: Path, monkeypatch) -> Non
     assert run.prepare(settings).token
 
 
-def test_a_port_is_waited_for_while_workers_of_a_killed_server_end() -> None:
+def test_a_port_is_waited_for_while_workers_of_a_killed_server_end():
     taken = socket.create_server(("127.0.0.1", 0))
     port = taken.getsockname()[1]
     threading.Timer(0.5, taken.close).start()
@@ -393,7 +392,7 @@ def test_a_port_is_waited_for_while_workers_of_a_killed_server_end() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "lab.db"])
-def test_each_set_of_files_has_a_lock_of_its_own(tmp_path, name) -> None:
+def test_each_set_of_files_has_a_lock_of_its_own(tmp_path, name):
     """Where databases are named by a file, two of them in one folder are two servers."""
     settings = Settings.at(tmp_path, f"sqlite:///{tmp_path / name}")
     other = Settings.at(tmp_path, f"sqlite:///{tmp_path / 'other.db'}")
@@ -406,7 +405,7 @@ def test_each_set_of_files_has_a_lock_of_its_own(tmp_path, name) -> None:
         pass
 
 
-def test_several_servers_may_share_a_postgresql(tmp_path) -> None:
+def test_several_servers_may_share_a_postgresql(tmp_path):
     """They may be on several machines; nothing is locked."""
     settings = Settings.at(tmp_path, "postgresql://seamark@db/seamark")
     with alone(settings), alone(settings):
@@ -424,7 +423,7 @@ def prepared(account_url, tmp_path):
     databases.close()
 
 
-def test_a_clock_that_cannot_be_right_is_told(prepared) -> None:
+def test_a_clock_that_cannot_be_right_is_told(prepared):
     """That of the database beside ours; and ours beside what was written down before."""
     settings, databases = prepared
     for off_s in (-3600.0, 3600.0, -30.0, 30.0):
@@ -447,7 +446,7 @@ def test_a_clock_that_cannot_be_right_is_told(prepared) -> None:
     assert any(note[0] in line for line in shown)
 
 
-def test_tables_of_a_newer_version_are_refused(prepared) -> None:
+def test_tables_of_a_newer_version_are_refused(prepared):
     """Those of accounts and those that are folded, each in a sentence that says what to do."""
     settings, databases = prepared
     newer = int(schema.SCHEMA_VERSION) + 1
@@ -465,7 +464,7 @@ def test_tables_of_a_newer_version_are_refused(prepared) -> None:
 
 
 @pytest.mark.parametrize("what", ["--store", "--blobs"])
-def test_a_folder_that_cannot_be_written_is_named(tmp_path, what) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, what):
     """Also one that is there: a disk may be mounted for reading only."""
     place = Path("/proc/self")  # nobody makes a file there, whoever they are
     given = {"store": f"sqlite:///{place}"} if what == "--store" else {"blobs": place.as_uri()}

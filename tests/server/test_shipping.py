@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,12 +24,12 @@ from seamark.remote.sync import sync_run, what_is_left
 from seamark.testing import RemoteContract
 
 
-def record(run: Any, steps: range) -> None:
+def record(run, steps):
     for step in steps:
         run.log_metrics({"train/loss": 1 / (step + 1)}, step=step)
 
 
-def local(run: Any) -> dict[str, int]:
+def local(run):
     return {each.path.name: each.path.stat().st_size for each in run.folder.journals()}
 
 
@@ -38,13 +37,13 @@ class TestServer(RemoteContract):
     """A Seamark server keeps what every remote promises, on either engine."""
 
     @pytest.fixture
-    def remote(self, team: Any) -> Any:
+    def remote(self, team):
         remote = open_remote(team.url, team.token)
         yield remote
         remote.close()
 
 
-def test_a_run_is_gone_on_with_on_another_machine(team: Any, tmp_path: Path) -> None:
+def test_a_run_is_gone_on_with_on_another_machine(team, tmp_path):
     """The server says what has to be known: paths, steps, the attempt, the largest time."""
     given: Any = {"remote": team.url, "api_token": team.token, "project": "lab/x", **QUIET}
     first = seamark.init_run(root=tmp_path / "one", **given)
@@ -72,7 +71,7 @@ def test_a_run_is_gone_on_with_on_another_machine(team: Any, tmp_path: Path) -> 
     remote.close()
 
 
-def test_a_run_that_is_only_there_is_found_by_its_name(team: Any, tmp_path: Path) -> None:
+def test_a_run_that_is_only_there_is_found_by_its_name(team, tmp_path):
     """As on this disk: its name, the newest, and a name that several have is refused."""
     given: Any = {"remote": team.url, "api_token": team.token, "project": "lab/named", **QUIET}
     first = seamark.init_run(root=tmp_path / "one", name="baseline", **given)
@@ -92,7 +91,7 @@ def test_a_run_that_is_only_there_is_found_by_its_name(team: Any, tmp_path: Path
         seamark.init_run(root=tmp_path / "two", with_id="baseline", **given)
 
 
-def test_a_run_whose_folder_was_moved_is_sent_as_what_it_is_now(team: Any, tmp_path: Path) -> None:
+def test_a_run_whose_folder_was_moved_is_sent_as_what_it_is_now(team, tmp_path):
     """Its journals name the project in which they were recorded; another run id is refused."""
     run = seamark.init_run("lab/old", root=tmp_path, **QUIET)
     record(run, range(3))
@@ -114,9 +113,7 @@ def test_a_run_whose_folder_was_moved_is_sent_as_what_it_is_now(team: Any, tmp_p
     assert "give it its old name" in problem
 
 
-def test_a_wrong_token_is_told_with_what_to_do(
-    team: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_wrong_token_is_told_with_what_to_do(team, tmp_path, caplog):
     """And the training ends without waiting for what will not come."""
     run = seamark.init_run(
         "lab/y", root=tmp_path, remote=team.url, api_token="seamark_" + "x" * 43, **QUIET
@@ -130,7 +127,7 @@ def test_a_wrong_token_is_told_with_what_to_do(
     assert not any("in time" in each.getMessage() for each in caplog.records)
 
 
-def test_a_server_that_is_killed_gets_the_rest_when_it_is_back(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_gets_the_rest_when_it_is_back(tmp_path):
     """Nothing that it acknowledged is lost, and nothing is there twice."""
     with running_server(tmp_path / "server") as server:
         port = server.url.rpartition(":")[2]

@@ -29,7 +29,7 @@ for _ in range(int(sys.argv[1])):
 """
 
 
-def test_a_signal_in_the_middle_of_waiting_ends_it() -> None:
+def test_a_signal_in_the_middle_of_waiting_ends_it():
     """Where the event was set by the handler, half of these waited for themselves for ever."""
     command = [sys.executable, "-c", WAITS, str(PROCESSES)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

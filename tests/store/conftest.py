@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from journal_builder import JournalBuilder
@@ -18,7 +16,7 @@ HERE = Path(__file__).parent
 ENGINES = ("sqlite", "postgresql")
 
 
-def _load(name: str) -> ModuleType:
+def _load(name):
     """Import a helper of these tests by its path: importlib mode puts no folder on sys.path."""
     full = f"seamark_tests_store_{name}"
     if full not in sys.modules:
@@ -37,25 +35,25 @@ def builder():
 
 
 @pytest.fixture(scope="session")
-def oracle() -> ModuleType:
+def oracle():
     """What the fold must agree with."""
     return importlib.import_module("oracle")
 
 
 @pytest.fixture(scope="session")
-def property_test() -> ModuleType:
+def property_test():
     """Random histories, how to write them, and how to compare what they end in."""
     return _load("test_fold_property")
 
 
 @pytest.fixture(scope="session")
-def plain() -> ModuleType:
+def plain():
     """Curves in exact arithmetic, and how to compare with them."""
     return _load("test_reduce")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
+def folder(tmp_path):
     """An empty run folder."""
     return RunFolder(tmp_path / "runs", "team/x", "run0000000000000")
 
@@ -64,13 +62,13 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 @pytest.fixture(scope="session")
-def engines() -> ModuleType:
+def engines():
     """How stores are made on SQLite and on PostgreSQL."""
     return _load("engines")
 
 
 @pytest.fixture(params=ENGINES)
-def tables(request, engines, postgresql, tmp_path) -> Iterator[str]:
+def tables(request, engines, postgresql, tmp_path):
     """URL of the empty tables of a store, once on each engine."""
     with engines.fresh_tables(request.param, tmp_path, postgresql) as url:
         yield url

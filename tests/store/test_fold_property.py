@@ -67,7 +67,7 @@ histories = st.lists(
 )
 
 
-def build(builder: Any, history: Any, rng: random.Random) -> list[Any]:
+def build(builder, history, rng):
     """Return the journals of a history; later attempts go on from random frames of earlier ones."""
     journals: list[Any] = []
     tokens = itertools.count()
@@ -83,7 +83,7 @@ def build(builder: Any, history: Any, rng: random.Random) -> list[Any]:
     return journals
 
 
-def write(journal: Any, what: str, *given: Any) -> None:  # noqa: C901, PLR0912 - a case an action
+def write(journal, what, *given):  # noqa: C901, PLR0912 - a case an action
     if what in ("row", "sparse"):
         getattr(journal, what)(given[0], given[1])
     elif what == "column":
@@ -128,7 +128,7 @@ def write(journal: Any, what: str, *given: Any) -> None:  # noqa: C901, PLR0912 
         journal.heartbeat()
 
 
-def plain(run: RunState, path: str, state: Any) -> Any:
+def plain(run, path, state):
     """Return what a family shows, in the oracle's words."""
     if isinstance(state, FloatSeriesState):
         found = state.summary()
@@ -158,11 +158,11 @@ def plain(run: RunState, path: str, state: Any) -> Any:
     return found
 
 
-def shown(run: RunState) -> dict[str, Any]:
+def shown(run):
     return {path: (state.family, plain(run, path, state)) for path, state in run.visible()}
 
 
-def same(left: Any, right: Any) -> bool:
+def same(left, right):
     """Compare with NaN equal to itself and 0.0 equal to -0.0."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
@@ -173,7 +173,7 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def advance(run: RunState, journals: list[Any], ends: list[int]) -> RunState:
+def advance(run, journals, ends):
     """Fold every journal up to its end, as the index does it, and return the run."""
     for journal, end in zip(journals, ends, strict=True):
         if end >= journal.ends[0]:
@@ -221,7 +221,7 @@ def test_sums_of_floats_are_exact(numbers, rng):
     """The mean is the correctly rounded mean, in whatever batches the values come."""
     from fractions import Fraction
 
-    def mean_of(parts: list[list[float]]) -> float:
+    def mean_of(parts):
         state = FloatSeriesState()
         t = 0
         for part in parts:

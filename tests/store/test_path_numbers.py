@@ -8,7 +8,7 @@ from seamark.store.path_numbers import PathNumbers
 
 
 @pytest.mark.parametrize("most_bytes", [0, 5_000, 1 << 20])
-def test_what_is_let_go_of_is_asked_for_again(store, most_bytes) -> None:
+def test_what_is_let_go_of_is_asked_for_again(store, most_bytes):
     """Every answer is that of the table, however little is kept."""
     numbers = PathNumbers(store.database, most_bytes)
     wanted = [f"p/{number}" for number in range(1200)]
@@ -28,7 +28,7 @@ def test_what_is_let_go_of_is_asked_for_again(store, most_bytes) -> None:
         assert numbers.everything(connection) == given
 
 
-def test_what_is_kept_is_bounded_by_its_size(store) -> None:
+def test_what_is_kept_is_bounded_by_its_size(store):
     """Few long paths, many short ones, or all of them at once."""
     numbers = PathNumbers(store.database, 60_000)
     for start in range(0, 3000, 100):
@@ -41,7 +41,7 @@ def test_what_is_kept_is_bounded_by_its_size(store) -> None:
     assert len(numbers) <= 60_000 // 250
 
 
-def test_what_is_asked_for_all_the_time_stays(store) -> None:
+def test_what_is_asked_for_all_the_time_stays(store):
     """However many others pass by."""
     asked: list[object] = []
     rows, query = store.database.rows, store.database.query

@@ -242,19 +242,6 @@ def test_few_odd_points_give_the_same_curve_too(points_of, sizes, points):
     check(reduce_series(pieces_of(step, value, sizes), points), step, value, points)
 
 
-@FEWER
-@given(series(), SIZES)
-@pytest.mark.once
-def test_the_pieces_make_no_difference(drawn, sizes):
-    """Only means may differ, and those by rounding."""
-    step, value = drawn
-    one = reduce_series([packed(step, value, cells=False)], 20)
-    many = reduce_series(pieces_of(step, value, sizes), 20)
-    assert one.width == many.width
-    for name in COLUMNS:
-        assert same_bits(getattr(one, name), getattr(many, name))
-
-
 @given(series(), SIZES, st.lists(st.booleans(), min_size=1, max_size=3), st.integers(2, 40))
 @pytest.mark.once
 def test_cells_make_no_difference(drawn, sizes, cells, points):
@@ -375,28 +362,6 @@ def test_appended_points_change_no_part_but_the_last(drawn, sizes, points, more)
         sizes_of = np.maximum(np.abs(before.min), np.abs(before.max))[:-1]
         apart = np.abs(before.mean[:-1] / 4 - after.mean[: len(before) - 1] / 4)
         assert (np.isnan(apart) | (apart <= 1e-12 * sizes_of)).all()
-
-
-# ---------------------------------------------------------------------- means
-
-
-@pytest.mark.parametrize("huge", [1e300, -1.7976931348623157e308, INF])
-def test_one_huge_value_leaves_the_means_of_other_parts_alone(huge):
-    """Means are never differences of sums over the series."""
-    value = np.full(10_000, 0.1)
-    value[5000] = huge
-    curve = reduce_series(pieces_of(np.arange(10_000.0) * 3, value, [3000]), 50)
-    hit = (curve.max != 0.1) | (curve.min != 0.1) | (curve.inf_count > 0)
-    assert hit.sum() == 1
-    assert curve.mean[~hit].tolist() == [0.1] * (len(curve) - 1)
-
-
-def test_values_whose_sum_overflows_have_a_mean():
-    """The sum of finite values need not be finite, their mean is."""
-    most = sys.float_info.max
-    for value, mean in (([most] * 300, most), ([most, -most, 0.0] * 100, 0.0)):
-        curve = reduce_series([packed(range(300), value)], 2)
-        assert curve.mean.tolist() == [pytest.approx(mean, abs=most * 1e-12)]
 
 
 # ---------------------------------------------------------------------- what is read

@@ -88,45 +88,6 @@ def test_a_window_is_the_mean_of_all_its_points(window, points):
     assert_means(step, value, drawing, window)
 
 
-def test_one_huge_value_is_in_the_windows_that_hold_it_and_in_no_other():
-    """A finite 1e30 leaves nothing behind: a difference of running sums would give 0.0."""
-    step, value = np.arange(10_000.0), noisy(10_000)
-    value[5000] = 1e30
-    drawing = draw_series(cut(step, value), 400, window=500.0)
-    assert_means(step, value, drawing, 500.0)
-    touched = np.abs(drawing.x - 5000) <= 250
-    assert (drawing.mean[touched] > 1e26).all()
-    assert (np.abs(drawing.mean[~touched]) < 1).all()
-    assert (drawing.mean[~touched] != 0).all()
-
-
-def test_the_mean_of_the_largest_numbers_is_finite():
-    """Their sum is not."""
-    step, value = np.arange(1000.0), np.full(1000, 1.7e308)
-    drawing = draw_series(cut(step, value), 10, window=300.0)
-    assert drawing.mean == pytest.approx(np.full(len(drawing.x), 1.7e308))
-
-
-def test_steps_that_fall_are_smoothed_by_step():
-    """After a resume one window may hold points of several passes; the drawing says so."""
-    step = np.concatenate([np.arange(3000.0), np.arange(1000.0, 5000.0)])
-    value = noisy(len(step))
-    drawing = draw_series(cut(step, value), 200, window=64.0)
-    assert drawing.falls
-    assert_means(step, value, drawing, 64.0)
-    assert not draw_series(cut(np.arange(9.0), noisy(9)), 200, window=4.0).falls
-
-
-def test_a_stretch_without_finite_values_has_no_mean():
-    """It is a gap, not a zero and not the value before."""
-    value = np.concatenate([np.ones(500), np.full(500, math.nan), np.ones(500)])
-    drawing = draw_series(cut(np.arange(1500.0), value), 100, window=50.0)
-    inside = (drawing.x > 530) & (drawing.x < 970)
-    assert inside.any()
-    assert np.isnan(drawing.mean[inside]).all()
-    assert (drawing.mean[~np.isnan(drawing.mean)] == 1).all()
-
-
 @given(
     st.lists(st.tuples(st.integers(-50, 50), st.floats()), max_size=300),
     st.floats(0.25, 200),
@@ -153,36 +114,6 @@ def test_ranges_are_summed_from_what_is_in_them(counts, data):
         total = number[start:end].sum()
         wanted = np.nansum(means[start:end] * number[start:end]) / total if total else math.nan
         assert mean == pytest.approx(wanted, nan_ok=True)
-
-
-def test_parts_are_equally_wide_on_a_logarithmic_axis():
-    """Each decade that has points is drawn with enough of them, spikes included."""
-    step = np.arange(100_000.0)
-    value = np.zeros(len(step))
-    value[[13, 420, 99_000]] = 5.0
-    drawing = draw_series(cut(step, value, 8192), 400, log_x=True)
-    curve = drawing.curve
-    assert drawing.left_out == 1  # step 0
-    assert curve.count.sum() == len(step) - 1
-    for low in (10, 100, 1000, 10_000):
-        assert ((curve.first_step >= low) & (curve.first_step < 10 * low)).sum() >= 20
-    assert sorted(curve.max_step[curve.max == 5].tolist()) == [13, 420, 99_000]
-
-
-def test_values_without_a_place_on_a_logarithmic_y_axis_are_counted():
-    """Zero and below, not NaN; whichever stretches they are in."""
-    value = np.concatenate([noisy(5000), -np.ones(300), np.ones(300), [math.nan, -math.inf]])
-    drawing = draw_series(cut(np.arange(float(len(value))), value), 100, log_y=True)
-    assert drawing.not_positive == int(((value <= 0) & np.isfinite(value)).sum())
-
-
-def test_each_part_says_which_infinities_it_has():
-    """Where the first of either sign is, without reading stretches that have none."""
-    value = np.zeros(10_000)
-    value[[100, 101, 5000]] = [math.inf, math.inf, -math.inf]
-    drawing = draw_series(cut(np.arange(10_000.0), value), 40)
-    assert drawing.plus_inf.tolist() == [100.0]
-    assert drawing.minus_inf.tolist() == [5000.0]
 
 
 # ---------------------------------------------------------------------- as it was recorded

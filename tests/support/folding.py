@@ -69,7 +69,6 @@ class Place:
             [sys.executable, "-c", _WORKER, "fold", str(os.open(os.devnull, os.O_WRONLY))],
             stdin=subprocess.PIPE,
         )
-        assert process.stdin is not None
         process.stdin.write(self.settings.to_json().encode() + b"\n")
         process.stdin.flush()
         self.workers.append(process)
@@ -90,7 +89,6 @@ class Place:
                 worker.terminate()
         for worker in self.workers:
             worker.wait(60)
-            assert worker.stdin is not None
             worker.stdin.close()
         self.intake.close()
         self.objects.close()

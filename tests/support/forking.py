@@ -82,8 +82,6 @@ class Forks:
             name: Of the program.
             environments: Further variables of each process.
         """
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         with tempfile.TemporaryDirectory() as streams:
             asked = {
                 "code": code,

@@ -106,7 +106,6 @@ def start_page(*words: object, humble: bool = False, **more: str) -> RunningPage
     found = _OPEN.search("\n".join(lines))
     if found is None:
         process.wait(60)
-        assert process.stdout is not None
         process.stdout.close()
         msg = f"the page did not start: {lines}"
         raise RuntimeError(msg)

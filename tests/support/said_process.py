@@ -46,7 +46,6 @@ def start_saying(
     answers = threading.Event()
 
     def read() -> None:
-        assert process.stdout is not None
         for line in process.stdout:
             lines.append(line.rstrip())
             if line.startswith("Ctrl-C"):  # the last line of what is printed at the start

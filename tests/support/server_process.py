@@ -70,7 +70,6 @@ def start_server(
     found = _URL.search(text)
     if found is None:
         process.wait(60)
-        assert process.stdout is not None
         process.stdout.close()
         msg = f"the server did not start: {text}"
         raise RuntimeError(msg)

@@ -26,13 +26,13 @@ def accounts(account_url):
     databases.close()
 
 
-def who(accounts: Accounts, token) -> Identity:
+def who(accounts, token):
     found = accounts.by_token(token.secret)
     assert found is not None
     return found[1]
 
 
-def test_the_first_start_makes_one_admin_and_later_ones_none(accounts) -> None:
+def test_the_first_start_makes_one_admin_and_later_ones_none(accounts):
     """A token is made once; what is kept of it does not let anybody log in."""
     made = accounts.first_admin()
     assert made is not None
@@ -54,9 +54,7 @@ def test_the_first_start_makes_one_admin_and_later_ones_none(accounts) -> None:
         ({"team": OWNER, "team/x": VIEWER}, "team/x", OWNER),
     ],
 )
-def test_a_role_counts_in_a_project_and_in_all_that_is_in_it(
-    accounts, roles, project, expected
-) -> None:
+def test_a_role_counts_in_a_project_and_in_all_that_is_in_it(accounts, roles, project, expected):
     """The greatest role on the way up counts; a name that only begins alike does not."""
     accounts.add_user("alice")
     for path, role in roles.items():
@@ -78,9 +76,7 @@ def test_a_role_counts_in_a_project_and_in_all_that_is_in_it(
         ({"project": "elsewhere"}, "team", None),
     ],
 )
-def test_a_token_allows_no_more_than_its_user_and_its_limits(
-    accounts, limits, project, expected
-) -> None:
+def test_a_token_allows_no_more_than_its_user_and_its_limits(accounts, limits, project, expected):
     """Limits take away and never give."""
     accounts.add_user("alice")
     accounts.set_member("alice", "team", OWNER)
@@ -96,7 +92,7 @@ def test_a_token_allows_no_more_than_its_user_and_its_limits(
         ({"project": "team", "role": VIEWER}, {"team": VIEWER}),
     ],
 )
-def test_a_limited_token_of_an_admin_is_no_admin(accounts, limits, roles) -> None:
+def test_a_limited_token_of_an_admin_is_no_admin(accounts, limits, roles):
     """What a leaked token of a job can do is bounded, whoever made it."""
     accounts.first_admin()
     identity = who(accounts, accounts.create_token("admin", by="admin", **limits))
@@ -106,7 +102,7 @@ def test_a_limited_token_of_an_admin_is_no_admin(accounts, limits, roles) -> Non
 @pytest.mark.parametrize(
     ("limit", "seen"), [(None, VIEWER), ("team", VIEWER), ("team/other", None), ("tea", None)]
 )
-def test_a_token_of_a_workspace_reads_what_the_workspace_reads(accounts, limit, seen) -> None:
+def test_a_token_of_a_workspace_reads_what_the_workspace_reads(accounts, limit, seen):
     """What belonging to it opens is in the workspace, and not in a project of it."""
     accounts.add_user("alice")
     accounts.add_to_workspace("alice", "team")
@@ -115,7 +111,7 @@ def test_a_token_of_a_workspace_reads_what_the_workspace_reads(accounts, limit, 
     assert accounts.role(identity, "team/open") == seen
 
 
-def test_visibility_opens_projects_to_a_workspace_or_to_all(accounts) -> None:
+def test_visibility_opens_projects_to_a_workspace_or_to_all(accounts):
     """Public: everybody reads; workspace: who belongs to it; the nearest project decides."""
     for name in ("inside", "outside"):
         accounts.add_user(name)
@@ -148,7 +144,7 @@ def test_visibility_opens_projects_to_a_workspace_or_to_all(accounts) -> None:
     assert accounts.readable(NOBODY).projects == {"team/open"}
 
 
-def test_a_role_reaches_into_what_is_private(accounts) -> None:
+def test_a_role_reaches_into_what_is_private(accounts):
     """Private means "only with a role": one on a project above is one."""
     accounts.add_user("alice")
     accounts.set_member("alice", "team", VIEWER)
@@ -158,7 +154,7 @@ def test_a_role_reaches_into_what_is_private(accounts) -> None:
     assert accounts.readable(alice).but == frozenset()
 
 
-def test_mistakes_are_named(accounts) -> None:
+def test_mistakes_are_named(accounts):
     """Names that are taken or nobody's, and values that cannot be."""
     accounts.first_admin()
     with pytest.raises(Taken, match="exists already"):
@@ -182,7 +178,7 @@ def test_mistakes_are_named(accounts) -> None:
         accounts.create_token("admin", by="admin", expires_ns=1)
 
 
-def test_what_was_done_is_written_down(accounts) -> None:
+def test_what_was_done_is_written_down(accounts):
     """Newest first, page by page."""
     for number in range(5):
         accounts.note(Identity("alice", "seamark_x"), "did", str(number), address="::1", n=number)

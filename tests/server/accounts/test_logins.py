@@ -27,7 +27,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
@@ -44,11 +44,11 @@ def logins(accounts, clock):
     return Logins(accounts, None, clock, clock)
 
 
-def bearing(token: str) -> dict[str, str]:
+def bearing(token):
     return {"authorization": f"Bearer {token}"}
 
 
-def status_of(logins: Logins, headers: dict[str, str], address: str = "1.1.1.1") -> int:
+def status_of(logins, headers, address="1.1.1.1"):
     try:
         logins.identify(headers, address)
     except Refusal as refusal:
@@ -56,7 +56,7 @@ def status_of(logins: Logins, headers: dict[str, str], address: str = "1.1.1.1")
     return 200
 
 
-def test_either_header_says_who_asks(logins, accounts) -> None:
+def test_either_header_says_who_asks(logins, accounts):
     """The usual header, or one of our own where a proxy takes the usual one; none is nobody."""
     token = accounts.first_admin().secret
     for headers in (
@@ -69,7 +69,7 @@ def test_either_header_says_who_asks(logins, accounts) -> None:
         assert logins.identify(headers, "") == NOBODY
 
 
-def test_a_revocation_is_noticed_within_seconds(logins, accounts, clock) -> None:
+def test_a_revocation_is_noticed_within_seconds(logins, accounts, clock):
     """What is remembered of a good token does not outlive it by more than two seconds."""
     made = accounts.first_admin()
     assert status_of(logins, bearing(made.secret)) == 200
@@ -78,7 +78,7 @@ def test_a_revocation_is_noticed_within_seconds(logins, accounts, clock) -> None
     assert status_of(logins, bearing(made.secret)) == 401
 
 
-def test_what_was_changed_here_counts_at_once(logins, accounts) -> None:
+def test_what_was_changed_here_counts_at_once(logins, accounts):
     """The process that revokes a token forgets it."""
     made = accounts.first_admin()
     assert status_of(logins, bearing(made.secret)) == 200
@@ -87,7 +87,7 @@ def test_what_was_changed_here_counts_at_once(logins, accounts) -> None:
     assert status_of(logins, bearing(made.secret)) == 401
 
 
-def test_a_token_ends_at_its_time(logins, accounts, clock) -> None:
+def test_a_token_ends_at_its_time(logins, accounts, clock):
     """Also in the middle of the seconds for which it is remembered."""
     accounts.first_admin()
     made = accounts.create_token("admin", by="admin", expires_ns=clock.now + S)
@@ -97,7 +97,7 @@ def test_a_token_ends_at_its_time(logins, accounts, clock) -> None:
         logins.identify(bearing(made.secret), "")
 
 
-def test_a_disabled_user_has_no_good_token(logins, accounts, clock) -> None:
+def test_a_disabled_user_has_no_good_token(logins, accounts, clock):
     """Disabling somebody ends all their tokens, until they are let in again."""
     accounts.first_admin()
     accounts.add_user("alice")
@@ -108,7 +108,7 @@ def test_a_disabled_user_has_no_good_token(logins, accounts, clock) -> None:
     assert status_of(logins, bearing(made.secret)) == 200
 
 
-def test_who_guesses_has_to_wait_and_others_do_not(logins, accounts, clock) -> None:
+def test_who_guesses_has_to_wait_and_others_do_not(logins, accounts, clock):
     """By address; a good token passes, so that no guesser locks it out."""
     good = accounts.first_admin().secret
     answers = [status_of(logins, bearing(new_token().secret)) for _ in range(30)]
@@ -122,7 +122,7 @@ def test_who_guesses_has_to_wait_and_others_do_not(logins, accounts, clock) -> N
     assert status_of(logins, bearing(new_token().secret)) == 401
 
 
-def test_guessing_the_rest_of_one_token_is_bounded_from_all_addresses(logins, accounts) -> None:
+def test_guessing_the_rest_of_one_token_is_bounded_from_all_addresses(logins, accounts):
     """By the beginning of a token, which is shown and known to many."""
     made = accounts.first_admin()
     guesses = [made.prefix + new_token().secret[16:] for _ in range(15)]
@@ -135,7 +135,7 @@ def test_guessing_the_rest_of_one_token_is_bounded_from_all_addresses(logins, ac
 
 @pytest.mark.parametrize("processes", [1, 3, 4, 64])
 @pytest.mark.thorough
-def test_several_processes_let_no_more_pass_than_one(accounts, clock, processes) -> None:
+def test_several_processes_let_no_more_pass_than_one(accounts, clock, processes):
     """A connection comes to any of them; a good token passes all of them, whoever guesses."""
     good = accounts.first_admin().secret
     several = [Logins(accounts, None, clock, clock, processes) for _ in range(processes)]
@@ -148,13 +148,13 @@ def test_several_processes_let_no_more_pass_than_one(accounts, clock, processes)
 
 
 @pytest.mark.parametrize("text", ["x", "seamark_", "é" * 51, "\udcff" * 9, "seamark_" + "a" * 44])
-def test_what_is_no_token_is_unknown_like_any_other(logins, text) -> None:
+def test_what_is_no_token_is_unknown_like_any_other(logins, text):
     """Whatever a header holds."""
     assert not is_token(text)
     assert status_of(logins, bearing(text)) == 401
 
 
-def test_a_throttle_takes_a_bounded_memory(clock) -> None:
+def test_a_throttle_takes_a_bounded_memory(clock):
     """Who comes from ever new addresses makes it forget the oldest."""
     throttle = Throttle(2, 1, 100, clock)
     for number in range(10_000):
@@ -162,7 +162,7 @@ def test_a_throttle_takes_a_bounded_memory(clock) -> None:
     assert len(throttle) == 100
 
 
-def test_the_last_use_is_written_rarely(logins, accounts, clock) -> None:
+def test_the_last_use_is_written_rarely(logins, accounts, clock):
     """Once in five minutes, whatever is asked in between."""
     made = accounts.first_admin()
     first = clock.now
@@ -175,7 +175,7 @@ def test_the_last_use_is_written_rarely(logins, accounts, clock) -> None:
     assert accounts.token(made.prefix).used_ns == clock.now
 
 
-def test_a_labs_own_way_to_say_who_asks_comes_first(accounts, clock) -> None:
+def test_a_labs_own_way_to_say_who_asks_comes_first(accounts, clock):
     """It gives an identity, the name of a user, or leaves it to the token."""
     token = accounts.first_admin().secret
 
@@ -191,7 +191,7 @@ def test_a_labs_own_way_to_say_who_asks_comes_first(accounts, clock) -> None:
     assert status_of(logins, {"X-Remote-User": "nobody-here"}) == 401
 
 
-def test_an_unknown_way_to_say_who_asks_is_named() -> None:
+def test_an_unknown_way_to_say_who_asks_is_named():
     """Before anything starts."""
     with pytest.raises(ValueError, match="no package that is installed offers 'ldap'"):
         deciding_by("ldap")

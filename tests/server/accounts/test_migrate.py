@@ -43,7 +43,7 @@ def account(account_url):
     databases.close()
 
 
-def test_the_steps_make_the_tables_that_the_code_uses(account) -> None:
+def test_the_steps_make_the_tables_that_the_code_uses(account):
     """After all steps nothing differs from the tables; a second time does nothing."""
     assert not is_current(account)
     migrate(account)
@@ -54,7 +54,7 @@ def test_the_steps_make_the_tables_that_the_code_uses(account) -> None:
     assert differences == []
 
 
-def test_claims_of_an_earlier_version_stay(account) -> None:
+def test_claims_of_an_earlier_version_stay(account):
     """Their numbers as well, and that they were given back."""
     config = Config()
     config.set_main_option("script_location", "seamark.server.accounts:migrations")
@@ -76,7 +76,7 @@ def test_claims_of_an_earlier_version_stay(account) -> None:
     assert claims.take([("p", "held")], "run", {"key": "ef"}).number == 4
 
 
-def test_what_a_newer_version_changed_is_refused(account) -> None:
+def test_what_a_newer_version_changed_is_refused(account):
     """An older server does not touch tables that it does not know."""
     migrate(account)
     with account.writing() as connection:
@@ -86,7 +86,7 @@ def test_what_a_newer_version_changed_is_refused(account) -> None:
             ask(account)
 
 
-def test_several_that_start_at_once_make_one_server(account_url) -> None:
+def test_several_that_start_at_once_make_one_server(account_url):
     """One instance, and one of them gets the token of the one admin."""
     started = [
         subprocess.Popen(

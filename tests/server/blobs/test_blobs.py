@@ -34,7 +34,7 @@ PART = 1000
 
 
 @pytest.fixture
-def objects(tmp_path) -> FolderObjects:
+def objects(tmp_path):
     return FolderObjects(tmp_path / "objects")
 
 
@@ -53,7 +53,7 @@ def databases(request, tmp_path):
 def make(databases, objects, clock):
     """Make blobs on the same tables and objects, as another process would have them."""
 
-    def one(quota: int | None = None, **limits: Any) -> Blobs:
+    def one(quota=None, **limits):
         of_parts = BlobLimits(**{"part_bytes": PART, **limits})
         databases.kept.create_tables(kept_tables.metadata)
         room = Quota(databases.kept, quota, keep_s=0)
@@ -63,11 +63,11 @@ def make(databases, objects, clock):
 
 
 @pytest.fixture
-def blobs(make) -> Blobs:
+def blobs(make):
     return make()
 
 
-def send(blobs: Blobs, content: bytes = CONTENT, project: str = "p", run: str = "r") -> str:
+def send(blobs, content=CONTENT, project="p", run="r"):
     digest = hashlib.sha256(content).hexdigest()
     for offset in range(0, max(1, len(content)), PART):
         part = content[offset : offset + PART]
@@ -75,19 +75,19 @@ def send(blobs: Blobs, content: bytes = CONTENT, project: str = "p", run: str = 
     return digest
 
 
-def read(blobs: Blobs, project: str = "p", digest: str = DIGEST, *where: int) -> bytes | None:
+def read(blobs, project="p", digest=DIGEST, *where):
     found = blobs.find(project, digest)
     return None if found is None else b"".join(found.read(*where))
 
 
-def left(objects: FolderObjects) -> list[str]:
+def left(objects):
     return [one.name for one in objects.listed("blobs/")]
 
 
 # ---------------------------------------------------------------------- what is wrong
 
 
-def test_what_has_another_digest_is_not_kept(blobs, objects, clock) -> None:
+def test_what_has_another_digest_is_not_kept(blobs, objects, clock):
     """Neither in one part nor in several; nothing of it stays, and the right bytes may follow."""
     with pytest.raises(DigestWrong):
         blobs.put("p", "r", DIGEST, 3, 0, b"no!")
@@ -106,7 +106,7 @@ def test_what_has_another_digest_is_not_kept(blobs, objects, clock) -> None:
     assert read(blobs) == CONTENT
 
 
-def test_a_hole_is_refused_and_says_where_to_go_on(blobs) -> None:
+def test_a_hole_is_refused_and_says_where_to_go_on(blobs):
     """Bytes before a part must be there."""
     blobs.put("p", "r", DIGEST, SIZE, 0, CONTENT[:PART])
     with pytest.raises(OffsetGap) as refused:
@@ -123,7 +123,7 @@ def test_a_hole_is_refused_and_says_where_to_go_on(blobs) -> None:
         (1 << 50, 0, b"x", TooLarge),
     ],
 )
-def test_a_part_that_does_not_fit_is_refused(blobs, size, offset, data, error) -> None:
+def test_a_part_that_does_not_fit_is_refused(blobs, size, offset, data, error):
     """Before anything of it is kept."""
     with pytest.raises(error):
         blobs.put("p", "r", DIGEST, size, offset, data)
@@ -131,7 +131,7 @@ def test_a_part_that_does_not_fit_is_refused(blobs, size, offset, data, error) -
 
 
 @pytest.mark.parametrize("digest", ["", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 64 + "\n"])
-def test_what_is_no_digest_is_refused(blobs, digest) -> None:
+def test_what_is_no_digest_is_refused(blobs, digest):
     """Names come from strangers."""
     for call in (
         lambda: blobs.missing("p", "r", [digest]),
@@ -143,7 +143,7 @@ def test_what_is_no_digest_is_refused(blobs, digest) -> None:
             call()
 
 
-def test_a_workspace_has_a_quota(make) -> None:
+def test_a_workspace_has_a_quota(make):
     """All its projects together; what is on its way counts, and what was purged does not."""
     blobs = make(SIZE + 10)
     blobs.put("p/one", "r", DIGEST, SIZE, 0, CONTENT[:PART])
@@ -164,7 +164,7 @@ def test_a_workspace_has_a_quota(make) -> None:
 # ---------------------------------------------------------------------- taking
 
 
-def test_a_digest_is_no_key(blobs) -> None:
+def test_a_digest_is_no_key(blobs):
     """A project that did not send the bytes does not have them, whoever else did."""
     send(blobs, project="p")
     assert blobs.missing("q", "r", [DIGEST]) == [DIGEST]
@@ -176,7 +176,7 @@ def test_a_digest_is_no_key(blobs) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x", CONTENT[:PART], CONTENT], ids=len)
-def test_what_is_sent_comes_back(blobs, content) -> None:
+def test_what_is_sent_comes_back(blobs, content):
     """Whole and in part, however many parts it came in."""
     digest = send(blobs, content)
     assert read(blobs, "p", digest) == content
@@ -185,7 +185,7 @@ def test_what_is_sent_comes_back(blobs, content) -> None:
     assert blobs.missing("p", "r", [digest]) == []
 
 
-def test_an_upload_goes_on_in_another_process(make) -> None:
+def test_an_upload_goes_on_in_another_process(make):
     """Also where the last answer was lost: an empty part at the end completes it."""
     first = make()
     for offset in (0, PART):
@@ -198,7 +198,7 @@ def test_an_upload_goes_on_in_another_process(make) -> None:
     assert read(first) == CONTENT
 
 
-def test_parts_that_overlap_or_come_again_change_nothing(blobs, objects) -> None:
+def test_parts_that_overlap_or_come_again_change_nothing(blobs, objects):
     """Deliveries may be repeated and may overlap."""
     for start, end in [(0, 700), (0, 700), (300, 1200), (0, 200), (1200, 2000), (1900, SIZE)]:
         done = blobs.put("p", "r", DIGEST, SIZE, start, CONTENT[start:end])
@@ -207,12 +207,12 @@ def test_parts_that_overlap_or_come_again_change_nothing(blobs, objects) -> None
     assert read(blobs) == CONTENT
 
 
-def test_many_send_the_same_at_once(make) -> None:
+def test_many_send_the_same_at_once(make):
     """Each in its own process; all are told that it is there, and it is there once."""
     senders = [make() for _ in range(4)]
     told: list[Any] = []
 
-    def work(blobs: Blobs) -> None:
+    def work(blobs):
         offset = 0
         while True:
             try:
@@ -241,7 +241,7 @@ def test_many_send_the_same_at_once(make) -> None:
 # ---------------------------------------------------------------------- leaving
 
 
-def test_what_another_run_needs_stays(blobs, clock) -> None:
+def test_what_another_run_needs_stays(blobs, clock):
     """A purge lets go of what no other run of the project has asked for or sent."""
     send(blobs, run="a")
     other = send(blobs, b"only a needs this", run="a")
@@ -256,7 +256,7 @@ def test_what_another_run_needs_stays(blobs, clock) -> None:
     assert read(blobs) is None
 
 
-def test_who_was_told_that_it_is_there_has_a_day(blobs, clock) -> None:
+def test_who_was_told_that_it_is_there_has_a_day(blobs, clock):
     """Somebody may be about to record what was there a moment ago."""
     send(blobs, run="a")
     clock.now += RESERVED_NS - HOUR_NS
@@ -271,7 +271,7 @@ def test_who_was_told_that_it_is_there_has_a_day(blobs, clock) -> None:
     assert read(blobs) is None
 
 
-def test_whoever_reads_what_is_removed_reads_to_the_end(blobs, objects, clock) -> None:
+def test_whoever_reads_what_is_removed_reads_to_the_end(blobs, objects, clock):
     """Objects stay for an hour after the row is gone, then they are gone too."""
     send(blobs)
     found = blobs.find("p", DIGEST)
@@ -283,7 +283,7 @@ def test_whoever_reads_what_is_removed_reads_to_the_end(blobs, objects, clock) -
     assert left(objects) == []
 
 
-def test_an_upload_that_was_given_up_goes_after_a_day(blobs, objects, clock) -> None:
+def test_an_upload_that_was_given_up_goes_after_a_day(blobs, objects, clock):
     """It can be begun again afterwards."""
     blobs.put("p", "r", DIGEST, SIZE, 0, CONTENT[:PART])
     clock.now += ABANDONED_NS - HOUR_NS
@@ -304,7 +304,7 @@ def test_an_upload_that_was_given_up_goes_after_a_day(blobs, objects, clock) -> 
 # ---------------------------------------------------------------------- from the objects alone
 
 
-def test_the_tables_are_made_again_from_the_objects(blobs, objects, clock, tmp_path) -> None:
+def test_the_tables_are_made_again_from_the_objects(blobs, objects, clock, tmp_path):
     """What was whole is there again, and is kept until it is known who needs it."""
     send(blobs)
     small = send(blobs, b"small")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 
 @pytest.fixture
-def place(account_url, tmp_path) -> Iterator[Any]:
+def place(account_url, tmp_path):
     """Databases, objects and intake of a server; no fold worker runs yet."""
     pytest.importorskip("fastapi")
     from folding import Place

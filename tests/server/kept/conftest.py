@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 pytest.importorskip("fastapi")
@@ -12,7 +10,7 @@ from keeping import Place
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
-def place(request, tmp_path) -> Iterator[Place]:
+def place(request, tmp_path):
     """An empty place."""
     if request.param == "postgresql":
         url = request.getfixturevalue("postgresql_url")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +21,7 @@ from seamark.server.kept.releasing import REMOVE_NS
 NEVER = lambda: False  # noqa: E731
 
 
-def fill(place: Place, runs: int = 3, rows: int = 12, **options) -> list:
+def fill(place, runs=3, rows=12, **options):
     """Keep journals of several runs that share objects."""
     intake = place.intake(window_s=0.25, **options)
     made = [journal(f"j{n % 2}", rows, run=f"run{n // 2}") for n in range(2 * runs)]
@@ -38,21 +37,21 @@ def fill(place: Place, runs: int = 3, rows: int = 12, **options) -> list:
     return made
 
 
-def check(place: Place, made: list) -> None:
+def check(place, made):
     for each in made:
         assert place.bytes_of(each.file, run=each.header["run"]) == each.data
 
 
-def names(place: Place) -> list[str]:
+def names(place):
     return sorted(one.name for one in place.objects.listed("journals/"))
 
 
-def rows_of(place: Place, table: sa.Table) -> list:
+def rows_of(place, table):
     with place.database.reading() as connection:
         return connection.execute(sa.select(table)).all()
 
 
-def test_a_run_at_rest_gets_an_object_of_its_own(place: Place) -> None:
+def test_a_run_at_rest_gets_an_object_of_its_own(place):
     """After that, the shared ones are removed, a day later."""
     made = fill(place)
     gap = made[0]
@@ -78,7 +77,7 @@ def test_a_run_at_rest_gets_an_object_of_its_own(place: Place) -> None:
     assert all(row.loose == 0 for row in rows_of(place, tables.runs))
 
 
-def test_a_run_that_sends_much_is_compacted_at_once(place: Place) -> None:
+def test_a_run_that_sends_much_is_compacted_at_once(place):
     """From a mebibyte on; it may go on meanwhile."""
     intake, made = place.intake(), journal(rows=1)
     made.op("assign", atoms={"x": ["string", "x" * COMPACT_BYTES]})
@@ -91,7 +90,7 @@ def test_a_run_that_sends_much_is_compacted_at_once(place: Place) -> None:
     check(place, [made])
 
 
-def test_a_reader_goes_on_with_what_it_has_open(place: Place) -> None:
+def test_a_reader_goes_on_with_what_it_has_open(place):
     """The objects that it knows stay for a day."""
     made = fill(place)
     source = place.kept().source(PROJECT, "run0", made[0].file)
@@ -100,7 +99,7 @@ def test_a_reader_goes_on_with_what_it_has_open(place: Place) -> None:
     assert source.pread(source.size(), 0) == made[0].data
 
 
-def test_two_who_compact_the_same_do_not_harm(place: Place) -> None:
+def test_two_who_compact_the_same_do_not_harm(place):
     """One of them takes effect."""
     made = fill(place)
     place.now += REST_NS + 1
@@ -112,7 +111,7 @@ def test_two_who_compact_the_same_do_not_harm(place: Place) -> None:
     assert set(names(place)) == live
 
 
-def test_what_is_damaged_is_left_where_it_is(place: Place, caplog) -> None:
+def test_what_is_damaged_is_left_where_it_is(place, caplog):
     """Damage is not copied into an object that looks whole."""
     made = journal()
     place.intake().put(PROJECT, RUN, made.file, 0, made.data)
@@ -139,19 +138,19 @@ class Dying:
         raise OSError(msg)
 
 
-def age(place: Place, name: str) -> None:
+def age(place, name):
     then = (place.now - ORPHAN_NS) / 1e9 - 10
     os.utime(Path(place.objects.folder, name), (then, then))
 
 
-def orphans(place: Place, made) -> Iterator[str]:
+def orphans(place, made):
     before = set(names(place))
     with pytest.raises(FullError):
         place.intake(Dying(place.objects)).put(PROJECT, RUN, made.file, 0, made.data)
     yield from set(names(place)) - before
 
 
-def test_what_nobody_named_is_claimed_first_and_removed_later(place: Place) -> None:
+def test_what_nobody_named_is_claimed_first_and_removed_later(place):
     """What was acknowledged stays, and so does what is kept nowhere else."""
     made, kept = journal(), journal("two")
     place.intake().put(PROJECT, RUN, kept.file, 0, kept.data)
@@ -172,7 +171,7 @@ def test_what_nobody_named_is_claimed_first_and_removed_later(place: Place) -> N
     check(place, [made, kept])
 
 
-def test_tables_of_a_backup_cost_no_bytes(place: Place) -> None:
+def test_tables_of_a_backup_cost_no_bytes(place):
     """What came after the backup is named by no row, and is kept until it is taken up again."""
     intake, before, after = place.intake(), journal(), journal("two")
     intake.put(PROJECT, RUN, before.file, 0, before.data)
@@ -188,7 +187,7 @@ def test_tables_of_a_backup_cost_no_bytes(place: Place) -> None:
                 connection.execute(sa.insert(table), [row._asdict() for row in rows])
     caretaker = place.caretaker()
 
-    def tend() -> None:
+    def tend():
         for name in names(place):
             age(place, name)
         caretaker.claim_orphans(NEVER)
@@ -204,7 +203,7 @@ def test_tables_of_a_backup_cost_no_bytes(place: Place) -> None:
     check(place, [before, after])
 
 
-def test_an_object_that_is_young_is_nobodys_orphan(place: Place) -> None:
+def test_an_object_that_is_young_is_nobodys_orphan(place):
     """Whoever wrote it may be about to name it."""
     place.now = time.time_ns()
     (orphan,) = orphans(place, journal())
@@ -238,7 +237,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("removed", [False, True])
-def test_a_commit_that_comes_late_fails_and_is_done_again(place: Place, *, removed: bool) -> None:
+def test_a_commit_that_comes_late_fails_and_is_done_again(place, *, removed):
     """With another object, whose name nobody has claimed."""
     made = journal()
     place.intake().put(PROJECT, RUN, made.file, 0, made.data)
@@ -254,13 +253,13 @@ def test_a_commit_that_comes_late_fails_and_is_done_again(place: Place, *, remov
     check(place, [made])
 
 
-def _named(place: Place) -> set[str]:
+def _named(place):
     """Return the objects that hold journals, as the tables say."""
     numbers = {row.object for row in rows_of(place, tables.segments)}
     return {row.name for row in rows_of(place, tables.objects) if row.number in numbers}
 
 
-def test_purging_removes_the_bytes_of_a_run_and_no_others(place: Place) -> None:
+def test_purging_removes_the_bytes_of_a_run_and_no_others(place):
     """Objects that it shares with others are written anew."""
     made = fill(place)
     place.kept().forget(PROJECT, "run1")

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 from folding import fold_run
-from keeping import PROJECT, RUN, Place, journal, places
+from keeping import PROJECT, RUN, journal, places
 
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import GAP_BYTES
@@ -18,13 +18,13 @@ from seamark.store.read.run import RunReader
 from seamark.store.runs import Store
 
 
-def folded(place: Place) -> RunReader:
+def folded(place):
     kept = place.kept()
     database = Database(memory_engine())
     database.create_tables(schema.metadata)
     store = Store(database, PathNumbers(database))
 
-    def opened(name: str):
+    def opened(name):
         return kept.source(PROJECT, RUN, name)
 
     sources = {name: (lambda name=name: opened(name)) for name in kept.journals(PROJECT, RUN)}
@@ -32,7 +32,7 @@ def folded(place: Place) -> RunReader:
     return RunReader(lambda: store, PROJECT, RUN, opened, now_ns=place.now_ns)
 
 
-def test_a_journal_in_many_objects_folds_as_a_file(place: Place) -> None:
+def test_a_journal_in_many_objects_folds_as_a_file(place):
     """Whatever batches it came in, before and after compaction."""
     intake, made = place.intake(window_s=0), journal(rows=60)
     ends = places(made)
@@ -50,7 +50,7 @@ def test_a_journal_in_many_objects_folds_as_a_file(place: Place) -> None:
 
 
 @pytest.mark.once
-def test_a_long_gap_costs_no_memory(place: Place) -> None:
+def test_a_long_gap_costs_no_memory(place):
     """Somebody may declare gigabytes: they are passed over, and shown as one gap."""
     intake, made = place.intake(window_s=0), journal(rows=5)
     end = made.ends[3]

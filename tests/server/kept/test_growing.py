@@ -28,22 +28,22 @@ def place(tmp_path):
     made.close()
 
 
-def found(place: Place) -> int:
+def found(place):
     return take_up(place.database, place.objects, gone=place.gone, now_ns=place.now_ns)
 
 
-def states(place: Place) -> list[int]:
+def states(place):
     with place.database.reading() as connection:
         return [row[0] for row in connection.execute(sa.select(tables.objects.c.state))]
 
 
-def put_all(place: Place, made, first: int = 0, last: int | None = None, intake=None) -> None:
+def put_all(place, made, first=0, last=None, intake=None):
     intake = intake or place.intake(grows=True)
     for start, end in list(pairwise(places(made)))[first:last]:
         intake.put(PROJECT, made.header["run"], made.file, start, made.data[start:end])
 
 
-def without_power(place: Place, folder: Path, keep: int) -> Place:
+def without_power(place, folder, keep):
     """Return the place after a loss of power that took the last commits, but no forced bytes.
 
     Args:
@@ -63,7 +63,7 @@ def without_power(place: Place, folder: Path, keep: int) -> Place:
     return Place(f"sqlite:///{folder / 'databases'}", folder / "objects")
 
 
-def test_many_groups_share_an_object(place: Place) -> None:
+def test_many_groups_share_an_object(place):
     """It is one object, whole once it is sealed; large batches have their own."""
     made = journal(rows=40)
     intake = place.intake(grows=True)
@@ -87,7 +87,7 @@ def test_many_groups_share_an_object(place: Place) -> None:
     assert place.bytes_of(large.file) == large.data
 
 
-def test_an_object_that_is_full_or_old_is_followed_by_another(place: Place) -> None:
+def test_an_object_that_is_full_or_old_is_followed_by_another(place):
     """What they hold is read on from one to the next, and rebuilt from all of them."""
     made = journal(rows=1)
     for number in range(40):
@@ -105,7 +105,7 @@ def test_an_object_that_is_full_or_old_is_followed_by_another(place: Place) -> N
 
 
 @pytest.mark.parametrize("lost", [1, 4000, 30_000, 1 << 30])
-def test_a_loss_of_power_takes_rows_and_no_bytes(place: Place, tmp_path: Path, lost: int) -> None:
+def test_a_loss_of_power_takes_rows_and_no_bytes(place, tmp_path, lost):
     """Whatever SQLite had not forced yet, the object has; and once more changes nothing."""
     made, other = journal(rows=60), journal("two", rows=9, run="run2")
     intake = place.intake(grows=True)
@@ -133,7 +133,7 @@ def test_a_loss_of_power_takes_rows_and_no_bytes(place: Place, tmp_path: Path, l
         after.close()
 
 
-def test_what_was_purged_meanwhile_is_not_taken_up(place: Place, tmp_path: Path) -> None:
+def test_what_was_purged_meanwhile_is_not_taken_up(place, tmp_path):
     """The tombstone outlives the rows."""
     first, made = journal(), journal("two", run="run2")
     intake = place.intake(grows=True)
@@ -152,7 +152,7 @@ def test_what_was_purged_meanwhile_is_not_taken_up(place: Place, tmp_path: Path)
 
 
 @pytest.mark.parametrize("cut", [1, 20, 200])
-def test_a_torn_end_is_passed_over(place: Place, cut: int) -> None:
+def test_a_torn_end_is_passed_over(place, cut):
     """It was not acknowledged: the list of it, or its bytes, did not get to the disk."""
     made = journal(rows=20)
     put_all(place, made, 0, 19)
@@ -201,7 +201,7 @@ class Full:
         return getattr(self._place.objects, name)
 
 
-def test_a_disk_that_fails_is_said_and_another_object_is_begun(place: Place) -> None:
+def test_a_disk_that_fails_is_said_and_another_object_is_begun(place):
     """Nothing that was not acknowledged is kept, and the same is taken once there is room."""
     made, objects = journal(rows=20), Full(place)
     intake, ends = place.intake(objects, grows=True), places(made)
@@ -217,7 +217,7 @@ def test_a_disk_that_fails_is_said_and_another_object_is_begun(place: Place) -> 
     assert place.bytes_of(made.file) == made.data
 
 
-def test_many_senders_at_once_are_kept_in_order(place: Place) -> None:
+def test_many_senders_at_once_are_kept_in_order(place):
     """By themselves or by the thread: each of them gets what is kept of its own."""
     intake = place.intake(grows=True)
     some = [journal(f"j{n}", rows=30, run=f"run{n % 3}") for n in range(8)]
@@ -241,7 +241,7 @@ def test_many_senders_at_once_are_kept_in_order(place: Place) -> None:
         intake.put(PROJECT, "run0", some[0].file, 0, some[0].data)
 
 
-def test_a_purge_is_noticed_by_who_goes_on(place: Place) -> None:
+def test_a_purge_is_noticed_by_who_goes_on(place):
     """What is remembered of a run is not believed once the tables say otherwise."""
     made = journal(rows=20)
     put = place.intake(grows=True).put
@@ -254,9 +254,7 @@ def test_a_purge_is_noticed_by_who_goes_on(place: Place) -> None:
     assert place.bytes_of(made.file) == b""
 
 
-def test_what_was_refused_does_not_come_before_what_was_acknowledged(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_refused_does_not_come_before_what_was_acknowledged(place, tmp_path, monkeypatch):
     """Its bytes are in an older object; then the power is lost, and the rows of the newer one."""
     made = journal(rows=20)
     intake, ends = place.intake(grows=True), places(made)
@@ -285,6 +283,6 @@ def test_what_was_refused_does_not_come_before_what_was_acknowledged(
         after.close()
 
 
-def _no_room(*_: object, **__: object) -> None:
+def _no_room(*_, **__):
     msg = "database or disk is full"
     raise OSError(msg)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 from journal_builder import START, JournalBuilder
-from keeping import PROJECT, RUN, Place, at_once, journal, places
+from keeping import PROJECT, RUN, at_once, journal, places
 
 from seamark.errors import PathError
 from seamark.journal.format import Kind, frame_bytes, salt_of
@@ -16,49 +16,12 @@ from seamark.server.kept.intake import AHEAD_NS
 from seamark.server.kept.refusals import (
     DivergedError,
     FullError,
-    GapError,
     PurgedError,
     TooManyError,
 )
 
 
-def test_batches_become_the_journal(place: Place) -> None:
-    """Each is answered with what is kept, and the position of the run."""
-    intake, made = place.intake(), journal()
-    ends = places(made)
-    for start, end in pairwise(ends):
-        kept = intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
-        assert (kept.offset, kept.position) == (end, end)
-    assert place.bytes_of(made.file) == made.data
-    assert intake.known(PROJECT, RUN) == ({made.file: made.offset}, made.offset)
-
-
-def test_the_position_counts_all_journals_and_gaps(place: Place) -> None:
-    """It only grows."""
-    intake, one, two = place.intake(), journal("one"), journal("two")
-    first = intake.put(PROJECT, RUN, one.file, 0, one.data)
-    second = intake.put(PROJECT, RUN, two.file, 0, two.data)
-    third = intake.put(PROJECT, RUN, one.file, one.offset, gap=64)
-    assert first.position == one.offset
-    assert second.position == one.offset + two.offset
-    assert third == (one.offset + 64, one.offset + two.offset + 64, third.wait_s)
-    again = intake.put(PROJECT, RUN, two.file, 0, two.data)
-    assert again[:2] == (two.offset, third.position)
-
-
-def test_what_is_kept_already_is_left_as_it_is(place: Place) -> None:
-    """The same again, a part of it, or more than it: nothing is kept twice."""
-    intake, made = place.intake(), journal()
-    a, b, c = made.ends[2], made.ends[5], made.ends[8]
-    intake.put(PROJECT, RUN, made.file, 0, made.data[:b])
-    assert intake.put(PROJECT, RUN, made.file, 0, made.data[:a]).offset == b
-    assert intake.put(PROJECT, RUN, made.file, a, made.data[a:b]).offset == b
-    assert intake.put(PROJECT, RUN, made.file, a, made.data[a:c]).offset == c
-    assert intake.put(PROJECT, RUN, made.file, 0, made.data).offset == made.offset
-    assert place.bytes_of(made.file) == made.data
-
-
-def test_what_a_worker_remembers_is_only_believed_as_long_as_it_is_true(place: Place) -> None:
+def test_what_a_worker_remembers_is_only_believed_as_long_as_it_is_true(place):
     """Who goes on where they ended is not looked up; others and a purge are noticed."""
     one, two, made = place.intake(), place.intake(), journal()
     ends = places(made)
@@ -81,17 +44,7 @@ def test_what_a_worker_remembers_is_only_believed_as_long_as_it_is_true(place: P
         one.put(PROJECT, RUN, made.file, made.offset, gap=64)
 
 
-def test_a_hole_is_refused_and_names_what_is_kept(place: Place) -> None:
-    """Whoever sends goes on from there."""
-    intake, made = place.intake(), journal()
-    for known in (0, made.ends[3]):
-        with pytest.raises(GapError) as raised:
-            intake.put(PROJECT, RUN, made.file, made.ends[5], made.data[made.ends[5] :])
-        assert raised.value.more == {"known": known}
-        intake.put(PROJECT, RUN, made.file, 0, made.data[: made.ends[3]])
-
-
-def test_other_bytes_in_the_same_place_are_refused(place: Place) -> None:
+def test_other_bytes_in_the_same_place_are_refused(place):
     """Whether they are shorter, longer, or a gap; nothing of what is kept changes."""
     intake, made = place.intake(), journal()
     other = JournalBuilder("one", project=PROJECT, run=RUN).assign(x=1)
@@ -111,7 +64,7 @@ def test_other_bytes_in_the_same_place_are_refused(place: Place) -> None:
     assert place.bytes_of(made.file)[: made.ends[-4]] == made.data[: made.ends[-4]]
 
 
-def test_gaps_are_declared_once(place: Place) -> None:
+def test_gaps_are_declared_once(place):
     """The same gap again is nothing new; readers are told where it is."""
     intake, made = place.intake(), journal()
     at, end = made.ends[3], made.ends[4]
@@ -124,7 +77,7 @@ def test_gaps_are_declared_once(place: Place) -> None:
     assert [source.gap_end(each) for each in (0, at, at + 8, end)] == [None, end, end, None]
 
 
-def test_many_at_once_are_kept_together(place: Place) -> None:
+def test_many_at_once_are_kept_together(place):
     """Every sender is answered, and there are fewer objects than batches."""
     intake = place.intake(window_s=0.25)
     made = [journal(f"j{number}", run=f"run{number % 7}") for number in range(40)]
@@ -141,7 +94,7 @@ def test_many_at_once_are_kept_together(place: Place) -> None:
     assert len([one.name for one in place.objects.listed("journals/")]) < len(made)
 
 
-def test_two_workers_race_for_one_batch(place: Place) -> None:
+def test_two_workers_race_for_one_batch(place):
     """One wins, the other answers by what is kept; nothing is kept twice."""
     one, two = place.intake(), place.intake()
     made = journal(rows=30)
@@ -155,7 +108,7 @@ def test_two_workers_race_for_one_batch(place: Place) -> None:
     assert place.bytes_of(made.file) == made.data
 
 
-def test_two_workers_race_with_different_bytes(place: Place) -> None:
+def test_two_workers_race_with_different_bytes(place):
     """One of a cloned machine's journals is kept, the other one is refused."""
     one, two = place.intake(), place.intake()
     made, other = journal(), JournalBuilder("one", project=PROJECT, run=RUN).assign(x=1)
@@ -168,7 +121,7 @@ def test_two_workers_race_with_different_bytes(place: Place) -> None:
     assert place.bytes_of(made.file) in (made.data, other.data)
 
 
-def test_many_workers_and_runs_do_not_wait_for_each_other_for_ever(place: Place) -> None:
+def test_many_workers_and_runs_do_not_wait_for_each_other_for_ever(place):
     """Rows are locked in one order."""
     workers = [place.intake() for _ in range(3)]
     made = [journal("j", rows=3, run=f"run{number}") for number in range(8)]
@@ -197,7 +150,7 @@ def test_many_workers_and_runs_do_not_wait_for_each_other_for_ever(place: Place)
         (PROJECT, ""),
     ],
 )
-def test_names_that_lead_elsewhere_are_refused(place: Place, project: str, run: str) -> None:
+def test_names_that_lead_elsewhere_are_refused(place, project, run):
     """No object is ever named by what somebody sent, and no row either."""
     made = journal(project=project, run=run)
     with pytest.raises(PathError):
@@ -206,14 +159,14 @@ def test_names_that_lead_elsewhere_are_refused(place: Place, project: str, run: 
         place.intake().known(project, run)
 
 
-def test_the_log_of_a_project_is_a_run(place: Place) -> None:
+def test_the_log_of_a_project_is_a_run(place):
     """Its id is ``.project``."""
     made = journal(run=".project")
     place.intake().put(PROJECT, ".project", made.file, 0, made.data)
     assert place.bytes_of(made.file, run=".project") == made.data
 
 
-def test_a_header_for_another_run_is_refused(place: Place) -> None:
+def test_a_header_for_another_run_is_refused(place):
     """And nothing of it is kept."""
     made = journal(run="run2")
     with pytest.raises(BatchError):
@@ -221,7 +174,7 @@ def test_a_header_for_another_run_is_refused(place: Place) -> None:
     assert place.intake().known(PROJECT, RUN) == ({}, 0)
 
 
-def test_a_purged_run_is_not_taken_back(place: Place) -> None:
+def test_a_purged_run_is_not_taken_back(place):
     """Neither where the tables know it nor where only the tombstone does."""
     intake, made, new = place.intake(), journal(), journal(run="run2")
     intake.put(PROJECT, RUN, made.file, 0, made.data)
@@ -238,7 +191,7 @@ def test_a_purged_run_is_not_taken_back(place: Place) -> None:
     assert place.kept().unfolded(10) == []
 
 
-def test_a_run_has_only_so_many_journals(place: Place) -> None:
+def test_a_run_has_only_so_many_journals(place):
     """Those that it has go on."""
     intake = place.intake(most_journals=2)
     made = [journal(name) for name in ("a", "b", "c")]
@@ -251,7 +204,7 @@ def test_a_run_has_only_so_many_journals(place: Place) -> None:
     intake.put(PROJECT, "run2", other.file, 0, other.data)
 
 
-def test_journals_beyond_the_limit_are_refused_one_by_one(place: Place) -> None:
+def test_journals_beyond_the_limit_are_refused_one_by_one(place):
     """Also where they come in one group, or to two workers."""
     workers = [place.intake(most_journals=5, window_s=0.25) for _ in range(2)]
     made = [journal(f"j{number}", rows=1) for number in range(20)]
@@ -267,7 +220,7 @@ def test_journals_beyond_the_limit_are_refused_one_by_one(place: Place) -> None:
     assert len(place.kept().journals(PROJECT, RUN)) == 5
 
 
-def test_a_client_in_the_future_is_accepted_and_marked(place: Place) -> None:
+def test_a_client_in_the_future_is_accepted_and_marked(place):
     """Its own clock is its own business; arrival is ours."""
     import sqlalchemy as sa
 
@@ -284,7 +237,7 @@ def test_a_client_in_the_future_is_accepted_and_marked(place: Place) -> None:
     assert place.kept().journals(PROJECT, RUN)[made.file] == (made.offset, place.now)
 
 
-def test_what_was_accepted_is_kept_when_it_is_closed(place: Place) -> None:
+def test_what_was_accepted_is_kept_when_it_is_closed(place):
     """A server that stops finishes what it took, and takes nothing more."""
     intake, made = place.intake(window_s=0.25), journal()
     intake.put(PROJECT, RUN, made.file, 0, made.data[: made.ends[3]])
@@ -297,7 +250,7 @@ def test_what_was_accepted_is_kept_when_it_is_closed(place: Place) -> None:
     intake.close()
 
 
-def test_a_full_disk_is_said_and_passes(place: Place, tmp_path) -> None:
+def test_a_full_disk_is_said_and_passes(place, tmp_path):
     """Nothing is acknowledged that could not be written; later the same is taken."""
     intake, made = place.intake(), journal()
     folder = place.objects.folder
@@ -313,7 +266,7 @@ def test_a_full_disk_is_said_and_passes(place: Place, tmp_path) -> None:
     assert place.bytes_of(made.file) == made.data
 
 
-def test_runs_that_wait_to_be_folded_are_told_in_their_order(place: Place) -> None:
+def test_runs_that_wait_to_be_folded_are_told_in_their_order(place):
     """Until they are noted as far as they are kept."""
     intake, kept = place.intake(), place.kept()
     made = [journal(run=f"run{number}") for number in range(3)]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from keeping import PROJECT, RUN, Place, journal, places
+from keeping import PROJECT, RUN, journal, places
 
 from seamark.server.kept.rebuild import rebuild
 
@@ -35,7 +35,7 @@ while index + 2 < len(ends):
 
 @pytest.mark.once
 @pytest.mark.parametrize("kills", [3, pytest.param(8, marks=pytest.mark.slow)])
-def test_nothing_acknowledged_is_lost_by_a_kill(place: Place, pytestconfig, kills: int) -> None:
+def test_nothing_acknowledged_is_lost_by_a_kill(place, pytestconfig, kills):
     """Killed again and again in the middle; the next one goes on where it ended."""
     chance, made, said = random.Random(1), journal(rows=400), 0
     support = str(pytestconfig.rootpath / "tests" / "support")
@@ -47,7 +47,6 @@ def test_nothing_acknowledged_is_lost_by_a_kill(place: Place, pytestconfig, kill
             env={**os.environ, "PYTHONPATH": ":".join([support, *sys.path])},
         )
         lines = chance.randrange(3, 25)
-        assert worker.stdout is not None
         with worker, worker.stdout:
             for _ in range(lines):
                 if not (line := worker.stdout.readline()):

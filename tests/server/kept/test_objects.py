@@ -14,12 +14,12 @@ from seamark.errors import ArgumentError
 from seamark.server.objects import FolderObjects, FsspecObjects, open_objects
 
 
-def descriptors() -> list[Path]:
+def descriptors():
     return list(Path("/proc/self/fd").iterdir())
 
 
 @pytest.fixture(params=["folder", "fsspec"])
-def objects(request, tmp_path: Path):
+def objects(request, tmp_path):
     if request.param == "folder":
         made = open_objects((tmp_path / "a place").as_uri())
     else:
@@ -29,7 +29,7 @@ def objects(request, tmp_path: Path):
     made.close()
 
 
-def test_what_was_put_is_read(objects) -> None:
+def test_what_was_put_is_read(objects):
     """In parts, whole, and beyond its end."""
     objects.put("journals/w/0/1", b"one", b"two", b"")
     assert objects.get("journals/w/0/1") == b"onetwo"
@@ -39,7 +39,7 @@ def test_what_was_put_is_read(objects) -> None:
     assert objects.get("journals/w/0/1", 100, 5) == b""
 
 
-def test_nothing_is_ever_overwritten(objects) -> None:
+def test_nothing_is_ever_overwritten(objects):
     """The second one is told so."""
     objects.put("a/b", b"first")
     with pytest.raises(FileExistsError):
@@ -47,7 +47,7 @@ def test_nothing_is_ever_overwritten(objects) -> None:
     assert objects.get("a/b") == b"first"
 
 
-def test_what_is_not_there_is_said(objects) -> None:
+def test_what_is_not_there_is_said(objects):
     """Removing it is nothing."""
     objects.delete("a/b")
     with pytest.raises(FileNotFoundError):
@@ -58,7 +58,7 @@ def test_what_is_not_there_is_said(objects) -> None:
     assert [one.name for one in objects.listed()] == []
 
 
-def test_names_are_listed_by_what_they_begin_with(objects) -> None:
+def test_names_are_listed_by_what_they_begin_with(objects):
     """With their sizes and when they were made."""
     before = time.time_ns() - 2 * 10**9
     for name in ("journals/w1/0/1", "journals/w2/0/1", "blobs/p/.sha256/x", "journalsx/1"):
@@ -76,14 +76,14 @@ def test_names_are_listed_by_what_they_begin_with(objects) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../x", "/etc/passwd", "a/../../x", "a//b", "a\0b", "."])
-def test_no_name_leads_out_of_the_place(objects, name: str) -> None:
+def test_no_name_leads_out_of_the_place(objects, name):
     """Whatever asks for it."""
     for call in (lambda: objects.put(name, b""), lambda: objects.get(name)):
         with pytest.raises(ArgumentError):
             call()
 
 
-def test_of_many_who_write_one_name_one_wins(objects) -> None:
+def test_of_many_who_write_one_name_one_wins(objects):
     """The others know."""
     if isinstance(objects, FsspecObjects):
         pytest.skip("names are drawn at random: no two processes write one there")
@@ -94,7 +94,7 @@ def test_of_many_who_write_one_name_one_wins(objects) -> None:
     assert len(set(objects.get("x/y"))) == 1
 
 
-def test_readers_do_not_run_out_of_descriptors(tmp_path: Path) -> None:
+def test_readers_do_not_run_out_of_descriptors(tmp_path):
     """The last ones used stay open; closing lets go of all."""
     place = FolderObjects(tmp_path / "o")
     for number in range(300):
@@ -107,7 +107,7 @@ def test_readers_do_not_run_out_of_descriptors(tmp_path: Path) -> None:
     assert place.get("x/7") == b"7"
 
 
-def test_nothing_half_written_is_an_object(tmp_path: Path) -> None:
+def test_nothing_half_written_is_an_object(tmp_path):
     """What a process left is no object, and goes after a day."""
     place = FolderObjects(tmp_path / "o")
     place.put("x/1", b"one")
@@ -121,7 +121,7 @@ def test_nothing_half_written_is_an_object(tmp_path: Path) -> None:
     assert fresh.exists()
 
 
-def test_a_link_in_the_place_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_the_place_is_not_followed(tmp_path):
     """Whoever can write a link there cannot have other files read."""
     (tmp_path / "secret").write_text("secret")
     place = FolderObjects(tmp_path / "o")
@@ -135,7 +135,7 @@ def test_a_link_in_the_place_is_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "uri", ["", "relative", "file://host/x", "file:relative", "s3:", "nope://x"]
 )
-def test_a_place_that_is_none_is_refused(uri: str) -> None:
+def test_a_place_that_is_none_is_refused(uri):
     """With what was expected."""
     with pytest.raises(ArgumentError, match="objects: "):
         open_objects(uri)

@@ -166,7 +166,7 @@ class Machine:
             assert position == sum(known.values())
 
 
-def run_steps(place: Place, given) -> None:
+def run_steps(place, given):
     machine = Machine(place)
     for step in given:
         machine.step(step)
@@ -180,7 +180,7 @@ def run_steps(place: Place, given) -> None:
 
 @settings(max_examples=25)
 @given(st.lists(steps, max_size=14))
-def test_what_is_kept_equals_the_file_on_sqlite(given) -> None:
+def test_what_is_kept_equals_the_file_on_sqlite(given):
     """Nothing that was acknowledged is lost, and nothing is there twice."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(f"sqlite:///{folder}/databases", Path(folder, "objects"))
@@ -201,7 +201,7 @@ def shared(postgresql):
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps, max_size=14))
 @pytest.mark.thorough
-def test_what_is_kept_equals_the_file_on_postgresql(shared, given) -> None:
+def test_what_is_kept_equals_the_file_on_postgresql(shared, given):
     """As above."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(shared, Path(folder, "objects"))

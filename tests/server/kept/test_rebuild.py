@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 import sqlalchemy as sa
-from keeping import PROJECT, RUN, Place, journal, places
+from keeping import PROJECT, RUN, journal, places
 
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import REST_NS
@@ -17,7 +17,7 @@ from seamark.server.kept.releasing import REMOVE_NS
 NEVER = lambda: False  # noqa: E731
 
 
-def state(place: Place) -> dict:
+def state(place):
     """Return what is kept of every run, as readers see it."""
     kept = place.kept()
     found = {}
@@ -30,12 +30,12 @@ def state(place: Place) -> dict:
     return found
 
 
-def drop(place: Place) -> None:
+def drop(place):
     tables.metadata.drop_all(place.database.engine)
     place.database.create_tables(tables.metadata)
 
 
-def filled(place: Place) -> dict:
+def filled(place):
     chance, intake = random.Random(5), place.intake()
     for number in range(4):
         for name in ("a", "b"):
@@ -51,7 +51,7 @@ def filled(place: Place) -> dict:
     return state(place)
 
 
-def test_the_tables_are_made_again(place: Place) -> None:
+def test_the_tables_are_made_again(place):
     """Sizes, positions, arrivals and bytes; also after compaction, twice, and with old objects."""
     before = filled(place)
     assert len(before) == 4
@@ -74,7 +74,7 @@ def test_the_tables_are_made_again(place: Place) -> None:
     assert kept.offset == made.offset
 
 
-def test_purged_runs_do_not_come_back(place: Place) -> None:
+def test_purged_runs_do_not_come_back(place):
     """Their bytes may still lie there; the tombstones know."""
     before = filled(place)
     place.purged.add((PROJECT, "run1"))
@@ -84,7 +84,7 @@ def test_purged_runs_do_not_come_back(place: Place) -> None:
     assert state(place) == {run: files for run, files in before.items() if run.run != "run1"}
 
 
-def test_what_is_damaged_or_missing_is_named(place: Place) -> None:
+def test_what_is_damaged_or_missing_is_named(place):
     """The rest is there, and what is missing can be sent again."""
     intake, made = place.intake(), journal()
     ends = places(made)[::4]
@@ -117,7 +117,7 @@ def test_what_is_damaged_or_missing_is_named(place: Place) -> None:
         b"not json",
     ],
 )
-def test_objects_of_somebody_else_do_no_harm(place: Place, listed: bytes) -> None:
+def test_objects_of_somebody_else_do_no_harm(place, listed):
     """Whatever their list says."""
     import struct
     import zlib
@@ -128,7 +128,7 @@ def test_objects_of_somebody_else_do_no_harm(place: Place, listed: bytes) -> Non
     assert found.damaged == ["journals/x/0/0"]
 
 
-def test_giving_up_changes_nothing(place: Place) -> None:
+def test_giving_up_changes_nothing(place):
     """The tables stay as they were."""
     before = filled(place)
     with pytest.raises(InterruptedError):

@@ -50,11 +50,11 @@ def sender(team, request):
     return Sender(team, "team/" + request.node.name.replace("[", "-").replace("]", "")[:90])
 
 
-def made_for(sender: Sender, name: str = "one", rows: int = 12) -> JournalBuilder:
+def made_for(sender, name="one", rows=12):
     return journal(name, rows, project=sender.project, run="run1")
 
 
-def test_a_journal_is_sent(sender) -> None:
+def test_a_journal_is_sent(sender):
     """Compressed and plain, with a gap; asked for, all of it is known."""
     made = made_for(sender)
     a, b = made.ends[4], made.ends[5]
@@ -68,7 +68,7 @@ def test_a_journal_is_sent(sender) -> None:
     assert sender.known("run9").json() == {"journals": {}, "position": 0}
 
 
-def test_what_is_not_taken_says_why_and_where_to_go_on(sender) -> None:
+def test_what_is_not_taken_says_why_and_where_to_go_on(sender):
     """A hole, other bytes, a header for another run, no journal at all."""
     made, other = made_for(sender), JournalBuilder("one", project=sender.project, run="run1")
     other.assign(x=1)
@@ -107,7 +107,7 @@ def test_what_is_not_taken_says_why_and_where_to_go_on(sender) -> None:
         "runs/team/x/a b/journals/x.{uid}?offset=0",
     ],
 )
-def test_names_and_numbers_from_nowhere_are_refused(team, path: str) -> None:
+def test_names_and_numbers_from_nowhere_are_refused(team, path):
     """With an answer in the one form, and never a mistake of the server."""
     made = journal(project="team/x", run="run1")
     answer = ask(team.url, "PUT", path.format(uid="0" * 32), team.token, made.data)
@@ -115,7 +115,7 @@ def test_names_and_numbers_from_nowhere_are_refused(team, path: str) -> None:
     assert answer.json()["error"]
 
 
-def test_strangers_are_told_nothing(sender) -> None:
+def test_strangers_are_told_nothing(sender):
     """Not even whether there is such a run."""
     made = made_for(sender)
     sender.put(made, 0, made.data)
@@ -124,7 +124,7 @@ def test_strangers_are_told_nothing(sender) -> None:
         assert sender.known(token=token).status in (401, 404)
 
 
-def test_bombs_are_refused(sender) -> None:
+def test_bombs_are_refused(sender):
     """Of zstd, of zlib inside frames, and bodies that are too long."""
     made = made_for(sender)
     zeros = zstandard.compress(bytes(300 << 20))
@@ -141,7 +141,7 @@ def test_bombs_are_refused(sender) -> None:
     assert sender.known().json()["journals"] == {}
 
 
-def test_one_long_frame_is_taken_although_it_does_not_get_smaller(sender) -> None:
+def test_one_long_frame_is_taken_although_it_does_not_get_smaller(sender):
     """A frame cannot be divided."""
     made = made_for(sender, rows=0)
     start = made.offset
@@ -151,7 +151,7 @@ def test_one_long_frame_is_taken_although_it_does_not_get_smaller(sender) -> Non
     assert (answer.status, answer.json().get("offset")) == (200, made.offset), answer.body[:300]
 
 
-def test_other_encodings_are_refused(sender) -> None:
+def test_other_encodings_are_refused(sender):
     """With the one that is taken; damaged ones too."""
     made = made_for(sender)
     for encoding, status in (("gzip", 415), ("br", 415), ("zstd", 422), ("zstd, zstd", 415)):
@@ -161,11 +161,11 @@ def test_other_encodings_are_refused(sender) -> None:
         assert "zstd" in answer.json()["hint"]
 
 
-def test_many_send_at_once(sender) -> None:
+def test_many_send_at_once(sender):
     """Each is answered with what is kept of its own."""
     made = [made_for(sender, f"j{number}", rows=6) for number in range(12)]
 
-    def send(each) -> int:
+    def send(each):
         ends = places(each)
         for start, end in pairwise(ends):
             answer = sender.put(each, start, each.data[start:end])

@@ -19,7 +19,7 @@ pytest.importorskip("fastapi")
 import urllib3
 from served import served
 
-from seamark.remote.http.sender import HttpRemote, open_remote
+from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import Refused, RunKey
 
 CONTENT = bytes(range(256)) * 80_000  # more than two parts
@@ -29,7 +29,7 @@ HTML_DIGEST = hashlib.sha256(HTML).hexdigest()
 
 
 @pytest.fixture
-def run() -> RunKey:
+def run():
     """In a project of the test's own: all share a server."""
     return RunKey(f"team/p{uuid.uuid4().hex}", "run0000000000001")
 
@@ -58,11 +58,11 @@ class Asker:
 
 
 @pytest.fixture
-def ask(team, run) -> Asker:
+def ask(team, run):
     return Asker(team.url, team.token, run)
 
 
-def put(remote: HttpRemote, run: RunKey, content: bytes, digest: str | None = None) -> None:
+def put(remote, run, content, digest=None):
     digest = hashlib.sha256(content).hexdigest() if digest is None else digest
     remote.put_blob(run, digest, len(content), io.BytesIO(content))
 
@@ -70,7 +70,7 @@ def put(remote: HttpRemote, run: RunKey, content: bytes, digest: str | None = No
 # ---------------------------------------------------------------------- what is wrong
 
 
-def test_a_stranger_is_told_nothing(team, remote, run) -> None:
+def test_a_stranger_is_told_nothing(team, remote, run):
     """Neither whether a content is there, nor what it is."""
     put(remote, run, HTML)
     stranger = Asker(team.url, "", run)
@@ -100,9 +100,7 @@ def test_a_stranger_is_told_nothing(team, remote, run) -> None:
         ("", "POST", b"not json", 422, "invalid"),
     ],
 )
-def test_what_cannot_be_taken_is_refused_in_a_sentence(
-    ask, path, method, body, status, slug
-) -> None:
+def test_what_cannot_be_taken_is_refused_in_a_sentence(ask, path, method, body, status, slug):
     """In one form: a word for programs, and what to do."""
     answer = ask(path, method, body, Content_Type="application/json")
     told = json.loads(answer.data)
@@ -110,7 +108,7 @@ def test_what_cannot_be_taken_is_refused_in_a_sentence(
     assert len(told["hint"].split()) > 3
 
 
-def test_bytes_that_are_not_what_was_said_are_refused(remote, run) -> None:
+def test_bytes_that_are_not_what_was_said_are_refused(remote, run):
     """The sender hears it, and a sender with the right bytes succeeds afterwards."""
     with pytest.raises(Refused, match="send it again from its beginning"):
         put(remote, run, CONTENT[:-1] + b"!", DIGEST)
@@ -121,7 +119,7 @@ def test_bytes_that_are_not_what_was_said_are_refused(remote, run) -> None:
 # ---------------------------------------------------------------------- what is served
 
 
-def test_what_is_sent_in_parts_is_fetched_whole_and_in_ranges(remote, run, ask) -> None:
+def test_what_is_sent_in_parts_is_fetched_whole_and_in_ranges(remote, run, ask):
     """As RFC 9110 has ranges: from, to, the last ones, and none that are there."""
     assert remote.missing_blobs(run, [DIGEST, HTML_DIGEST]) == {DIGEST, HTML_DIGEST}
     put(remote, run, CONTENT)
@@ -150,7 +148,7 @@ def test_what_is_sent_in_parts_is_fetched_whole_and_in_ranges(remote, run, ask) 
 
 
 @pytest.mark.parametrize("name", ["evil.html", "x.svg", "x.pdf", "x.js", 'a"\r\nSet-Cookie: b.png'])
-def test_nothing_is_served_as_active_content(remote, run, ask, name) -> None:
+def test_nothing_is_served_as_active_content(remote, run, ask, name):
     """Whatever it is called: a download, of a type that runs nothing, in a sandbox."""
     put(remote, run, HTML)
     answer = ask(f"/{HTML_DIGEST}?name={quote(name)}")
@@ -164,7 +162,7 @@ def test_nothing_is_served_as_active_content(remote, run, ask, name) -> None:
     assert kind in ("application/octet-stream", "image/png")
 
 
-def test_an_upload_goes_on_when_the_server_is_started_again(run, tmp_path) -> None:
+def test_an_upload_goes_on_when_the_server_is_started_again(run, tmp_path):
     """What was acknowledged is not sent again."""
     cut = 8 << 20
     with served(tmp_path) as server:
@@ -180,7 +178,7 @@ def test_an_upload_goes_on_when_the_server_is_started_again(run, tmp_path) -> No
 
 
 @pytest.mark.slow
-def test_an_upload_goes_on_after_the_server_was_killed(run_server, run, tmp_path) -> None:
+def test_an_upload_goes_on_after_the_server_was_killed(run_server, run, tmp_path):
     """What was acknowledged is not sent again."""
     folder = tmp_path / "killed"
     server = run_server(folder)
@@ -201,7 +199,7 @@ def test_an_upload_goes_on_after_the_server_was_killed(run_server, run, tmp_path
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a b", "con"])
-def test_what_is_no_run_id_keeps_nothing(team, run, name) -> None:
+def test_what_is_no_run_id_keeps_nothing(team, run, name):
     """Nobody has a content kept, or a table filled, for what can never be a run."""
     digests = json.dumps({"digests": [HTML_DIGEST]}).encode()
     asker = Asker(team.url, team.token, RunKey(run.project, quote(name)))

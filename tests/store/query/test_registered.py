@@ -45,7 +45,7 @@ NAMES = {
 }
 
 
-def table(wanted: Any, *_: Any) -> Any:
+def table(wanted, *_):
     """Return the aliases of the versions of an artifact."""
     refs = [one.ref for one in NAMES[wanted.kind] if one.project == wanted.project]
     rows = [{"sys/aliases": ["best", "latest"]} if run == FIRST else {} for _, run in refs]
@@ -75,7 +75,7 @@ CATALOG: Any = SimpleNamespace(where="here", names=NAMES.__getitem__, table=tabl
         ("x-1", None, ("q/.artifacts/x-1", OTHER)),
     ],
 )
-def test_a_word_means_one(word: str, project: str | None, found: tuple[str, str]) -> None:
+def test_a_word_means_one(word, project, found):
     """Of the project that is named, else of those below it."""
     assert find_registered(CATALOG, word, project).ref == found
 
@@ -93,15 +93,13 @@ def test_a_word_means_one(word: str, project: str | None, found: tuple[str, str]
         (f"data@sha256:{'d' * 8}", "p", ("artifact",), RunNotFoundError, "no artifact"),
     ],
 )
-def test_a_word_means_none_or_several(
-    word: str, project: str | None, kinds: tuple[str, ...], error: type[Exception], message: str
-) -> None:
+def test_a_word_means_none_or_several(word, project, kinds, error, message):
     """The error names what there is."""
     with pytest.raises(error, match=message):
         find_registered(CATALOG, word, project, kinds)
 
 
-def test_the_number_of_a_version() -> None:
+def test_the_number_of_a_version():
     """It stands behind the key or name, and nothing else is one."""
     assert [number_of(one) for one in NAMES["model_version"]] == [1, 2]
     assert [number_of(one) for one in NAMES["artifact"]] == [1, 2, 1, None]

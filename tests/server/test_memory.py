@@ -102,7 +102,6 @@ def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch):
     monkeypatch.setattr(path_numbers, "MOST_BYTES", FEW * 500)
     monkeypatch.setattr(logins, "_KEPT", FEW)
     monkeypatch.setattr(blobs, "_HASHES", FEW)
-    monkeypatch.setattr(objects, "_MADE", FEW)
     monkeypatch.setattr(objects, "_OPEN", FEW)
     monkeypatch.setattr(quota, "_KEPT", FEW)
     monkeypatch.setattr(recent, "_MOST", FEW)

@@ -212,7 +212,7 @@ globalThis.fetch = async (target, { body }) => {
 const { Api } = await import("./api.mjs");
 const api = new Api("api/v1/");
 answers = [
-  { answer: [{ a: 1 }], seen: "x", next: 1 }, { answer: [{ a: 2 }], seen: "y", next: 2 },
+  { answer: [{ a: 1 }], seen: "x", next: "1" }, { answer: [{ a: 2 }], seen: "y", next: "2" },
   { answer: [3], seen: "y" }, { answer: { b: 1 }, seen: "z" },
   { unchanged: true }, { unchanged: true },
   { runs: [] }, { answer: { b: 1 }, seen: "z" }, { answer: 4 },
@@ -240,8 +240,8 @@ def test_what_has_not_changed_is_the_same_object(tmp_path):
     assert told["same"] == [True, True, False]
     assert told["asked"] == [
         ["read/files", {"path": "p"}],
-        ["read/files", {"path": "p", "offset": 1}],
-        ["read/files", {"path": "p", "offset": 2}],
+        ["read/files", {"path": "p", "next": "1"}],
+        ["read/files", {"path": "p", "next": "2"}],
         ["read/table", {"limit": 1}],
         ["read/files", {"path": "p", "seen": "x"}],
         ["read/table", {"limit": 1, "seen": "z"}],

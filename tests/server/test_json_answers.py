@@ -16,7 +16,6 @@ pytest.importorskip("fastapi")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.reading.answers import SeriesPart
 from seamark.reading.names import RunName
 from seamark.reading.points import Points, TextPage, TextPoint
 from seamark.reading.tables import RunsTable, StringList
@@ -131,7 +130,7 @@ def test_arrays_are_bytes_or_numbers():
         np.array([1, 2]),
         np.array([0, -1]),
     )
-    found = told(SeriesPart("p", "r", "loss", points=points))["points"]
+    found = told([("p", points)])[0][1]
     assert found["$"] == "Points"
     assert base64.b64decode(found["value"]["v"]) == points.value.tobytes()
     assert [found[name]["$"] for name in ("value", "attempt")] == ["f8", "i8"]

@@ -78,6 +78,24 @@ def test_rows_come_in_windows(here) -> None:
     assert [ref for page in pages for ref in page.refs] == refs
 
 
+def test_runs_and_groups_stop_where_an_answer_is_full(here, monkeypatch) -> None:
+    """Each part says how many there are in all, and what is said of paths is said once."""
+    monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1)
+    monkeypatch.setattr("seamark.server.answering._TOGETHER", 4)
+    fill(here)
+    with here.client() as asks:
+        first = asks.told("select", project="team/x", unknown="tell", sort_by="nope")
+        assert (len(first.answer), first.total, len(first.told)) == (4, 6, 1)
+        rest = asks.told("select", project="team/x", next=first.next)
+        assert (len(rest.answer), rest.total, rest.next) == (2, 6, None)
+    catalog, said = RemoteCatalog(Connection(here.url, here.admin)), []
+    wanted = Selection(project="team/x", sort_by="nope")
+    assert catalog.select(wanted, said.append) == first.answer + rest.answer
+    groups = catalog.groups(wanted, ["lr"], unknown=said.append)
+    assert (len(groups), groups.total, len(said)) == (6, 6, 2)
+    catalog.close()
+
+
 def test_the_runs_beyond_a_limit_are_counted_unless_that_is_not_asked_for(here) -> None:
     """It costs more than the page itself where there are many."""
     fill(here)

@@ -180,6 +180,7 @@ def test_two_tabs_edit_two_hundred_runs_at_once(main_root, tmp_path, serve, prof
     root = tmp_path / "runs"
     shutil.copytree(main_root, root)
     page = serve(root)
+    page.settle()  # all rows are there to be selected
     tabs = [profile.new_page(), profile.new_page()]
     for tab, tag in zip(tabs, ("left", "right"), strict=True):
         tab.goto(opening(page, "?project=sweep"))

@@ -305,7 +305,7 @@ def test_copies_and_forked_children_count_their_own():
 def test_it_is_written_once_a_second_at_most(monkeypatch):
     """And once more at the end; what has not changed is not written again."""
     now = [10**10]
-    monkeypatch.setattr("seamark.run.kept.perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr("seamark.run.aggregation.perf_counter_ns", lambda: now[0])
     run = seamark.init_run(**QUIET)
     run["a"].keep(Statistics())
     run["b"].keep(Last())

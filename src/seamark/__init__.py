@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from seamark.run.handler import Handler
     from seamark.run.old import init as init
     from seamark.run.run import Run, init_run
-    from seamark.values.keeping import Last, Ring
+    from seamark.values.aggregates import Last, Ring
     from seamark.values.statistics import Statistics
 
 __all__ = [
@@ -72,12 +72,12 @@ _HOMES = {
     "ANONYMOUS_API_TOKEN": "seamark.constants",
     "Artifact": "seamark.registry.artifacts",
     "Handler": "seamark.run.handler",
-    "Last": "seamark.values.keeping",
+    "Last": "seamark.values.aggregates",
     "Model": "seamark.registry.model",
     "ModelVersion": "seamark.registry.model",
     "Project": "seamark.registry.project",
     "Reference": "seamark.run.associated",
-    "Ring": "seamark.values.keeping",
+    "Ring": "seamark.values.aggregates",
     "Run": "seamark.run.run",
     "Statistics": "seamark.values.statistics",
     "fetch_projects_table": "seamark.registry.projects",

@@ -74,7 +74,7 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
         facts = {"strategy": state.backend, "launcher": current_rank().launcher}
         facts |= {"world_size": state.num_processes, "accelerator": state.device.type}
         known = {f"distributed/{name}": encode_atom(fact) for name, fact in facts.items() if fact}
-        self._run.session.tell(known)
+        self._run.session.record_facts(known)
         self._run.session.begin()
 
     @guarded

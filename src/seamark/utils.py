@@ -222,7 +222,7 @@ def stringify_unsupported(value: Any, expand: bool = False) -> Any:  # noqa: FBT
             element gets a path of its own.
     """
     try:
-        return _kept(_expanded(value, ()) if expand else value, ())
+        return _as_recorded(_expanded(value, ()) if expand else value, ())
     except Exception:  # noqa: BLE001 - what fails whatever it is asked is text
         return text_of(value, names_callables=False)
 
@@ -239,7 +239,7 @@ def _expanded(value: Any, above: tuple[int, ...]) -> Any:
     return {_key(key): _expanded(each, (*above, id(value))) for key, each in inside}
 
 
-def _kept(value: Any, above: tuple[int, ...]) -> Any:
+def _as_recorded(value: Any, above: tuple[int, ...]) -> Any:
     if isinstance(value, (File, Histogram, Value)):
         return value
     value = thaw(value)
@@ -247,12 +247,12 @@ def _kept(value: Any, above: tuple[int, ...]) -> Any:
         return f"<{type(value).__name__} that holds itself>"
     inside = members(value)
     if inside is not None:
-        return {_key(key): _kept(each, (*above, id(value))) for key, each in inside}
+        return {_key(key): _as_recorded(each, (*above, id(value))) for key, each in inside}
     try:
         encode_atom(value)
     except ValueKindError:
         if issubclass(type(value), _SERIES_OF):
-            return [_kept(each, (*above, id(value))) for each in value]
+            return [_as_recorded(each, (*above, id(value))) for each in value]
         return text_of(value, names_callables=False)
     return value
 

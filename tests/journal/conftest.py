@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from seamark.journal.folder import RunFolder
-from seamark.journal.keeper import Keeper
 from seamark.journal.reader import JournalReader
+from seamark.journal.sync_thread import SyncThread
 from seamark.journal.writer import JournalWriter
 from seamark.run.lifecycle import Lifecycle
 from seamark.run.ranks import EveryRank
@@ -84,7 +84,7 @@ def unkept(monkeypatch):
         msg = "can't start new thread"
         raise RuntimeError(msg)
 
-    monkeypatch.setattr(Keeper, "start", refused)
+    monkeypatch.setattr(SyncThread, "start", refused)
 
 
 class SecondRank(EveryRank):

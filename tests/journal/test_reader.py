@@ -294,7 +294,7 @@ def test_a_dead_process_settles_a_journal(tmp_path):
         file.write(b"\x01" * 13)
     with JournalReader(path) as reader:
         assert len(list(reader.frames())) == 8
-        assert (reader.stopped, reader.tail, reader.settled()) == ("incomplete", None, False)
+        assert (reader.stopped, reader.tail, reader.is_finished()) == ("incomplete", None, False)
     process.communicate()
     process.stdout.close()
     with JournalReader(path) as reader:

@@ -29,7 +29,7 @@ from seamark.reading.ranks import RankStatus
 from seamark.reading.stragglers import RankTiming
 from seamark.reading.tables import RunsTable, StringList
 from seamark.reading.verbs import Answer
-from seamark.values.keeping import Keep, Last, Ring
+from seamark.values.aggregates import Keep, Last, Ring
 from seamark.values.statistics import Statistics
 
 texts = st.text(max_size=20) | st.sampled_from(["$", "v", "nan", "\x00"])

@@ -16,7 +16,7 @@ from recording import QUIET
 
 import seamark
 from seamark import init_run
-from seamark.cli._looking import Looker
+from seamark.cli._live import Looker
 from seamark.cli._printed import Printing
 from seamark.cli._runs import Runs
 from seamark.journal.folder import iter_runs

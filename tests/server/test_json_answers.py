@@ -21,7 +21,7 @@ from seamark.reading.points import Points, TextPage, TextPoint
 from seamark.reading.tables import RunsTable, StringList
 from seamark.reading.verbs import Answer
 from seamark.server.json_answers import to_json
-from seamark.values.keeping import Last
+from seamark.values.aggregates import Last
 
 texts = st.text(st.characters(), max_size=10) | st.sampled_from(["$", "\ud800", "\x00"])
 times = st.datetimes(timezones=st.just(timezone.utc)).map(lambda one: one.replace(fold=0))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seamark import Last, Ring, Statistics
 from seamark.errors import ArgumentError, ValueKindError
-from seamark.values.kept import kept_of
+from seamark.values.aggregate_kinds import load_aggregate
 from seamark.values.statistics import Moments
 
 NUMBERS = st.one_of(
@@ -130,7 +130,7 @@ def test_they_travel_whole(numbers, skip):
 def test_states_of_strangers_are_checked(kind, state, complaint):
     """What is no state is refused with what was expected and what was given."""
     with pytest.raises(ArgumentError, match=complaint):
-        kept_of(kind, state)
+        load_aggregate(kind, state)
 
 
 def test_what_is_no_number_is_refused_at_once():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.blobs.inside import find_inside, is_below
 from seamark.blobs.read import is_pending, read_file, read_text, write_file
 from seamark.blobs.recover import finish_staged
-from seamark.blobs.references import are_ours
+from seamark.blobs.references import are_recorded_by_user
 from seamark.blobs.store import blob_path, has_blob, open_blob
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class FolderContents:
             if (found := find_inside(self._folder, record)) is not None:
                 moved = not is_below(self._folder, str(reference))
                 return "reference" if _is_same(found.status, record, moved=moved) else "changed"
-            ours = _ours(self._folder)
+            ours = _is_recorded_by_user(self._folder)
             return _reference_state(str(reference), record) if ours else "reference"
         if record.get("pending"):
             return "pending"
@@ -115,9 +115,9 @@ class FolderContents:
 
 
 @functools.lru_cache(maxsize=16)
-def _ours(folder: RunFolder) -> bool:
-    """Return whether what a run refers to may be looked at; see `seamark.blobs.are_ours`."""
-    return are_ours(folder)
+def _is_recorded_by_user(folder: RunFolder) -> bool:
+    """Cache `are_recorded_by_user`: whether the references of a run may be followed."""
+    return are_recorded_by_user(folder)
 
 
 def _reference_state(reference: str, record: Mapping[str, Any]) -> str:

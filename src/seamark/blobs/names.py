@@ -15,13 +15,13 @@ from seamark.values import escape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Takes", "extension_of", "local_path", "members_of", "reference", "walk_files"]
+__all__ = ["FileFilter", "extension_of", "local_path", "members_of", "reference", "walk_files"]
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
 _USER: Final = re.compile(r"//[^/#]*@")
 
 
-class Takes(Protocol):
+class FileFilter(Protocol):
     """Tells whether files and folders are meant that were not named themselves."""
 
     def __call__(self, path: str, *, is_folder: bool) -> bool:
@@ -57,7 +57,7 @@ def reference(url: str) -> str:
     return escape(_USER.sub("//", head) + mark + query)
 
 
-def walk_files(folder: str, takes: Takes | None = None) -> dict[str, str]:
+def walk_files(folder: str, takes: FileFilter | None = None) -> dict[str, str]:
     """Return the regular files below a folder, by their names relative to it with ``/``; sorted.
 
     Links to files count as the file; links to folders are not followed, so that this ends.
@@ -81,7 +81,7 @@ def walk_files(folder: str, takes: Takes | None = None) -> dict[str, str]:
 
 def members_of(
     value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    takes: Takes | None = None,
+    takes: FileFilter | None = None,
 ) -> dict[str, Path]:
     """Return the files that paths, folders and patterns stand for, with their names in a file set.
 
@@ -102,7 +102,7 @@ def members_of(
     return found
 
 
-def matches(target: str, takes: Takes | None = None) -> dict[str, str]:
+def matches(target: str, takes: FileFilter | None = None) -> dict[str, str]:
     """Return the files that one path, folder or pattern stands for, by name.
 
     Names are relative to the folder given, or to the part of a pattern before its first wildcard; a

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.blobs.records import Target, file_record, tree_bytes
 from seamark.blobs.store import put_bytes
-from seamark.blobs.take import ChangedError, TakenFile
+from seamark.blobs.take import ChangedError, HeldFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,14 +35,14 @@ class Pending:
 
     place: Path | None
     strict: bool
-    files: dict[str, TakenFile] = field(default_factory=dict)
+    files: dict[str, HeldFile] = field(default_factory=dict)
     targets: list[Target] = field(default_factory=list)
     closed: bool = False
     _members: dict[str, list[Any]] = field(default_factory=dict)
     _changed: bool = False
 
     @property
-    def only(self) -> TakenFile | None:
+    def only(self) -> HeldFile | None:
         """The single file, None for a folder."""
         return self.files.get("") if self.place is None else None
 
@@ -78,7 +78,7 @@ class Pending:
             source=only.source if only.fd is not None else None,
         )
 
-    def store(self, folder: RunFolder, changed: Callable[[TakenFile], None]) -> dict[str, Any]:
+    def store(self, folder: RunFolder, changed: Callable[[HeldFile], None]) -> dict[str, Any]:
         """Make blobs of what was not stored before, and return what is known for the FILE record.
 
         Args:
@@ -102,7 +102,7 @@ class Pending:
         return found | ({"sha256": sha256} if sha256 else {"lost": "changed"})
 
     def _store_one(
-        self, folder: RunFolder, file: TakenFile, changed: Callable[[TakenFile], None]
+        self, folder: RunFolder, file: HeldFile, changed: Callable[[HeldFile], None]
     ) -> list[Any]:
         """Return size and digest of a file; the digest is None if the bytes are lost."""
         try:
@@ -126,7 +126,7 @@ class Pending:
         if self.place is not None:
             shutil.rmtree(self.place, ignore_errors=True)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the descriptors; what is staged stays, to be completed later."""
         self.closed = True
         for file in self.files.values():

@@ -71,7 +71,7 @@ class UsedBlobs:
             OSError: If a journal cannot be read, so that nobody knows, or a blob not be removed.
         """
         for sha256 in digests:
-            if self._has(sha256) or self._others_have(sha256):
+            if self._has(sha256) or self._is_used_by_another(sha256):
                 continue
             with self._worker.lock:  # it may have been recorded again meanwhile
                 if not self._has(sha256):
@@ -82,7 +82,7 @@ class UsedBlobs:
         with self._worker.lock:
             return sha256 in self._handed_out or any(sha256 in at for at in self._at.values())
 
-    def _others_have(self, sha256: str) -> bool:
+    def _is_used_by_another(self, sha256: str) -> bool:
         """Return whether anything but the files of this process has a content.
 
         Of the journals of other processes only what is new is read.

@@ -42,7 +42,7 @@ class Target:
     name: str | None
     file: dict[str, Any]
 
-    def taken(self) -> dict[str, Any]:
+    def ingested_op(self) -> dict[str, Any]:
         """Return the op that says that its bytes are taken."""
         if self.name is None:
             return {"op": "own", "path": self.path, "token": self.token, "file": self.file}

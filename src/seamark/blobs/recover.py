@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.blobs.records import Target, op_payloads, tree_bytes
 from seamark.blobs.store import Stamp, open_source, put_bytes, remove_leftovers, remove_staged
-from seamark.blobs.take import ChangedError, TakenFile
+from seamark.blobs.take import ChangedError, HeldFile
 from seamark.errors import ArgumentError, JournalError
-from seamark.journal.headers import may_grow, recorded_here
+from seamark.journal.headers import is_local_journal, may_grow
 from seamark.journal.reader import JournalReader, decode_json
 from seamark.journal.records import file_of
 from seamark.journal.safe import is_folder, open_file, parts_of
@@ -45,7 +45,7 @@ _ABOUT_FILES: Final = re.compile(rb'"op":"(?:own|digest|files|unfiles|delete)"')
 _TOKEN: Final = frozenset("0123456789abcdef")
 
 
-class _Taken(NamedTuple):
+class _IngestedFile(NamedTuple):
     """A file that was taken and is neither stored nor deleted.
 
     Attributes:
@@ -119,7 +119,7 @@ def _header() -> dict[str, Any]:
     return {"attempt": None, "owner": False, **process_facts()}
 
 
-def _pending(folder: RunFolder) -> tuple[list[_Taken], bool]:
+def _pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
     """Return what was taken and is neither stored nor deleted.
 
     Also returns whether all other processes that recorded the run are gone.
@@ -142,8 +142,8 @@ def _pending(folder: RunFolder) -> tuple[list[_Taken], bool]:
     for writer in [writer for writer, done in settled.items() if not done]:
         while settled.get(writer := follows[writer]):  # its process goes on in another journal
             settled[writer] = False
-    ours = {writer for _, _, writer in ops if recorded_here(paths[writer], boot=True)}
-    found: dict[str, _Taken] = {}
+    ours = {writer for _, _, writer in ops if is_local_journal(paths[writer], boot=True)}
+    found: dict[str, _IngestedFile] = {}
     for _, op, writer in sorted(ops, key=lambda each: each[0]):
         _follow(found, op, settled=settled[writer], ours=writer in ours)
     return list(found.values()), alone
@@ -160,7 +160,9 @@ def _file_ops(reader: JournalReader) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield t, op
 
 
-def _follow(found: dict[str, _Taken], op: dict[str, Any], *, settled: bool, ours: bool) -> None:
+def _follow(
+    found: dict[str, _IngestedFile], op: dict[str, Any], *, settled: bool, ours: bool
+) -> None:
     """Apply one op to what is pending."""
     kind, path, token = op.get("op"), op.get("path"), op.get("token")
     if kind == "own" and isinstance(token, str):
@@ -187,13 +189,15 @@ def _texts(value: Any) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
-def _take(found: dict[str, _Taken], target: Target, *flags: bool) -> None:
+def _take(found: dict[str, _IngestedFile], target: Target, *flags: bool) -> None:
     """Remember what was taken, if its record is one."""
     with contextlib.suppress(ValueError, TypeError):  # whoever folds it will say so
-        found[target.token] = _Taken(dataclasses.replace(target, file=file_of(target.file)), *flags)
+        found[target.token] = _IngestedFile(
+            dataclasses.replace(target, file=file_of(target.file)), *flags
+        )
 
 
-def _drop(found: dict[str, _Taken], gone: Callable[[Target], bool]) -> None:
+def _drop(found: dict[str, _IngestedFile], gone: Callable[[Target], bool]) -> None:
     for token in [token for token, taken in found.items() if gone(taken.target)]:
         del found[token]
 
@@ -250,6 +254,6 @@ def _store_one(folder: RunFolder, file: dict[str, Any], staged: Sequence[str]) -
         replaced = not staged and now.st_ino != file.get("inode")
         if moved or replaced or now.st_size != file["size"]:
             raise ChangedError(str(place))
-        return TakenFile(str(place), Stamp.of(now), fd=fd).store(folder)
+        return HeldFile(str(place), Stamp.of(now), fd=fd).store(folder)
     finally:
         os.close(fd)

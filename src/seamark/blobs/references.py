@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from seamark.blobs.inside import find_inside, is_below
 from seamark.blobs.names import local_path
 from seamark.errors import FileMissingError
-from seamark.journal.headers import recorded_here
+from seamark.journal.headers import is_local_journal
 from seamark.journal.safe import open_file
 
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
 
-__all__ = ["are_ours", "open_reference"]
+__all__ = ["are_recorded_by_user", "open_reference"]
 
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
 
 
-def are_ours(folder: RunFolder) -> bool:
+def are_recorded_by_user(folder: RunFolder) -> bool:
     """Return whether the references of a run were recorded by this user on this host, all of them.
 
     One journal of somebody else is enough to doubt it: it may complete what another one began.
     """
     journals = folder.journals()
-    return bool(journals) and all(recorded_here(journal.path) for journal in journals)
+    return bool(journals) and all(is_local_journal(journal.path) for journal in journals)
 
 
 def open_reference(
@@ -60,22 +60,22 @@ def open_reference(
     """
     here = local_path(file["ref"])
     if here is None or "\0" in here:
-        raise _not_here(path, file)
+        raise _missing_file_error(path, file)
     place = os.path.join(here, *inner)
     try:
         fd = _open_inside(folder, file, inner)
         if fd is None and _leads_nowhere(folder, here):
-            raise _not_here(path, file)
+            raise _missing_file_error(path, file)
         if fd is None:
             fd = _open_outside(folder, file, path, place, inner=inner, wanted=wanted)
     except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError) as error:
         if isinstance(error, FileMissingError):
             raise
-        raise _not_here(path, file) from error
+        raise _missing_file_error(path, file) from error
     return os.fdopen(fd, "rb")
 
 
-def _not_here(path: str, file: Mapping[str, Any]) -> FileMissingError:
+def _missing_file_error(path: str, file: Mapping[str, Any]) -> FileMissingError:
     return FileMissingError(f"{path}: the file that it refers to does not exist: {file['ref']}")
 
 
@@ -108,7 +108,7 @@ def _open_outside(
     inner: Sequence[str],
     wanted: bool,
 ) -> int:
-    if not (wanted or are_ours(folder)):
+    if not (wanted or are_recorded_by_user(folder)):
         msg = (
             f"{path}: it refers to {file['ref']}, which is not opened, because not all of this run "
             "was recorded by you on this host; if that is the file you want, copy it from there, "

@@ -311,12 +311,12 @@ def clone(source: int, target: int) -> bool:
 
 def copy_into(source: int, target: int) -> tuple[str, int]:
     """Copy an open file from its start, and return SHA-256 and size in bytes of what was copied."""
-    return _read_through(source, lambda block: _write_all(target, block))
+    return _hash_content(source, lambda block: _write_all(target, block))
 
 
 def digest_of(fd: int) -> tuple[str, int]:
     """Return SHA-256 and size in bytes of an open file."""
-    return _read_through(fd, lambda _: None)
+    return _hash_content(fd, lambda _: None)
 
 
 def read_all(fd: int, limit: int) -> bytes:
@@ -329,7 +329,7 @@ def read_all(fd: int, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _read_through(fd: int, use: Callable[[memoryview], None]) -> tuple[str, int]:
+def _hash_content(fd: int, use: Callable[[memoryview], None]) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
     buffer = memoryview(bytearray(min(_BLOCK, os.fstat(fd).st_size or _BLOCK)))
     os.lseek(fd, 0, os.SEEK_SET)

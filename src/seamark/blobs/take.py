@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 __all__ = [
     "SMALL",
     "ChangedError",
+    "HeldFile",
     "Sources",
-    "TakenFile",
     "TickWait",
     "look",
     "read_small",
@@ -99,7 +99,7 @@ class TickWait:
 
 
 @dataclass(slots=True)
-class TakenFile:
+class HeldFile:
     """File whose bytes are held until they are stored.
 
     Attributes:
@@ -235,7 +235,7 @@ def _status(fd: int) -> tuple[os.stat_result, bool]:
     return found, found.st_mtime_ns < tick
 
 
-def _settled(fd: int, ticks: TickWait) -> tuple[Stamp, bool]:
+def _stable_status(fd: int, ticks: TickWait) -> tuple[Stamp, bool]:
     """Return the stamp like `_status`, past the tick of the last change if that ends soon."""
     while True:
         found, settled = _status(fd)
@@ -272,7 +272,7 @@ def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
 
 def take(
     source: str, staged: Path, ticks: TickWait, *, copy: bool = False, scarce: bool = False
-) -> TakenFile:
+) -> HeldFile:
     """Take hold of a large file.
 
     Args:
@@ -289,8 +289,8 @@ def take(
     fd = open_source(source)
     taken = None
     try:
-        stamp, settled = _settled(fd, ticks)
-        taken = TakenFile(source, stamp, settled=settled)
+        stamp, settled = _stable_status(fd, ticks)
+        taken = HeldFile(source, stamp, settled=settled)
         if _copied(fd, staged, copy=copy):
             taken.staged, taken.private = staged, True
             taken.check(fd)

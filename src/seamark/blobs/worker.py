@@ -112,7 +112,7 @@ class Worker:
             while self._rest():
                 self._step()
         finally:
-            self._leave()
+            self._unregister()
 
     def _rest(self) -> bool:
         """Wait while there is only what failed, then try it again; False if there is nothing."""
@@ -123,7 +123,7 @@ class Worker:
                 self._queue.extend(self._later)
                 self._later.clear()
             if self._stopped or not (self._queue or self._later):
-                self._leave()  # under the lock: a job added next has to start a thread
+                self._unregister()  # under the lock: a job added next has to start a thread
                 return False
             return True
 
@@ -148,7 +148,7 @@ class Worker:
                 self._changed.notify_all()
         return True
 
-    def _leave(self) -> None:
+    def _unregister(self) -> None:
         """Say that the thread that calls this is no longer there for new jobs."""
         with self._changed:
             if self._thread is threading.current_thread():
@@ -169,11 +169,11 @@ class Worker:
                 raise
             if not (again and job.failed):
                 job.failed = again
-                self._tell("not stored yet" if again else "not stored", error)
+                self._report("not stored yet" if again else "not stored", error)
             return False
         return True
 
-    def _tell(self, kind: str, error: BaseException | None) -> None:
+    def _report(self, kind: str, error: BaseException | None) -> None:
         with quietly(lambda lost: log.debug("seamark: not counted: %s", kind, exc_info=lost)):
             self._trouble(kind, error)
 
@@ -220,5 +220,5 @@ class Worker:
         for job in left:
             job.give_up()
             if job.failed:
-                self._tell("not stored", None)
+                self._report("not stored", None)
         return done

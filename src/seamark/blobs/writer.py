@@ -32,8 +32,8 @@ from seamark.blobs.store import (
 )
 from seamark.blobs.take import (
     ChangedError,
+    HeldFile,
     Sources,
-    TakenFile,
     TickWait,
     look,
     read_small,
@@ -403,7 +403,7 @@ class BlobWriter:
                 raise OSError(errno.EAGAIN, "the record of a file could not be written")
         return True
 
-    def _note_changed(self, file: TakenFile) -> None:
+    def _note_changed(self, file: HeldFile) -> None:
         """Learn that a file is rewritten in place, and say that a version of it is lost."""
         self._sources.note_rewritten(file.source)
         self._trouble("rewritten before it was copied", ChangedError(file.source))
@@ -495,7 +495,7 @@ class BlobWriter:
             raise
         if not folder:
             self._sources.remember(source, pending.files[""].stamp, None)
-        self._worker.submit(Job(partial(self._store, pending), pending.leave, pending.leave))
+        self._worker.submit(Job(partial(self._store, pending), pending.close, pending.close))
         return recorded
 
     def _take_all(self, pending: Pending, inside: Mapping[str, str], staged: Path) -> None:
@@ -518,7 +518,7 @@ class BlobWriter:
         """Record that the bytes of what belongs at a path are taken; return whether it is."""
         file = pending.record(place.name, place.ext)
         target = Target(place.path, token, place.member, file)
-        recorded = self._record(target.taken())
+        recorded = self._record(target.ingested_op())
         pending.targets.append(target)
         return recorded is not False
 
@@ -542,7 +542,7 @@ class BlobWriter:
                 self._used.put(path, file)
             self._record(target.op(file))
 
-        recorded = self._record(target.taken())
+        recorded = self._record(target.ingested_op())
         missing = self._bytes.missing(digests_of(file))
         without = partial(self._record, target.op(without_bytes(file)))
         self._bytes.wait(WaitingRecord(path, name, missing, append, without, taken=True))

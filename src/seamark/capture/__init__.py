@@ -175,7 +175,7 @@ class Capture:
     @property
     def settled(self) -> bool:
         """Whether all that was recorded is written, and all that was printed recorded."""
-        return self._run.settled and (self._output is None or self._output.drained)
+        return self._run.is_idle and (self._output is None or self._output.drained)
 
     @_quiet
     def note_exception(self, error: BaseException, *, asked: bool = False) -> None:

@@ -43,7 +43,7 @@ class Recorder(Protocol):
         """The folder in which the run is kept."""
 
     @property
-    def settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether every record is written; False while one waits for a call it interrupted."""
 
     @property

@@ -36,7 +36,7 @@ from seamark.errors import (
 )
 from seamark.reading.words import clean, readable
 
-__all__ = ["Misuse", "Trouble", "app", "main", "options", "root_only", "root_option"]
+__all__ = ["CommandError", "Misuse", "app", "main", "options", "root_only", "root_option"]
 
 EXIT_TROUBLE: Final = 1
 EXIT_MISUSE: Final = 2
@@ -88,7 +88,7 @@ _COMMANDS: Final = {
 """Every command and the module that holds it, in the order in which help lists them."""
 
 
-class Trouble(click.ClickException):
+class CommandError(click.ClickException):
     """Something could not be done, although the command was right."""
 
     exit_code = EXIT_TROUBLE
@@ -189,20 +189,20 @@ class CommandGroup(click.Group):
                 error.ctx = click.Context(command, parent=ctx, info_name=name)
             raise
         except SeamarkError as error:
-            raise _told(error) from error
+            raise _as_click_error(error) from error
         except BrokenPipeError:
             _drop_output()
             ctx.exit(EXIT_PIPE)  # click itself would exit with 1
         except OSError as error:
             words = error.strerror or str(error) or type(error).__name__
             where = f"{error.filename}: " if error.filename else ""
-            raise Trouble(where + words) from error
+            raise CommandError(where + words) from error
 
 
-def _told(error: SeamarkError) -> click.ClickException:
+def _as_click_error(error: SeamarkError) -> click.ClickException:
     if isinstance(error, QueryError):
         return Misplaced(re.sub(r"^sort_by:", "sort:", str(error)))  # as the option is called
-    return (Misuse if isinstance(error, _MISUSES) else Trouble)(str(error))
+    return (Misuse if isinstance(error, _MISUSES) else CommandError)(str(error))
 
 
 @click.group(
@@ -294,7 +294,7 @@ def _run(args: Sequence[str] | None) -> int:
     except click.exceptions.Exit as stop:
         return int(stop.exit_code)
     except click.ClickException as error:
-        _tell(error)
+        _print_error(error)
         return int(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
@@ -305,7 +305,7 @@ def _run(args: Sequence[str] | None) -> int:
         if os.environ.get("SEAMARK_TRACEBACK"):
             raise
         where = "set SEAMARK_TRACEBACK=1 to see where"
-        _tell(Trouble(f"unexpected {type(error).__name__}: {error} ({where})"))
+        _print_error(CommandError(f"unexpected {type(error).__name__}: {error} ({where})"))
         try:
             sys.stdout.flush()
         except OSError:  # a full disk; Python would try again at exit and end with 120
@@ -314,7 +314,7 @@ def _run(args: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _tell(error: click.ClickException) -> None:
+def _print_error(error: click.ClickException) -> None:
     """Write an error as one line on standard error, a misplaced one with its place below."""
     said = about_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
     message, *place = said.split("\n")

@@ -128,7 +128,7 @@ def _problems(reader: JournalReader, totals: Totals) -> Iterator[tuple[Any, ...]
         size = human_bytes(reader.tail.length)
         why = "the process died while writing, or damage"
         yield "torn tail", f"the last {size} are not a whole record: {why}", *reader.tail
-    elif not reader.settled():
+    elif not reader.is_finished():
         totals.live += 1
 
 
@@ -203,7 +203,7 @@ def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Fin
     """
     folder = view.folder
     seen: set[str] = set()
-    for path, digest, size in _kept(view):
+    for path, digest, size in _stored_contents(view):
         if digest in seen:
             continue
         seen.add(digest)
@@ -257,7 +257,7 @@ def _blob_problem(
     return None
 
 
-def _kept(view: RunView) -> Iterator[tuple[str, str, int | None]]:
+def _stored_contents(view: RunView) -> Iterator[tuple[str, str, int | None]]:
     """Yield (attribute path, SHA-256, size in bytes) of every content that the run keeps itself."""
     for attribute in view.attributes():
         value = attribute.value
@@ -311,14 +311,14 @@ def finish_queued(folders: Iterable[RunFolder]) -> int:
 
 def half_purged(root: Path, project: str | None) -> list[Path]:
     """Return the folders that a purge hid and did not finish deleting."""
-    return [path for path in _beside_runs(root, project) if path.name.endswith(PURGING)]
+    return [path for path in _hidden_folders(root, project) if path.name.endswith(PURGING)]
 
 
 def drafts(root: Path, project: str | None) -> list[RunFolder]:
     """Return the folders of artifacts that are not saved, below ``root`` or one project."""
     return [
         RunFolder(root, path.parent.relative_to(root).as_posix(), path.name)
-        for path in _beside_runs(root, project)
+        for path in _hidden_folders(root, project)
         if path.name.startswith(DRAFT)
         and path.parent.parent.name == ARTIFACTS
         and not path.name.endswith(PURGING)
@@ -330,7 +330,7 @@ def project_logs(root: Path, project: str | None) -> list[RunFolder]:
     """Return the folders of projects' own logs below ``root``, or below one project."""
     return [
         RunFolder(root, path.parent.relative_to(root).as_posix(), PROJECT_LOG)
-        for path in _beside_runs(root, project)
+        for path in _hidden_folders(root, project)
         if path.name == PROJECT_LOG and path.parent != root and not path.is_symlink()
     ]
 
@@ -338,7 +338,7 @@ def project_logs(root: Path, project: str | None) -> list[RunFolder]:
 def unreadable(root: Path, project: str | None) -> list[Finding]:
     """Return the folders that cannot be looked into, whose runs no reader sees."""
     errors: list[OSError] = []
-    for _ in _beside_runs(root, project, errors.append):
+    for _ in _hidden_folders(root, project, errors.append):
         pass
     return [
         Finding(project or "", "", "unreadable", str(error.filename), error.strerror or str(error))
@@ -346,7 +346,7 @@ def unreadable(root: Path, project: str | None) -> list[Finding]:
     ]
 
 
-def _beside_runs(
+def _hidden_folders(
     root: Path, project: str | None, on_error: Callable[[OSError], None] | None = None
 ) -> Iterator[Path]:
     """Yield the hidden folders of projects, which are beside their runs."""

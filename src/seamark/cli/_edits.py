@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._app import Trouble, misuse
+from seamark.cli._app import CommandError, misuse
 from seamark.journal.folder import RunFolder
 from seamark.reading.words import clean, shorten
 from seamark.values import escape
@@ -48,7 +48,7 @@ def record(runs: Runs, ref: RunRef, **changes: Any) -> None:
     if runs.root is not None:
         if not append_ops(RunFolder(runs.root, ref.project, ref.run), _ops(changes)):
             msg = f"{runs.root / ref.project / ref.run}: the change could not be written"
-            raise Trouble(msg)
+            raise CommandError(msg)
     else:
         if "description" in changes:
             was = getattr(runs.view(ref).attribute("sys/description"), "value", None)

@@ -39,7 +39,7 @@ from seamark.reading.words import (
     time_text,
 )
 from seamark.remote.protocol import RemoteError
-from seamark.values.keeping import Keep
+from seamark.values.aggregates import Keep
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,10 +60,10 @@ __all__ = [
     "file_words",
     "full_text",
     "print_facts",
+    "problems",
     "span_text",
     "sparkline",
     "text_or_record",
-    "troubles",
     "whole_text",
 ]
 
@@ -431,7 +431,7 @@ def _devices(found: Mapping[str, int | str]) -> str:
     return ", ".join(words)
 
 
-def troubles(view: Reader, state: str) -> Iterator[str]:
+def problems(view: Reader, state: str) -> Iterator[str]:
     """Yield a line for each thing that a reader must know: a bad end, losses, damage."""
     yield from ends(view, state)
     for one in ailments(health_of(view)):

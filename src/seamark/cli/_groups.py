@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.cli._csv import write_rows
 from seamark.cli._facts import exact_text
-from seamark.cli._screen import Cell, Column, Screen, note, note_no_room
+from seamark.cli._screen import Cell, Column, Screen, note, note_hidden_columns
 from seamark.reading.value_words import value_text
 from seamark.reading.words import clean, human_number
 
@@ -51,7 +51,7 @@ def print_groups(groups: RunGroups, by: Sequence[str], columns: Sequence[str], f
         ]
         for group in groups
     ]
-    note_no_room(screen.table(titles, lines))
+    note_hidden_columns(screen.table(titles, lines))
 
 
 def _words(spread: Spread, runs: int, *, exact: bool) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.cli._app import misuse
 from seamark.cli._csv import write_rows
 from seamark.cli._runs import names_of
-from seamark.cli._screen import Cell, Column, Screen, note, note_no_room
+from seamark.cli._screen import Cell, Column, Screen, note, note_hidden_columns
 from seamark.paths import is_inside
 from seamark.reading.value_words import value_text
 from seamark.reading.words import clean, human_time
@@ -124,7 +124,7 @@ def _print(rows: Sequence[Row], kind: str, shown: Sequence[str]) -> None:
         ]
         for row in rows
     ]
-    note_no_room(screen.table(titles, lines))
+    note_hidden_columns(screen.table(titles, lines))
 
 
 def _cell(value: Any, screen: Screen) -> Cell:

@@ -264,9 +264,9 @@ class Lines:
             if (lines := screen.feed(part)) is None:
                 continue
             self._keep(lines)
-            yield from self.settled(part.t - _LATE_NS)
+            yield from self.finished_lines(part.t - _LATE_NS)
 
-    def settled(self, before: int | None = None) -> Iterator[Part]:
+    def finished_lines(self, before: int | None = None) -> Iterator[Part]:
         """Yield the lines that have not changed since a time, except those that are being drawn.
 
         Args:
@@ -292,7 +292,7 @@ class Lines:
         for screen in self._screens.values():
             screen.draw()
             self._take(screen, screen.terminal.close())
-        yield from self.settled()
+        yield from self.finished_lines()
 
     def _take(self, screen: _Screen, lines: Iterable[Any]) -> None:
         self._keep(screen.final(lines))

@@ -31,7 +31,7 @@ __all__ = [
     "be_quiet",
     "data_output",
     "note",
-    "note_no_room",
+    "note_hidden_columns",
     "quiet",
     "wanted_colour",
 ]
@@ -120,7 +120,7 @@ def note(message: str, *, style: str = "") -> None:
     )
 
 
-def note_no_room(titles: Sequence[str], more: int = 0) -> None:
+def note_hidden_columns(titles: Sequence[str], more: int = 0) -> None:
     """Say which columns a table had no room for, if any of them is worth a word.
 
     Args:

@@ -47,7 +47,7 @@ def describe(
     runs = open_runs(context, project)
     ref = runs.find(run, project)
     old = _description(runs, ref)
-    new = "" if remove else _asked(old) if text is None else text
+    new = "" if remove else _read_text(old) if text is None else text
     kept = as_recorded(new)
     if kept != old:
         record(runs, ref, description=new or None)
@@ -62,7 +62,7 @@ def _description(runs: Runs, ref: RunRef) -> str:
     return str(text_or_record(view, found.value, _DESCRIPTION))
 
 
-def _asked(old: str) -> str:
+def _read_text(old: str) -> str:
     """Return the text that an editor or a pipe gives.
 
     Raises:

@@ -181,10 +181,10 @@ def _check_paths(
         fitting = [path for path, family in found.items() if wanted in (None, family)]
         missing = [one for one in missing if not any(matches(path, one) for path in fitting)]
     if missing:
-        misuse(_not_there(missing[0], known, what))
+        misuse(_explain_missing_path(missing[0], known, what))
 
 
-def _not_there(pattern: str, known: dict[str, str], what: str | None) -> str:
+def _explain_missing_path(pattern: str, known: dict[str, str], what: str | None) -> str:
     """Say why a path gives nothing: it holds something else, or is not there at all."""
     if held := next((family for path, family in known.items() if matches(path, pattern)), None):
         what_else = next((one for one, of in FAMILIES.items() if of == held), "attributes")

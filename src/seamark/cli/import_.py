@@ -154,7 +154,7 @@ def neptune(
             for number, one in enumerate(list_runs(sources)):
                 listed.append(one)
                 progress(number + 1, len(sources))
-        failed = _tell_listed(root, listed, left_out)
+        failed = _print_listed(root, listed, left_out)
     else:
         failed = _import(root, sources, left_out)
     if failed:
@@ -168,7 +168,7 @@ def _import(root: Path, sources: list[Source], left_out: Notes) -> bool:
     with progress_bar("Importing", of_bytes=True) as progress:
         done = import_runs(sources, progress)
     done.notes.join(left_out)
-    _tell_notes(done.notes)
+    _print_notes(done.notes)
     for problem in done.problems:
         note(problem, style="warning")
     if done.runs or not done.there:
@@ -180,18 +180,18 @@ def _import(root: Path, sources: list[Source], left_out: Notes) -> bool:
     return bool(done.problems)
 
 
-def _tell_notes(notes: Notes) -> None:
+def _print_notes(notes: Notes) -> None:
     for kind, count in notes.counts.items():
         example = notes.examples.get(kind)
         note(f"{kind} ({count}{f', the first: {example}' if example else ''})", style="warning")
 
 
-def _tell_listed(root: Path, listed: list[Listed], left_out: Notes) -> bool:
+def _print_listed(root: Path, listed: list[Listed], left_out: Notes) -> bool:
     """Show a table of what would come; return whether something cannot be read."""
     rows = [_row(one) for one in listed if not one.problem]
     if rows:
         Screen().table(_COLUMNS, rows)
-    _tell_notes(left_out)
+    _print_notes(left_out)
     failed = [one for one in listed if one.problem]
     for one in failed:
         note(one.problem, style="warning")

@@ -320,7 +320,7 @@ class _Writer:
             sys.stdout.write("\r" + "\x1b[2K\x1b[1A" * (len(self._drawn) - 1) + "\x1b[2K")
             self._drawn = []
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Leave what was drawn where it is."""
         if self._drawn:
             sys.stdout.write("\n")
@@ -349,7 +349,7 @@ def _follow(
     """
     latest_ns, heard_s = 0, time.monotonic()
 
-    def heard(parts: Iterable[Part]) -> Iterator[Part]:
+    def note_times(parts: Iterable[Part]) -> Iterator[Part]:
         nonlocal latest_ns, heard_s
         for part in parts:
             latest_ns, heard_s = part.t, time.monotonic()
@@ -359,9 +359,9 @@ def _follow(
         while True:
             view = look()
             state = view.state
-            found = list(lines.finished(heard(printing.new(view))))
+            found = list(lines.finished(note_times(printing.new(view))))
             settled = tail is not None or time.monotonic() - heard_s > _SETTLED_NS / 1e9
-            found += lines.settled(None if settled else latest_ns - _SETTLED_NS)
+            found += lines.finished_lines(None if settled else latest_ns - _SETTLED_NS)
             live = lines.live()
             if tail is not None:
                 found, tail = found[max(0, len(found) + len(live) - tail) :], None
@@ -373,4 +373,4 @@ def _follow(
             sys.stdout.flush()
             _wait(_INTERVAL_S)
     finally:
-        writer.leave()
+        writer.detach()

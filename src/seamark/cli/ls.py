@@ -23,7 +23,7 @@ from seamark.cli._runs import (
     open_runs,
     project_option,
 )
-from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_no_room
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_hidden_columns
 from seamark.paths import home_of, is_inside
 from seamark.reading.ages import age_words, duration_words
 from seamark.reading.attributes import PARENT
@@ -335,7 +335,7 @@ def ls(
     if by:
         _ls_groups(runs, chosen, names_of(by), wanted, form, differing=differing)
         return
-    asked = _Asked(wanted, sorting, kind, differing=differing, for_people=not form)
+    asked = _ColumnSelection(wanted, sorting, kind, differing=differing, for_people=not form)
     table = runs.index.table(chosen, asked.columns)
     pairs = zip(table.refs, table.rows, strict=True)
     rows = [{_PROJECT: home_of(at), _RUN: run, **row} for (at, run), row in pairs]
@@ -343,7 +343,7 @@ def ls(
     if form:
         write_rows(form, [_PROJECT, _RUN, *shown], rows)
     elif rows:
-        _note_troubles(runs, table.refs, rows)
+        _note_problems(runs, table.refs, rows)
         _print(Screen(), rows, shown, asked)
     elif runs.root is None or runs.root.is_dir():  # else that has been said
         note("the trash is empty" if trashed else _nothing(runs, kind) + _no_such_tag(runs, tags))
@@ -374,7 +374,7 @@ def _note_more(shown: int, total: int, word: str) -> None:
         note(f"{plural(shown, word)} of {total:,}; --limit 0 shows all")
 
 
-class _Asked:
+class _ColumnSelection:
     """Selection of columns: those requested from the store, and those of its answer to show.
 
     Attributes:
@@ -415,9 +415,9 @@ class _Asked:
             return [*(differing or ["sys/name", "*:differing"]), *self._sorted]
         if self._wanted:
             return [*self._sorted, *self._wanted, *self._parent]
-        return self._telling if self._for_people else self._plain
+        return self._choose_columns if self._for_people else self._plain
 
-    def _telling(self, shared: Sequence[SharedPath]) -> Sequence[str]:
+    def _choose_columns(self, shared: Sequence[SharedPath]) -> Sequence[str]:
         metrics, parameters = telling_columns(shared)
         for first, paths in ((_FIRST_TO_GO, metrics), (_FIRST_TO_GO + 1, parameters)):
             self.unasked |= {path: first + 2 * at for at, path in enumerate(paths)}
@@ -487,7 +487,10 @@ def _no_such_tag(runs: Runs, tags: Sequence[str]) -> str:
 
 
 def _print(
-    screen: Screen, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], asked: _Asked
+    screen: Screen,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    asked: _ColumnSelection,
 ) -> None:
     several = len({row[_PROJECT] for row in rows}) > 1
     names = ["sys/id", *([_PROJECT] if several else [])]
@@ -496,7 +499,7 @@ def _print(
         rows = _as_tree(rows)
     names += [_LOSSES] if any(row.get(_LOSSES) for row in rows) else []
     now = datetime.now(timezone.utc)
-    field = _field if asked.kind == "run" else _field_of_others
+    field = _field if asked.kind == "run" else _format_version_field
     lines = [[field(row, name, screen, now) for name in names] for row in rows]
     titles = [
         _column(name, screen, asked, right=_is_numeric([row.get(name) for row in rows]))
@@ -505,7 +508,7 @@ def _print(
     without = screen.table(titles, lines)
     told = {one.title for one in titles if one.rank < _FIRST_TO_GO}
     missed = [title for title in without if title in told]
-    note_no_room(missed, len(without) - len(missed))
+    note_hidden_columns(missed, len(without) - len(missed))
 
 
 def _as_tree(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
@@ -528,7 +531,7 @@ def _as_tree(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     return found
 
 
-def _note_troubles(
+def _note_problems(
     runs: Runs, refs: Sequence[tuple[str, str]], rows: Sequence[dict[str, Any]]
 ) -> None:
     """Note in each row what is missing of its run, and why that crashed if it did."""
@@ -549,7 +552,7 @@ def _is_numeric(values: Sequence[Any]) -> bool:
     )
 
 
-def _column(name: str, screen: Screen, asked: _Asked, *, right: bool) -> Column:
+def _column(name: str, screen: Screen, asked: _ColumnSelection, *, right: bool) -> Column:
     sorting, title = asked.sorting, TITLES.get(name, clean(name))
     if name == "sys/id":
         title = _TITLES_OF_ID.get(asked.kind, title)
@@ -581,7 +584,7 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
     return _cell(value, name, screen, now)
 
 
-def _field_of_others(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> Cell:
+def _format_version_field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> Cell:
     """Return what a model or a version shows in a column; who has no name is called by its id."""
     if name == "sys/name" and not row.get(name):
         return Cell("")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from seamark.cli._app import Trouble, misuse, root_option
+from seamark.cli._app import CommandError, misuse, root_option
 from seamark.cli._checks import drafts, half_purged
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_option, runs_argument
 from seamark.cli._screen import note
@@ -122,7 +122,7 @@ def _refuse_live(folders: Sequence[RunFolder]) -> None:
     if live := [f"{folder.project}/{folder.run}" for folder in folders if is_live(folder)]:
         listed = ", ".join(live[:_LISTED]) + (", …" if len(live) > _LISTED else "")
         msg = f"nothing was purged: a process is still writing to {listed}; stop it first"
-        raise Trouble(msg)
+        raise CommandError(msg)
 
 
 def _ask(runs: Runs, refs: Sequence[RunRef]) -> None:

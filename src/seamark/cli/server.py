@@ -113,12 +113,12 @@ def server(
 
     checks.check_settings(settings, insecure=insecure)
 
-    def tell(prepared: run.Prepared, url: str) -> None:
+    def print_started(prepared: run.Prepared, url: str) -> None:
         for line in run.started_words(settings, prepared, url):
             click.echo(line)
 
     os.umask(0o077)  # nobody else reads what runs recorded
-    context.exit(run.serve(settings, note, tell))
+    context.exit(run.serve(settings, note, print_started))
 
 
 def size_of(text: str | None) -> int | None:

@@ -253,10 +253,10 @@ def _rest(
     left_out = {one.path for part in counted.values() for one in part} | _facts.CODE
     if shown.digest:
         left_out.update(path for note in shown.notes.values() for path in note.told_by)
-    return [one for one in attributes if one.path not in left_out and not _is_told(one)]
+    return [one for one in attributes if one.path not in left_out and not _is_shown_as_text(one)]
 
 
-def _is_told(attribute: Attribute) -> bool:
+def _is_shown_as_text(attribute: Attribute) -> bool:
     """Return whether an attribute is told in words, or by what was printed."""
     path = attribute.path
     return any(is_inside(path, space) for space in _TOLD) or is_output(path, attribute.family)
@@ -315,7 +315,7 @@ def _counted(attributes: Sequence[Attribute], *, digest: bool) -> dict[str, list
     """Return what is only counted, by the namespace in which it is."""
     found: dict[str, list[Attribute]] = {}
     for one in attributes:
-        if _is_told(one):
+        if _is_shown_as_text(one):
             continue
         space = _space_of(one) if digest else _space_in_pipe(one)
         if space:

@@ -174,9 +174,9 @@ def _sync_to(
     try:
         expect_other_place(remote, folders)
         with progress_bar(f"Asking {place}") as progress:
-            found = _together(mover.look, folders, progress)
+            found = _map_concurrently(mover.look, folders, progress)
         if dry_run:
-            return _tell_left(place, found)
+            return _print_pending(place, found)
         total, sent, lock = sum(one.size for one in found), 0, threading.Lock()
         with progress_bar(f"Sending to {place}", of_bytes=True) as progress:
 
@@ -186,13 +186,13 @@ def _sync_to(
                     sent += size
                     progress(sent, max(total, sent))
 
-            done = _together(lambda one: mover.move(one, add), found)
+            done = _map_concurrently(lambda one: mover.move(one, add), found)
     finally:
         remote.close()
-    return _tell(place, found, done)
+    return _print_sent(place, found, done)
 
 
-def _together(
+def _map_concurrently(
     call: Callable[[A], B],
     given: Sequence[A],
     progress: Callable[[int, int], None] = lambda _done, _total: None,
@@ -210,7 +210,7 @@ def _together(
     return found
 
 
-def _tell_left(place: str, found: Sequence[Left]) -> bool:
+def _print_pending(place: str, found: Sequence[Left]) -> bool:
     """Say what would be sent."""
     todo = [one for one in found if one.size or one.files]
     for one in todo:
@@ -220,18 +220,18 @@ def _tell_left(place: str, found: Sequence[Left]) -> bool:
             f"\t{plural(len(one.journals), 'journal')}, {human_bytes(journals)}"
             f"\t{plural(len(one.files), 'file')}, {human_bytes(files)}"
         )
-    failed = _tell_problems(found)
+    failed = _print_problems(found)
     _report_purged(place, found)
     if todo:
         size = human_bytes(sum(one.size for one in todo))
         note(f"would send {size} of {_words(todo)} to {place}")
-    _tell_there(place, found)
+    _print_up_to_date(place, found)
     return bool(failed)
 
 
-def _tell(place: str, found: Sequence[Left], done: Sequence[Moved]) -> bool:
+def _print_sent(place: str, found: Sequence[Left], done: Sequence[Moved]) -> bool:
     """Say what was sent and what was there already."""
-    failed = _tell_problems(done)
+    failed = _print_problems(done)
     if sent := [one for one in done if one.journal_bytes or one.files]:
         files = sum(one.files for one in sent)
         size = human_bytes(sum(one.journal_bytes + one.file_bytes for one in sent))
@@ -243,13 +243,13 @@ def _tell(place: str, found: Sequence[Left], done: Sequence[Moved]) -> bool:
     for one in done:
         if one.name is not None and one.name != one.called:
             note(f"{one.folder.words} is called {one.name!r:.200} at {place}")
-    _tell_there(place, found)
+    _print_up_to_date(place, found)
     if failed:
         note(f"not everything of {_words(failed)} is at {place}; sync again later", style="error")
     return bool(failed)
 
 
-def _tell_problems(found: Sequence[Left] | Sequence[Moved]) -> list[Left | Moved]:
+def _print_problems(found: Sequence[Left] | Sequence[Moved]) -> list[Left | Moved]:
     """Say what went wrong, once where it is the same for many; return those that have problems."""
     failed = [one for one in found if one.problems]
     by_line: dict[str, list[Left | Moved]] = {}
@@ -267,7 +267,7 @@ def _report_purged(place: str, found: Sequence[Left] | Sequence[Moved]) -> None:
         note(f"{_words(purged)} {was} purged at {place} and not sent; {keeps} here")
 
 
-def _tell_there(place: str, found: Sequence[Left]) -> None:
+def _print_up_to_date(place: str, found: Sequence[Left]) -> None:
     there = [one for one in found if not (one.size or one.files or one.problems or one.purged)]
     if not found:
         note("there are no runs to send")

@@ -45,7 +45,7 @@ class _Served:
         self._connection.ask("DELETE", f"accounts/tokens/{quote(token, safe='')}")
 
 
-class _Kept:
+class _StoredTokens:
     """Tokens in the database of a server on this machine: whoever may write it is its admin."""
 
     def __init__(self, accounts: Accounts) -> None:
@@ -225,7 +225,7 @@ def revoke(beginning: str, url: str | None, folder: Path | None, store: str | No
     click.echo(f"revoked {clean(beginning)}")
 
 
-def _place(url: str | None, folder: Path | None, store: str | None) -> _Served | _Kept:
+def _place(url: str | None, folder: Path | None, store: str | None) -> _Served | _StoredTokens:
     if folder is not None or store is not None:
         if url is not None:
             misuse("--server asks over HTTP, --folder and --store ask the database: give one")
@@ -235,7 +235,7 @@ def _place(url: str | None, folder: Path | None, store: str | None) -> _Served |
     return _Served(Connection(url or _known_server()))
 
 
-def _opened(folder: Path | None, store: str | None) -> _Kept:
+def _opened(folder: Path | None, store: str | None) -> _StoredTokens:
     from seamark.cli.server import settings_at
 
     settings = settings_at(folder, store, None)
@@ -247,7 +247,7 @@ def _opened(folder: Path | None, store: str | None) -> _Kept:
 
     databases = open_databases(settings.store)
     migrate(databases.account)
-    return _Kept(Accounts(databases.account))
+    return _StoredTokens(Accounts(databases.account))
 
 
 def _known_server() -> str:

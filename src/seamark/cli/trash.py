@@ -41,7 +41,7 @@ def trash(
     moved = _mark(runs, refs, trashed=True)
     note(
         f"put {plural(len(moved), 'run')} into the trash"
-        f"{_others(len(refs) - len(moved), 'already in it')}{_named(runs, moved)}; "
+        f"{_describe_unchanged(len(refs) - len(moved), 'already in it')}{_named(runs, moved)}; "
         "seamark untrash takes them out, seamark purge deletes them"
     )
     if live := [ref for ref in moved if runs.view(ref).state == "running"]:
@@ -69,11 +69,11 @@ def untrash(
     moved = _mark(runs, refs, trashed=False)
     note(
         f"took {plural(len(moved), 'run')} out of the trash"
-        f"{_others(len(refs) - len(moved), 'not in it')}{_named(runs, moved)}"
+        f"{_describe_unchanged(len(refs) - len(moved), 'not in it')}{_named(runs, moved)}"
     )
 
 
-def _others(count: int, how: str) -> str:
+def _describe_unchanged(count: int, how: str) -> str:
     """Return what is said of runs that were named and stay as they are."""
     return f" ({count:,} {'was' if count == 1 else 'were'} {how})" if count else ""
 

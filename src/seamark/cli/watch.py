@@ -19,7 +19,7 @@ import click
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
 from seamark.cli._facts import span_text
-from seamark.cli._looking import Looker, Seen
+from seamark.cli._live import Looker, Seen
 from seamark.cli._runs import RunRef, Runs, a_path, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
 from seamark.reading.ages import duration_words
@@ -110,7 +110,7 @@ def watch(
         while True:
             seen = looker.look()
             show(seen)
-            if not seen.goes_on:
+            if not seen.is_unfinished:
                 return
             _wait(interval)
 
@@ -222,7 +222,7 @@ def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
     left = room - max(1, len(seen.series)) - 1
     for line in ["", *seen.output[-left:]] if left > 0 and seen.output else ():
         screen.line(shorten(clean(line), screen.width), style="dim")
-    if seen.goes_on:
+    if seen.is_unfinished:
         screen.line()
         every = duration_words(interval)
         ends = "Ctrl-C stops watching; the training goes on"
@@ -234,22 +234,22 @@ def _facts_of(seen: Seen) -> Iterator[tuple[str, str]]:
     created, ran = known.get("sys/creation_time"), known.get("sys/running_time")
     if isinstance(created, datetime):
         yield "created", seen_text(round(created.timestamp() * 1e9), now_ns)
-    if not seen.goes_on and isinstance(ran, float):
+    if not seen.is_unfinished and isinstance(ran, float):
         yield "ran for", duration_words(ran)
     if seen.progress:
         yield "progress", seen.progress
-    if seen.goes_on and (machine := machine_now(seen.attributes, seen.ranks)):
+    if seen.is_unfinished and (machine := machine_now(seen.attributes, seen.ranks)):
         yield "machine", machine
     yield from (fact for fact in rank_facts(seen.view, seen.state) if fact[0] == "ranks")
     points = [rank.row_t for rank in seen.ranks if rank.row_t is not None]
-    if seen.goes_on and points:
+    if seen.is_unfinished and points:
         yield "last point", age_text(max(points), now_ns)
 
 
 def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
     screen.line()
     if not seen.series:
-        nothing = "nothing has been recorded here yet" if seen.goes_on else "no series"
+        nothing = "nothing has been recorded here yet" if seen.is_unfinished else "no series"
         screen.line(nothing, style="dim")
         return
     columns = [

@@ -122,7 +122,7 @@ class EngineWatch:
                     for name, fact in _facts(engine).items()
                     if fact is not None
                 }
-                run.session.tell(facts)
+                run.session.record_facts(facts)
 
 
 class _StepTimes:

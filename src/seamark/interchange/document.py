@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
 from seamark.interchange.columns import Columns, columns_of, floats_of, inside, refused
-from seamark.interchange.draft import Draft, taken
+from seamark.interchange.draft import Draft, run_exists_error
 from seamark.interchange.rebuilt import Rebuilt
 from seamark.journal.folder import RunFolder
 from seamark.journal.records import digest_of_text, file_of
@@ -26,7 +26,7 @@ from seamark.paths import check_name, check_path, check_project, is_derived
 from seamark.reading.attributes import CHANGES
 from seamark.reading.document import SERIES
 from seamark.values import Atom, decode_atom, encode_atom, escape
-from seamark.values.kept import kept_of
+from seamark.values.aggregate_kinds import load_aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -157,7 +157,7 @@ class DocumentRun:
             RunExistsError: If there is a run with its id in its project.
         """
         if self.folder.path.exists():
-            raise taken(self.folder)
+            raise run_exists_error(self.folder)
 
     def make(self, progress: Callable[[int], None] = lambda _: None) -> RunFolder:
         """Make the run; nothing of it is seen before it is whole.
@@ -406,7 +406,7 @@ def _statistic(given: Any, path: str) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         msg = f"expected an object with kind and state, got {given!r:.80}"
         raise ArgumentError(msg)
-    found = kept_of(given.get("kind"), given.get("state"))
+    found = load_aggregate(given.get("kind"), given.get("state"))
     part = hashlib.sha256(path.encode()).hexdigest()[:16]
     return {"op": "statistic", "kind": found.kind, "state": found.state_dict(), "part": part}
 

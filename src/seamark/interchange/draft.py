@@ -27,7 +27,7 @@ from seamark.values import escape
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Draft", "NotImportedError", "taken"]
+__all__ = ["Draft", "NotImportedError", "run_exists_error"]
 
 _LOCK: Final = ".lock"
 _FLAGS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
@@ -35,7 +35,7 @@ _LONG_TEXT: Final = 1 << 20
 """A text of more characters than this is kept as a blob."""
 
 
-def taken(folder: RunFolder) -> RunExistsError:
+def run_exists_error(folder: RunFolder) -> RunExistsError:
     """Return the error that says that a run is there already."""
     msg = f"{folder.words} exists below {folder.root}: nothing is written over"
     return RunExistsError(msg)
@@ -84,13 +84,13 @@ class Draft:
             fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600, dir_fd=above)
         finally:
             os.close(above)
-        if not self._is_mine(fd):
+        if not self._try_lock(fd):
             os.close(fd)
             msg = f"{self.folder.words} is being imported by another process"
             raise NotImportedError(msg)
         return fd
 
-    def _is_mine(self, fd: int) -> bool:
+    def _try_lock(self, fd: int) -> bool:
         """Lock the file of an open descriptor; return whether the draft is ours then."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -165,7 +165,7 @@ class Draft:
             os.rmdir(self._place.staging_dir)
         if not self._take_place():
             if alone:
-                raise taken(self.folder)
+                raise run_exists_error(self.folder)
             self._join()
         sync_folder(self._place.path.parent)
 
@@ -202,7 +202,7 @@ class Draft:
         if fd < 0:
             return
         for journal in self._journals:
-            journal.leave()
+            journal.release()
         with contextlib.suppress(OSError):
             if not self._placed:  # else there may be somebody else's by now
                 self._empty(lock=True)

@@ -165,7 +165,7 @@ class ExportedRun:
             raise NotImportedError(msg)
         return [self._uids[0]]
 
-    def told(self) -> str:
+    def note(self) -> str:
         """See `FoundRun.told`."""
         rows = [header.get("imported_to") for header in headers(self.folder)]
         known = [each for each in rows if type(each) is int]
@@ -281,7 +281,7 @@ class _Rows:
             elif kind in _VALUES:
                 self._atoms(kind, part)
             else:
-                self._others(kind, part)
+                self._add_other_values(kind, part)
 
     def _path(self, text: str | None) -> str | None:
         if text is None or text in DERIVED:
@@ -305,7 +305,7 @@ class _Rows:
                 atoms[path] = encode_atom(value)
         self._journal.assign(atoms)
 
-    def _others(self, kind: str, part: pa.RecordBatch) -> None:
+    def _add_other_values(self, kind: str, part: pa.RecordBatch) -> None:
         for text, value in _pairs(part, _COLUMN_OF[kind]):
             if value is None or (path := self._path(text)) is None:
                 continue

@@ -108,7 +108,7 @@ class FoundRun(Protocol):
         """
         ...
 
-    def told(self) -> str:
+    def note(self) -> str:
         """Return what is to be known of a run that is there already; mostly nothing."""
         ...
 

@@ -295,7 +295,7 @@ def _import(run: FoundRun, done: Imported, add: Callable[[int], None]) -> None:
     try:
         if not run.missing():
             done.there += 1
-            if told := run.told():
+            if told := run.note():
                 done.notes.add(told, run.called)
             return
         notes = Notes()

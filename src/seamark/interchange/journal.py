@@ -148,7 +148,7 @@ class GivenJournal:
             times = None if times_ns is None else times_ns[part]
             column = Column(self._table, path, values[part], steps[part], times)
             frames = column.frames()
-            column.took(len(frames), self.last_t)
+            column.mark_written(len(frames), self.last_t)
             self._add(*frames)
 
     def texts(self, path: str, points: Iterable[Sequence[Any]]) -> None:
@@ -176,9 +176,9 @@ class GivenJournal:
         self._add(self._frame(Kind.CLOSE, dump_json({"reason": "stop", "dropped": {}})))
         self._flush()
         os.fsync(self._fd)
-        self.leave()
+        self.release()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Close the file, whole or not; harmless when called twice."""
         fd, self._fd = self._fd, -1
         if fd >= 0:

@@ -150,7 +150,7 @@ class ClientRun:
                 done[name] = max(last, done.get(name, 0))
         return done
 
-    def told(self) -> str:
+    def note(self) -> str:
         """See `FoundRun.told`."""
         return ""
 

@@ -134,7 +134,7 @@ class Rebuilt:
         for attempt, places in columns.parts():
             journal = self._of_attempt(attempt)
             times = columns.time_ns[places].tolist()
-            steps, values = columns.step[places], _taken(columns.value, places)
+            steps, values = columns.step[places], _select(columns.value, places)
             self._write(journal, lambda to: write(self._draft, to, path, steps, values, times))  # noqa: B023
         if not len(columns.step):  # a point, and then the end of all points
             point = [_POINTS[family]]
@@ -156,7 +156,7 @@ class Rebuilt:
         self._values.close(self._facts["sys/modification_time"])
 
 
-def _taken(values: Any, places: Any) -> Any:
+def _select(values: Any, places: Any) -> Any:
     return [values[at] for at in places] if isinstance(values, list) else values[places]
 
 

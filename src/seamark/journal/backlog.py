@@ -51,13 +51,13 @@ class Record(Protocol):
     def frames(self) -> list[bytes]:
         """Return the frames that are missing in the open journal; asked again for another one."""
 
-    def took(self, whole: int, t: int) -> None:
+    def mark_written(self, whole: int, t: int) -> None:
         """Note that the first ``whole`` frames, as made last, are in the journal.
 
         Harmless when called twice. ``t`` is the time of the last frame that was made, in ns.
         """
 
-    def kept(self, t: int) -> None:
+    def mark_queued(self, t: int) -> None:
         """Note that it waits, and was made at a time in ns."""
 
 
@@ -97,12 +97,12 @@ class Payloads:
             for payload, flags in self._packed[self._start :]
         ]
 
-    def took(self, whole: int, t: int) -> None:
+    def mark_written(self, whole: int, t: int) -> None:
         """Note how many are in the journal."""
         del t
         self._end = self._start + whole
 
-    def kept(self, t: int) -> None:
+    def mark_queued(self, t: int) -> None:
         """Nothing depends on it."""
 
 
@@ -125,12 +125,12 @@ class Note:
         """Return it."""
         return [self._frame(self._kind, self._payload())]
 
-    def took(self, whole: int, t: int) -> None:
+    def mark_written(self, whole: int, t: int) -> None:
         """Note that it was written."""
         del t
         self.done = bool(whole)
 
-    def kept(self, t: int) -> None:
+    def mark_queued(self, t: int) -> None:
         """Do nothing: it never waits."""
 
 
@@ -175,14 +175,14 @@ class Backlog:
         """Oldest entry of the queue."""
         return self.waiting[0]
 
-    def has_room_for(self, record: Record) -> bool:
+    def can_add(self, record: Record) -> bool:
         """Return whether a record can be added."""
         return self._records < MAX_RECORDS and self._bytes + record.size <= MAX_BYTES
 
     def add(self, record: Record) -> None:
         """Keep a record, as made now."""
         t, size = self._clock(), record.size
-        record.kept(t)
+        record.mark_queued(t)
         self.waiting.append(Waiting(t, record, size))
         self._records, self._bytes = self._records + 1, self._bytes + size
 

@@ -297,7 +297,7 @@ class RunFolder:
             msg = "expected a folder, found a link, which is not followed"
             raise OSError(errno.ELOOP, msg, str(link))
 
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Return whether this is a run: a folder with journals, and no link to one."""
         return is_folder(self.journal_dir) and is_folder(self.path)
 

@@ -24,7 +24,14 @@ from seamark.process.liveness import process_alive, process_facts
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
-__all__ = ["begun_ns", "header_of", "headers", "may_grow", "recorded_here", "writer_lives"]
+__all__ = [
+    "first_record_ns",
+    "header_of",
+    "headers",
+    "is_local_journal",
+    "may_grow",
+    "writer_lives",
+]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -49,7 +56,7 @@ def headers(folder: RunFolder) -> Iterator[Mapping[str, Any]]:
             yield header_of(journal.path)
 
 
-def begun_ns(folder: RunFolder) -> int:
+def first_record_ns(folder: RunFolder) -> int:
     """Return the time of the first record of a run, ns since the Unix epoch; 0 if there is none."""
     found = []
     for journal in folder.journals():
@@ -67,10 +74,10 @@ def may_grow(reader: JournalReader) -> bool:
     last = reader.last_frame()
     if last is not None and last.kind == Kind.CLOSE:
         return False
-    return process_alive(reader.header()) is True or not reader.settled()
+    return process_alive(reader.header()) is True or not reader.is_finished()
 
 
-def recorded_here(path: Path, *, boot: bool = False) -> bool:
+def is_local_journal(path: Path, *, boot: bool = False) -> bool:
     """Return whether this user recorded a journal on this host, as far as a file can show that.
 
     Its header names this host, and the file is this user's or root's. Somebody who unpacks an

@@ -45,19 +45,19 @@ def sound_row(
             losses.drop("step", max(1, len(metrics)), f"log_metrics: {error}")
             return None
 
-    def leave_out(what: str, key: object, error: Exception) -> None:
+    def drop_value(what: str, key: object, error: Exception) -> None:
         message = f"log_metrics: {key!r:.120} is left out: {error}"
         losses.drop(what, 1, message, (what, key))
 
     values, refused = to_floats(metrics) if found is None else found
     for key, reason in refused.items():
-        leave_out("value", key, reason)
+        drop_value("value", key, reason)
     kept = {}
     for key, value in values.items():
         try:
             claim(check_writable(key), "float_series")
         except (TypeError, ValueError) as error:
-            leave_out("path", key, error)
+            drop_value("path", key, error)
         else:
             kept[key] = value
     return (kept, step) if kept else None

@@ -55,11 +55,11 @@ class Losses:
         """Return the payload of a heartbeat: totals of the open journal."""
         return dump_json({"dropped": self.counts}) if self.counts else b""
 
-    def told(self) -> None:
+    def mark_recorded(self) -> None:
         """Note that the open journal holds the counts as they are now."""
         self._told, self.owed = dict(self.counts), False
 
-    def leave_journal(self) -> None:
+    def start_journal(self) -> None:
         """Start counting again: what a journal holds stays there, the next counts only the rest."""
         self.counts = {
             reason: count - self._told.get(reason, 0)
@@ -80,7 +80,7 @@ class Losses:
             self._warned.add(key)
             self.warn(message)
 
-    def said(self, key: object) -> bool:
+    def has_warned(self, key: object) -> bool:
         """Return whether a warning with this key was logged."""
         return key in self._warned
 

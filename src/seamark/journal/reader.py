@@ -438,7 +438,7 @@ class JournalReader:
         size = self.size
         if size < FILE_HEADER_BYTES:
             self.stopped = "incomplete"
-            if self.settled():
+            if self.is_finished():
                 self.tail = Gap(0, size)
 
     @staticmethod
@@ -465,12 +465,12 @@ class JournalReader:
         found = self._next_valid(self.offset + 8)
         if found is None:
             self.stopped = "bad" if bad else "incomplete"
-            if not self.settled():
+            if not self.is_finished():
                 return False
         # A frame behind an incomplete one proves that it is bad. Bad bytes may still turn good on a
         # network file system for a while, so they are passed over when the journal is settled or
         # the frame behind them is old.
-        elif bad and not self.settled() and found[1] > self._now_ns() - SETTLE_NS:
+        elif bad and not self.is_finished() and found[1] > self._now_ns() - SETTLE_NS:
             self.stopped = "bad"
             return False
         # The bytes may have been read in the middle of a write. That write is over by now: a later
@@ -505,7 +505,7 @@ class JournalReader:
         """Return the time of the frame at an offset, ns since the Unix epoch; it is not checked."""
         return int.from_bytes(self._source.pread(8, offset + 16), "little", signed=True)
 
-    def settled(self) -> bool:
+    def is_finished(self) -> bool:
         """Return whether nothing more can be expected.
 
         Closed, its process gone, or unchanged for `SETTLE_NS`.

@@ -163,7 +163,7 @@ class RowTable:
             for path, number in new.items()
         ]
 
-    def took_names(self, new: Mapping[str, int], whole: int) -> None:
+    def mark_names_written(self, new: Mapping[str, int], whole: int) -> None:
         """Remember the names among the first ``whole`` frames, which begin with them."""
         self.numbers.update(islice(new.items(), whole))
 
@@ -174,7 +174,7 @@ class RowTable:
         self._next_schema += 1
         return self._next_schema - 1
 
-    def was_seen(self, paths: tuple[str, ...]) -> bool:
+    def is_repeated(self, paths: tuple[str, ...]) -> bool:
         """Return whether a key set comes again; remembers a bounded number of them, by hash."""
         key = hash(paths)
         if key in self._seen:
@@ -204,7 +204,7 @@ class RowTable:
             if schema in one.schemas:
                 one.schemas.remove(schema)
 
-    def leave_journal(self) -> None:
+    def start_journal(self) -> None:
         """Start numbering again, for another journal."""
         self.retire_all()
         self.numbers.clear()
@@ -226,7 +226,7 @@ class Row:
         own_time = b"" if time_ns is None else struct.pack("<q", time_ns)
         self._head = struct.pack("<d", self._step) + own_time
         self._values = struct.pack(f"<{len(self._paths)}d", *values.values())
-        self._comes_again = table.was_seen(self._paths)
+        self._comes_again = table.is_repeated(self._paths)
         self._new: dict[str, int] = {}
         self._schema: int | None = None
         self._frames = 0
@@ -261,14 +261,14 @@ class Row:
         self._frames = len(frames)
         return frames
 
-    def took(self, whole: int, t: int) -> None:
+    def mark_written(self, whole: int, t: int) -> None:
         """Remember the numbers that are in the journal now, and with the row itself its step.
 
         Not the step of a row that waited: later rows may have been made meanwhile, or the series
         been deleted.
         """
         table, paths = self._table, self._paths
-        table.took_names(self._new, whole)
+        table.mark_names_written(self._new, whole)
         if self._schema is not None and whole > len(self._new):
             table.schema_numbers[paths] = self._schema
         self.done = whole == self._frames
@@ -280,7 +280,7 @@ class Row:
                 one.schemas.append(schema)
         self._remember(t)
 
-    def kept(self, t: int) -> None:
+    def mark_queued(self, t: int) -> None:
         """Remember the step, which the next row is numbered after; ``t`` is a time in ns."""
         self._waited = True
         self._remember(t)
@@ -328,14 +328,14 @@ class Column:
         frame = self._table.frame
         return [*self._table.path_frames(self._new), frame(Kind.COLUMN, payload, flags=self._flags)]
 
-    def took(self, whole: int, t: int) -> None:
+    def mark_written(self, whole: int, t: int) -> None:
         """Remember the number that is in the journal now, and with the points the last step."""
-        self._table.took_names(self._new, whole)
+        self._table.mark_names_written(self._new, whole)
         self.done = whole > len(self._new)
         if self.done and not self._waited:
             self._remember(t)
 
-    def kept(self, t: int) -> None:
+    def mark_queued(self, t: int) -> None:
         """Remember the last step, which the next point is numbered after; ``t`` is in ns."""
         self._waited = True
         self._remember(t)

@@ -125,11 +125,11 @@ def _open(path: str | os.PathLike[str], above: int, flags: int) -> int:
                 os.close(outer)
     except OSError as error:
         let_pass(error)
-        raise _told(error, os.fspath(path)) from error
+        raise _explain_link(error, os.fspath(path)) from error
     return fd
 
 
-def _told(error: OSError, path: str) -> OSError:
+def _explain_link(error: OSError, path: str) -> OSError:
     """Return an error that says what is wrong if there was a link, else the same one."""
     if error.errno not in _LINK:
         return error
@@ -260,7 +260,7 @@ def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
                 fd = _entered(part, above)
             except OSError as error:
                 let_pass(error)
-                raise _told(error, str(base.joinpath(*parts))) from error
+                raise _explain_link(error, str(base.joinpath(*parts))) from error
             os.close(above)
         yield fd
     finally:

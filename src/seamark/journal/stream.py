@@ -141,7 +141,7 @@ class Stream:
             frames = record.frames()
             self._on_its_way = record, frames
             whole, error = segment.put(frames)
-            record.took(whole, self.last_t)
+            record.mark_written(whole, self.last_t)
             self._on_its_way = None
             if error is None:
                 if self.losses.owed:
@@ -152,23 +152,23 @@ class Stream:
             self.table.retire_all()  # the next row goes the slow way, which catches up
             if not segment.lost:
                 break
-            self.leave()
+            self.switch_file()
         return why
 
     def _report(self, segment: Segment) -> None:
         """Tell how much was lost, now that the disk takes something again."""
         whole, _ = segment.put([self.frame(Kind.HEARTBEAT, self.losses.payload())])
         if whole:
-            self.losses.told()
+            self.losses.mark_recorded()
         elif segment.lost:
-            self.leave()
+            self.switch_file()
 
     def beat(self) -> bool:
         """Write a heartbeat, with what was lost so far; return whether it is written."""
         beat = Note(self.frame, Kind.HEARTBEAT, self.losses.payload)
         if self.catch_up() or self._put(beat):
             return False
-        self.losses.told()
+        self.losses.mark_recorded()
         return True
 
     def put_close(self, reason: str) -> str:
@@ -179,7 +179,7 @@ class Stream:
             lambda: dump_json({"reason": reason, "dropped": self.losses.counts}),
         )
         if not (why := self._put(note)):
-            self.losses.told()
+            self.losses.mark_recorded()
         return why
 
     def rotate(self) -> None:
@@ -191,7 +191,7 @@ class Stream:
         self._told = None
         if self.segment is not None:
             self.put_close("rotate")
-            self.leave()
+            self.switch_file()
 
     def rest(self) -> str:
         """Write all that waits, then CLOSE, and leave the journal."""
@@ -201,7 +201,7 @@ class Stream:
         if self.segment is not None:
             if why := self.put_close("stop"):
                 return why
-            self.leave()
+            self.switch_file()
         return ""
 
     def end(self, reason: str) -> None:
@@ -212,7 +212,7 @@ class Stream:
             if self.backlog.waiting:
                 self._lose(len(self.backlog), why)
         self.closed, self.backlog = True, Backlog(self.clock)
-        self.leave()
+        self.switch_file()
 
     def retry_now(self) -> None:
         """Let the next record try the disk again, even if a write failed just now."""
@@ -231,9 +231,9 @@ class Stream:
             last_t = segment.mend()
             if self._on_its_way is not None:
                 record, frames = self._on_its_way
-                record.took(sum(time_of(frame) <= last_t for frame in frames), self.last_t)
+                record.mark_written(sum(time_of(frame) <= last_t for frame in frames), self.last_t)
             if segment.lost:
-                self.leave()
+                self.switch_file()
             self.wake()
         self._on_its_way, self.in_doubt = None, False
 
@@ -253,7 +253,7 @@ class Stream:
         if (segment := self.segment) is not None:
             segment.take_back(torn, error)
             if segment.lost:
-                self.leave()
+                self.switch_file()
         self.table.retire_all()
 
     # ---------------------------------------------------------------- what waits
@@ -292,7 +292,7 @@ class Stream:
         if self.segment is not None:
             if why := self.put_close("rotate"):
                 return why
-            self.leave()
+            self.switch_file()
         self._told = header
         return ""
 
@@ -303,7 +303,7 @@ class Stream:
 
     def _keep_back(self, record: Record, why: str) -> bool:
         """Keep a record in memory; False if there is no room for it."""
-        if not self.backlog.has_room_for(record):
+        if not self.backlog.can_add(record):
             return False
         if self.segment is None and not self.backlog.waiting:
             self.name()  # facts are filed under it
@@ -332,7 +332,7 @@ class Stream:
 
     # ---------------------------------------------------------------- one file after the other
 
-    def leave(self) -> None:
+    def switch_file(self) -> None:
         """Continue in another file with the next record."""
         segment, self.segment, self.fd = self.segment, None, -1
         if segment is None:
@@ -346,9 +346,9 @@ class Stream:
         if len(self.left) > _LEFT:
             with quietly(only=OSError):
                 self.left.popleft().close()
-        self.table.leave_journal()
+        self.table.start_journal()
         if not self.closed:  # else there is no next one to count for
-            self.losses.leave_journal()
+            self.losses.start_journal()
 
     def abandon(self) -> None:
         """Leave a journal that is not to be trusted any more, or not wanted."""
@@ -356,14 +356,14 @@ class Stream:
             self.settle()
         if self.segment is not None:
             self.segment.lost = True
-            self.leave()
+            self.switch_file()
 
     def begin_child(self) -> None:
         """Leave to the parent, after a fork, its journal and what waits."""
         self._on_its_way, self.in_doubt = None, False
         self.backlog, self._uid = Backlog(self.clock), None
         self._told = self._as_of = None
-        self.leave()
+        self.switch_file()
         while self.left:
             with quietly(only=OSError):
                 self.left.popleft().close()

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from seamark.journal.keeper import Keeper
+from seamark.journal.sync_thread import SyncThread
 from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
@@ -55,24 +55,24 @@ class Upkeep:
     def begin_child(self) -> None:
         """Forget the thread of the parent, and its round, when this process was forked."""
         self._round = threading.Lock()
-        self.thread: Keeper | None = None
+        self.thread: SyncThread | None = None
 
     # ---------------------------------------------------------------- the thread
 
     def wake(self) -> None:
         """Start the background thread unless there is one; the writer holds its lock."""
         if self.thread is None:
-            self.thread = Keeper(self.keep, *self.every_s)
+            self.thread = SyncThread(self.keep, *self.every_s)
             self.thread.start_if_possible()
 
-    def end(self) -> Keeper | None:
+    def end(self) -> SyncThread | None:
         """Signal the thread to end after a last round, and return it; the writer holds its lock."""
         thread, self.thread = self.thread, None
         if thread is not None:
             thread.end()
         return thread
 
-    def finish(self, thread: Keeper | None, timeout_s: float) -> bool:
+    def finish(self, thread: SyncThread | None, timeout_s: float) -> bool:
         """Wait for the last round of a thread that ends; return whether it is done."""
         done = thread is None or thread.finish(timeout_s)
         if not done:
@@ -149,7 +149,7 @@ class Upkeep:
                 segment.bring_back()
             except OSError as error:
                 # Tried again at the next interval; as long as the file is open, nothing is lost.
-                if not self._losses.said("removed"):
+                if not self._losses.has_warned("removed"):
                     why = f"was removed and cannot be written again: {error.strerror}"
                     self._losses.drop("removed", 1, f"{segment.path} {why}")
                 return

@@ -2,8 +2,8 @@
 
 `JournalWriter` is what a run holds. It takes what is given to numbers and records, one at a time
 (`seamark.journal.guard`), has them written (`seamark.journal.stream`), counts what is lost
-(`seamark.journal.losses`), and has a thread beside it (`seamark.journal.keeper`). Nothing of all
-this reaches the caller: training comes first.
+(`seamark.journal.losses`), and has a thread that syncs the journal (`seamark.journal.sync_thread`).
+None of this reaches the caller: training comes first.
 
 The rules are in ``docs/explanation/journal.md``, "Writing".
 """
@@ -36,7 +36,7 @@ from seamark.values._numbers import NUMERIC
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
-    from seamark.journal.keeper import Keeper
+    from seamark.journal.sync_thread import SyncThread
     from seamark.values._numbers import Converted
 
 __all__ = [
@@ -180,7 +180,7 @@ class JournalWriter:
         return self._stream.closed
 
     @property
-    def settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no record waits for the one that a signal handler interrupted."""
         return not self._guard.deferred
 
@@ -464,14 +464,14 @@ class JournalWriter:
         Returns:
             Whether everything is on disk, and neither descriptor nor thread is left.
         """
-        ended: list[Keeper | None] = []
+        ended: list[SyncThread | None] = []
         if not self._guard.run(lambda: self._rest(ended)):
             return self.closed
         if not timeout_s and ended[0] is not None and ended[0].ident is not None:
             return False
         return self._upkeep.finish(ended[0], timeout_s)
 
-    def _rest(self, ended: list[Keeper | None]) -> bool:
+    def _rest(self, ended: list[SyncThread | None]) -> bool:
         if self._stream.rest():
             return False
         ended.append(self._upkeep.end())
@@ -487,13 +487,13 @@ class JournalWriter:
         Returns:
             False if the disk did not answer in time.
         """
-        ended: list[Keeper | None] = []
+        ended: list[SyncThread | None] = []
         self._guard.run(lambda: self._close(reason, ended))
         if not ended:  # closed before; or in the middle of a record, which comes first
             return True
         return self._upkeep.finish(ended[0], timeout_s)
 
-    def _close(self, reason: str, ended: list[Keeper | None]) -> None:
+    def _close(self, reason: str, ended: list[SyncThread | None]) -> None:
         if not self._stream.closed:
             self._stream.end(reason)
             ended.append(self._upkeep.end())

@@ -101,7 +101,7 @@ class Finder(MetaPathFinder):
             rest = rest[4:]
         if (ours := _same(rest)) is not None:
             return ModuleSpec(fullname, _Same(ours), origin=ours)
-        return _stand_in_spec(rest, fullname)
+        return _alias_spec(rest, fullname)
 
 
 def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
@@ -123,7 +123,7 @@ def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
         )
         msg = f"No module named {fullname!r}: {ours if name in _LIGHTNING else others}"
         raise ModuleNotFoundError(msg, name=fullname)
-    return None if rest.startswith(_INTEGRATIONS) else _stand_in_spec(rest, fullname)
+    return None if rest.startswith(_INTEGRATIONS) else _alias_spec(rest, fullname)
 
 
 class _Client(Finder):
@@ -172,11 +172,11 @@ def _same(rest: str) -> str | None:
         return None
 
 
-def _stand_in_spec(rest: str, fullname: str) -> ModuleSpec | None:
+def _alias_spec(rest: str, fullname: str) -> ModuleSpec | None:
     names = _stood_in(rest)
     if names is None:
         return None
-    return ModuleSpec(fullname, _StandIn(names), origin=names, is_package=True)
+    return ModuleSpec(fullname, _AliasLoader(names), origin=names, is_package=True)
 
 
 def _stood_in(rest: str) -> str | None:
@@ -213,7 +213,7 @@ class _Same(Loader):
             module.__path__ = []  # where the client has a package
 
 
-class _StandIn(Loader):
+class _AliasLoader(Loader):
     """Makes a module that has the names of another."""
 
     def __init__(self, names: str) -> None:

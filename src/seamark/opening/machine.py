@@ -138,7 +138,7 @@ class _Machine:
         if self._server is not None:
             return Presence(exists=True)  # it answered for the run
         if folder not in self._known:
-            self._known[folder] = Presence(exists=folder.is_there())
+            self._known[folder] = Presence(exists=folder.exists())
             with quietly(only=OSError):  # its project cannot be read
                 purged, link = folder.is_purged, folder.link(inside=False)
                 self._known[folder] = self._known[folder]._replace(is_purged=purged, link=link)

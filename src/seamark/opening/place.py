@@ -109,7 +109,7 @@ def expect_run(folder: RunFolder) -> None:
         RunNotFoundError: If it does not.
     """
     link = folder.link(inside=False)
-    if link is not None or not folder.is_there():
+    if link is not None or not folder.exists():
         raise missing_run(folder, link)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind
-from seamark.journal.headers import begun_ns, header_of, headers, writer_lives
+from seamark.journal.headers import first_record_ns, header_of, headers, writer_lives
 from seamark.journal.reader import JournalReader
 from seamark.process.job import restart_count, same_job
 from seamark.process.liveness import process_facts
@@ -137,7 +137,7 @@ def restart_of_unnamed(folder: RunFolder, job_run: JobRun) -> Restart:
         one = RunFolder(folder.root, folder.project, name)
         made_by = _recorded_before_restart(one) if name[0] != "." else []
         if any(each[1:] == job_run[1:] for each in made_by):
-            found.append((begun_ns(one), name, job_run in made_by))
+            found.append((first_record_ns(one), name, job_run in made_by))
     passed_over = None
     for _, name, same in sorted(found, reverse=True):  # the newest first
         one = RunFolder(folder.root, folder.project, name)

@@ -20,7 +20,7 @@ from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindErro
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable
 from seamark.values import encode_atom, is_container, parameters, shown
-from seamark.values.keeping import Keep
+from seamark.values.aggregates import Keep
 
 if TYPE_CHECKING:
     from seamark.values import Atom

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypedDict, TypeVar, cast, get_type_hints
 
 from seamark.errors import UnknownArgumentError
 from seamark.options.foreign import ARGUMENTS, REPLACED
-from seamark.values.keeping import Keep  # noqa: TC001 - evaluated for the signatures
+from seamark.values.aggregates import Keep  # noqa: TC001 - evaluated for the signatures
 
 __all__ = ["WITHOUT_MEANING", "RunOptions", "accept_options", "check_names", "refuse_unknown"]
 

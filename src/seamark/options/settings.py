@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from seamark.reading.arriving import Conflict
     from seamark.values import Atom
-    from seamark.values.keeping import Keep
+    from seamark.values.aggregates import Keep
 
 __all__ = ["Settings", "check_argument", "hidden_by_environment", "remotes_of"]
 

@@ -138,7 +138,7 @@ class Edits:
                 "alone: put the folder that it leads to in its place"
             )
             raise NotWritable(msg)
-        if not folder.is_there():
+        if not folder.exists():
             msg = f"{folder.journal_dir} is not there any more: nothing can be changed in this run"
             raise NotWritable(msg)
         if not os.access(folder.journal_dir, os.W_OK | os.X_OK):

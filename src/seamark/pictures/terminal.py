@@ -167,7 +167,7 @@ class _Collapse:
         for token in _TOKEN.finditer(text):
             kind = token.lastgroup
             if self._column is None:
-                self._begun_at(token)
+                self._start_at(token)
             elif kind == "text":
                 self._text(token[0])
             elif kind == "control":
@@ -181,7 +181,7 @@ class _Collapse:
         self._flush()
         return "".join(self._out)
 
-    def _begun_at(self, token: re.Match[str]) -> None:
+    def _start_at(self, token: re.Match[str]) -> None:
         """Keep what comes before the column is known."""
         self._out.append(token[0])
         if token.lastgroup in {"return", "newline"}:
@@ -252,7 +252,7 @@ class _Collapse:
         living = self._living.union(*map(_owners, self._rows))
         for number, (row, column, text, width) in enumerate(self._writes):
             if row == _NOBODY:
-                if not waiting.takes(text):
+                if not waiting.apply(text):
                     out.append(text)
             elif number in living:
                 out += waiting.given()
@@ -299,7 +299,7 @@ class _States:
     def __init__(self) -> None:
         self._set: dict[str, None] = {}
 
-    def takes(self, text: str) -> bool:
+    def apply(self, text: str) -> bool:
         if not text.startswith("\x1b[") or text[-1] not in "mhl":
             return False
         if text == "\x1b[m" or (text.startswith("\x1b[0") and text[3] in "m;"):

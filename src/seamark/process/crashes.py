@@ -224,7 +224,7 @@ class Evidence:
         if header.get("host") != self._host or boot is None or self._boot is None:
             return LOST, ""
         if boot != self._boot:
-            return (REBOOTED, "") if self._was_restarted_after(last_t) else (LOST, "")
+            return (REBOOTED, "") if self._has_restarted_since(last_t) else (LOST, "")
         alive = self._lives(header)
         if alive is not False:
             return LOST, "its process is still there" if alive else ""
@@ -249,7 +249,7 @@ class Evidence:
     def _namespace(self) -> int | None:
         return pid_namespace()
 
-    def _was_restarted_after(self, last_t: int) -> bool:
+    def _has_restarted_since(self, last_t: int) -> bool:
         """Return whether this host was started after a moment, and not another of its name."""
         if self._host in _NO_NAMES or (booted_s := self._booted_s) is None:
             return False

@@ -92,11 +92,11 @@ def _call(renew: Callable[[], object]) -> object:
 
 def _renew() -> None:
     for owner, renew in list(_renewals.items()):
-        with quietly(_tell):
+        with quietly(_log_failure):
             renew(owner)
 
 
-def _tell(error: Exception) -> None:
+def _log_failure(error: Exception) -> None:
     log.warning("seamark: a part could not be set up in a forked process: %r", error)
 
 

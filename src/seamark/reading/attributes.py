@@ -42,7 +42,7 @@ class Attribute:
         type: Type of an atom (``"float"``, ...), else the family.
         value: Of an atom, the decoded value; of a float series, a `SeriesSummary`; of other series,
             a `SeriesTail`; of a string set, a set; of a file, its record; of a file set, records by
-            name; of an artifact, its record; of a statistic, a `seamark.values.keeping.Keep`.
+            name; of an artifact, its record; of a statistic, a `seamark.values.aggregates.Keep`.
     """
 
     path: str

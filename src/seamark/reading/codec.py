@@ -23,8 +23,8 @@ from seamark.reading.groups import RunGroup
 from seamark.reading.points import HistogramPoint
 from seamark.reading.tables import RunsTable, StringList
 from seamark.reading.verbs import Answer
+from seamark.values.aggregates import Keep, Last, Ring
 from seamark.values.arrays import Floats, Ints
-from seamark.values.keeping import Keep, Last, Ring
 from seamark.values.statistics import Statistics
 
 __all__ = ["WireError", "pack", "unpack"]

@@ -10,7 +10,7 @@ from seamark.paths import home_of, kind_of
 from seamark.reading.attributes import INHERITED, Attribute
 from seamark.reading.plain import plain
 from seamark.values import encode_atom
-from seamark.values.keeping import Keep
+from seamark.values.aggregates import Keep
 
 if TYPE_CHECKING:
     from seamark.reading.points import Attempt, Points

@@ -22,7 +22,7 @@ from seamark.reading.plain import plain
 from seamark.reading.progress import PROGRESS, loops_of, progress_words
 from seamark.reading.recorded_errors import recorded_errors
 from seamark.reading.words import clean
-from seamark.values.keeping import Last, Ring
+from seamark.values.aggregates import Last, Ring
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute

@@ -18,7 +18,7 @@ from seamark.reading.words import (
     int_text,
     plural,
 )
-from seamark.values.keeping import Keep
+from seamark.values.aggregates import Keep
 from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:

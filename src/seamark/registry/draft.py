@@ -136,7 +136,7 @@ class DraftSession(LogSession):
         sealed.refuse_links()
         recorder.store_files(None)
         has_records = bool(recorder.writer and recorder.writer.families)
-        again = sealed.is_there()
+        again = sealed.exists()
         if again:
             recorder.close("stop", CLOSE_TIMEOUT_S)
         else:

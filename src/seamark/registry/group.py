@@ -159,7 +159,7 @@ def groups_table(session: LogSession, query: str | None, progress_bar: Progress)
     """Return the groups of a project; see `seamark.Project.fetch_groups_table`."""
     Selection(query=query).expression()  # a mistake in it is told before anything is read
     index = session.up_to_date(progress_bar)
-    return table_of(group_rows(index, session.recorder.folder.project), query, session.tell)
+    return table_of(group_rows(index, session.recorder.folder.project), query, session.warn_once)
 
 
 def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, Any]]:
@@ -284,7 +284,7 @@ def claim_group(
     index = session.up_to_date()
 
     def matching() -> dict[Ref, Any]:
-        table = table_of(group_rows(index, project.path), query, session.tell)
+        table = table_of(group_rows(index, project.path), query, session.warn_once)
         return {ref: row.get(sort_by) for row, ref in zip(table, table.refs, strict=True)}
 
     def matches(ref: Ref) -> bool:

@@ -261,7 +261,7 @@ def _take_key(place: Place, folder: RunFolder) -> None:
             raise refuse(variant, folder.root)
         folder.path.mkdir()
     except FileExistsError:
-        if not folder.is_there():
+        if not folder.exists():
             msg = (
                 f"key: {folder.path} holds no model: a process is making it now, or was killed "
                 "when it did; remove the folder in that case"

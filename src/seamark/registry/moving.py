@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, RunExistsError, RunNotFoundError, SeamarkError
 from seamark.journal.folder import RunFolder, iter_runs, root_dir
-from seamark.journal.headers import begun_ns
+from seamark.journal.headers import first_record_ns
 from seamark.journal.safe import is_folder
 from seamark.options.named import folder_at, path_of
 from seamark.paths import check_project, home_of, model_key
@@ -216,7 +216,7 @@ class Mover:
         folder = left.folder
         if folder.kind not in ("run", "artifact") or left.problems or left.purged:
             return None
-        journal = ArrivalJournal(left.key, begun_ns(folder))
+        journal = ArrivalJournal(left.key, first_record_ns(folder))
         arrived = left.known.get(journal.name, 0)
         is_new = not left.known or 0 < arrived <= len(journal.begin)
         return _known(folder, journal) if is_new and folder.journals() else None
@@ -362,7 +362,7 @@ def with_artifacts(folders: Iterable[RunFolder]) -> list[RunFolder]:
     with contextlib.ExitStack() as opened:
         index_of = functools.cache(lambda root: opened.enter_context(Index.open(root)))
         for folder in folders:
-            if folder.kind == "run" and folder.is_there():
+            if folder.kind == "run" and folder.exists():
                 found |= dict.fromkeys(_artifacts_of(index_of(folder.root), folder))
             found[folder] = None
     return list(found)

@@ -125,7 +125,7 @@ class Place:
             is_new: Whether it exists nowhere else if it is not on this disk.
         """
         folder = RunFolder(self.root, *ref)
-        is_partial = not (is_new or self.mode == "read-only" or folder.is_there())
+        is_partial = not (is_new or self.mode == "read-only" or folder.exists())
         return LogSession(
             folder,
             self.mode,

@@ -48,7 +48,7 @@ class References:
             try:
                 ids.append(find(word)[0][1])
             except RunNotFoundError as error:
-                self._session.tell(f"id: {error}")
+                self._session.warn_once(f"id: {error}")
                 ids.append(word)
         return ids
 

@@ -51,7 +51,7 @@ def pull_journals(
         Patience(_TRIES),
     )
     there = patience.ask(partial(remote.journals, key))
-    known = here.journals(key) if folder.is_there() else {}
+    known = here.journals(key) if folder.exists() else {}
     left = {name: size for name, size in there.items() if known.get(name, 0) < size}
     done, total = 0, sum(left.values())
     for name in sorted(left):

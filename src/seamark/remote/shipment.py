@@ -223,4 +223,4 @@ def _has_ended(path: Path) -> bool:
     with JournalReader(path) as reader:
         last, alive = reader.last_frame(), process_alive(reader.header())
         is_closed = last is not None and last.kind == Kind.CLOSE
-        return is_closed or alive is False or (alive is None and reader.settled())
+        return is_closed or alive is False or (alive is None and reader.is_finished())

@@ -91,7 +91,7 @@ def artifact_folder(of: object, root: Path) -> RunFolder | None:
         return None
     roots = (artifact_root(), root)
     known = (RunFolder(one, place, str(of["id"])) for one in roots if one is not None)
-    return next((one for one in known if one.is_there()), None)
+    return next((one for one in known if one.exists()), None)
 
 
 class Associations:

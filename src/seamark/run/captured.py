@@ -49,9 +49,9 @@ class Captured:
         return self._recorder.folder.path
 
     @property
-    def settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether every record is written; False while one waits for a call it interrupted."""
-        return (writer := self._recorder.writer) is None or writer.settled
+        return (writer := self._recorder.writer) is None or writer.is_idle
 
     @property
     def root(self) -> Path:

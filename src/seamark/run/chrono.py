@@ -23,10 +23,10 @@ from seamark.values.statistics import Statistics
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from seamark.run.kept import Cell
+    from seamark.run.aggregation import Cell
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
-    from seamark.values.keeping import Keep
+    from seamark.values.aggregates import Keep
 
 __all__ = ["Chrono", "Chronos"]
 

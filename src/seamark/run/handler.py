@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from seamark.reading.points import Attempt, Points
     from seamark.run.recorder import Part
     from seamark.run.uploads import Source
-    from seamark.values.keeping import Keep
+    from seamark.values.aggregates import Keep
 
 __all__ = ["Handler", "Root"]
 

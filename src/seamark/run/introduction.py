@@ -105,7 +105,7 @@ class Introduction:
         given = {path: atom for path, atom in self.facts.items() if is_tag(path)}
         return {path.partition("/")[2]: decode_atom(*atom) for path, atom in given.items()}
 
-    def tell(self, atoms: Mapping[str, Atom]) -> None:
+    def record_facts(self, atoms: Mapping[str, Atom]) -> None:
         """Record facts with the first record, or now if there was one. Never raises."""
         recorder = self._recorder
         recorder.parameters.take(atoms)

@@ -169,13 +169,13 @@ class LogSession:
             hint = f"; did you mean {same!r}?" if same else " (seamark ls lists the runs)"
             hint = hint_for(folder.project, others, hint)
             where = self.recorded.place
-            self.tell(f"there is no project {folder.project!r} below {where}{hint}")
+            self.warn_once(f"there is no project {folder.project!r} below {where}{hint}")
 
     def warn(self, error: QueryError) -> None:
         """Suggest once a path for one that no run has; a later run may have it."""
-        self.tell(str(error).split("\n", 1)[0])
+        self.warn_once(str(error).split("\n", 1)[0])
 
-    def tell(self, message: str) -> None:
+    def warn_once(self, message: str) -> None:
         """Log a warning once."""
         if message not in self._warned:
             self._warned.add(message)
@@ -192,7 +192,7 @@ class LogSession:
         return told if kind in ("project", "run") else {"kind": kind, **told}
 
     def _start(self) -> None:
-        was_there = self.recorder.folder.is_there()
+        was_there = self.recorder.folder.exists()
         writer = self._open()
         if was_there:
             with quietly():  # without it, the fold settles conflicts

@@ -79,7 +79,7 @@ class Held:
         paths = recorder.parameters.paths_of(gone)
         begins = recorder.writer is None and recorder.mode != "read-only"
         if begins and self._session.lifecycle.phase == NEW and not paths:
-            self._session.tell(atoms)
+            self._session.record_facts(atoms)
             return
         recorder.values.check_values(atoms)
         for path in paths:

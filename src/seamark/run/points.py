@@ -19,8 +19,8 @@ from seamark.values import Escaped, flatten, is_container, shown, to_float, to_s
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
+    from seamark.run.aggregation import Aggregator
     from seamark.run.contents import Contents, Outlet
-    from seamark.run.kept import Kept
 
 __all__ = ["Points", "as_file"]
 
@@ -61,7 +61,7 @@ class Points:
         kept: Aggregates of series, in place of their points.
     """
 
-    def __init__(self, outlet: Outlet, contents: Contents, kept: Kept) -> None:
+    def __init__(self, outlet: Outlet, contents: Contents, kept: Aggregator) -> None:
         self._outlet, self._contents, self._kept = outlet, contents, kept
         self._known: dict[tuple[str, tuple[Any, ...]], tuple[str, ...]] = {}
 
@@ -191,7 +191,7 @@ class Points:
             return
         self._outlet.announce()
         floats = parts.pop("float_series", {})
-        seen = {at for at in floats if self._kept.takes(at)}
+        seen = {at for at in floats if self._kept.aggregates(at)}
         # All or nothing: no point is written if another one has no place.
         writer.expect({self._outlet.series_path(at): kinds[at] for at in kinds.keys() - seen})
         for at in seen:
@@ -284,7 +284,7 @@ class Points:
 
     def _is_observed(self, series: _Batch) -> bool:
         """Aggregate the points of a path that stores none; return whether it is one."""
-        if series.family != "float_series" or not self._kept.takes(series.path):
+        if series.family != "float_series" or not self._kept.aggregates(series.path):
             return False
         for each in [to_float(point) for point in series.points]:
             self._kept.observe(series.path, each)

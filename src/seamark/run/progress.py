@@ -53,7 +53,7 @@ class Progress(Generic[T]):
                 yield each
                 self.done += 1
                 if perf_counter() >= loops.due:
-                    loops.tell()
+                    loops.record()
         finally:
             self._ended = perf_counter()
             loops.end(self)
@@ -97,7 +97,7 @@ class Progress(Generic[T]):
         Args:
             message: Printed behind it.
         """
-        words = progress_words(self._loops.told(self))
+        words = progress_words(self._loops.states(self))
         show(f"{words}  {message}" if message else words)
 
     def part(self) -> float:
@@ -148,13 +148,13 @@ class Loops:
     def begin(self, loop: Progress[Any]) -> None:
         """Enter a loop."""
         self._inside.append(loop)
-        self.tell()
+        self.record()
 
     def end(self, loop: Progress[Any]) -> None:
         """Leave a loop, and those inside of it that were left before they ended."""
         if loop in self._inside:
             if loop is self._inside[0]:
-                self.tell()
+                self.record()
             del self._inside[self._inside.index(loop) :]
 
     def part_inside(self, loop: Progress[Any]) -> float:
@@ -163,13 +163,13 @@ class Loops:
         at = inside.index(loop) + 1 if loop in inside else len(inside)
         return inside[at].part() if at < len(inside) else 0.0
 
-    def told(self, loop: Progress[Any]) -> list[Loop]:
+    def states(self, loop: Progress[Any]) -> list[Loop]:
         """Return how far a loop and those around it are."""
         inside = self._inside
         around = inside[: inside.index(loop)] if loop in inside else []
         return [each.as_loop() for each in (*around, loop)]
 
-    def tell(self) -> None:
+    def record(self) -> None:
         """Record how far all loops are, if that was not done just now. Never raises."""
         now = perf_counter()
         is_first = len(self._inside) == 1

@@ -187,10 +187,7 @@ class Recorded:
         Raises:
             RunNotFoundError: If there is none on a server.
         """
-        if (
-            not self.remote
-            and not RunFolder(self._read_folder.root, project, PROJECT_LOG).is_there()
-        ):
+        if not self.remote and not RunFolder(self._read_folder.root, project, PROJECT_LOG).exists():
             return None
         return self.index.fresh_view(project, PROJECT_LOG)
 

@@ -12,8 +12,8 @@ from seamark.errors import InactiveRunError, PathError, ReadOnlyError
 from seamark.journal.writer import SYNC_S, JournalWriter
 from seamark.paths import is_inside
 from seamark.process.interrupts import let_pass, quietly
+from seamark.run.aggregation import Aggregator
 from seamark.run.contents import Contents
-from seamark.run.kept import Kept
 from seamark.run.lifecycle import RESTING, STOPPED, WAITING, Lifecycle
 from seamark.run.points import Points
 from seamark.run.ranks import RankPaths
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seamark.run.ranks import EveryRank, RankPolicy
     from seamark.run.recorded import Recorded
     from seamark.values import Atom
-    from seamark.values.keeping import Keep
+    from seamark.values.aggregates import Keep
 
 __all__ = ["Part", "Recorder"]
 
@@ -97,7 +97,7 @@ class Recorder:
         self._ranked: RankPaths | None = None
         self._warned = False
         self.secrets = secrets
-        self.kept = Kept(self, keep or {})
+        self.kept = Aggregator(self, keep or {})
         self.contents = Contents(self, secrets)
         self.points = Points(self, self.contents, self.kept)
         self.values = Values(self, self.contents, self.points, expect_tags)

@@ -64,7 +64,7 @@ def _resume(session: Session, saved: Saved, *, stay: bool, training: bool) -> Se
         log.warning("seamark: %s", found.warning)
     if found.notes_origin and (training or writer is None):
         origin = {"run_id": saved.run, "project": saved.project}
-        session.tell({f"origin/{name}": encode_atom(text) for name, text in origin.items()})
+        session.record_facts({f"origin/{name}": encode_atom(text) for name, text in origin.items()})
     if found.switch is not None:
         return _switch(session, saved, found.switch, begins=found.begins)
     if found.begins:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from seamark.reading.report import Report
     from seamark.reading.stragglers import RankTiming
     from seamark.run.lineage import Lineage
-    from seamark.values.keeping import Keep
+    from seamark.values.aggregates import Keep
 
 __all__ = ["Run", "init_run", "make_run"]
 

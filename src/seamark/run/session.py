@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from seamark.opening.opening import Opening, Saved
     from seamark.run.claims import Hold
     from seamark.values import Atom
-    from seamark.values.keeping import Keep
+    from seamark.values.aggregates import Keep
 
 __all__ = ["Carried", "Session"]
 
@@ -158,7 +158,7 @@ class Session:
         )
         fork.register(self.after_fork)
         if carried.facts:
-            self.tell(carried.facts)
+            self.record_facts(carried.facts)
         self.recorder.parameters.atoms.update(carried.params)
 
     @property
@@ -220,13 +220,13 @@ class Session:
         """
         self.lifecycle.before_end(call)
 
-    def tell(self, atoms: Mapping[str, Atom]) -> None:
+    def record_facts(self, atoms: Mapping[str, Atom]) -> None:
         """Record facts with the first record, or now if there was one. Never raises.
 
         Args:
             atoms: Encoded values by path.
         """
-        self.introduction.tell(atoms)
+        self.introduction.record_facts(atoms)
 
     def series_base(self, base: str) -> str:
         """Return the namespace of the series of this process below another namespace.

@@ -23,7 +23,7 @@ from seamark.process.interrupts import let_pass
 from seamark.values import shown
 
 if TYPE_CHECKING:
-    from seamark.blobs import Takes
+    from seamark.blobs import FileFilter
     from seamark.capture.code.ignored import Ignored
     from seamark.run.recorder import Recorder
 
@@ -105,7 +105,7 @@ def _check_size(found: dict[str, Path], max_bytes: int) -> None:
         raise ArgumentError(msg)
 
 
-def _rules(name: str | None, target: str, *skipped: str) -> Takes | None:
+def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
     """Return the test whether a file or folder below a target is taken; None takes everything.
 
     Args:
@@ -119,7 +119,7 @@ def _rules(name: str | None, target: str, *skipped: str) -> Takes | None:
 
     rules: list[Ignored] = []
 
-    def takes(path: str, *, is_folder: bool) -> bool:
+    def is_included(path: str, *, is_folder: bool) -> bool:
         folder = os.path.basename(path) if is_folder else ""
         if folder in skipped or (name == _RULES and folder == _OF_GIT):
             return False
@@ -129,7 +129,7 @@ def _rules(name: str | None, target: str, *skipped: str) -> Takes | None:
             rules.append(Ignored(os.path.abspath(os.path.expanduser(target)), name))
         return rules[0].takes(path, is_folder=is_folder)
 
-    return takes
+    return is_included
 
 
 def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:

@@ -27,8 +27,8 @@ from seamark.reading.names import RunName
 from seamark.reading.points import TextPage
 from seamark.reading.tables import RunsTable
 from seamark.reading.verbs import Answer
+from seamark.values.aggregates import Keep
 from seamark.values.arrays import Floats, Ints
-from seamark.values.keeping import Keep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -87,19 +87,19 @@ class RemoteContract:
         """Return a run that the remote may be sent; override it where that has to exist."""
         return RunKey("contract/suite", mint_run_id())
 
-    def kept(self, remote: Remote, run: RunKey, journal: str) -> bytes | None:
+    def stored_journal(self, remote: Remote, run: RunKey, journal: str) -> bytes | None:
         """Return the bytes that are kept of a journal, None if nobody can tell; override it."""
         del remote, run, journal
         return None
 
-    def kept_blob(self, remote: Remote, run: RunKey, digest: str) -> bytes | None:
+    def stored_blob(self, remote: Remote, run: RunKey, digest: str) -> bytes | None:
         """Return the content that is kept of a file, None if nobody can tell; override it."""
         del remote, run, digest
         return None
 
     def _expect(self, remote: Remote, journal: Journal, data: bytes) -> None:
         assert remote.journals(journal.run).get(journal.name, 0) == len(data)
-        found = self.kept(remote, journal.run, journal.name)
+        found = self.stored_journal(remote, journal.run, journal.name)
         assert found is None or found == data
 
     # ---------------------------------------------------------------- journals
@@ -111,7 +111,7 @@ class RemoteContract:
         except RemoteError as error:
             assert type(error).__name__ == "Missing"  # noqa: PT017 - either says the same
 
-    def test_what_is_sent_in_batches_is_kept_whole(self, remote: Remote, run: RunKey) -> None:
+    def test_batches_are_stored_whole(self, remote: Remote, run: RunKey) -> None:
         """Each answer says how much is kept, and positions only grow."""
         journal, positions = Journal(run), [0]
         for number, batch in enumerate(journal.batches):
@@ -123,7 +123,7 @@ class RemoteContract:
             positions.append(sent.position)
         self._expect(remote, journal, journal.data)
 
-    def test_what_is_sent_again_is_kept_once(self, remote: Remote, run: RunKey) -> None:
+    def test_repeated_batches_are_stored_once(self, remote: Remote, run: RunKey) -> None:
         """An answer may be lost: then the same comes again, alone or with what follows."""
         journal = Journal(run)
         first = journal.batches[0]
@@ -134,7 +134,7 @@ class RemoteContract:
         assert remote.send(run, journal.name, 0, first).offset == len(journal.data)
         self._expect(remote, journal, journal.data)
 
-    def test_a_hole_is_refused_and_says_what_is_kept(self, remote: Remote, run: RunKey) -> None:
+    def test_a_gap_is_refused_with_the_position(self, remote: Remote, run: RunKey) -> None:
         """Batches may come in another order; only what follows is taken."""
         journal = Journal(run)
         with pytest.raises(Gap) as gap:
@@ -201,7 +201,7 @@ class RemoteContract:
 
     # ---------------------------------------------------------------- files
 
-    def test_the_content_of_a_file_is_kept_once(self, remote: Remote, run: RunKey) -> None:
+    def test_file_contents_are_stored_once(self, remote: Remote, run: RunKey) -> None:
         """Content that the remote has need not be sent again, and may be."""
         remote.send(run, (journal := Journal(run)).name, 0, journal.data)
         content = secrets.token_bytes(100_000)
@@ -210,7 +210,7 @@ class RemoteContract:
         for _ in range(2):
             remote.put_blob(run, digest, len(content), io.BytesIO(content))
             assert set(remote.missing_blobs(run, [digest, other])) == {other}
-        found = self.kept_blob(remote, run, digest)
+        found = self.stored_blob(remote, run, digest)
         assert found is None or found == content
 
     def test_an_empty_file_is_one(self, remote: Remote, run: RunKey) -> None:

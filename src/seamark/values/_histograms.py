@@ -64,10 +64,10 @@ def _row(tensor: Any, bins: int) -> Any:
         msg = "expected real numbers, got complex ones"
         raise TypeError(msg)
     values = (values.coalesce().values() if values.is_sparse else values).reshape(-1)
-    return (_row_here if values.device.type == "cpu" else _row_there)(values, bins)
+    return (_count_on_cpu if values.device.type == "cpu" else _count_on_device)(values, bins)
 
 
-def _row_here(values: Any, bins: int) -> Any:
+def _count_on_cpu(values: Any, bins: int) -> Any:
     """Count on the CPU, where numbers may be looked at."""
     torch = sys.modules["torch"]
     low, high, all_finite = math.inf, -math.inf, True
@@ -86,7 +86,7 @@ def _row_here(values: Any, bins: int) -> Any:
     return torch.cat([torch.tensor([low, high], dtype=torch.float64), counts.double()])
 
 
-def _row_there(values: Any, bins: int) -> Any:
+def _count_on_device(values: Any, bins: int) -> Any:
     """Count on a device, without waiting for it."""
     torch = sys.modules["torch"]
     wide = wide_dtype(values.device)

@@ -9,12 +9,12 @@ from seamark.values._fields import MAX_DEPTH, members
 from seamark.values._foreign import is_array, is_tensor
 from seamark.values._numbers import move, waits
 
-__all__ = ["SeriesLeaves", "series_leaves"]
+__all__ = ["SeriesPoints", "flatten_series"]
 
 _NO_SEQUENCES = (str, bytes, bytearray, memoryview)
 
 
-class SeriesLeaves(NamedTuple):
+class SeriesPoints(NamedTuple):
     """Points by path.
 
     Attributes:
@@ -26,7 +26,7 @@ class SeriesLeaves(NamedTuple):
     texts: dict[str, str]
 
 
-def series_leaves(values: Mapping[str, Any], prefix: str = "") -> SeriesLeaves:
+def flatten_series(values: Mapping[str, Any], prefix: str = "") -> SeriesPoints:
     """Return the points in nested values.
 
     Mappings, dataclasses and namespaces go on by name, lists, tuples and one-dimensional arrays and
@@ -37,7 +37,7 @@ def series_leaves(values: Mapping[str, Any], prefix: str = "") -> SeriesLeaves:
         values: Points by name; names that are no strings are turned into text.
         prefix: Namespace of the names; empty for none.
     """
-    leaves = {path: (leaf, _dimensions(leaf)) for path, leaf in _leaves(values, prefix, ())}
+    leaves = {path: (leaf, _dimensions(leaf)) for path, leaf in _flatten(values, prefix, ())}
     waiting = {
         path: leaf for path, (leaf, size) in leaves.items() if size is not None and waits(leaf)
     }
@@ -54,7 +54,7 @@ def series_leaves(values: Mapping[str, Any], prefix: str = "") -> SeriesLeaves:
             numbers[path] = moved[path][0]
         else:
             numbers[path] = leaf if size is None else leaf.item()
-    return SeriesLeaves(numbers, texts)
+    return SeriesPoints(numbers, texts)
 
 
 def _dimensions(leaf: Any) -> int | None:
@@ -65,7 +65,7 @@ def _dimensions(leaf: Any) -> int | None:
     return None if is_tensor(kind) and leaf.device.type == "meta" else int(leaf.ndim)
 
 
-def _leaves(value: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+def _flatten(value: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
     inside = members(value)
     if inside is None and isinstance(value, Sequence) and not isinstance(value, _NO_SEQUENCES):
         inside = list(enumerate(value))
@@ -73,4 +73,4 @@ def _leaves(value: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[str
         yield path, value
         return
     for key, each in inside:
-        yield from _leaves(each, f"{path}/{key}" if path else str(key), (*above, id(value)))
+        yield from _flatten(each, f"{path}/{key}" if path else str(key), (*above, id(value)))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from seamark.errors import ArgumentError
 from seamark.values._numbers import shown, to_float
 from seamark.values._sums import SCALE, scaled, scaled_sum
-from seamark.values.keeping import Keep, a_count, a_float, a_mapping
+from seamark.values.aggregates import Keep, a_count, a_float, a_mapping
 
 __all__ = ["Moments", "Statistics"]
 

@@ -75,7 +75,7 @@ def get_project_list(*, api_token: str | None = None) -> list[str]:
     Raises:
         RemoteError: If the server cannot be asked.
     """
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         return place.projects()
 
 
@@ -111,7 +111,7 @@ def create_project(
     _texts(name=name, visibility=visibility)
     _texts_or_none(key=key, workspace=workspace, description=description)
     _expect("visibility", visibility, _VISIBLE)
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         project = _project(place, name, workspace)
         return place.create(project, key, visibility, description)
 
@@ -130,7 +130,7 @@ def delete_project(
         ManagementOperationFailure: Always.
         RemoteError: If the server cannot be asked.
     """
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         place.delete(_project(place, project, workspace))
 
 
@@ -152,7 +152,7 @@ def get_project_member_list(
         ManagementOperationFailure: If who asks may not, or it is about a folder.
         RemoteError: If the server cannot be asked.
     """
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         return place.members(_project(place, project, workspace), service=False)
 
 
@@ -183,7 +183,7 @@ def add_project_member(
     """
     _texts(username=username)
     _expect("role", role, _ROLES)
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         place.add(_project(place, project, workspace), username, role, service=False)
 
 
@@ -210,7 +210,7 @@ def remove_project_member(
         RemoteError: If the server cannot be asked.
     """
     _texts(username=username)
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         place.remove(_project(place, project, workspace), username, service=False)
 
 
@@ -229,7 +229,7 @@ def get_project_service_account_list(
         ManagementOperationFailure: If who asks may not, or it is about a folder.
         RemoteError: If the server cannot be asked.
     """
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         return place.members(_project(place, project, workspace), service=True)
 
 
@@ -260,7 +260,7 @@ def add_project_service_account(
     """
     _texts(service_account_name=service_account_name)
     _expect("role", role, _ROLES)
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         path = _project(place, project, workspace)
         place.expect_service(path, service_account_name)
         place.add(path, service_account_name, role, service=True)
@@ -290,7 +290,7 @@ def remove_project_service_account(
         RemoteError: If the server cannot be asked.
     """
     _texts(service_account_name=service_account_name)
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         path = _project(place, project, workspace)
         place.expect_service(path, service_account_name)
         place.remove(path, service_account_name, service=True)
@@ -312,7 +312,7 @@ def get_workspace_member_list(workspace: str, *, api_token: str | None = None) -
         RemoteError: If the server cannot be asked.
     """
     _texts(workspace=workspace)
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         return place.workspace_members(workspace)
 
 
@@ -331,7 +331,7 @@ def get_workspace_service_account_list(
         RemoteError: If the server cannot be asked.
     """
     _texts(workspace=workspace)
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         return place.service_accounts(workspace)
 
 
@@ -348,7 +348,7 @@ def get_workspace_status(workspace: str, *, api_token: str | None = None) -> dic
         RemoteError: If the server cannot be asked.
     """
     _texts(workspace=workspace)
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         return place.status(workspace)
 
 
@@ -390,7 +390,7 @@ def invite_to_workspace(
         "roleGrant": WorkspaceMemberRole(role).to_api(),
         "addToAllProjects": add_to_all_projects,
     }
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         place.invite(workspace, invitation)
 
 
@@ -420,7 +420,7 @@ def trash_objects(
         RemoteError: If the server cannot be asked.
     """
     found = _ids(ids)
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         place.trash(_project(place, project, workspace), found)
 
 
@@ -446,7 +446,7 @@ def delete_objects_from_trash(
         RemoteError: If the server cannot be asked.
     """
     found = _ids(ids)
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         place.delete_trashed(_project(place, project, workspace), found)
 
 
@@ -465,7 +465,7 @@ def clear_trash(
         ManagementOperationFailure: If who asks may not.
         RemoteError: If the server cannot be asked.
     """
-    with _asked(api_token) as place:
+    with _open_target(api_token) as place:
         place.clear(_project(place, project, workspace))
 
 
@@ -473,7 +473,7 @@ def clear_trash(
 
 
 @contextlib.contextmanager
-def _asked(api_token: str | None) -> Iterator[Served | Folder]:
+def _open_target(api_token: str | None) -> Iterator[Served | Folder]:
     """Give the server that is named, or the folder of all runs."""
     from seamark.journal.folder import root_dir
     from seamark.neptune.management.folder import Folder
@@ -483,14 +483,14 @@ def _asked(api_token: str | None) -> Iterator[Served | Folder]:
     _texts_or_none(api_token=api_token)
     if api_token is None and not any(map(os.environ.get, _OURS)):
         api_token = os.environ.get("NEPTUNE_API_TOKEN") or None
-    address, token = _told_by(api_token)
+    address, token = _parse_token(api_token)
     place = address or place_to_read(None, None)
     opened = Served(place, token) if isinstance(place, str) else Folder(place or root_dir(None))
     with contextlib.closing(opened):
         yield opened
 
 
-def _told_by(api_token: str | None) -> tuple[str | None, str | None]:
+def _parse_token(api_token: str | None) -> tuple[str | None, str | None]:
     """Return the server that a token of Neptune's form names, and the token in it."""
     try:
         told = json.loads(base64.b64decode(api_token or "", validate=True))

@@ -129,8 +129,8 @@ class Folder:
         done = 0
         with self._catalog(project) as catalog:
             for word in ids:
-                with _told():
-                    for ref in self._with_versions(catalog, _meant(catalog, project, word)):
+                with _warn_and_continue():
+                    for ref in self._with_versions(catalog, _resolve_id(catalog, project, word)):
                         self._put(ref)
                     done += 1
         log.info("seamark: put %d of %d into the trash of %s", done, len(ids), project)
@@ -149,8 +149,8 @@ class Folder:
         with self._catalog(project) as catalog:
             trashed = _trashed(catalog, project)
             for word in ids:
-                with _told():
-                    ref = _meant(catalog, project, word, trashed=True)
+                with _warn_and_continue():
+                    ref = _resolve_id(catalog, project, word, trashed=True)
                     if ref not in trashed:
                         msg = f"{word!r:.200} of project {project} is not in the trash"
                         raise ManagementOperationFailure(msg)
@@ -161,7 +161,7 @@ class Folder:
         with self._catalog(project) as catalog:
             trashed = _trashed(catalog, project)
             for ref in trashed:
-                with _told():
+                with _warn_and_continue():
                     self._delete(catalog, ref, trashed)
 
     def _delete(self, catalog: Catalog, ref: Ref, trashed: Sequence[Ref]) -> None:
@@ -197,7 +197,7 @@ class Folder:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _warn_and_continue() -> Iterator[None]:
     """Warn of what cannot be done with one object, and go on with the others, as Neptune does."""
     try:
         yield
@@ -205,7 +205,7 @@ def _told() -> Iterator[None]:
         log.warning("seamark: %s", error)
 
 
-def _meant(catalog: Catalog, project: str, word: str, *, trashed: bool = False) -> Ref:
+def _resolve_id(catalog: Catalog, project: str, word: str, *, trashed: bool = False) -> Ref:
     """Return the run, model or version of a project that an id means.
 
     Raises:

@@ -21,7 +21,7 @@ from seamark.server.guard import server_of
 if TYPE_CHECKING:
     from seamark.server.access import Identity
 
-__all__ = ["NotThere", "Routes", "answer", "asker", "secret_in_api_token", "short"]
+__all__ = ["ContainerNotFound", "Routes", "answer", "asker", "secret_in_api_token", "short"]
 
 _log: Final = logging.getLogger("seamark.server")
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
@@ -35,7 +35,7 @@ _TYPES: Final = {
 }
 
 
-class NotThere(Refusal):
+class ContainerNotFound(Refusal):
     """A container that is not there, or may not be seen."""
 
     def __init__(self, identifier: str) -> None:

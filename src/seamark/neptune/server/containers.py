@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from seamark.errors import SeamarkError
 from seamark.journal.folder import PROJECT_LOG, hashed_run_id, mint_run_id
-from seamark.neptune.server.answers import NotThere, Routes, answer
+from seamark.neptune.server.answers import ContainerNotFound, Routes, answer
 from seamark.neptune.server.bodies import Creation  # noqa: TC001 - FastAPI asks for it
 from seamark.neptune.server.log import Sent
 from seamark.neptune.server.models import (
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Asked",
-    "asked_for",
     "digest_of",
+    "find_container",
     "log_of",
     "project_of",
     "read_of",
@@ -64,7 +64,7 @@ Asked = Annotated[str, Query(alias="experimentId", max_length=8192)]
 # ---------------------------------------------------------------------- what is meant
 
 
-def asked_for(request: Request, identifier: str, role: Role) -> Container:
+def find_container(request: Request, identifier: str, role: Role) -> Container:
     """Return the container that an id means, for somebody with a role in its project.
 
     Args:
@@ -96,7 +96,7 @@ def expect_in(request: Request, project: str, role: Role, identifier: str = "") 
         expect(request, project, role)
     except Refusal as error:
         if error.status_code == 404 and identifier:  # noqa: PLR2004 - a status
-            raise NotThere(identifier) from error
+            raise ContainerNotFound(identifier) from error
         raise
 
 
@@ -105,7 +105,7 @@ def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
     if asked.run == key_of(server, asked.project):
         return Container(asked.project, PROJECT_LOG)
     if asked.run.startswith("."):
-        raise NotThere(identifier)
+        raise ContainerNotFound(identifier)
     end = time.monotonic() + _NEW_RUN_S
     while True:
         behind = is_behind(server, asked.project)  # before looking: what is not, is found below
@@ -123,7 +123,7 @@ def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
         if not is_new or time.monotonic() > end:
             found = find_model(server, asked.project, asked.run)
             if found is None:
-                raise NotThere(identifier)
+                raise ContainerNotFound(identifier)
             return found
         time.sleep(0.05)
 
@@ -144,7 +144,7 @@ def log_of(request: Request, container: Container) -> Log:
 
 def read_of(request: Request, identifier: str) -> Read:
     """Return what reads the container that an id means, for who may read it."""
-    return Read(server_of(request), asked_for(request, identifier, Role.VIEWER))
+    return Read(server_of(request), find_container(request, identifier, Role.VIEWER))
 
 
 # ---------------------------------------------------------------------- projects
@@ -279,9 +279,9 @@ def _make_model(request: Request, project: str, given: Creation) -> Response:
 
 def _make_version(request: Request, project: str, given: Creation) -> Response:
     server, parent = server_of(request), given.parent or ""
-    model = asked_for(request, parent, Role.CONTRIBUTOR)
+    model = find_container(request, parent, Role.CONTRIBUTOR)
     if model.kind != "model" or not server.intake.known(*model)[0]:
-        raise NotThere(parent)
+        raise ContainerNotFound(parent)
     if model.home != project:
         raise Refusal(400, "invalid", "the model is one of another project")
     version, born = new_version(server, model)
@@ -333,21 +333,21 @@ def _shown(server: Server, container: Container, sys_id: str = "") -> dict[str, 
 @router.answers("getExperiment")
 def get(request: Request, identifier: Asked) -> Response:
     """Return what is known of a run, a project, a model or a version."""
-    container = asked_for(request, identifier, Role.VIEWER)
+    container = find_container(request, identifier, Role.VIEWER)
     server = server_of(request)
     if not container.is_project and not server.intake.known(*container)[0]:
-        raise NotThere(identifier)
+        raise ContainerNotFound(identifier)
     return answer(_shown(server, container))
 
 
 @router.answers("ping")
 def ping(request: Request, identifier: Asked) -> Response:
     """Write down that the client lives."""
-    container = asked_for(request, identifier, Role.CONTRIBUTOR)
+    container = find_container(request, identifier, Role.CONTRIBUTOR)
     if container.kind == "run":
         log_of(request, container).beat()
     elif not container.is_project and not server_of(request).intake.known(*container)[0]:
-        raise NotThere(identifier)
+        raise ContainerNotFound(identifier)
     return answer()
 
 
@@ -359,7 +359,7 @@ async def execute(request: Request, identifier: Asked) -> Response:
         if length.isdecimal() and int(length[:9]) <= _SMALL_BODY:  # then one thread does it all
             body = await body_of(request, _SMALL_BODY, arriving)
         else:
-            await run_in_threadpool(asked_for, request, identifier, Role.CONTRIBUTOR)
+            await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
             body = await body_of(request, _MOST_BODY, arriving)
         sent = Sent(digest_of(body))
         answered = True
@@ -393,7 +393,7 @@ async def body_of(request: Request, most: int, arriving: Callable[[int], None]) 
 
 
 def _execute(request: Request, identifier: str, body: bytes, sent: Sent) -> Response:
-    container = asked_for(request, identifier, Role.CONTRIBUTOR)
+    container = find_container(request, identifier, Role.CONTRIBUTOR)
     try:
         operations = json.loads(body)
     except (ValueError, RecursionError) as error:

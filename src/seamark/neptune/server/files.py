@@ -21,13 +21,13 @@ from seamark.blobs.read import download_name
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.safe import parts_of
 from seamark.neptune.server.answers import Routes, answer
-from seamark.neptune.server.containers import Asked, asked_for, body_of, log_of, read_of
+from seamark.neptune.server.containers import Asked, body_of, find_container, log_of, read_of
 from seamark.neptune.server.contents import keep_content
 from seamark.neptune.server.operations import expect_free
 from seamark.neptune.server.reading import as_time
 from seamark.neptune.server.series import At, missing
 from seamark.neptune.server.signing_in import base_of
-from seamark.neptune.server.spool import begin_upload, find_upload, is_kept
+from seamark.neptune.server.spool import begin_upload, find_upload, is_stored
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect_somebody, server_of
@@ -65,7 +65,7 @@ async def _take(
     request: Request, identifier: str, work: Callable[[Container, bytes], dict[str, Any] | None]
 ) -> Response:
     """Read the body of a request from somebody who may write, and have it worked on."""
-    container = await run_in_threadpool(asked_for, request, identifier, Role.CONTRIBUTOR)
+    container = await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
     server = server_of(request)
 
     def worked(body: bytes) -> Response:
@@ -161,7 +161,7 @@ async def put_member(request: Request, identifier: Into, path: At, sub: Sub) -> 
 
 
 def _begin(request: Request, identifier: str, what: str, size: int) -> Response:
-    container = asked_for(request, identifier, Role.CONTRIBUTOR)
+    container = find_container(request, identifier, Role.CONTRIBUTOR)
     server = server_of(request)
     if size > server.blobs.limits.blob_bytes:
         hint = f"this server takes files of up to {server.blobs.limits.blob_bytes:,} bytes"
@@ -194,7 +194,7 @@ async def _finish(
         del body
         server = server_of(request)
         upload = find_upload(server, container, what, name)
-        if upload is None and is_kept(server, container, what, name):
+        if upload is None and is_stored(server, container, what, name):
             return
         if upload is None:
             raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
@@ -447,7 +447,7 @@ class _Sink(io.RawIOBase):
         self._parts.append(bytes(data))
         return len(self._parts[-1])
 
-    def taken(self) -> bytes:
+    def drain(self) -> bytes:
         """Return what was written since the last call."""
         found = b"".join(self._parts)
         self._parts = []
@@ -470,5 +470,5 @@ def _zipped(read: Read, members: Mapping[str, Any]) -> Iterator[bytes]:
             with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as entry:
                 for part in blob.read():
                     entry.write(part)
-                    yield sink.taken()
-    yield sink.taken()
+                    yield sink.drain()
+    yield sink.drain()

@@ -29,7 +29,7 @@ from seamark.journal.format import (
     salt_of,
 )
 from seamark.journal.reader import Frame, JournalReader
-from seamark.neptune.server.answers import NotThere
+from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.names import Container, container_id
 from seamark.server.failures import later
 from seamark.server.kept.refusals import DivergedError, GapError
@@ -401,7 +401,7 @@ class Log:
         server, container = self._server, self.container
         journals, position = server.intake.known(*container)
         if not journals and not container.is_project:
-            raise NotThere(container_id(container))
+            raise ContainerNotFound(container_id(container))
         now = server.now_ns()
         opened = self._journal(journals, now + _AHEAD_NS)
         opened.position = position
@@ -487,11 +487,15 @@ def reader_of(server: Server, container: Container) -> RunReader:
     """Return what reads a run."""
     from functools import partial
 
-    def others(project: str, run: str) -> Sources:
+    def source_of_run(project: str, run: str) -> Sources:
         return partial(server.kept.source, project, run)
 
     return RunReader(
-        server.store, *container, others(*container), now_ns=server.now_ns, others=others
+        server.store,
+        *container,
+        source_of_run(*container),
+        now_ns=server.now_ns,
+        others=source_of_run,
     )
 
 

@@ -108,7 +108,7 @@ class Changes:
             try:
                 self._add(batch, place, path, each)
             except Exception as error:  # noqa: BLE001 - told below, or raised again
-                said = _said(path, error)
+                said = _describe_error(path, error)
                 if wrong < _MOST_ERRORS:
                     self.errors.append(said)
                 wrong += 1
@@ -377,7 +377,7 @@ class Changes:
     }
 
 
-def _said(path: Any, error: Exception) -> str:
+def _describe_error(path: Any, error: Exception) -> str:
     """Return what is said of an operation that cannot be; raises what is no mistake of its own."""
     if isinstance(error, RefusedError):
         return f"{_text(path)}: {error!s:.1000}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.errors import RunNotFoundError
-from seamark.neptune.server.answers import NotThere
+from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.log import reader_of
 from seamark.neptune.server.names import Container, container_id
 from seamark.store import schema
@@ -57,7 +57,7 @@ class Read:
             if journals:
                 server.positions.wait_for(container, self.position, _PATIENCE_S)
             elif not container.is_project:
-                raise NotThere(container_id(container))
+                raise ContainerNotFound(container_id(container))
         else:
             self.position = 0
 
@@ -100,7 +100,7 @@ class Read:
         except RunNotFoundError:
             return None
 
-    def told(self, path: str) -> dict[str, Any] | None:
+    def as_attribute(self, path: str) -> dict[str, Any] | None:
         """Return what a path shows, as the client reads it; None for nothing."""
         if path.startswith("sys/"):
             found = {each.path: each for each in self._all("sys")}
@@ -167,7 +167,7 @@ class Read:
             model = Container(*container.project.rsplit("/", 1))
             facts["model_id"] = ("string", shown_id(self.server, model))
             facts["stage"] = ("string", str(values.get("sys/stage") or "none"))
-        told = [_told(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()]
+        told = [_as_attribute(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()]
         for path, each in found.items():
             if path.startswith("sys/") and path.removeprefix("sys/") not in facts:
                 if container.is_project:
@@ -194,10 +194,10 @@ def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dic
     if kind == "json" and attribute.path == _GIT and isinstance(value, dict):
         return _named(attribute.path, "gitRef", value)
     if kind == "text":
-        return _told(attribute.path, "string", text(value))
+        return _as_attribute(attribute.path, "string", text(value))
     if kind in ("null", "json"):
-        return _told(attribute.path, "string", "None" if value is None else _json(value))
-    return _told(attribute.path, kind, value)
+        return _as_attribute(attribute.path, "string", "None" if value is None else _json(value))
+    return _as_attribute(attribute.path, kind, value)
 
 
 def system_attributes(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def _json(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _told(path: str, kind: str, value: Any) -> dict[str, Any]:
+def _as_attribute(path: str, kind: str, value: Any) -> dict[str, Any]:
     if kind == "stringSet":
         return _named(path, kind, {"values": sorted(value)})
     if kind == "datetime" and isinstance(value, datetime):

@@ -43,7 +43,7 @@ def missing(path: str) -> Refusal:
 
 def _single(name: str, kinds: tuple[str, ...]) -> None:
     def get(request: Request, identifier: Asked, path: At) -> Response:
-        found = read_of(request, identifier).told(path)
+        found = read_of(request, identifier).as_attribute(path)
         if found is None or found["type"] not in kinds:
             raise missing(path)
         return answer(found[f"{found['type']}Properties"])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seamark.neptune.server.names import Container
     from seamark.server.state import Server
 
-__all__ = ["Upload", "begin_upload", "find_upload", "is_kept"]
+__all__ = ["Upload", "begin_upload", "find_upload", "is_stored"]
 
 _FOLDER: Final = "neptune-uploads"
 _LEFT_S: Final = 24 * 3600
@@ -139,7 +139,7 @@ def find_upload(server: Server, container: Container, what: str, name: str) -> U
     return Upload(path, int(found[2]))
 
 
-def is_kept(server: Server, container: Container, what: str, name: str) -> bool:
+def is_stored(server: Server, container: Container, what: str, name: str) -> bool:
     """Return whether an upload was kept already: the answer that said so may have been lost."""
     found = _NAME.fullmatch(name)
     if found is None or found[1] != _mark(container, what):

@@ -251,7 +251,7 @@ def columns(
         shown = _TYPES.get(type_)
         if shown is not None and path not in system:
             found.add((path, shown))
-    is_meant = _meant(search)
+    is_meant = _path_filter(search)
     meant = sorted(pair for pair in found if is_meant(pair[0]))
     return answer({"entries": _shown(meant[:_MOST_COLUMNS])})
 
@@ -260,7 +260,7 @@ def _shown(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"name": name, "type": kind} for name, kind in pairs]
 
 
-def _meant(search: str) -> Callable[[str], bool]:
+def _path_filter(search: str) -> Callable[[str], bool]:
     if not search:
         return lambda _: True
     try:

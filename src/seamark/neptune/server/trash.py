@@ -8,8 +8,8 @@ from typing import Annotated, Final
 from fastapi import Body, Request, Response
 
 from seamark.errors import SeamarkError
-from seamark.neptune.server.answers import NotThere, Routes, answer
-from seamark.neptune.server.containers import Text, asked_for, project_of
+from seamark.neptune.server.answers import ContainerNotFound, Routes, answer
+from seamark.neptune.server.containers import Text, find_container, project_of
 from seamark.neptune.server.models import models_of, versions_of
 from seamark.neptune.server.names import Container, container_id
 from seamark.neptune.server.projects import is_project, trashed_runs
@@ -26,7 +26,7 @@ __all__ = ["router"]
 router: Final = Routes()
 
 
-def _project_there(request: Request, identifier: str) -> str:
+def _existing_project(request: Request, identifier: str) -> str:
     """Return a project that exists, for who may read it: an admin may read all others, too."""
     project = project_of(request, identifier, Role.VIEWER)
     if not is_project(server_of(request), project):
@@ -41,7 +41,7 @@ def trash(
     identifiers: Annotated[list[str], Body(max_length=10_000)],
 ) -> Response:
     """Put runs into the trash; a model takes its versions along. What could not be is told."""
-    project, server = _project_there(request, projectIdentifier), server_of(request)
+    project, server = _existing_project(request, projectIdentifier), server_of(request)
 
     def put(container: Container) -> None:
         if container.kind == "model":
@@ -63,7 +63,7 @@ def delete(
     identifiers: Annotated[list[str], Body(max_length=10_000)],
 ) -> Response:
     """Remove runs for good that are in the trash; a model takes its versions along."""
-    _project_there(request, projectIdentifier)
+    _existing_project(request, projectIdentifier)
 
     def delete_one(container: Container) -> None:
         if not Read(server_of(request), container).row[1]:
@@ -101,11 +101,11 @@ def _each(
     errors, done = [], []
     for identifier in dict.fromkeys(identifiers):
         try:
-            container = asked_for(request, identifier, role)
+            container = find_container(request, identifier, role)
             if container.is_project:
-                raise NotThere(identifier)
+                raise ContainerNotFound(identifier)
             if not server_of(request).intake.known(*container)[0]:
-                raise NotThere(identifier)
+                raise ContainerNotFound(identifier)
             act(container)
             done.append(identifier)
         except (SeamarkError, Refusal) as error:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from seamark.journal.format import USER_TIME, Kind
 from seamark.journal.reader import decode_json
 from seamark.journal.records import WHOLE, digest_of_text, file_of, whole
-from seamark.values.kept import kept_of
+from seamark.values.aggregate_kinds import load_aggregate
 
 __all__ = [
     "ATOM_TYPES",
@@ -239,7 +239,7 @@ def statistic_of(record: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     if not 0 < len(part) <= _LONGEST_PART:
         msg = f"part: expected 1 to {_LONGEST_PART} characters, got {len(part)}"
         raise ValueError(msg)
-    found = kept_of(kind, record.get("state"))
+    found = load_aggregate(kind, record.get("state"))
     return part, found.kind, found.state_dict()
 
 

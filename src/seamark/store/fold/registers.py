@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.reading.attributes import SeriesSummary, SeriesTail
 from seamark.store.fold.sums import SCALE, exact_sum, scaled_sum
-from seamark.values.kept import kept_of
+from seamark.values.aggregate_kinds import load_aggregate
 from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
+    from seamark.values.aggregates import Keep
     from seamark.values.arrays import Floats, Ints
-    from seamark.values.keeping import Keep
 
 __all__ = [
     "FAMILIES",
@@ -436,7 +436,7 @@ class StatisticState(FamilyState):
         if not shown:
             return Statistics()
         kind = shown[-1][1]
-        found, *others = (kept_of(kind, state) for _, each, state in shown if each == kind)
+        found, *others = (load_aggregate(kind, state) for _, each, state in shown if each == kind)
         for one in others:
             found.merge(one)
         return found

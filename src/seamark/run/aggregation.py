@@ -17,9 +17,9 @@ from seamark.process.interrupts import let_pass
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.run.contents import Outlet
-    from seamark.values.keeping import Keep
+    from seamark.values.aggregates import Keep
 
-__all__ = ["Cell", "Kept"]
+__all__ = ["Aggregator", "Cell"]
 
 _FAMILY: Final = "statistic"
 _EVERY_NS: Final = 1_000_000_000
@@ -44,15 +44,15 @@ class Cell:
         """Begin from nothing."""
         self.keep = keep
         self.part = secrets.token_hex(8)
-        self.tell(keep.state_dict())
+        self.mark_written(keep.state_dict())
         self.update = keep.update
 
-    def tell(self, state: Mapping[str, Any]) -> None:
+    def mark_written(self, state: Mapping[str, Any]) -> None:
         """Note the state that is written now."""
         self.told = state
 
 
-class Kept:
+class Aggregator:
     """Aggregates observations at paths that store no points, and writes the aggregates.
 
     They are written at most once a second while observations arrive, and on request: with
@@ -122,7 +122,7 @@ class Kept:
             for path in self.cells:
                 writer.families.setdefault(path, _FAMILY)
 
-    def takes(self, path: str) -> bool:
+    def aggregates(self, path: str) -> bool:
         """Return whether numbers at a path are aggregated."""
         if path in self.cells:
             return True
@@ -141,7 +141,7 @@ class Kept:
 
     def divert(self, metrics: Mapping[str, Any]) -> Mapping[str, Any]:
         """Aggregate the observations among metrics; return the others."""
-        found = [path for path in metrics if path in self.cells or self.takes(path)]
+        found = [path for path in metrics if path in self.cells or self.aggregates(path)]
         if not found:
             return metrics
         for path in found:
@@ -195,7 +195,7 @@ class Kept:
                     return
                 self._outlet.announce()
                 for _, cell, state in changed:
-                    cell.tell(state)
+                    cell.mark_written(state)
                 ops = [
                     {
                         "op": "statistic",

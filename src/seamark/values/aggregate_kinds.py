@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from seamark.errors import ArgumentError
-from seamark.values.keeping import Keep, Last, Ring
+from seamark.values.aggregates import Keep, Last, Ring
 from seamark.values.statistics import Statistics
 
-__all__ = ["kept_of"]
+__all__ = ["load_aggregate"]
 
 _KINDS: Final[dict[str, Any]] = {one.kind: one for one in (Statistics, Last, Ring)}
 
 
-def kept_of(kind: object, state: object) -> Keep:
+def load_aggregate(kind: object, state: object) -> Keep:
     """Return what a record tells: a kind, and what its ``state_dict`` returned.
 
     Raises:

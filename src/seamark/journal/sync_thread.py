@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Protocol
 
-__all__ = ["Keeper"]
+__all__ = ["SyncThread"]
 
 
 class _Keep(Protocol):
@@ -16,7 +16,7 @@ class _Keep(Protocol):
         """Force data to disk, write what waits and, if asked, a heartbeat."""
 
 
-class Keeper(threading.Thread):
+class SyncThread(threading.Thread):
     """Daemon thread of one writer.
 
     Args:

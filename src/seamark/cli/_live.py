@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._facts import sparkline, troubles
+from seamark.cli._facts import problems, sparkline
 from seamark.cli._printed import LastLines
 from seamark.paths import is_inside, matches
 from seamark.reading.ages import duration_words
@@ -76,7 +76,7 @@ class Seen:
         return known[1]
 
     @property
-    def goes_on(self) -> bool:
+    def is_unfinished(self) -> bool:
         """Whether more is to come, as far as the run itself says."""
         return self.state in _GOING_ON
 
@@ -115,7 +115,7 @@ class Looker:
         assert modified is not None  # noqa: S101 - every run has it
         if modified.value != self._modified:
             self._modified, self._attributes = modified.value, view.attributes()
-            self._progress = self._told_progress(view)
+            self._progress = self._format_progress(view)
             self._output = [one.text for one in self._printed.look(view)]
         state = view.state
         return Seen(
@@ -130,7 +130,7 @@ class Looker:
             },
             progress=self._progress,
             ranks=view.ranks(),
-            problems=list(troubles(view, state)),
+            problems=list(problems(view, state)),
             output=self._output,
             curves=self._curves,
         )
@@ -143,7 +143,7 @@ class Looker:
             return matches(path, *self._patterns)
         return aside(path) is None and of_rank(path) is None and not is_counter(path)
 
-    def _told_progress(self, view: Reader) -> str:
+    def _format_progress(self, view: Reader) -> str:
         """Return step, epoch, pace and time left, as far as the series say it."""
         told = next((one.value for one in self._attributes if one.path == PROGRESS), None)
         own = {

@@ -323,7 +323,7 @@ def test_a_server_reads_a_fork_as_a_folder_does(child, server, monkeypatch):
     seamark.sync(child.id, server.url)
     run = there(child.id)
     assert values(run, "loss") == CURVE[6:]
-    assert run.session.recorded.view().troubles()["fork"] == {"lacking": "first"}
+    assert run.session.recorded.view().problems()["fork"] == {"lacking": "first"}
     with seamark.init_run(P, with_id=first, **QUIET) as again:
         again.log_metrics({"loss": 4.75}, 4.75)
     seamark.sync(first, server.url)
@@ -337,7 +337,7 @@ def test_a_server_reads_a_fork_as_a_folder_does(child, server, monkeypatch):
     assert run["h"].fetch_last().counts == [5]
     assert run.report()["metrics"] == {"loss": 107.0, "only/here": 5.0}
     view = run.session.recorded.view()
-    assert "fork" not in view.troubles()
+    assert "fork" not in view.problems()
     project = seamark.init_project(P, mode="read-only", remote=server.url)
     assert len(project.fetch_series(["loss", "only/*"], [child.id])) == len(whole) + 6
     drawn = project.fetch_curves(["only/here"], [child.id])

@@ -249,9 +249,9 @@ def test_a_run_that_rests_says_so(tmp_path, monkeypatch):
         index.refresh()
         (rank,) = index.view("p", run.id).ranks()
         assert (rank.rank, rank.state) == (0, "hangs")
-        from seamark.reading.rank_words import rank_troubles
+        from seamark.reading.rank_words import rank_problems
 
-        (line,) = rank_troubles(index.view("p", run.id), "running")
+        (line,) = rank_problems(index.view("p", run.id), "running")
         index.close()
     assert line.startswith("no step for 1 min 20 s, although its process lives (pid ")
 

@@ -37,7 +37,7 @@ from seamark.journal.shipping import next_batch
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import Gap, Purged, RemoteError, RunKey, Sent
-from seamark.remote.sync import sync_run, what_is_left
+from seamark.remote.sync import sync_run, unsent_data
 from seamark.server.database import DatabaseUnreachable
 from seamark.server.kept.caretaker import Caretaker
 from seamark.store.database import Conflict
@@ -189,9 +189,9 @@ def send_the_rest(root, place):
     remote = open_remote(place.server.url, place.token)
     try:
         for folder in iter_runs(root):
-            done = sync_run(what_is_left(folder, remote), remote)
+            done = sync_run(unsent_data(folder, remote), remote)
             assert done.problems == []
-            left = what_is_left(folder, remote)
+            left = unsent_data(folder, remote)
             assert (left.journals, left.files, left.problems) == ({}, {}, [])
     finally:
         remote.close()
@@ -555,7 +555,7 @@ def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place):
         with pytest.raises(Purged):
             remote.journals(RunKey(PROJECT, gone.run))
         folder = RunFolder(root, PROJECT, other.run)
-        done = sync_run(what_is_left(folder, remote), remote)
+        done = sync_run(unsent_data(folder, remote), remote)
         assert done.problems == []
         known = remote.journals(RunKey(PROJECT, other.run))
         remote.close()

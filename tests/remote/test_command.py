@@ -25,7 +25,7 @@ from seamark.reading.verbs import Answer
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.places import open_remote
-from seamark.remote.sync import sync_run, what_is_left
+from seamark.remote.sync import sync_run, unsent_data
 
 UNCHANGED = pack(Answer(unchanged=True))
 
@@ -44,7 +44,7 @@ def sent(server, tmp_path, monkeypatch):
         run.stop()
     remote = open_remote(server.url, server.token)
     for folder in iter_runs(root):
-        assert sync_run(what_is_left(folder, remote), remote).problems == []
+        assert sync_run(unsent_data(folder, remote), remote).problems == []
     return project
 
 

@@ -31,7 +31,7 @@ from seamark.remote.http.connection import Connection
 from seamark.remote.http.run import RemoteRun
 from seamark.remote.places import open_remote
 from seamark.remote.protocol import Refused, Unreachable
-from seamark.remote.sync import sync_run, what_is_left
+from seamark.remote.sync import sync_run, unsent_data
 from seamark.store.query.selection import Selection
 
 QUIET: dict[str, Any] = {
@@ -81,7 +81,7 @@ class Both:
         """Send what is below the root to the server."""
         remote = open_remote(self.server.url, self.server.token)
         for folder in iter_runs(self.root):
-            done = sync_run(what_is_left(folder, remote), remote)
+            done = sync_run(unsent_data(folder, remote), remote)
             assert done.problems == []
         catalog = self.there()
         wanted = {

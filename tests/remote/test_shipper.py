@@ -568,7 +568,7 @@ if __name__ == "__main__":
 
 def test_one_object_of_a_run_that_ends_ends_no_other(begin, keeper, monkeypatch):
     """As in a worker that began the script's run anew and got its parent's besides."""
-    leave, looks = Shipper._leave, [False]
+    leave, looks = Shipper._stop_if_idle, [False]
 
     def look(self):
         left = leave(self)

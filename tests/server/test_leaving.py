@@ -20,7 +20,7 @@ from seamark.server.blobs import Blobs
 from seamark.server.databases import open_databases
 from seamark.server.folding.main import FoldWorker
 from seamark.server.folding.refold import take_up
-from seamark.server.kept.journals import KeptJournals
+from seamark.server.kept.journals import IntakeJournals
 from seamark.server.purging import purge
 from seamark.server.state import make_tables
 
@@ -45,7 +45,7 @@ def fresh(tmp_path, place, clock):
 
     def again():
         take_up(opened, place.objects)
-        kept = KeptJournals(opened.kept, place.objects, clock)
+        kept = IntakeJournals(opened.kept, place.objects, clock)
         return kept, Blobs(opened.kept, place.objects, now_ns=clock)
 
     yield again

@@ -33,7 +33,7 @@ from seamark.errors import ArgumentError
 from seamark.journal.folder import RunFolder
 from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import RunKey, Unreachable
-from seamark.remote.sync import sync_run, what_is_left
+from seamark.remote.sync import sync_run, unsent_data
 from seamark.server import checks, run
 from seamark.server.accounts import tables as account_tables
 from seamark.server.alone import alone
@@ -224,7 +224,7 @@ def test_a_lost_database_is_noticed_before_anything_is_sent(run_server, tmp_path
     run.stop()
     journals = RunFolder(tmp_path / "runs", "team", run.id)
     with contextlib.closing(open_remote(server.url, server.token)) as remote:
-        assert sync_run(what_is_left(journals, remote), remote).problems == []
+        assert sync_run(unsent_data(journals, remote), remote).problems == []
         known = remote.journals(RunKey("team", run.id))
     server.stop()
     for file in folder.glob("kept.db*"):

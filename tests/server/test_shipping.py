@@ -20,7 +20,7 @@ from seamark.journal.reader import JournalReader
 from seamark.remote import shipper as shippers
 from seamark.remote.places import open_remote
 from seamark.remote.protocol import RunKey
-from seamark.remote.sync import sync_run, what_is_left
+from seamark.remote.sync import sync_run, unsent_data
 from seamark.testing import RemoteContract
 
 
@@ -100,14 +100,14 @@ def test_a_run_whose_folder_was_moved_is_sent_as_what_it_is_now(team, tmp_path):
     run.folder.path.rename(tmp_path / "lab" / "new" / run.id)
     moved = RunFolder(tmp_path, "lab/new", run.id)
     remote = open_remote(team.url, team.token)
-    assert sync_run(what_is_left(moved, remote), remote).problems == []
+    assert sync_run(unsent_data(moved, remote), remote).problems == []
     assert remote.journals(RunKey("lab/new", run.id)) == {
         each.path.name: each.path.stat().st_size for each in moved.journals()
     }
     assert remote.journals(RunKey("lab/old", run.id)) == {}
     renamed = RunFolder(tmp_path, "lab/new", "other")
     moved.path.rename(renamed.path)
-    (problem,) = sync_run(what_is_left(renamed, remote), remote).problems
+    (problem,) = sync_run(unsent_data(renamed, remote), remote).problems
     remote.close()
     assert f"recorded as run {run.id!r}" in problem
     assert "give it its old name" in problem

@@ -9,7 +9,7 @@ import pytest
 from seamark.journal.format import Kind, dump_json
 from seamark.store.fold.fold import fold
 from seamark.store.fold.run_state import JournalState, RunState
-from seamark.store.read.derived import troubles
+from seamark.store.read.derived import problems
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_record_that_cannot_be_applied_is_counted_and_passed_over(
     assert value(run, "after") == 1
     assert run.journals[journal.writer].errors == 1
     assert complaint in run.journals[journal.writer].notes[0][1]
-    assert troubles(run, run.conflicts())["fold_errors"] == {journal.writer: 1}
+    assert problems(run, run.conflicts())["fold_errors"] == {journal.writer: 1}
 
 
 def test_bytes_that_are_no_json_are_counted_and_passed_over(builder, folded):
@@ -115,7 +115,7 @@ def test_two_families_on_one_path_are_both_kept_and_the_loser_is_named(builder, 
         run = folded(*order)
         assert run.surviving("a")[0].family == "float_series"
         assert run.conflicts() == {"a": ["atom"]}
-        assert troubles(run, run.conflicts())["conflicts"] == {"a": ["atom"]}
+        assert problems(run, run.conflicts())["conflicts"] == {"a": ["atom"]}
     late = builder("late", t=300).op("delete", paths=["a"]).assign(a=2)
     assert [state.family for state in folded(one, two, late).surviving("a")] == ["atom"]
 
@@ -132,7 +132,7 @@ def test_heartbeats_and_close_carry_totals(builder, folded):
     journal = builder().heartbeat(disk=2).heartbeat().heartbeat(disk=3, value=1)
     other = builder("other").close(disk=10)
     run = folded(journal, other)
-    assert troubles(run, run.conflicts())["dropped"] == {"disk": 13, "value": 1}
+    assert problems(run, run.conflicts())["dropped"] == {"disk": 13, "value": 1}
     assert [run.journals[one.writer].closed for one in (journal, other)] == [False, True]
 
 

@@ -121,7 +121,7 @@ def test_one_question_brings_what_many_borders_need(store, engines, builder, ask
 
 def test_parts_of_whole_cells_ask_for_no_values(store, engines, builder, asked, monkeypatch):
     """Nor for steps."""
-    monkeypatch.setattr(groups._DrawnSeries, "group", None)
+    monkeypatch.setattr(groups._DrawingSeries, "group", None)
     step = np.arange(16_384.0)
     journal = builder().column("loss", step.tolist(), np.cos(step).tolist())
     engines.fold(store, "r", [journal])
@@ -139,7 +139,7 @@ def test_a_series_that_is_in_every_other_row_is_a_progression_too(
         metrics = {"loss": float(at)} | ({"rare": float(-at)} if at % 3 == 0 else {})
         journal.row(metrics, float(at))
     engines.fold(store, "r", [journal])
-    monkeypatch.setattr(groups._DrawnSeries, "group", None)
+    monkeypatch.setattr(groups._DrawingSeries, "group", None)
     found = engines.look(store, "r", [journal]).curve("rare", 8)
     assert found.last_step[-1] == 1497
     assert int(found.count.sum()) == 500
@@ -161,7 +161,7 @@ def test_a_long_frame_is_in_several_groups_and_what_follows_it_is_kept(
         assert plain.same_bits(points.value, value[: start + 100])
     with store.database.reading() as connection:
         (number,) = store.numbers.known(connection, ["loss"]).values()
-        drawn = groups.drawn_groups(store.database, connection, 1, number)
+        drawn = groups.drawing_groups(store.database, connection, 1, number)
     counts = [one.count for one in drawn]
     assert sum(counts) == 2000
     assert counts[:4] == [256, 256, 256, 132]

@@ -18,7 +18,7 @@ from seamark.journal.folder import split_journal_name
 from seamark.journal.source import BytesSource, Source
 from seamark.server.databases import Databases, open_databases
 from seamark.server.kept.intake import Intake
-from seamark.server.kept.journals import KeptJournals
+from seamark.server.kept.journals import IntakeJournals
 from seamark.server.objects import open_objects
 from seamark.server.positions import Positions
 from seamark.server.settings import Settings
@@ -51,7 +51,7 @@ class Place:
         make_tables(self.databases)
         self.objects = open_objects(self.settings.blobs)
         self.intake = Intake(self.databases.kept, self.objects, now_ns=now_ns, window_s=0.005)
-        self.kept = KeptJournals(self.databases.kept, self.objects, now_ns)
+        self.kept = IntakeJournals(self.databases.kept, self.objects, now_ns)
         self.positions = Positions(self.databases.store)
 
     def send(self, project: str, run: str, journal: JournalBuilder, end: int | None = None) -> int:

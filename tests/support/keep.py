@@ -14,7 +14,7 @@ from seamark.paths import ARTIFACTS
 from seamark.server.blobs.names import ONE, WHOLE, parse
 from seamark.server.blobs.tables import upload
 from seamark.server.databases import open_databases
-from seamark.server.kept.journals import KeptJournals
+from seamark.server.kept.journals import IntakeJournals
 from seamark.server.objects import ObjectStore, open_objects
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Keep:
     def tend(self, hours: float) -> None:
         """Do what a worker of the server does now and then, by a clock that is ahead."""
         with self._opened() as (kept, objects):
-            KeptJournals(kept, objects, lambda: time.time_ns() + int(hours * HOUR_NS)).tend()
+            IntakeJournals(kept, objects, lambda: time.time_ns() + int(hours * HOUR_NS)).tend()
 
     def contents(self, project: str, name: str = "data") -> Counter[str]:
         """Return of which contents of an artifact there are bytes, and how many objects of each."""

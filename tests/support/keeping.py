@@ -13,7 +13,7 @@ from seamark.server.databases import Databases, open_databases
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import Caretaker
 from seamark.server.kept.intake import Intake
-from seamark.server.kept.journals import KeptJournals
+from seamark.server.kept.journals import IntakeJournals
 from seamark.server.objects import FolderObjects, ObjectStore
 
 PROJECT, RUN = "team/x", "run0000000000000"
@@ -54,8 +54,8 @@ class Place:
         self._intakes.append(made)
         return made
 
-    def kept(self) -> KeptJournals:
-        return KeptJournals(self.database, self.objects, self.now_ns)
+    def kept(self) -> IntakeJournals:
+        return IntakeJournals(self.database, self.objects, self.now_ns)
 
     def caretaker(self, objects: ObjectStore | None = None) -> Caretaker:
         return Caretaker(self.database, objects or self.objects, self.now_ns)

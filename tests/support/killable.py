@@ -20,7 +20,7 @@ from server_process import Running, running_server
 from seamark.reading.codec import unpack
 from seamark.server import reads
 from seamark.server.databases import open_databases
-from seamark.server.kept.journals import KeptJournals
+from seamark.server.kept.journals import IntakeJournals
 from seamark.server.objects import open_objects
 
 
@@ -121,7 +121,7 @@ class Place:
     def kept(self):
         """Open what is kept, as a fold worker does."""
         with self.opened() as (databases, objects):
-            yield KeptJournals(databases.kept, objects)
+            yield IntakeJournals(databases.kept, objects)
 
     @contextlib.contextmanager
     def opened(self):

@@ -27,7 +27,7 @@ from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.places import open_remote
-from seamark.remote.sync import sync_run, what_is_left
+from seamark.remote.sync import sync_run, unsent_data
 
 if TYPE_CHECKING:
     import pytest
@@ -199,7 +199,7 @@ class Home:
             if folder.purged_mark.exists() or self._sizes.get(folder) == files:
                 continue
             self._sizes[folder] = files
-            sync_run(what_is_left(folder, self._remote), self._remote)
+            sync_run(unsent_data(folder, self._remote), self._remote)
         while self._folding.round():
             pass
 

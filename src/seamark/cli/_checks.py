@@ -187,7 +187,7 @@ def check_records(view: RunView) -> Iterator[Finding]:
 
 def check_copies(view: RunView) -> Iterator[Finding]:
     """Yield the files that have the id of a journal but other contents."""
-    for name, journals in view.troubles().get("conflicts", {}).items():
+    for name, journals in view.problems().get("conflicts", {}).items():
         if name.startswith(COPY):
             detail = f"not read: it has the id of {journals[0]}, but is not a copy of it"
             yield _found(view.folder, "diverged", name.removeprefix(COPY), detail)

@@ -26,7 +26,7 @@ from seamark.reading.artifacts import label_of, source_label
 from seamark.reading.facts import health_of
 from seamark.reading.machine import machine_lines
 from seamark.reading.names import generated_name
-from seamark.reading.rank_words import rank_facts, rank_troubles
+from seamark.reading.rank_words import rank_facts, rank_problems
 from seamark.reading.value_words import file_name, last_text, short_text, value_text
 from seamark.reading.words import (
     clean,
@@ -460,7 +460,7 @@ def ends(view: Reader, state: str | None) -> Iterator[str]:
         yield _crash(crash, view.now_ns)
     if state in {"failed", "interrupted"}:
         yield _ending(view, state)
-    yield from rank_troubles(view, str(state))
+    yield from rank_problems(view, str(state))
 
 
 def _crash(crash: Crash, now_ns: int) -> str:

@@ -13,7 +13,7 @@ from seamark.cli._app import root_option
 from seamark.cli._json import dumps
 from seamark.cli._runs import open_runs, project_option, run_argument
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen
-from seamark.reading.rank_words import rank_troubles
+from seamark.reading.rank_words import rank_problems
 
 if TYPE_CHECKING:
     from seamark.reading.stragglers import RankTiming
@@ -75,7 +75,7 @@ def stragglers(context: click.Context, run: str, project: str | None, *, as_json
     _table(screen, timings)
     screen.line()
     screen.line(verdict(timings), style="bold")
-    for trouble in rank_troubles(view, view.state):
+    for trouble in rank_problems(view, view.state):
         screen.line(f"! {trouble}", style="bold red")
 
 

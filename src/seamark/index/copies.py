@@ -64,7 +64,7 @@ def choose(folder: RunFolder, stats: Mapping[str, Stat], before: Mapping[str, Lo
     for uid, names in by_uid.items():
         if len(names) == 1:
             found.chosen[uid], found.diverged[uid] = names[0], []
-        elif (kept := _kept(names, stats, before)) is not None:
+        elif (kept := _extended_file(names, stats, before)) is not None:
             found.chosen[uid] = kept
         else:
             found.chosen[uid], found.diverged[uid] = _compared(folder, names)
@@ -79,7 +79,7 @@ def _stated_uid(folder: RunFolder, name: str) -> bytes:
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[:16]
 
 
-def _kept(
+def _extended_file(
     names: Iterable[str], stats: Mapping[str, Stat], before: Mapping[str, Look]
 ) -> str | None:
     """Return the file that was read before, if the others are what they were and it only grew."""
@@ -105,7 +105,7 @@ def _compared(folder: RunFolder, names: Iterable[str]) -> tuple[str, list[str]]:
         return _valid_bytes(folder, name), split_journal_name(name)[1] is not None, name
 
     best, *others = sorted(names, key=worth, reverse=True)
-    return best, sorted(name for name in others if not _says_the_same(folder, best, name))
+    return best, sorted(name for name in others if not _is_duplicate(folder, best, name))
 
 
 def _valid_bytes(folder: RunFolder, name: str) -> int:
@@ -116,7 +116,7 @@ def _valid_bytes(folder: RunFolder, name: str) -> int:
         return -1
 
 
-def _says_the_same(folder: RunFolder, best: str, other: str) -> bool:
+def _is_duplicate(folder: RunFolder, best: str, other: str) -> bool:
     """Return whether every valid frame of a file is in another one at the same place."""
     try:
         with _reader(folder, best) as whole, _reader(folder, other) as part:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from seamark.index import looks, place
 from seamark.index.lock import exclusive
-from seamark.index.looks import Looks, Ref
+from seamark.index.looks import FileStatuses, Ref
 from seamark.process import fork
 from seamark.store import schema
 from seamark.store.damage import DamageError
@@ -52,7 +52,7 @@ class IndexFile:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.path: Path | None = None
-        self.looks = Looks()
+        self.looks = FileStatuses()
         self.aside: dict[Ref, Store] = {}
         self._store: Store | None = None
         fork.register(self._after_fork)
@@ -135,7 +135,7 @@ class IndexFile:
         return facts.get("schema") == schema.SCHEMA_VERSION and facts.get("root") == str(self.root)
 
     def _use(self, store: Store, path: Path | None) -> None:
-        self._store, self.path, self.looks = store, path, Looks()
+        self._store, self.path, self.looks = store, path, FileStatuses()
 
     def _create_tables(self) -> None:
         database = self.store.database

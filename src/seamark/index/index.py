@@ -85,7 +85,7 @@ class Index:
         """The root."""
         return str(self.root)
 
-    def place_meant(self) -> str | None:
+    def nearby_root(self) -> str | None:
         """Return the root that lies in this folder, in words; None if there is none."""
         inside = root_inside(self.root)
         return None if inside is None else f"the root {inside}"

@@ -21,7 +21,7 @@ from seamark.journal.safe import fits, names_in
 from seamark.store import schema
 from seamark.store.database import Database, Upsert, any_of, in_parts, insertion
 
-__all__ = ["Known", "Look", "Looks", "Stat", "metadata", "stat_of"]
+__all__ = ["FileStatuses", "Known", "Look", "Stat", "metadata", "stat_of"]
 
 I63: Final = (1 << 63) - 1
 """Inodes may use the bit that databases do not have."""
@@ -150,7 +150,7 @@ class Known:
         seen = {look.file: look.stat.size for look in self.looks}
         return all(seen.get(file, -1) >= stat.size for file, stat in stats.items())
 
-    def lacks_any(self, folder: str, root: int | None) -> bool:
+    def has_new_files(self, folder: str, root: int | None) -> bool:
         """Return whether there are files that were not looked at.
 
         Args:
@@ -180,7 +180,7 @@ Ref = tuple[str, str]
 """Project path and run id."""
 
 
-class Looks:
+class FileStatuses:
     """The looks of all runs, kept in memory while nobody else writes to the index."""
 
     def __init__(self) -> None:
@@ -259,7 +259,7 @@ def _take(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> No
             known.add(Look(file, journal, Stat(size, mtime, ctime, inode), retry, bool(closed)))
 
 
-def save_looks(database: Database, connection: sa.Connection, run: int, known: Known) -> None:
+def save_statuses(database: Database, connection: sa.Connection, run: int, known: Known) -> None:
     """Write what the files of a run were like, within a transaction."""
     database.run(connection, _UPSERT_FOLDER, run=run, listed=known.listed)
     database.run(connection, _DELETE_LOOKS, run=run)
@@ -283,7 +283,7 @@ def save_listed(
     database.run_many(connection, _UPDATE_FOLDER, listed)
 
 
-def forget_looks(database: Database, connection: sa.Connection, run: int) -> None:
+def delete_statuses(database: Database, connection: sa.Connection, run: int) -> None:
     """Remove what is known of the files of a run, within a transaction."""
     database.run(connection, _DELETE_FOLDER, run=run)
     database.run(connection, _DELETE_LOOKS, run=run)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.index.copies import choose, open_journal
-from seamark.index.looks import Known, Look, Stat, listing, save_looks, stat_of
+from seamark.index.looks import Known, Look, Stat, listing, save_statuses, stat_of
 from seamark.journal.format import MAX_PAYLOAD_BYTES, salt_of
 from seamark.journal.reader import SETTLE_NS, scan
 from seamark.store.ingest import UNREADABLE, Folding, prefix_crc
@@ -75,7 +75,7 @@ class Refresh:
         self._seen = known is not None and (known.listed, known.looks) == (listed, self.now.looks)
         self._saving: Saving | None = None
         if folding.changed:
-            self._saving = folding.saving(owner=self._owner, more=self._write_looks)
+            self._saving = folding.saving(owner=self._owner, more=self._write_statuses)
 
     def write(self, connection: sa.Connection) -> None:
         """Write it, within a transaction; nothing where nothing is new.
@@ -87,7 +87,7 @@ class Refresh:
         if saving is not None:
             saving.write(connection)
         elif not self._seen:
-            self._write_looks(connection, self.now.number)
+            self._write_statuses(connection, self.now.number)
 
     def saved(self) -> None:
         """Keep the run for the next question, once the transaction has ended."""
@@ -95,9 +95,9 @@ class Refresh:
             self.folding.run.saved(self.now.number)
             self._store.last = self.folding.run
 
-    def _write_looks(self, connection: sa.Connection, number: int) -> None:
+    def _write_statuses(self, connection: sa.Connection, number: int) -> None:
         self.now.number = number
-        save_looks(self._store.database, connection, number, self.now)
+        save_statuses(self._store.database, connection, number, self.now)
 
     # ------------------------------------------------------------------ its files
 

@@ -39,7 +39,7 @@ class RootRemote(FileRemote):
         versions: Sequence[str] = (),
     ) -> Arrival:
         """See `seamark.remote.protocol.Settles.arrive`."""
-        with self.told():
+        with self.translate_errors():
             if versions:
                 known = (run.run, *versions)
                 return arrive_artifact(

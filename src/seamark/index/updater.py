@@ -35,7 +35,7 @@ from seamark.process.interrupts import let_pass, quietly
 from seamark.store.damage import DamageError
 from seamark.store.database import BUSY_S
 from seamark.store.journals import load_journals
-from seamark.store.read.forks import GENERATIONS, parents_meant
+from seamark.store.read.forks import GENERATIONS, possible_parents
 from seamark.store.runs import Conflict, forget_run
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Updater:
             if known is None:
                 return True if stat.S_ISDIR(found.st_mode) else None
             listed = found.st_ctime_ns
-            if listed != known.listed and (known.listed or known.lacks_any(folder, root)):
+            if listed != known.listed and (known.listed or known.has_new_files(folder, root)):
                 return True
             for look in known.looks:
                 if stat_of(look_up(f"{folder}/{look.file}", dir_fd=root)) != look.stat:
@@ -220,7 +220,7 @@ class Updater:
         project, run = ref
         seen = {run}
         while parent and len(seen) <= GENERATIONS:
-            names = [one for one in parents_meant(project, parent) if is_run_id(one)]
+            names = [one for one in possible_parents(project, parent) if is_run_id(one)]
             parent = ""
             for name in names:
                 if name in seen:
@@ -326,7 +326,9 @@ class Updater:
             ref = (folder.project, folder.run)
             if ref not in known and ref not in purged:
                 found.append(ref)
-        self._file.looks.folders[project] = {path: _settled_ns(path, begun_ns) for path in walked}
+        self._file.looks.folders[project] = {
+            path: _stable_mtime_ns(path, begun_ns) for path in walked
+        }
         return found
 
     def _fold_batch(self, refs: list[Ref]) -> None:
@@ -431,7 +433,7 @@ class Updater:
             self._file.looks.runs.pop(ref, None)
             with self._file.store.database.writing() as connection:
                 forget_run(self._file.store, connection, number)
-                looks.forget_looks(self._file.store.database, connection, number)
+                looks.delete_statuses(self._file.store.database, connection, number)
 
     def _walked(self, project: str | None) -> Iterator[str]:
         """Yield the projects whose folders were listed, also those without a run."""
@@ -526,7 +528,7 @@ def _changed_ns(folder: str) -> int:
         return -1
 
 
-def _settled_ns(folder: str, begun_ns: int) -> int:
+def _stable_mtime_ns(folder: str, begun_ns: int) -> int:
     """Return when a folder was last changed; 0 if that was so recently that it may change again."""
     changed = _changed_ns(folder)
     return changed if changed < begun_ns - RACY_NS else 0

@@ -42,15 +42,15 @@ class RunView(RunReader):
         self.folder = folder
         self.contents = FolderContents(folder)
 
-        def others(project: str, run: str) -> Sources:
+        def sources_of(project: str, run: str) -> Sources:
             return partial(open_journal, RunFolder(folder.root, project, run))
 
         super().__init__(
             store,
             folder.project,
             folder.run,
-            others(folder.project, folder.run),
+            sources_of(folder.project, folder.run),
             now_ns=now_ns,
-            others=others,
+            others=sources_of,
             guarded=guarded,
         )

@@ -22,7 +22,7 @@ from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder
 from seamark.journal.writer import JournalWriter
 from seamark.process.liveness import process_facts
-from seamark.server.refusals import NotTaken
+from seamark.server.refusals import Rejected
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
@@ -35,7 +35,7 @@ _MOST_OPEN: Final = 256
 _CLOSE_S: Final = 5.0
 
 
-class NotWritable(NotTaken):
+class NotWritable(Rejected):
     """The folder of a run is not one that this user may write to."""
 
     slug = "read-only"
@@ -170,8 +170,8 @@ class Edits:
             self._timer.start()
 
 
-def _later(message: str) -> NotTaken:
-    error = NotTaken(message)
+def _later(message: str) -> Rejected:
+    error = Rejected(message)
     error.status, error.slug, error.wait_s = 503, "disk-full", 30.0
     return error
 

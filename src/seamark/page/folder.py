@@ -109,7 +109,7 @@ class _Opened:
         self._watching = file_connection(file)
         self._seen = (-1, 0, "")
 
-    def is_there(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Return whether the file is still the one that was opened."""
         return _identity(self.file) == self._is
 
@@ -357,7 +357,7 @@ class Folder:
         self._watch.look_now(self._place, [(project, run)])
         return position
 
-    def drawn(self, refs: Iterable[Ref]) -> None:
+    def prioritize(self, refs: Iterable[Ref]) -> None:
         """Give priority in reading to runs whose curves were requested."""
         self._watch.shown(self._place, refs)
 
@@ -404,7 +404,7 @@ class Folder:
             return FileContent(folder, digest, os.fstat(file.fileno()).st_size)
         return None
 
-    def lacking(self, project: str, run: str, digests: Collection[str]) -> list[str]:
+    def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return those contents that are not in the folder of a run."""
         try:
             check_place(project, run)
@@ -438,7 +438,7 @@ class Folder:
     def _opened_now(self) -> _Opened:
         """Return the index; another one if somebody made it again."""
         with self._lock:
-            if self._opened is None or not self._opened.is_there():
+            if self._opened is None or not self._opened.is_unchanged():
                 before, self._opened = self._opened, None
                 if before is not None:
                     with contextlib.suppress(sqlite3.Error, sa.exc.SQLAlchemyError):

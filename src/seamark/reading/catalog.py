@@ -205,7 +205,7 @@ class Catalog(Protocol):
         """
         ...
 
-    def place_meant(self) -> str | None:
+    def nearby_root(self) -> str | None:
         """Return which place may be meant rather than this one, if this one has no runs."""
         ...
 

@@ -46,7 +46,7 @@ def health_of(view: Reader) -> dict[str, Any]:
     The kinds are those of `seamark.reading.reader.Reader.troubles`, ``output`` (bytes that were
     left out, by stream) and ``forward`` (what is counted below `FORWARD`, by place).
     """
-    found = dict(view.troubles())  # not the attributes: anybody may write them
+    found = dict(view.problems())  # not the attributes: anybody may write them
     paths = [
         path
         for path in view.families()

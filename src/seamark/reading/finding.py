@@ -194,7 +194,7 @@ class Finder:
         others = self._meant(word, None, elsewhere=True, trashed=False, whole=True)
         if others:
             return f"but there is {self._listed(others)}"
-        if not self._names and (meant := self._catalog.place_meant()) is not None:
+        if not self._names and (meant := self._catalog.nearby_root()) is not None:
             return f"did you mean {meant}?"
         if any(is_inside(one.project, word) for one in self._names):
             return f"it is a project: seamark ls --project {word}, or {word}/latest"
@@ -208,11 +208,11 @@ class Finder:
         return f"did you mean {near[0]!r}?" if near else "seamark ls lists the runs"
 
     def _listed(self, found: Sequence[RunName]) -> str:
-        listed = "; ".join(self._told(one) for one in found[:_LISTED])
+        listed = "; ".join(self._describe(one) for one in found[:_LISTED])
         more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         return listed + more
 
-    def _told(self, one: RunName) -> str:
+    def _describe(self, one: RunName) -> str:
         name = f"{one.name!r:.100}" if one.name else one.shown
         age = "of an unknown time"
         if one.created_ns:

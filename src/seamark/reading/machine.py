@@ -66,7 +66,7 @@ def machine_lines(
     """
     machines = _machines(attributes)
     machine = _of_zero(machines, ranks)
-    if what := _what(machine):
+    if what := _describe_hardware(machine):
         yield "machine", what
     if load := _load(machine, now=False):
         measured = sum(bool(one.series) for one in machines.values())
@@ -106,7 +106,7 @@ def _of_zero(machines: Mapping[str, _Machine], ranks: Sequence[RankStatus]) -> _
     return next((machines[name] for name in order if name in machines), _Machine())
 
 
-def _what(machine: _Machine) -> str:
+def _describe_hardware(machine: _Machine) -> str:
     """Return what a machine is: ``"8 of 64 CPUs (AMD EPYC), 16 of 64 GiB, NVIDIA H100"``."""
     words = []
     count, usable = machine.number("cpu_count"), machine.number("cpu_usable")

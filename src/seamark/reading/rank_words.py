@@ -21,7 +21,7 @@ __all__ = [
     "of_rank",
     "rank_facts",
     "rank_mappings",
-    "rank_troubles",
+    "rank_problems",
 ]
 
 _STATES: Final = (
@@ -115,7 +115,7 @@ def rank_mappings(view: Reader) -> list[dict[str, Any]]:
     ]
 
 
-def rank_troubles(view: Reader, state: str) -> Iterator[str]:
+def rank_problems(view: Reader, state: str) -> Iterator[str]:
     """Yield a line for each rank that ended badly or hangs, in the order of their last records.
 
     Of a run whose only rank is 0, the state says everything but a hang; of several ranks, what
@@ -140,7 +140,7 @@ def rank_troubles(view: Reader, state: str) -> Iterator[str]:
     yield from _interrupted([one for one in ranks if one.state == "interrupted" and one.rank])
 
 
-def _who(rank: RankStatus) -> str:
+def _process_label(rank: RankStatus) -> str:
     return f"pid {rank.pid} on {rank.host}"
 
 
@@ -148,25 +148,28 @@ def _end(rank: RankStatus, now_ns: int) -> str:
     name = f"rank {rank.rank}"
     if rank.state in ("killed", "lost") and rank.why:
         seen = seen_text(rank.last_t, now_ns)
-        return f"{name} is gone, {rank.why} ({_who(rank)}): last seen {seen}"
+        return f"{name} is gone, {rank.why} ({_process_label(rank)}): last seen {seen}"
     if rank.state == "killed":
-        return f"{name} was killed ({_who(rank)}): last seen {seen_text(rank.last_t, now_ns)}"
+        seen = seen_text(rank.last_t, now_ns)
+        return f"{name} was killed ({_process_label(rank)}): last seen {seen}"
     if rank.state == "lost":
         silence = duration_words((now_ns - rank.last_t) / 1e9)
-        where = f"{_who(rank)}, cannot be checked from here"
+        where = f"{_process_label(rank)}, cannot be checked from here"
         return f"{name} is lost: no heartbeat for {silence} ({where})"
     when = seen_text(rank.end_t or rank.last_t, now_ns)
     why = shorten((rank.why.splitlines() or [""])[0], _LONGEST_REASON)
-    return f"{name} failed ({_who(rank)}) {when}" + (f": {why}" if why else "")
+    return f"{name} failed ({_process_label(rank)}) {when}" + (f": {why}" if why else "")
 
 
 def _hang(name: str, rank: RankStatus, now_ns: int) -> str:
     unheard_s = (now_ns - rank.last_t) / 1e9
     if unheard_s > _HEARTBEAT_S:
         silence = duration_words(unheard_s)
-        return f"{name}no heartbeat for {silence}, although its process lives ({_who(rank)})"
+        return (
+            f"{name}no heartbeat for {silence}, although its process lives ({_process_label(rank)})"
+        )
     idle = duration_words(rank.idle_ns(now_ns) / 1e9)
-    return f"{name}no step for {idle}, although its process lives ({_who(rank)})"
+    return f"{name}no step for {idle}, although its process lives ({_process_label(rank)})"
 
 
 def _interrupted(ranks: Sequence[RankStatus]) -> Iterator[str]:

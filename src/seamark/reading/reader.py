@@ -128,7 +128,7 @@ class Reader(Protocol):
         """Return what is known of every journal, sorted by writer."""
         ...
 
-    def troubles(self) -> dict[str, Any]:
+    def problems(self) -> dict[str, Any]:
         """Return what went wrong with the run, by name."""
         ...
 

@@ -60,13 +60,13 @@ def recorded_errors(view: Reader) -> list[RecordedError]:
         journal = journals.get(path.removeprefix(_SPACE).rpartition("/")[0])
         if journal is None:  # a namespace that somebody chose, or a series of somebody's own
             found += _read(view, path, None, whole=True)
-        elif _takes_part(journal, owners):
+        elif _is_participant(journal, owners):
             rank = journal.header.get("rank")
             found += _read(view, path, rank if type(rank) is int else None)
     return sorted(found, key=lambda one: one.time) or list(_of_state(view))
 
 
-def _takes_part(journal: JournalInfo, owners: set[tuple[str, ...]]) -> bool:
+def _is_participant(journal: JournalInfo, owners: set[tuple[str, ...]]) -> bool:
     """Return whether a journal is of a process that owns the run, or of another rank of it."""
     of_rank = bool(journal.header.get("rank")) and journal.header.get("attempt") is not None
     return of_rank or _line(journal) in owners
@@ -90,7 +90,7 @@ def _read(
         whole: Pass over what does not say all that is said of an error.
     """
     for point in view.texts(path, attempt="all"):
-        told = _told(view, point.text)
+        told = _load_record(view, point.text)
         if whole and not told.keys() >= {"type", "message"}:
             continue
         kind, message, trace = (told.get(key) for key in ("type", "message", "traceback"))
@@ -103,7 +103,7 @@ def _read(
         )
 
 
-def _told(view: Reader, text: str | Mapping[str, Any]) -> Mapping[str, Any]:
+def _load_record(view: Reader, text: str | Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         text = text if isinstance(text, str) else view.contents.text(text)
         found = json.loads(text)

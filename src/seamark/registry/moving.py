@@ -22,7 +22,7 @@ from seamark.reading.arriving import check_conflict
 from seamark.registry.edits import append_ops
 from seamark.remote.arrival import ArrivalJournal, trashing
 from seamark.remote.protocol import KeepsByName, Purged, RemoteError, RunKey, Settles
-from seamark.remote.sync import Patience, Synced, sync_run, what_is_left
+from seamark.remote.sync import Patience, Synced, sync_run, unsent_data
 from seamark.run.associated import SPACES, artifact_folder
 from seamark.run.container import Container
 from seamark.run.transfers import transfer_to
@@ -179,7 +179,7 @@ class Mover:
 
     def look(self, folder: RunFolder) -> Left:
         """Return the missing parts of a run; see `what_is_left`."""
-        return what_is_left(folder, self._remote, self._patience, self._project)
+        return unsent_data(folder, self._remote, self._patience, self._project)
 
     def move(self, left: Left, progress: Callable[[int], None] = lambda _: None) -> Moved:
         """Send what is left of a run.

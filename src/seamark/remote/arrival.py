@@ -42,7 +42,7 @@ class ArrivalJournal:
         text = json.dumps(["arrival", key.project, key.run])
         uid = hashlib.sha256(text.encode()).digest()[:16]
         self._salt = salt_of(uid)
-        self.name, self.begin = _begun(key, "arrival", uid, begun_ns + 1)
+        self.name, self.begin = _new_journal(key, "arrival", uid, begun_ns + 1)
         self.begin += frame_bytes(self._salt, Kind.OP, begun_ns + 2, dump_json(_TRASHED))
 
     def end(self, ops: Iterable[Mapping[str, Any]], t_ns: int) -> bytes:
@@ -67,13 +67,13 @@ def trashing(key: RunKey, t_ns: int) -> tuple[str, bytes]:
         t_ns: After all that the run holds, nanoseconds since the Unix epoch.
     """
     uid = secrets.token_bytes(16)
-    name, data = _begun(key, "replaced", uid, t_ns)
+    name, data = _new_journal(key, "replaced", uid, t_ns)
     salt = salt_of(uid)
     data += frame_bytes(salt, Kind.OP, t_ns + 1, dump_json(_TRASHED))
     return name, data + _closed(salt, t_ns + 2)
 
 
-def _begun(key: RunKey, what: str, uid: bytes, t_ns: int) -> tuple[str, bytes]:
+def _new_journal(key: RunKey, what: str, uid: bytes, t_ns: int) -> tuple[str, bytes]:
     writer = f"{what}-{uid.hex()[:8]}"
     kind = kind_of(key.project, key.run)
     header = {

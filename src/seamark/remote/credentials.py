@@ -20,8 +20,8 @@ __all__ = [
     "credentials_file",
     "forget_token",
     "keep_token",
-    "kept_servers",
     "known_servers",
+    "stored_servers",
     "token_of",
 ]
 
@@ -49,7 +49,7 @@ def token_of(address: str) -> str | None:
     return None
 
 
-def kept_servers() -> list[str]:
+def stored_servers() -> list[str]:
     """Return the addresses of the servers for which a token is kept, sorted."""
     with quietly(only=OSError):
         return sorted(_servers(_read()))
@@ -59,7 +59,7 @@ def kept_servers() -> list[str]:
 def known_servers() -> list[str]:
     """Return the addresses of servers that ``SEAMARK_REMOTE`` names, else those with a token."""
     given = [each.strip() for each in os.environ.get("SEAMARK_REMOTE", "").split(",")]
-    return [one for one in given if one.startswith(("https://", "http://"))] or kept_servers()
+    return [one for one in given if one.startswith(("https://", "http://"))] or stored_servers()
 
 
 def keep_token(address: str, token: str) -> None:

@@ -74,7 +74,7 @@ class FileRemote:
 
     def journals(self, run: RunKey) -> Mapping[str, int]:
         """See `seamark.remote.protocol.Remote.journals`."""
-        with self.told():
+        with self.translate_errors():
             folder = self._folder(run)
             return {
                 name: (folder.journal_dir / name).stat().st_size
@@ -83,7 +83,7 @@ class FileRemote:
 
     def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
         """See `seamark.remote.protocol.Remote.send`."""
-        with self.told():
+        with self.translate_errors():
             return self._append(run, journal, offset, _Bytes(data))
 
     def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
@@ -91,7 +91,7 @@ class FileRemote:
 
         What will never be a frame is kept as zeros, which are none either.
         """
-        with self.told():
+        with self.translate_errors():
             return self._append(run, journal, offset, _Zeros(length))
 
     def _append(self, run: RunKey, journal: str, offset: int, data: _Bytes | _Zeros) -> Sent:
@@ -171,7 +171,7 @@ class FileRemote:
 
     def missing_blobs(self, run: RunKey, digests: Collection[str]) -> Collection[str]:
         """See `seamark.remote.protocol.Remote.missing_blobs`."""
-        with self.told():
+        with self.translate_errors():
             folder = self._folder(run)
             return {each for each in digests if not (folder.blobs_dir / each).is_file()}
 
@@ -183,7 +183,7 @@ class FileRemote:
         if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):  # noqa: PLR2004
             msg = f"digest: expected 64 hex digits, got {digest!r:.80}"
             raise ValueError(msg)
-        with self.told():
+        with self.translate_errors():
             folder = self._folder(run)
             if (folder.blobs_dir / digest).is_file():
                 return
@@ -246,7 +246,7 @@ class FileRemote:
         return folder
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """Raise errors of the file system in a block as errors of a remote.
 
         Raises:

@@ -262,7 +262,7 @@ class FileSender:
                 run.over = True  # the shipper of its journals says so
             except RemoteError as error:
                 run.over = True
-                self._say_once(f"files of run {key.run} are not sent: {error}")
+                self._warn_once(f"files of run {key.run} are not sent: {error}")
             except OSError as error:  # it will be looked at again
                 log.debug("seamark: %s cannot be read: %s", run.folder.path, error)
             with self._changed:
@@ -297,10 +297,10 @@ class FileSender:
         try:
             send_file(remote, run.folder, digest, size)
         except Unfit as error:  # the next one may be taken
-            self._say_once(f"a file of run {run.folder.run} is not sent: {error}")
+            self._warn_once(f"a file of run {run.folder.run} is not sent: {error}")
         run.there.add(digest)
 
-    def _say_once(self, line: str) -> None:
+    def _warn_once(self, line: str) -> None:
         if line not in self._told:
             self._told.add(line)
             self._say(line)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.errors import ArgumentError
-from seamark.remote.credentials import forget_token, keep_token, kept_servers, known_servers
+from seamark.remote.credentials import forget_token, keep_token, known_servers, stored_servers
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 
-__all__ = ["Who", "login", "logout"]
+__all__ = ["User", "login", "logout"]
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class User:
     """User that a server recognises by a token.
 
     Attributes:
@@ -32,7 +32,7 @@ class Who:
     roles: dict[str, str] = field(default_factory=dict)
 
 
-def login(url: str | None = None, token: str | None = None, timeout: float = 30.0) -> Who:
+def login(url: str | None = None, token: str | None = None, timeout: float = 30.0) -> User:
     """Try a token at a server, and keep it for this user of this machine if it is good.
 
     It is kept in ``~/.config/seamark/credentials.json``, which nobody else can read, and is shown
@@ -70,7 +70,9 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
         raise RemoteError(msg)
     address = str(connection.address)
     keep_token(address, token)
-    return Who(address, name, told.get("admin") is True, {str(k): str(v) for k, v in roles.items()})
+    return User(
+        address, name, told.get("admin") is True, {str(k): str(v) for k, v in roles.items()}
+    )
 
 
 def _known_server() -> str:
@@ -111,5 +113,5 @@ def logout(url: str | None = None) -> list[str]:
     """
     from seamark.remote.http.connection import Address
 
-    addresses = kept_servers() if url is None else [str(Address.of(url))]
+    addresses = stored_servers() if url is None else [str(Address.of(url))]
     return [address for address in addresses if forget_token(address)]

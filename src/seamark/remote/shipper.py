@@ -104,7 +104,7 @@ class Shipper:
         self._failures = 0
         self._back_at = 0.0
         self._told_away = self._gave_up = self._busy = False
-        self._files = FileSender(self._open_again, self._say_files)
+        self._files = FileSender(self._open_again, self._warn_files)
 
     # ---------------------------------------------------------------- what is to be sent
 
@@ -239,16 +239,16 @@ class Shipper:
                 now = self._clock()
                 told = [one for one in left if one.is_refused(now)]  # in a line of its own
                 rest = [one for one in left if one.left or one.unseen or not files]
-                self._tell_left([one for one in rest if one not in told])
+                self._warn_unsent([one for one in rest if one not in told])
         return not self._gave_up
 
-    def tell_left(self, folder: RunFolder | None = None) -> None:
+    def warn_unsent(self, folder: RunFolder | None = None) -> None:
         """Say what is left of a run, or of all, where nobody waits for it any more.
 
         May be called in a signal handler.
         """
         now, files = self._clock(), self._files.busy
-        self._tell_left(
+        self._warn_unsent(
             [
                 one
                 for one in self._of(folder)
@@ -261,7 +261,7 @@ class Shipper:
         found = list(self._shipments.items())
         return [one for key, one in found if folder is None or key == _key(folder)]
 
-    def _tell_left(self, left: list[Shipment]) -> None:
+    def _warn_unsent(self, left: list[Shipment]) -> None:
         runs = [one.key.run for one in left]
         for one in left:
             one.given_up = True
@@ -288,7 +288,7 @@ class Shipper:
                 self._failed(None)
             for turn in list(self._turns):
                 turn.put(None)
-            if self._leave():
+            if self._stop_if_idle():
                 return
             if not more:
                 pause = max(self._wait_s, self._back_at - self._clock())
@@ -299,7 +299,7 @@ class Shipper:
                     with quietly(only=queue.Empty):
                         self._wakes.get_nowait()
 
-    def _leave(self) -> bool:
+    def _stop_if_idle(self) -> bool:
         """Return whether there is nothing left to do for the thread."""
         with self._lock:
             for key, one in list(self._shipments.items()):
@@ -353,7 +353,9 @@ class Shipper:
                 self._reached()
         except Purged as error:
             shipment.over = "purged"
-            self._say_over(shipment, f"it was purged there ({error}); what is on this disk stays")
+            self._warn_given_up(
+                shipment, f"it was purged there ({error}); what is on this disk stays"
+            )
         except Refused as error:
             self._refused(shipment, error)
         except Exception as error:  # noqa: BLE001 - remotes may be somebody else's
@@ -412,13 +414,13 @@ class Shipper:
                 raise Unreachable(msg) from error
         except Diverged as error:
             tail.aside = True
-            self._say_aside(
+            self._warn_set_aside(
                 tail,
                 f"another journal of that name is kept there ({error}), as of a cloned machine",
             )
         except Unfit as error:
             tail.aside = True
-            self._say_aside(tail, str(error))
+            self._warn_set_aside(tail, str(error))
         except RemoteError:
             raise
         except OSError as error:  # it will be looked at again
@@ -446,7 +448,7 @@ class Shipper:
 
     # ---------------------------------------------------------------- what goes wrong
 
-    def _say_files(self, line: str) -> None:
+    def _warn_files(self, line: str) -> None:
         log.warning("seamark: %s: %s. `seamark sync` sends what is missing later", self.name, line)
 
     def _pause(self, failures: int) -> float:
@@ -489,10 +491,10 @@ class Shipper:
                 *(shipment.key.run, str(error)[:600].rstrip(".")),
             )
 
-    def _say_over(self, shipment: Shipment, why: str) -> None:
+    def _warn_given_up(self, shipment: Shipment, why: str) -> None:
         log.warning("seamark: run %s is not sent to %s: %s", shipment.key.run, self.name, why)
 
-    def _say_aside(self, tail: Tail, why: str) -> None:
+    def _warn_set_aside(self, tail: Tail, why: str) -> None:
         log.warning("seamark: journal %s is not sent to %s: %s", tail.name, self.name, why[:600])
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import JournalFile, RunFolder
     from seamark.remote.protocol import Remote
 
-__all__ = ["Left", "Patience", "Synced", "sync_run", "what_is_left"]
+__all__ = ["Left", "Patience", "Synced", "sync_run", "unsent_data"]
 
 T = TypeVar("T")
 
@@ -134,7 +134,7 @@ class Patience:
         raise AssertionError  # the last try returns or raises
 
 
-def what_is_left(
+def unsent_data(
     folder: RunFolder,
     remote: Remote,
     patience: Patience | None = None,
@@ -225,7 +225,7 @@ def sync_run(
         return done
     patience = patience or Patience()
     try:
-        for file in sorted(folder.journals(), key=_begun):  # a later one may take it back
+        for file in sorted(folder.journals(), key=_first_record_ns):  # a later one may take it back
             if file.path.name in left.journals:
                 known = left.known.get(file.path.name, 0)
                 _send_journal(done, left.key, file, known, remote, progress, patience)
@@ -244,7 +244,7 @@ def sync_run(
     return done
 
 
-def _begun(file: JournalFile) -> int:
+def _first_record_ns(file: JournalFile) -> int:
     """Return the time of the first record of a journal, ns since the Unix epoch; 0 for none."""
     with quietly(only=OSError), JournalReader(file.path) as reader:
         return next((frame.t for frame in reader.frames()), 0)

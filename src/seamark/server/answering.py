@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_BYTES",
-    "Asked",
     "OneRun",
+    "ReadRequest",
     "Several",
     "compressed",
     "fitting",
@@ -76,7 +76,7 @@ _VARY: Final = "Accept, Accept-Encoding"
 _heavy: Final = threading.BoundedSemaphore(_AT_ONCE)
 
 
-class Asked:
+class ReadRequest:
     """Request that reads, with the methods that answer it.
 
     Args:
@@ -188,7 +188,7 @@ class Asked:
         return self.server.reader(project, run)
 
 
-class Several(Asked):
+class Several(ReadRequest):
     """A request about all that somebody may read.
 
     Attributes:
@@ -228,7 +228,7 @@ class Several(Asked):
         return [ref for ref in dict.fromkeys(refs) if self.may_read(ref[0])]
 
 
-class OneRun(Asked):
+class OneRun(ReadRequest):
     """A request about one run, from somebody who may read it.
 
     Attributes:

@@ -46,7 +46,7 @@ def arrive(
         conflict: What to do if another run of the project has it.
         make_project: Whether a project that is not there is made.
     """
-    if not make_project and not _is_there(server, project):
+    if not make_project and not _project_exists(server, project):
         return Arrival("no project")
     if name is None:
         return Arrival("go")
@@ -75,7 +75,7 @@ def arrive_artifact(
         make_project: Whether a project that is not there is made.
     """
     home = home_of(place)
-    if not make_project and not _is_there(server, home):
+    if not make_project and not _project_exists(server, home):
         return Arrival("no project")
 
     def decide(held: dict[str, Any], known: list[RunName]) -> Arrival:
@@ -100,7 +100,7 @@ def _decide_alone(
     """
     store, account, (place, kind) = server.store(), server.databases.account, among
 
-    def settled() -> Arrival:
+    def resolve() -> Arrival:
         with account.writing() as connection:
             keep_others_out(connection)
             was = connection.scalar(sa.select(tables.fact.c.value).where(tables.fact.c.key == key))
@@ -112,10 +112,10 @@ def _decide_alone(
             account.run(connection, _KEEP, key=key, value=json.dumps(held))
             return found
 
-    return retry(settled)
+    return retry(resolve)
 
 
-def _is_there(server: Server, project: str) -> bool:
+def _project_exists(server: Server, project: str) -> bool:
     """Return whether a project was made, or anything of it was sent."""
     made = sa.select(tables.project.c.path).where(tables.project.c.path == project)
     with server.databases.account.reading() as connection:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seamark.store.database import Database
     from seamark.store.runs import Store
 
-__all__ = ["ServerClaims", "Taken", "forget_claims"]
+__all__ = ["Claim", "ServerClaims", "forget_claims"]
 
 Ref = tuple[str, str]
 """Project and run id, or name of a group."""
@@ -61,7 +61,7 @@ _HEARD: Final = (
 )
 
 
-class Taken(NamedTuple):
+class Claim(NamedTuple):
     """A claim that was made.
 
     Attributes:
@@ -121,7 +121,7 @@ class ServerClaims:
         self._account, self._store = account, store
         self._position, self._now_ns = position, now_ns
 
-    def take(self, refs: Iterable[Ref], kind: str, claimant: Mapping[str, Any]) -> Taken | None:
+    def take(self, refs: Iterable[Ref], kind: str, claimant: Mapping[str, Any]) -> Claim | None:
         """Claim the first of some that nobody has; None if there is none.
 
         Args:
@@ -144,7 +144,7 @@ class ServerClaims:
                 holder = json.dumps(claimant, separators=(",", ":"))
                 with contextlib.suppress(Conflict):  # somebody else was faster
                     if self._reserve(ref, kind, 2 * number - 1, holder):
-                        return Taken(ref, number, self._position(ref[0], log))
+                        return Claim(ref, number, self._position(ref[0], log))
         return None
 
     def _newest(self, refs: Iterable[Ref], kind: str) -> dict[Ref, _Newest]:

@@ -22,7 +22,7 @@ from seamark.errors import (
 from seamark.server.database import DatabaseUnreachable, TooSlow
 from seamark.server.objects import ObjectsUnreachable
 from seamark.server.rare_log import warn_rarely
-from seamark.server.refusals import NotTaken
+from seamark.server.refusals import Rejected
 from seamark.store.database import Conflict
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _refusal_of(error: BaseException) -> Refusal:
         return Refusal(error.status_code, slug, _words(error), headers=error.headers)
     if isinstance(error, RequestValidationError):
         return Refusal(422, "invalid", _validation_words(error))
-    if isinstance(error, NotTaken):
+    if isinstance(error, Rejected):
         wait = {} if error.wait_s is None else {"Retry-After": str(max(1, round(error.wait_s)))}
         return Refusal(error.status, error.slug, str(error), headers=wait, **error.more)
     if isinstance(error, SeamarkError):

@@ -355,7 +355,7 @@ class GrowingObject:
         self._fd, self._size, self._check, self.end = fd, size, check, 0
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Number of bytes that may still be added."""
         return self._size - self.end
 

@@ -13,7 +13,7 @@ from seamark.server.folding.turns import forget
 from seamark.store.database import Upsert, retry
 
 if TYPE_CHECKING:
-    from seamark.server.kept.journals import KeptJournals
+    from seamark.server.kept.journals import IntakeJournals
     from seamark.store.database import Database
     from seamark.store.runs import Store
 
@@ -29,7 +29,7 @@ _ONE: Final = sa.select(_tombstone.t_ns).where(
 
 def purge(
     account: Database,
-    kept: KeptJournals,
+    kept: IntakeJournals,
     store: Store,
     project: str,
     run: str,

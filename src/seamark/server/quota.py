@@ -93,7 +93,7 @@ class Quota:
             )
             raise QuotaExceeded(msg, limit="quota", allowed=self._most)
 
-    def room(self, workspace: str) -> tuple[int, int | None]:
+    def usage(self, workspace: str) -> tuple[int, int | None]:
         """Return how much a workspace keeps and may keep, bytes; None for no limit."""
         return self._used(workspace), self._most
 

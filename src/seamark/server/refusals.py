@@ -6,10 +6,10 @@ from typing import Any
 
 from seamark.errors import SeamarkError
 
-__all__ = ["NotTaken", "QuotaExceeded"]
+__all__ = ["QuotaExceeded", "Rejected"]
 
 
-class NotTaken(SeamarkError):  # noqa: N818 - says what is so
+class Rejected(SeamarkError):  # noqa: N818 - says what is so
     """Something that was sent is not kept; the message says what to do.
 
     Attributes:
@@ -33,7 +33,7 @@ class NotTaken(SeamarkError):  # noqa: N818 - says what is so
         return self.more.get("known")
 
 
-class QuotaExceeded(NotTaken):
+class QuotaExceeded(Rejected):
     """The workspace has used up what it may keep here.
 
     It is no 413: smaller parts are of no use. Shippers say it once, and try again from time to

@@ -240,7 +240,7 @@ class Supervisor:
             if self._signals or self._code:
                 if stop_by is None:
                     stop_by = time.monotonic() + _STOP_S
-                    self._tell_to_stop()
+                    self._stop_children()
                 if self._is_over(stop_by):
                     return
             else:
@@ -282,7 +282,7 @@ class Supervisor:
                 pause = child.again_at - time.monotonic()
                 self._say(f"{child.name} ended ({_code_words(code)}); again in {pause:.1f} s")
 
-    def _tell_to_stop(self) -> None:
+    def _stop_children(self) -> None:
         if self._signals:
             self._say("finishing what was accepted; a second signal ends it at once")
         for child in self._children:
@@ -292,11 +292,11 @@ class Supervisor:
     def _handlers(self, wake: int) -> Iterator[None]:
         """Count signals, and wake the loop for them and for the end of a process."""
 
-        def asked(number: int, frame: FrameType | None) -> None:
+        def on_signal(number: int, frame: FrameType | None) -> None:
             del number, frame
             self._signals += 1
 
-        before = {number: signal.signal(number, asked) for number in _ASKED}
+        before = {number: signal.signal(number, on_signal) for number in _ASKED}
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         old = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         try:

@@ -180,7 +180,7 @@ class Serving(Protocol):
         """Return the reader of a run, which somebody has to have been let in to."""
         ...
 
-    def drawn(self, refs: Iterable[tuple[str, str]]) -> None:
+    def prioritize(self, refs: Iterable[tuple[str, str]]) -> None:
         """Take note that the curves of runs were asked for; nothing of it waits."""
         ...
 
@@ -192,7 +192,7 @@ class Serving(Protocol):
         """
         ...
 
-    def lacking(self, project: str, run: str, digests: Collection[str]) -> list[str]:
+    def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return those contents, by their SHA-256 (hex), that are not there, sorted."""
         ...
 

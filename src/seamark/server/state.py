@@ -19,7 +19,7 @@ from seamark.server.identity import open_matching_objects
 from seamark.server.kept import tables as kept_tables
 from seamark.server.kept.growing import take_up
 from seamark.server.kept.intake import Intake
-from seamark.server.kept.journals import KeptJournals
+from seamark.server.kept.journals import IntakeJournals
 from seamark.server.links import Links
 from seamark.server.positions import Positions
 from seamark.server.purging import is_purged
@@ -96,7 +96,7 @@ class Server:
             reserved=partial(is_own_journal, self.instance),
             grows=databases.is_sqlite,
         )
-        self.kept = KeptJournals(databases.kept, self.objects, now_ns)
+        self.kept = IntakeJournals(databases.kept, self.objects, now_ns)
         self.blobs = Blobs(databases.kept, self.objects, now_ns=now_ns, quota=quota)
         self.claims = ServerClaims(
             databases.account, databases.store, lambda *run: self.intake.known(*run)[1], now_ns
@@ -106,7 +106,7 @@ class Server:
             self.instance, self.kept, self.intake.take, databases.store, now_ns
         )
 
-    def drawn(self, refs: Iterable[tuple[str, str]]) -> None:
+    def prioritize(self, refs: Iterable[tuple[str, str]]) -> None:
         """Take note of nothing: what arrives is folded, whoever looks at it."""
 
     def store(self) -> Store:
@@ -131,10 +131,10 @@ class Server:
         del run
         return self.blobs.find(project, digest)
 
-    def lacking(self, project: str, run: str, digests: Collection[str]) -> list[str]:
+    def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return those contents that a project does not have."""
         del run
-        return self.blobs.lacking(project, digests)
+        return self.blobs.missing_contents(project, digests)
 
     def take_up(self) -> None:
         """Name what was kept last by a process that died; before anything is taken."""

@@ -56,10 +56,10 @@ def main(arguments: list[str]) -> int:
         else:
             _fold(settings, *map(int, descriptors))
     except DatabaseUnreachable as error:
-        _say(error)
+        _print_error(error)
         return EXIT_LATER
     except SeamarkError as error:
-        _say(error)
+        _print_error(error)
         return EXIT_FOR_GOOD
     return 0
 
@@ -130,11 +130,11 @@ def _set_by_signals() -> threading.Event:
     stop = threading.Event()
     told: queue.SimpleQueue[int] = queue.SimpleQueue()
 
-    def hear() -> None:
+    def wait_for_stop() -> None:
         told.get()
         stop.set()
 
-    threading.Thread(target=hear, name="seamark-signals", daemon=True).start()
+    threading.Thread(target=wait_for_stop, name="seamark-signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: told.put(number))
     return stop
@@ -155,5 +155,5 @@ def _announce(ready: int, what: bytes) -> None:
         os.close(ready)
 
 
-def _say(error: Exception) -> None:
+def _print_error(error: Exception) -> None:
     sys.stderr.write(f"seamark server: {error}\n")

@@ -23,10 +23,10 @@ from seamark.journal.reader import JournalReader
 from seamark.store import schema
 
 if TYPE_CHECKING:
-    from seamark.server.kept.journals import KeptJournals
+    from seamark.server.kept.journals import IntakeJournals
     from seamark.store.runs import Store
 
-__all__ = ["NEPTUNE", "ServerWriter", "Taken", "Takes", "is_own_journal", "own_journal"]
+__all__ = ["NEPTUNE", "ServerWriter", "Stored", "Takes", "is_own_journal", "own_journal"]
 
 _HOST: Final = "server"
 """What the names of the journals begin with, in the place of a host's name."""
@@ -46,7 +46,7 @@ _LAST_T: Final = (
 )
 
 
-class Taken(NamedTuple):
+class Stored(NamedTuple):
     """Result of storing a batch.
 
     Attributes:
@@ -58,7 +58,7 @@ class Taken(NamedTuple):
     position: int
 
 
-Takes = Callable[[str, str, str, int, bytes], Taken]
+Takes = Callable[[str, str, str, int, bytes], Stored]
 """Keeps frames of a journal for good: project, run, journal, offset, and the frames, whole ones.
 
 It returns once they are durable, and raises `NotTaken` with ``known`` if the journal has another
@@ -122,7 +122,7 @@ class ServerWriter:
     def __init__(
         self,
         instance: str,
-        kept: KeptJournals,
+        kept: IntakeJournals,
         take: Takes,
         store: Callable[[], Store],
         now_ns: Callable[[], int],

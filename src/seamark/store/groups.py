@@ -41,7 +41,7 @@ __all__ = [
     "Gathering",
     "Group",
     "StoredGroup",
-    "drawn_groups",
+    "drawing_groups",
     "drop_groups",
     "group_bounds",
     "last_place",
@@ -398,7 +398,7 @@ def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup
             yield path, run, group
 
 
-class Drawn:
+class DrawingGroup:
     """A group of a series that is drawn: what is not needed for that is not read.
 
     It is a `seamark.store.steps.Piece`; its steps are places on the x axis.
@@ -409,7 +409,7 @@ class Drawn:
             and cells, as in the tables.
     """
 
-    def __init__(self, series: _DrawnSeries, facts: Sequence[Any]) -> None:
+    def __init__(self, series: _DrawingSeries, facts: Sequence[Any]) -> None:
         self.journal, self.place, self.count, goes, self.first, self.last, self.low_t = facts[:7]
         self._series, self._cells = series, facts[7]
         self._steps: Floats | None = None
@@ -450,7 +450,7 @@ class Drawn:
         return None if self._cells is None else split_parts(self._cells)[0]
 
 
-class _DrawnSeries:
+class _DrawingSeries:
     """Reads what is needed of the groups of one series, mostly in their order.
 
     What was read is let go of when it was asked for: a series may be longer than the memory.
@@ -479,13 +479,13 @@ class _DrawnSeries:
         return split_parts(self._values.pop((journal, place)))[1]
 
 
-def drawn_groups(
+def drawing_groups(
     database: Database, connection: sa.Connection, run: int, number: int
-) -> list[Drawn]:
+) -> list[DrawingGroup]:
     """Return the groups of a series as they are drawn, in the order of the journals."""
-    series = _DrawnSeries(database, connection, run, number)
+    series = _DrawingSeries(database, connection, run, number)
     rows = database.rows(connection, _DRAWN, run=run, number=number)
-    return [Drawn(series, facts) for facts in sorted(rows, key=itemgetter(0, 1))]
+    return [DrawingGroup(series, facts) for facts in sorted(rows, key=itemgetter(0, 1))]
 
 
 def record_offsets(

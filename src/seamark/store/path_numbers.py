@@ -63,7 +63,7 @@ class PathNumbers:
 
     def known(self, connection: sa.Connection, paths: Collection[str]) -> dict[str, int]:
         """Return the numbers of these paths, as far as they have any."""
-        found = self._kept(paths)
+        found = self._stored_numbers(paths)
         missing = [path for path in paths if path not in found and can_hold(path)]
         if not missing:
             return found
@@ -107,7 +107,7 @@ class PathNumbers:
         direction only.
         """
         wanted = set(paths)
-        found = self._kept(wanted)
+        found = self._stored_numbers(wanted)
         missing = sorted(wanted - found.keys())
         if missing:
             with self._database.reading() as connection:
@@ -132,7 +132,7 @@ class PathNumbers:
             found.update(self._take(self._database.query(connection, part)))
         return found
 
-    def _kept(self, paths: Iterable[str]) -> dict[str, int]:
+    def _stored_numbers(self, paths: Iterable[str]) -> dict[str, int]:
         """Return the numbers that are kept of some paths, in their order."""
         young, old = self._young.numbers, self._old.numbers
         found: dict[str, int] = {}

@@ -10,7 +10,7 @@ pytest.importorskip("fastapi")
 
 from seamark.errors import ArgumentError, PathError
 from seamark.server.access import NOBODY, Identity, Role
-from seamark.server.accounts.accounts import Accounts, NoSuch, Taken
+from seamark.server.accounts.accounts import Accounts, NameInUse, NoSuch
 from seamark.server.accounts.migrate import migrate
 from seamark.server.databases import open_databases
 
@@ -157,7 +157,7 @@ def test_a_role_reaches_into_what_is_private(accounts):
 def test_mistakes_are_named(accounts):
     """Names that are taken or nobody's, and values that cannot be."""
     accounts.first_admin()
-    with pytest.raises(Taken, match="exists already"):
+    with pytest.raises(NameInUse, match="exists already"):
         accounts.add_user("admin")
     with pytest.raises(PathError, match="user: expected"):
         accounts.add_user("../x")

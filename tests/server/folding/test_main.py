@@ -115,7 +115,7 @@ def test_a_lease_is_one_process_s_until_it_lapses(place):
     assert one.claim(PROJECT, "r")
     first = until()
     assert not two.claim(PROJECT, "r")
-    assert list(two.taken()) == [(PROJECT, "r")]
+    assert list(two.leased_by_others()) == [(PROJECT, "r")]
     eventually(lambda: until() > first)  # renewed
     assert not two.claim(PROJECT, "r")
     one.close()  # as if it had died
@@ -279,7 +279,7 @@ def test_a_run_that_waits_to_be_folded_is_not_dead(tmp_path, account_url):
             place.send(
                 PROJECT, "sends", journals["sends"].wait(25 * 10**9).row({"loss": 1.0}, step)
             )
-        worker.hear_of_late(place.databases.store())
+        worker.note_overdue_activity(place.databases.store())
         assert _change(place) > before  # who asks again does not get what he has
         sends, silent = place.reader(PROJECT, "sends"), place.reader(PROJECT, "silent")
         assert len(sends.points("loss", "all").step) == 1

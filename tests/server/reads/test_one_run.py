@@ -96,7 +96,7 @@ def test_every_read_is_what_the_store_says(here) -> None:
             read.traceback,
         )
         assert (overview.failed, overview.crash) == (read.has_failed(), read.crash())
-        assert overview.troubles == read.troubles()
+        assert overview.troubles == read.problems()
         assert same(told("attributes"), read.attributes())
         assert same(told("attributes", namespace="sys"), read.attributes("sys"))
         assert same(told("attribute", path="big"), read.attribute("big"))
@@ -152,7 +152,7 @@ EVERY: dict[str, list[dict[str, Any]]] = {
     "has_failed": [{}],
     "ranks": [{}],
     "journals": [{}],
-    "troubles": [{}],
+    "problems": [{}],
     "points": [{"path": path} for path in ("loss", "epoch", "none")]
     + [{"path": "loss", "attempt": one} for one in ("all", "replaced", 0, 1, 7)]
     + [{"path": "loss", "limit": 7}],

@@ -355,7 +355,7 @@ def ping(request: Request, identifier: Asked) -> Response:
 async def execute(request: Request, identifier: Asked) -> Response:
     """Do what the client did; it is kept for good once this is answered."""
     length = request.headers.get("content-length", "")
-    with server_of(request).intake.arriving() as arriving:
+    with server_of(request).intake.counting_bytes() as arriving:
         if length.isdecimal() and int(length[:9]) <= _SMALL_BODY:  # then one thread does it all
             body = await body_of(request, _SMALL_BODY, arriving)
         else:

@@ -74,7 +74,7 @@ async def _take(
         except (PathError, _ClashError) as error:
             return answer({"errors": [{"errorDescription": str(error)}]})
 
-    with server.intake.arriving() as arriving:
+    with server.intake.counting_bytes() as arriving:
         body = await body_of(request, _MOST_BODY, arriving)
         return await run_in_threadpool(worked, body)
 

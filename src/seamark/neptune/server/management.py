@@ -255,7 +255,7 @@ def status(request: Request, workspace: Workspace) -> Response:
     """
     _expect_member(request, workspace)
     server = server_of(request)
-    used, most = server.quota.room(workspace)
+    used, most = server.quota.usage(workspace)
     available = most - used if most is not None else disk_usage(server.settings.folder).free
     return answer(
         {

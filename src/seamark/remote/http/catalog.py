@@ -124,7 +124,7 @@ class RemoteCatalog:
         with self.moment():
             yield self.view(project, run)
 
-    def place_meant(self) -> str | None:
+    def nearby_root(self) -> str | None:
         """Return None: no other place is known."""
         return None
 

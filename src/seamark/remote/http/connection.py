@@ -206,7 +206,7 @@ class Connection:
                 headers=headers,
                 answer_s=answer_s,
             ) as response,
-            self._told(),
+            self._translate_errors(),
         ):
             limit = self._most if most is None else most
             data = self._body(response, limit)
@@ -280,7 +280,7 @@ class Connection:
             sent["Content-Length"] = str(size or 0)
         if body is None and method in ("GET", "HEAD"):
             sent.pop("Content-Length")
-        with self._told():
+        with self._translate_errors():
             response = self._opened().request(
                 method,
                 self._url(url),
@@ -294,7 +294,7 @@ class Connection:
             )
         try:
             if response.status not in _GOOD:
-                with self._told(), contextlib.suppress(RemoteError):
+                with self._translate_errors(), contextlib.suppress(RemoteError):
                     said = b""
                     said = self._body(response, _MOST_ERROR)
                 failure = self._failure(response.status, response.headers, said, path)
@@ -310,9 +310,9 @@ class Connection:
             else:
                 response.close()
 
-    def told(self) -> contextlib.AbstractContextManager[None]:
+    def translate_errors(self) -> contextlib.AbstractContextManager[None]:
         """Raise network errors within a block as `Unreachable`."""
-        return self._told()
+        return self._translate_errors()
 
     # ---------------------------------------------------------------- inside
 
@@ -341,7 +341,7 @@ class Connection:
         return self._pool
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         from urllib3.exceptions import HTTPError
 
         try:

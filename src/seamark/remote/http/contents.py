@@ -104,7 +104,7 @@ class RemoteContents:
         digest = record.get("sha256")
         if not digest:
             return "pending" if record.get("pending") else "kept"
-        return "kept" if self._is_there(str(digest)) else "pending"
+        return "kept" if self._exists(str(digest)) else "pending"
 
     def referred(self, record: Mapping[str, Any]) -> str:
         """Return where a FILE record leads; empty if it is no reference."""
@@ -120,7 +120,7 @@ class RemoteContents:
 
     # ---------------------------------------------------------------- inside
 
-    def _is_there(self, sha256: str) -> bool:
+    def _exists(self, sha256: str) -> bool:
         if sha256 not in self._there:
             try:
                 with self._opened(sha256, {"If-None-Match": f'"{sha256}"', "Range": "bytes=0-0"}):
@@ -144,7 +144,10 @@ class RemoteContents:
         path = run_path(self._run, "blobs", sha256)
         plain = {"Accept-Encoding": "identity", **headers}
         try:
-            with connection.open("GET", path, headers=plain) as response, connection.told():
+            with (
+                connection.open("GET", path, headers=plain) as response,
+                connection.translate_errors(),
+            ):
                 yield response
         except Missing as error:
             msg = f"the content {sha256} is not on {self.where}: it was not sent, or not yet"

@@ -142,7 +142,7 @@ class RemoteRun:
         """Return whether a process that spoke for the run noted that it failed."""
         return self.overview().failed
 
-    def troubles(self) -> dict[str, Any]:
+    def problems(self) -> dict[str, Any]:
         """Return what went wrong with the run, by name; only what is not empty."""
         return self.overview().troubles
 

@@ -194,7 +194,7 @@ class HttpRemote:
             "make_project": make_project,
             **({"versions": list(versions[:_MOST_VERSIONS])} if versions else {}),
         }
-        told = self._settled("arrivals", asked)
+        told = self._answer_or_none("arrivals", asked)
         if told is None:
             return None
         others, t_ns = told.get("others"), told.get("t_ns")
@@ -205,7 +205,7 @@ class HttpRemote:
             t_ns if isinstance(t_ns, int) else None,
         )
 
-    def _settled(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _answer_or_none(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return what a server answers; None if it is of an earlier version."""
         try:
             return self.connection.send_json("POST", path, asked).record()

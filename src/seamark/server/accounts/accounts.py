@@ -20,7 +20,7 @@ from seamark.server.accounts.facts import keep_others_out
 from seamark.server.accounts.tokens import NewToken, Token, hash_of, new_token
 from seamark.store.database import Database, Upsert, can_hold
 
-__all__ = ["Accounts", "NoSuch", "Taken", "Visibility", "role_of"]
+__all__ = ["Accounts", "NameInUse", "NoSuch", "Visibility", "role_of"]
 
 VISIBILITIES: Final = ("private", "workspace", "public")
 _KEEP_S: Final = 2.0
@@ -36,7 +36,7 @@ class NoSuch(SeamarkError, LookupError):  # noqa: N818 - says what is so
     """No user, token or project goes by this name."""
 
 
-class Taken(SeamarkError, ValueError):  # noqa: N818 - says what is so
+class NameInUse(SeamarkError, ValueError):  # noqa: N818 - says what is so
     """The name is somebody's already."""
 
 
@@ -129,16 +129,16 @@ class Accounts:
 
         Whether it is still good is the caller's to decide.
         """
-        return self._whose(tables.token.c.hash == hash_of(secret))
+        return self._find_token(tables.token.c.hash == hash_of(secret))
 
     def by_prefix(self, token: str) -> tuple[Token, Identity] | None:
         """Return a token and whoever asks with it, as `by_token`, by its public prefix.
 
         It is no secret: this is for what was signed here for somebody who had shown the token.
         """
-        return self._whose(tables.token.c.id == token) if can_hold(token) else None
+        return self._find_token(tables.token.c.id == token) if can_hold(token) else None
 
-    def _whose(self, wanted: sa.ColumnElement[bool]) -> tuple[Token, Identity] | None:
+    def _find_token(self, wanted: sa.ColumnElement[bool]) -> tuple[Token, Identity] | None:
         columns = [*tables.token.c, tables.user.c.admin, tables.user.c.disabled_ns]
         statement = (
             sa.select(*columns)
@@ -213,7 +213,7 @@ class Accounts:
         with self._alone() as connection:
             if self._has_user(connection, name):
                 msg = f"user {name!r} exists already"
-                raise Taken(msg)
+                raise NameInUse(msg)
             self._insert_user(connection, name, service=service, admin=admin)
 
     def set_user(

@@ -79,7 +79,7 @@ class Logins:
             Refusal: 401 if the token is unknown, expired or revoked; 429 after many such.
         """
         if self._deciding is not None:
-            found = self._asked_elsewhere(headers, address)
+            found = self._identify_externally(headers, address)
             if found is not None:
                 return found
         secret = _secret(headers)
@@ -166,7 +166,7 @@ class Logins:
         except Exception as error:  # noqa: BLE001 - it is a note, and the database says so elsewhere
             _log.warning("the last use of a token could not be written: %s", type(error).__name__)
 
-    def _asked_elsewhere(self, headers: Mapping[str, str], address: str) -> Identity | None:
+    def _identify_externally(self, headers: Mapping[str, str], address: str) -> Identity | None:
         assert self._deciding is not None  # noqa: S101 - asked by the caller
         plain = {name.lower(): value for name, value in headers.items()}
         found = self._deciding(plain, address)

@@ -180,7 +180,7 @@ class Blobs:
             parts = self._parts(connection, upload)
         return Blob(digest, size, parts, self._objects)
 
-    def lacking(self, project: str, digests: Collection[str]) -> list[str]:
+    def missing_contents(self, project: str, digests: Collection[str]) -> list[str]:
         """Return those contents that a project does not have, sorted; nothing is changed by that.
 
         Raises:
@@ -274,7 +274,7 @@ class Blobs:
             )
             raise ArgumentError(msg)
 
-    def _expect_room(self, project: str, size: int) -> None:
+    def _check_quota(self, project: str, size: int) -> None:
         """Refuse a content that a workspace has no room for, and count it.
 
         Raises:
@@ -288,7 +288,7 @@ class Blobs:
         """Take a content that fits into one part."""
         if hashlib.sha256(data).hexdigest() != digest:
             raise _wrong(digest)
-        self._expect_room(project, len(data))
+        self._check_quota(project, len(data))
         made = new_object(project, digest, len(data), secrets.token_hex(8), ONE)
         self._objects.put(made.name, data)
         self._keep(run, made, [(0, len(data), made.name)])
@@ -300,7 +300,7 @@ class Blobs:
         with self._database.reading() as connection:
             rows = self._database.rows(connection, sql.UPLOAD, **at)
         if not rows:
-            self._expect_room(project, size)
+            self._check_quota(project, size)
             with self._database.writing() as connection:
                 given = {"project": project, "digest": digest, "size": size, "offset": 0}
                 new = {"upload": secrets.token_hex(8), "touched": self._now_ns()}
@@ -414,7 +414,7 @@ class Blobs:
         with self._database.reading() as connection:
             unused = self._database.rows(connection, sql.UNUSED, now=limit)
             given_up = self._database.rows(connection, sql.GIVEN_UP, before=now - ABANDONED_NS)
-        count = sum(self._leave(row[0], row[1], row[2], limit) for row in unused)
+        count = sum(self._remove_unused(row[0], row[1], row[2], limit) for row in unused)
         for (upload,) in given_up:
             count += self._drop(upload)
         with self._database.reading() as connection:
@@ -425,7 +425,7 @@ class Blobs:
                 self._database.run(connection, sql.END_GARBAGE, at_object=name)
         return count
 
-    def _leave(self, project: str, digest: str, upload: str, limit: int) -> bool:
+    def _remove_unused(self, project: str, digest: str, upload: str, limit: int) -> bool:
         """Remove a content unless somebody needs it by now."""
         with self._database.writing() as connection:
             gone = self._database.run(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from seamark.server.refusals import NotTaken, QuotaExceeded
+from seamark.server.refusals import QuotaExceeded, Rejected
 
 __all__ = ["BlobRefused", "DigestWrong", "OffsetGap", "QuotaExceeded", "TooLarge"]
 
 
-class BlobRefused(NotTaken):
+class BlobRefused(Rejected):
     """A content, or a part of one, was not taken; the message says what to do."""
 
 

@@ -17,10 +17,10 @@ from seamark.store import schema
 from seamark.store.runs import RUNS_AT_ONCE, places_of
 
 if TYPE_CHECKING:
-    from seamark.server.kept.journals import KeptJournals
+    from seamark.server.kept.journals import IntakeJournals
     from seamark.store.runs import Store
 
-__all__ = ["hear"]
+__all__ = ["note_activity"]
 
 Ref = tuple[str, str]
 
@@ -52,7 +52,7 @@ _BEAT: Final = (
 )
 
 
-def hear(store: Store, kept: KeptJournals, refs: Collection[Ref]) -> int:
+def note_activity(store: Store, kept: IntakeJournals, refs: Collection[Ref]) -> int:
     """Write into a store when the journals of runs were heard of last; return how many changed.
 
     Runs that the store does not have yet are passed over. A fold that began before and is saved
@@ -71,11 +71,11 @@ def hear(store: Store, kept: KeptJournals, refs: Collection[Ref]) -> int:
         part = wanted[start : start + RUNS_AT_ONCE]
         heard = {ref: kept.journals(*ref) for ref in part}
         with store.database.writing() as connection:
-            changed += _hear(store, connection, heard)
+            changed += _note_activity(store, connection, heard)
     return changed
 
 
-def _hear(store: Store, connection: sa.Connection, heard: dict[Ref, Any]) -> int:
+def _note_activity(store: Store, connection: sa.Connection, heard: dict[Ref, Any]) -> int:
     numbers = {one.number: ref for ref, one in places_of(store, connection, list(heard)).items()}
     if not numbers:
         return 0

@@ -87,7 +87,7 @@ class Leases:
         self._renew_always()
         return True
 
-    def taken(self) -> Collection[Ref]:
+    def leased_by_others(self) -> Collection[Ref]:
         """Return the runs that others fold now."""
         database = self._database
         with database.reading() as connection:
@@ -97,7 +97,7 @@ class Leases:
                 for row in database.rows(connection, _TAKEN, now=now, mine=self._owner)
             }
 
-    def leave(self, connection: sa.Connection, project: str, run: str) -> None:
+    def release(self, connection: sa.Connection, project: str, run: str) -> None:
         """Let go of a run, within a transaction that writes."""
         self.let_lapse(project, run)
         self._database.run(connection, _LEAVE, at_project=project, at_run=run, mine=self._owner)
@@ -110,7 +110,7 @@ class Leases:
     def drop(self, project: str, run: str) -> None:
         """Let go of a run."""
         with self._database.writing() as connection:
-            self.leave(connection, project, run)
+            self.release(connection, project, run)
 
     def close(self) -> None:
         """Stop renewing; what is held lapses. Harmless when called twice."""

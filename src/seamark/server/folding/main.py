@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.server.database import DatabaseUnreachable, is_undefined
 from seamark.server.databases import Databases, SchemaNewer, open_databases
-from seamark.server.folding.hearing import hear
+from seamark.server.folding.hearing import note_activity
 from seamark.server.folding.leases import Leases
 from seamark.server.folding.refold import is_whole, mark_whole
 from seamark.server.folding.turns import fold_turn, forget
@@ -29,7 +29,7 @@ from seamark.store.database import Conflict
 from seamark.store.runs import places_of
 
 if TYPE_CHECKING:
-    from seamark.server.kept.journals import KeptJournals, KeptRun
+    from seamark.server.kept.journals import IntakeJournals, KeptRun
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
 
@@ -79,14 +79,14 @@ def main(settings: Settings, stop: threading.Event) -> None:
     """
     from seamark.server.identity import open_matching_objects
     from seamark.server.kept import tables
-    from seamark.server.kept.journals import KeptJournals
+    from seamark.server.kept.journals import IntakeJournals
 
     databases = _opened(settings.store, stop)
     if databases is None:
         return
     try:
         databases.kept.create_tables(tables.metadata)
-        kept = KeptJournals(databases.kept, open_matching_objects(databases, settings.blobs))
+        kept = IntakeJournals(databases.kept, open_matching_objects(databases, settings.blobs))
         FoldWorker(databases, kept, stop).run()
     finally:
         databases.close()
@@ -120,7 +120,7 @@ class FoldWorker:
     def __init__(
         self,
         databases: Databases,
-        kept: KeptJournals,
+        kept: IntakeJournals,
         stop: threading.Event,
         now_ns: Callable[[], int] = time.time_ns,
         store: Callable[[], Store] | None = None,
@@ -146,7 +146,7 @@ class FoldWorker:
             threading.Thread(target=self._now_and_then, args=what, name=name, daemon=True)
             for name, *what in (
                 ("seamark-tend", "tending", _TEND_S, _TENDED, self.tend),
-                ("seamark-hear", "hearing", _HEAR_S, _HEARD, self.hear_of_late),
+                ("seamark-hear", "hearing", _HEAR_S, _HEARD, self.note_overdue_activity),
             )
         ]
         for thread in beside:
@@ -215,7 +215,7 @@ class FoldWorker:
             del self._failing[ref]
         if not waiting:
             return False
-        taken = leases.taken() if len(waiting) > 1 else ()
+        taken = leases.leased_by_others() if len(waiting) > 1 else ()
         worked, self._more = False, len(waiting) >= _AT_ONCE
         for run in waiting:
             if self._stop.is_set():
@@ -236,7 +236,7 @@ class FoldWorker:
                 self._kept,
                 *ref,
                 self._now_ns,
-                more=lambda connection: leases.leave(connection, *ref),
+                more=lambda connection: leases.release(connection, *ref),
             )
             self._more = self._more or turn.more
             if not turn.more and self._store() is store:  # of another one this says nothing
@@ -332,11 +332,11 @@ class FoldWorker:
         self._kept.tend(self._stop.is_set)
         self._forget_purged(store)
 
-    def hear_of_late(self, store: Store) -> None:
+    def note_overdue_activity(self, store: Store) -> None:
         """Note when runs were heard of that have waited for long."""
         before = self._now_ns() - int(_LATE_S * 10**9)
         late = self._kept.late(before, _LATE_AT_ONCE)
-        hear(store, self._kept, [(run.project, run.run) for run in late])
+        note_activity(store, self._kept, [(run.project, run.run) for run in late])
 
     def _now_and_then(
         self, what: str, every_s: float, leased: Ref, do: Callable[[Store], None]

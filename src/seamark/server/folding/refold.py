@@ -17,7 +17,7 @@ from seamark.store.database import Upsert, retry
 
 if TYPE_CHECKING:
     from seamark.server.databases import Databases
-    from seamark.server.kept.journals import KeptJournals
+    from seamark.server.kept.journals import IntakeJournals
     from seamark.server.objects import ObjectStore
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
@@ -65,7 +65,7 @@ def refold_server(
     from seamark.server.alone import alone
     from seamark.server.databases import open_databases
     from seamark.server.identity import open_matching_objects
-    from seamark.server.kept.journals import KeptJournals
+    from seamark.server.kept.journals import IntakeJournals
     from seamark.server.kept.rebuild import needs_rebuild
     from seamark.server.state import make_tables
 
@@ -76,7 +76,7 @@ def refold_server(
         if objects or needs_rebuild(databases.kept, place):
             with alone(settings, "what it keeps is made again from the objects"):
                 take_up(databases, place)
-        return refold(databases, KeptJournals(databases.kept, place), progress=progress)
+        return refold(databases, IntakeJournals(databases.kept, place), progress=progress)
     finally:
         databases.close()
 
@@ -97,7 +97,7 @@ def take_up(databases: Databases, objects: ObjectStore) -> None:
 
 def refold(
     databases: Databases,
-    kept: KeptJournals,
+    kept: IntakeJournals,
     *,
     progress: Progress | None = None,
     now_ns: Callable[[], int] = time.time_ns,
@@ -137,7 +137,7 @@ def refold(
 
 
 def _fold_all(
-    store: Store, kept: KeptJournals, now_ns: Callable[[], int], progress: Progress | None
+    store: Store, kept: IntakeJournals, now_ns: Callable[[], int], progress: Progress | None
 ) -> None:
     """Fold all runs as far as they are kept, again and again until nothing is new."""
     positions, runs = Positions(lambda: store), list(kept.runs())

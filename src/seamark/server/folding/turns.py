@@ -18,7 +18,7 @@ from seamark.store.runs import forget_run, places_of
 
 if TYPE_CHECKING:
     from seamark.journal.source import Source
-    from seamark.server.kept.journals import KeptJournal, KeptJournals
+    from seamark.server.kept.journals import IntakeJournals, KeptJournal
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
 
@@ -86,7 +86,7 @@ class _Part:
 
 def fold_turn(  # noqa: C901 - one transaction from its parts
     store: Store,
-    kept: KeptJournals,
+    kept: IntakeJournals,
     project: str,
     run: str,
     now_ns: Callable[[], int],
@@ -124,7 +124,7 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     folding = Folding(
         store, project, run, opened, now_ns, heard=lambda name: journals[name].heard_ns
     )
-    anew = not all(_goes_on(one, journals) for one in folding.run.state.journals.values())
+    anew = not all(_is_continued(one, journals) for one in folding.run.state.journals.values())
     if anew:
         folding.begin_anew()
     ends.update(_shares(folding.run.state.journals.values(), journals, most))
@@ -184,7 +184,7 @@ def forget(
             note_changes(database, connection, [(project, run)], gone=True)
 
 
-def _goes_on(journal: JournalState, kept: Mapping[str, KeptJournal]) -> bool:
+def _is_continued(journal: JournalState, kept: Mapping[str, KeptJournal]) -> bool:
     """Return whether what was folded of a journal is still kept; bytes are never replaced."""
     found = kept.get(journal.file)
     return found is not None and found.size >= journal.offset

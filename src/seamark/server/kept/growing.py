@@ -84,7 +84,7 @@ class Growing:
         """
         if size > SMALL_BYTES or not self._grows:
             return None
-        if self._file is None or self._file.room < size or self.is_old():
+        if self._file is None or self._file.capacity < size or self.is_old():
             self.seal()
             self._file = self._begin()
         return self._file
@@ -177,7 +177,7 @@ def take_up(
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             _log.error("what was kept last cannot be read: %s", error)
             continue
-        new, sizes = _lacking(database, listed.parts, gone)
+        new, sizes = _missing_parts(database, listed.parts, gone)
         if new and (number, name) == rows[-1]:  # of the others it was never acknowledged
             commit(database, name, size, new, sizes, _ANY, grown=number)
             total += sum(part.length for part in new)
@@ -190,7 +190,7 @@ def take_up(
     return total
 
 
-def _lacking(
+def _missing_parts(
     database: Database, parts: Sequence[Part], gone: Callable[[str, str], bool]
 ) -> tuple[list[Part], dict[Key, int]]:
     """Return the parts that the tables lack, and how far the journals of these are kept."""

@@ -27,11 +27,11 @@ from seamark.server.kept import tables
 from seamark.server.kept.commit import OutrunError, commit
 from seamark.server.kept.growing import Growing
 from seamark.server.kept.parts import names_of_worker, packed
-from seamark.server.kept.plan import Arrived, Kept, Plan, Rows, RunRow, key_of
+from seamark.server.kept.plan import Arrived, Plan, Receipt, Rows, RunRow, key_of
 from seamark.server.kept.recent import Recent
-from seamark.server.kept.refusals import FullError, NotTaken, PurgedError, ReservedError
+from seamark.server.kept.refusals import FullError, PurgedError, Rejected, ReservedError
 from seamark.server.rare_log import warn_rarely
-from seamark.server.writer import Taken
+from seamark.server.writer import Stored
 from seamark.store.database import Conflict, Database
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Intake:
 
     def put(
         self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
-    ) -> Kept:
+    ) -> Receipt:
         """Keep a batch of a journal, or a declared gap; returns once it is durable.
 
         Args:
@@ -190,18 +190,18 @@ class Intake:
         self._check(project, run, journal)
         return self._keep_now(self._arrived(project, run, journal, offset, data, gap))
 
-    def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Taken:
+    def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Stored:
         """Keep a batch of a journal that may be the server's own.
 
         See `put` and `seamark.server.writer.Takes`.
         """
         check_run(project, run)
         kept = self._keep_now(self._arrived(project, run, journal, offset, data))
-        return Taken(kept.offset, kept.position)
+        return Stored(kept.offset, kept.position)
 
     def submit(
         self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
-    ) -> Future[Kept]:
+    ) -> Future[Receipt]:
         """Check a batch and have it kept; see `put`, whose errors this raises or answers."""
         self._check(project, run, journal)
         batch = self._arrived(project, run, journal, offset, data, gap)
@@ -227,7 +227,7 @@ class Intake:
         ahead = ahead if ahead > AHEAD_NS else 0
         return Arrived(project, run, journal, offset, gap or len(data), data, now, ahead)
 
-    def _keep_now(self, batch: Arrived) -> Kept:
+    def _keep_now(self, batch: Arrived) -> Receipt:
         """Store a batch, in this thread if no other one is storing and few arrive at once."""
         if self._last_group > 1 or not self._turn.acquire(blocking=False):
             self._queue_up(batch)
@@ -263,7 +263,7 @@ class Intake:
                 self._changed.notify_all()
 
     @contextlib.contextmanager
-    def arriving(self) -> Iterator[Callable[[int], None]]:
+    def counting_bytes(self) -> Iterator[Callable[[int], None]]:
         """Count the bytes of a request while it is read, for all senders together.
 
         Yields:
@@ -413,7 +413,7 @@ class Intake:
             return self._write_alone(plan, recent, sizes)
         start = file.end
         head, parts = packed(plan.parts, self._now_ns(), shared=True, sizes=sizes, start=start)
-        if file.room < len(head) + sum(sizes):
+        if file.capacity < len(head) + sum(sizes):
             return self._write_alone(plan, recent, sizes)
         try:
             file.add(head, *plan.data)
@@ -460,10 +460,10 @@ class Intake:
             _finish(batch, kept._replace(wait_s=self._wait_s(batch)))
         for batch, offset in plan.waiting:
             position = runs[key_of(batch.project, batch.run)].position
-            _finish(batch, Kept(offset, position, self._wait_s(batch)))
+            _finish(batch, Receipt(offset, position, self._wait_s(batch)))
 
 
-def _finish(batch: Arrived, kept: Kept) -> None:
+def _finish(batch: Arrived, kept: Receipt) -> None:
     if batch.done.set_running_or_notify_cancel():
         batch.done.set_result(kept)
 
@@ -471,7 +471,7 @@ def _finish(batch: Arrived, kept: Kept) -> None:
 def _fail(batch: Arrived, error: Exception) -> None:
     if batch.done.done() or not batch.done.set_running_or_notify_cancel():
         return
-    if not isinstance(error, NotTaken):
+    if not isinstance(error, Rejected):
         msg = "the server cannot take this now; the same may be sent again"
         refusal = FullError(msg)
         refusal.__cause__ = error

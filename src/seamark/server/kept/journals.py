@@ -16,7 +16,7 @@ from seamark.server.kept import tables
 from seamark.server.kept.caretaker import Caretaker
 from seamark.server.kept.plan import key_of
 from seamark.server.kept.releasing import REMOVE_NS, release
-from seamark.server.kept.source import KeptSource, segments_of
+from seamark.server.kept.source import StoredSource, segments_of
 from seamark.store.database import Upsert
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
-__all__ = ["KeptJournal", "KeptJournals", "KeptRun"]
+__all__ = ["IntakeJournals", "KeptJournal", "KeptRun"]
 
 _AT_ONCE: Final = 1000
 _log: Final = logging.getLogger("seamark.server")
@@ -123,7 +123,7 @@ class KeptJournal(NamedTuple):
     heard_ns: int
 
 
-class KeptJournals:
+class IntakeJournals:
     """The journals that a server keeps, as those see them who fold and read them; thread-safe.
 
     Args:
@@ -221,7 +221,7 @@ class KeptJournals:
                 msg = f"journal {journal!r} of run {run!r} is not kept here"
                 raise FileMissingError(msg)
             segments = segments_of(self._database, connection, rows[0][3])
-        return KeptSource(self._objects, journal, segments)
+        return StoredSource(self._objects, journal, segments)
 
     # ------------------------------------------------------------------ removing
 

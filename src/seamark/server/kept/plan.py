@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from seamark.server.kept import tables
 from seamark.server.kept.parts import Part
 from seamark.server.kept.refusals import DivergedError, GapError, PurgedError, TooManyError
-from seamark.server.kept.source import KeptSource, segments_of
+from seamark.server.kept.source import StoredSource, segments_of
 
 if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Arrived",
     "JournalRow",
-    "Kept",
     "Key",
     "Plan",
+    "Receipt",
     "Rows",
     "RunRow",
     "key_of",
@@ -42,7 +42,7 @@ def key_of(project: str, run: str) -> str:
     return f"{project}/{run}"
 
 
-class Kept(NamedTuple):
+class Receipt(NamedTuple):
     """Answer to a batch that was stored.
 
     Attributes:
@@ -80,7 +80,7 @@ class Arrived:
     data: bytes
     heard_ns: int
     ahead_ns: int
-    done: Future[Kept] = field(default_factory=Future)
+    done: Future[Receipt] = field(default_factory=Future)
 
     @property
     def key(self) -> Key:
@@ -212,7 +212,7 @@ class Plan:
         self.data: list[bytes] = []
         self.sizes: dict[Key, int] = {}
         self.waiting: list[tuple[Arrived, int]] = []
-        self.settled: list[tuple[Arrived, Kept]] = []
+        self.settled: list[tuple[Arrived, Receipt]] = []
         self.refused: list[tuple[Arrived, Exception]] = []
         self._ends: dict[Key, int] = {}
         self._of: dict[Key, list[int]] = {}
@@ -264,13 +264,13 @@ class Plan:
             assert connection is not None  # noqa: S101 - recent rows are of what goes on alone
             self._compare(connection, batch, known)
         if batch.end > known:
-            self._expect_room(batch.project, batch.end - known)
+            self._check_quota(batch.project, batch.end - known)
             self._append(batch, known)
         if batch.end > self.sizes[key]:
             self.waiting.append((batch, self._ends[key]))
         else:
             position = self._runs[key[0]].position if key[0] in self._runs else 0
-            self.settled.append((batch, Kept(self.sizes[key], position)))
+            self.settled.append((batch, Receipt(self.sizes[key], position)))
 
     def _admit(self, batch: Arrived) -> None:
         """Refuse what belongs to a run that was purged, or has too many journals."""
@@ -289,7 +289,7 @@ class Plan:
             raise TooManyError(msg, limit="journals", allowed=self._most)
         self._counts[key[0]] = count
 
-    def _expect_room(self, project: str, more: int) -> None:
+    def _check_quota(self, project: str, more: int) -> None:
         """Refuse what a workspace has no room for, beside what of it came in the same group."""
         if self._quota is None:
             return
@@ -301,7 +301,7 @@ class Plan:
     def _compare(self, connection: sa.Connection, batch: Arrived, known: int) -> None:
         """Make sure that what a batch repeats is what is kept."""
         at, end = batch.offset, min(batch.end, known)
-        for length, data in self._kept(connection, batch.key, at, end):
+        for length, data in self._stored_bytes(connection, batch.key, at, end):
             start = at - batch.offset
             mine = batch.data[start : start + length] if batch.data else None
             if mine != data:
@@ -312,7 +312,7 @@ class Plan:
                 raise DivergedError(msg, known=known)
             at += length
 
-    def _kept(
+    def _stored_bytes(
         self, connection: sa.Connection, key: Key, start: int, end: int
     ) -> Iterator[tuple[int, bytes | None]]:
         """Yield what is kept, and what is about to be, from one byte to another."""
@@ -321,7 +321,7 @@ class Plan:
             found = segments_of(
                 self._database, connection, self._journals[key].number, start, stored
             )
-            yield from KeptSource(self._objects, key[1], found).stretches(start, stored)
+            yield from StoredSource(self._objects, key[1], found).stretches(start, stored)
         for index in self._of.get(key, ()):
             part, data = self.parts[index], self.data[index]
             first, last = max(start, part.offset), min(end, part.end)

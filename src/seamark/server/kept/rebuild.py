@@ -142,7 +142,7 @@ class _Writer:
     def write(self, found: dict[str, dict[str, list[_Found]]], damaged: list[str]) -> Rebuilt:
         journals = total = 0
         missing: list[tuple[str, str, int]] = []
-        purged = {key for key, files in found.items() if self._is_gone(files)}
+        purged = {key for key, files in found.items() if self._is_purged(files)}
         with self._database.writing() as connection:
             for table in (tables.segments, tables.journals, tables.runs, tables.objects):
                 connection.execute(sa.delete(table))
@@ -164,7 +164,7 @@ class _Writer:
                     journals += len(chains)
         return Rebuilt(len(found) - len(purged), journals, total, damaged, missing)
 
-    def _is_gone(self, files: dict[str, list[_Found]]) -> bool:
+    def _is_purged(self, files: dict[str, list[_Found]]) -> bool:
         part = next(iter(files.values()))[0].part
         return self._gone(part.project, part.run)
 

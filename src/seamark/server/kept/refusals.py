@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from seamark.server.refusals import NotTaken, QuotaExceeded
+from seamark.server.refusals import QuotaExceeded, Rejected
 
 __all__ = [
     "BatchRefused",
     "DivergedError",
     "FullError",
     "GapError",
-    "NotTaken",
     "PurgedError",
     "QuotaExceeded",
+    "Rejected",
     "ReservedError",
     "TooManyError",
 ]
 
 
-class BatchRefused(NotTaken):
+class BatchRefused(Rejected):
     """A batch was not taken; the message says what to do."""
 
 

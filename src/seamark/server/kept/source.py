@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
-__all__ = ["KeptSource", "Segment", "segments_of"]
+__all__ = ["Segment", "StoredSource", "segments_of"]
 
 
 class Segment(NamedTuple):
@@ -65,7 +65,7 @@ def segments_of(
     return [Segment(*row) for row in rows]
 
 
-class KeptSource:
+class StoredSource:
     """The bytes of a journal as far as they were kept when it was opened.
 
     Declared gaps read as zeros, which are no frame.

@@ -23,7 +23,7 @@ _Short = Annotated[str, Field(min_length=1, max_length=1024)]
 _MOST_VERSIONS: Final = 10_000
 
 
-class _ArrivalBody(BaseModel):
+class _NameBody(BaseModel):
     """Run that is about to begin, and what to do if another one has its name."""
 
     model_config = ConfigDict(extra="forbid")
@@ -37,7 +37,7 @@ class _ArrivalBody(BaseModel):
 
 
 @router.post("/arrivals", operation_id="arrive", responses=FAILURES)
-def arriving(request: Request, body: _ArrivalBody) -> Arrival:
+def resolve_name(request: Request, body: _NameBody) -> Arrival:
     """Say what becomes of a run, or of a version of an artifact, that is to come.
 
     Its name is taken if it goes. ``versions`` are those of the artifact where it comes from.

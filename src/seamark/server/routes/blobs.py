@@ -37,7 +37,7 @@ def ask(
     digests: Annotated[list[str], Body(embed=True, description="SHA-256 of contents, hex.")],
 ) -> dict[str, list[str]]:
     """Return those contents that the project does not have; the others stay for a day at least."""
-    _expect_kept(request, project, run)
+    _check_not_purged(request, project, run)
     return {"missing": _blobs(request).missing(project, run, digests)}
 
 
@@ -54,11 +54,11 @@ async def put(
     parts: list[bytes] = []
 
     def take() -> Progress:
-        _expect_kept(request, project, run)
+        _check_not_purged(request, project, run)
         data = b"".join(parts)
         return _blobs(request).put(project, run, digest, size, offset, data)
 
-    with server_of(request).intake.arriving() as arriving:
+    with server_of(request).intake.counting_bytes() as arriving:
         async for part in request.stream():
             arriving(len(part))
             parts.append(part)
@@ -78,7 +78,7 @@ def progress(
     return _as_json(_blobs(request).progress(project, digest, size))
 
 
-def _expect_kept(request: Request, project: str, run: str) -> None:
+def _check_not_purged(request: Request, project: str, run: str) -> None:
     """Refuse what belongs to a run that was purged, or to what is the name of none.
 
     Raises:

@@ -115,7 +115,7 @@ class _ContentsBody(BaseModel):
 )
 def contents(request: Request, project: str, run: str, body: _ContentsBody) -> dict[str, list[str]]:
     """Return which of some contents are not there, so that nobody begins a download in vain."""
-    return {"absent": serving_of(request).lacking(project, run, body.sha256)}
+    return {"absent": serving_of(request).missing_contents(project, run, body.sha256)}
 
 
 class _LinkBody(BaseModel):

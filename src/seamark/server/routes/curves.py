@@ -83,7 +83,7 @@ def curves(every: Several, refs: Refs, since: Since = ()) -> Curves:
     question, look = every.question, every.question.look(len(refs))
     known = {(project, run, path): cursor for project, run, path, cursor in since}
     cursor, readable = every.cursor(), every.only_readable(refs)
-    every.server.drawn(readable)
+    every.server.prioritize(readable)
     found = curves_of_runs(readable, every.reader, question.paths, look, question.attempt)
     told = [
         replace(one, drawing=one.drawing.since(known.get(one.key, "")), cursor=one.drawing.cursor)
@@ -107,5 +107,5 @@ def group_curves(every: Several, groups: Groups) -> list[GroupCurve]:
         return curves_of_runs(refs, every.reader, paths, look, question.attempt)
 
     meant = [(group.by, every.only_readable(group.refs)) for group in groups]
-    every.server.drawn(ref for _, some in meant for ref in some)
+    every.server.prioritize(ref for _, some in meant for ref in some)
     return curves_of_groups(draw, meant, question.paths, look)

@@ -72,7 +72,7 @@ class _EditBody(BaseModel):
     trashed: bool | None = None
 
     @model_validator(mode="after")
-    def _says_which_and_what(self) -> _EditBody:
+    def _check_refs_and_ops(self) -> _EditBody:
         if (self.refs is None) == (self.query is None):
             msg = "expected either refs or a query"
             raise ValueError(msg)
@@ -150,7 +150,7 @@ def edit(every: All, body: _EditBody) -> Response:
         found = list(pool.map(partial(_edited, every, who, body), refs))
     if body.refs is not None and len(found) == 1 and isinstance(found[0], Refusal):
         raise found[0]
-    runs = [_told(ref, one) for ref, one in zip(refs, found, strict=True)]
+    runs = [_edit_result(ref, one) for ref, one in zip(refs, found, strict=True)]
     return every.done({"runs": runs})
 
 
@@ -191,7 +191,7 @@ def _edited(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int | R
     return position
 
 
-def _told(ref: Ref, found: int | Refusal) -> dict[str, Any]:
+def _edit_result(ref: Ref, found: int | Refusal) -> dict[str, Any]:
     project, run = ref
     told = {"project": project, "run": run, "ok": True, "error": None, "hint": None}
     if isinstance(found, Refusal):

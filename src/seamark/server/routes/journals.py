@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from seamark.server.kept.intake import Intake
-    from seamark.server.kept.plan import Kept
+    from seamark.server.kept.plan import Receipt
 
 __all__ = ["router"]
 
@@ -75,7 +75,7 @@ def read(
         check_journal_name(journal)
         source = server_of(request).kept.source(project, run, journal)
     except BatchError as error:
-        raise _told(error) from error
+        raise _batch_refusal(error) from error
     except FileMissingError as error:
         raise Refusal(404, "not-found", str(error)) from error
     with JournalReader(source) as reader:
@@ -114,7 +114,7 @@ async def put(
     intake = _intake(request)
     packing = request.headers.get("content-encoding", "identity").strip().lower()
 
-    def submit(body: bytes) -> Future[Kept]:
+    def submit(body: bytes) -> Future[Receipt]:
         if gap and body:
             msg = "a declared gap has no body"
             raise BatchError(msg)
@@ -123,13 +123,13 @@ async def put(
             return intake.submit(project, run, journal, offset, data, gap=gap)
 
     try:
-        with intake.arriving() as arriving:
+        with intake.counting_bytes() as arriving:
             body = await _body(request, arriving)
             waiting = await run_in_threadpool(submit, body)
             del body
         kept = await asyncio.wrap_future(waiting)
     except (BatchError, PackingError) as error:
-        raise _told(error) from error
+        raise _batch_refusal(error) from error
     return {"offset": kept.offset, "position": kept.position, "wait_s": kept.wait_s}
 
 
@@ -173,7 +173,7 @@ def _intake(request: Request) -> Intake:
     return found
 
 
-def _told(error: Exception) -> Refusal:
+def _batch_refusal(error: Exception) -> Refusal:
     """Return the answer for what is no batch."""
     more: Mapping[str, Any] = {}
     status, slug = 422, "not-a-journal"

@@ -49,7 +49,7 @@ def overview(one: OneRun) -> Overview:
         read.traceback,
         read.has_failed(),
         read.crash(),
-        read.troubles(),
+        read.problems(),
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seamark.store.fold.names import Names
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["Decoded", "RowBatch", "decode", "merge", "tells_progress"]
+__all__ = ["Decoded", "RowBatch", "decode", "is_progress", "merge"]
 
 
 _POINTS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
@@ -86,7 +86,7 @@ class Decoded:
 
     def saw(self, paths: Iterable[str | None], count: int, first_t: int, last_t: int) -> None:
         """Count frames with numbers of some series, if one of these is the training's."""
-        if any(path and tells_progress(path) for path in paths):
+        if any(path and is_progress(path) for path in paths):
             self.points.append((count, first_t, last_t))
 
 
@@ -108,7 +108,7 @@ def decode(
     return _Decoder(block, names, wanted).run(frames)
 
 
-def tells_progress(path: str) -> bool:
+def is_progress(path: str) -> bool:
     """Return whether a point at a path shows that the training goes on.
 
     What is captured beside it, such as the load of the machine, goes on while it hangs.

@@ -24,7 +24,7 @@ from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
 from seamark.journal.records import sound_header
 from seamark.reading.attributes import FORKED_AT, FORKED_FROM
 from seamark.reading.interest import holds_parameters
-from seamark.store.fold.decode import Decoded, decode, tells_progress
+from seamark.store.fold.decode import Decoded, decode, is_progress
 from seamark.store.fold.payloads import (
     ATOM_TYPES,
     artifact_of,
@@ -331,7 +331,7 @@ class _Folding:
         self._each(list_of(record.said["points"]), record.t, record.offset, put)
 
     def _progress(self, path: Any, t: int) -> None:
-        if tells_progress(text_of(path)):
+        if is_progress(text_of(path)):
             self.journal.saw_rows(1, t, t)
 
     def _add_point(

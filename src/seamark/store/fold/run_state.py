@@ -149,7 +149,7 @@ class JournalState:
         """
         return self.last_t if self.heard is None else self.heard
 
-    def here(self, t: int) -> int:
+    def local_time(self, t: int) -> int:
         """Return a time of the journal by the clock here, nanoseconds since the Unix epoch."""
         return t if self.heard is None else t + (self.heard - self.last_t)
 

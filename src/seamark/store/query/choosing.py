@@ -17,7 +17,7 @@ from seamark.store.journals import load_journals
 from seamark.store.query.crash_reasons import CRASH_REASON, reason_column
 from seamark.store.query.expression import comparisons_of
 from seamark.store.query.kinds import CRASHED
-from seamark.store.query.known import KnownPaths, Unknown, in_projects, projects_there, refuse
+from seamark.store.query.known import KnownPaths, Unknown, in_projects, matching_projects, refuse
 from seamark.store.query.language import Field, parse_field
 from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
 from seamark.store.read.children import CHILDREN, has_parts
@@ -288,7 +288,7 @@ def _parts(
     if CHILDREN not in (selection.query or ""):
         return None
     return functools.partial(
-        has_parts, number, projects_there(store, connection, selection.reaches)
+        has_parts, number, matching_projects(store, connection, selection.reaches)
     )
 
 

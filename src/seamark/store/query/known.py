@@ -42,13 +42,13 @@ from seamark.values import escape
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["KnownPaths", "Unknown", "in_projects", "projects_there", "refuse"]
+__all__ = ["KnownPaths", "Unknown", "in_projects", "matching_projects", "refuse"]
 
 _QUERY: Final = "query"
 _cells: Final = schema.attribute.c
 
 
-def _here(path: Any, kind: Any) -> sa.Select[tuple[str]]:
+def _types_at_path(path: Any, kind: Any) -> sa.Select[tuple[str]]:
     """Return a question for the types of what runs of a kind hold at the path with a number."""
     return (
         sa.select(_cells.type)
@@ -58,9 +58,9 @@ def _here(path: Any, kind: Any) -> sa.Select[tuple[str]]:
 
 
 @functools.cache
-def _first_here(kind: str, dialect: str) -> sa.Select[tuple[str]]:
+def _first_types(kind: str, dialect: str) -> sa.Select[tuple[str]]:
     """Return a question for one of the types at each path of the table of paths."""
-    first = _here(schema.path.c.id, kind).limit(1)
+    first = _types_at_path(schema.path.c.id, kind).limit(1)
     # Else PostgreSQL may read all rows there are until one of the path comes.
     return first if dialect == "sqlite" else first.order_by(_cells["class"])
 
@@ -70,7 +70,7 @@ def _any_run(kind: Any) -> sa.Select[tuple[int]]:
     return sa.select(schema.run.c.id).where(schema.run.c.kind == kind).limit(1)
 
 
-_TYPES: Final = _here(sa.bindparam("path"), sa.bindparam("kind")).distinct()
+_TYPES: Final = _types_at_path(sa.bindparam("path"), sa.bindparam("kind")).distinct()
 _ANY_RUN: Final = _any_run(sa.bindparam("kind"))
 
 
@@ -100,10 +100,10 @@ def in_projects(
     """
     if is_meant is None:
         return None
-    return schema.run.c.project.in_(written_out(projects_there(store, connection, is_meant)))
+    return schema.run.c.project.in_(written_out(matching_projects(store, connection, is_meant)))
 
 
-def projects_there(
+def matching_projects(
     store: Store, connection: sa.Connection, is_meant: Callable[[str], bool]
 ) -> list[str]:
     """Return those of the projects of a store that are meant."""
@@ -152,7 +152,7 @@ class KnownPaths:
         if not others:
             return
         database, id_ = self._store.database, schema.path.c.id
-        first = _first_here(self._kind, database.dialect)
+        first = _first_types(self._kind, database.dialect)
         if self._seen is not None:
             first = first.where(self._seen)
         statement = sa.select(id_, first.scalar_subquery()).where(database.among(id_, others))
@@ -178,7 +178,7 @@ class KnownPaths:
             if types is None:
                 continue
             if not types:
-                self._tell_unknown(_QUERY, query, leaf.field)
+                self._report_unknown(_QUERY, query, leaf.field)
                 return
             raise misplaced(_QUERY, query, *fault(leaf, value, types), named=True)
 
@@ -198,7 +198,7 @@ class KnownPaths:
                 raise misplaced(_QUERY, query, value.at, message)
         below = path.removeprefix(CHILDREN)
         if self._types(below, NUMERIC) is not None:
-            self._tell_unknown(_QUERY, query, Field(below, None, None, leaf.field.at))
+            self._report_unknown(_QUERY, query, Field(below, None, None, leaf.field.at))
 
     def check_column(self, text: str, field: Field) -> None:
         """Check a column that is no pattern.
@@ -254,7 +254,7 @@ class KnownPaths:
             return frozenset()
         text = escape(text)
         if not types:
-            self._tell_unknown(what, text, field)
+            self._report_unknown(what, text, field)
         said = stated(field)
         if types and said is not None and not said & types:
             raise misplaced(what, text, *field_fault(field, types))
@@ -283,7 +283,7 @@ class KnownPaths:
         elif self._seen is None:
             rows = database.rows(self._connection, _TYPES, path=number, kind=self._kind)
         else:
-            narrow = _here(number, self._kind).where(self._seen).distinct()
+            narrow = _types_at_path(number, self._kind).where(self._seen).distinct()
             rows = database.query(self._connection, narrow)
         return frozenset(kind for (kind,) in rows)
 
@@ -310,7 +310,7 @@ class KnownPaths:
             return bool(database.rows(self._connection, _ANY_RUN, kind=self._kind))
         return bool(database.query(self._connection, _any_run(self._kind).where(self._seen)))
 
-    def _tell_unknown(self, what: str, text: str, field: Field) -> None:
+    def _report_unknown(self, what: str, text: str, field: Field) -> None:
         if not self._is_any_run():
             return
         path, colon, word = field.path.rpartition(":")

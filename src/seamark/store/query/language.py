@@ -296,7 +296,7 @@ class _Builder:
     def _among(self, children: list[Any]) -> Expression:
         tree, operator, *items = children
         leaf = Among(self._field(tree), (), operator.start_pos)
-        values = [self._meant(leaf, self._value(item)) for item in items]
+        values = [self._convert(leaf, self._value(item)) for item in items]
         return Among(leaf.field, tuple(values), leaf.at)
 
     def _not_among(self, children: list[Any]) -> Expression:
@@ -314,7 +314,7 @@ class _Builder:
             if sign != "contains":
                 self._check_pattern(token, value.text)
         leaf = Comparison(self._field(tree), sign, value, operator.start_pos)
-        return Comparison(leaf.field, sign, self._meant(leaf, value), leaf.at)
+        return Comparison(leaf.field, sign, self._convert(leaf, value), leaf.at)
 
     def _check_pattern(self, token: Any, pattern: str) -> None:
         try:
@@ -323,7 +323,7 @@ class _Builder:
             message = f"expected a regular expression, but {error.msg} in {pattern!r:.60}"
             raise _complaint(self.text, token.start_pos, message) from None
 
-    def _meant(self, leaf: Comparison | Among, value: Value) -> Value:
+    def _convert(self, leaf: Comparison | Among, value: Value) -> Value:
         """Return the value as what is known of the field without a look at any run needs it."""
         field = leaf.field
         system, said = system_types(field.path), stated(field)

@@ -11,7 +11,7 @@ import numpy as np
 
 from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look
 from seamark.store.drawing import Listed, draw_series
-from seamark.store.groups import Drawn, drawn_groups
+from seamark.store.groups import DrawingGroup, drawing_groups
 from seamark.store.read.series import (
     EVERYTHING,
     read_floats,
@@ -148,7 +148,7 @@ class _Packed(NamedTuple):
         journal: In which they are.
     """
 
-    group: Drawn
+    group: DrawingGroup
     last_t: int
     journal: JournalState
 
@@ -176,7 +176,7 @@ def _add_shown(
     number = store.numbers.number(connection, path)
     groups = []
     if number is not None and any(journal.chunked for journal, _ in journals.values()):
-        groups = drawn_groups(store.database, connection, share.run.number or 0, number)
+        groups = drawing_groups(store.database, connection, share.run.number or 0, number)
     for at, group in enumerate(groups):
         if group.journal not in journals:
             continue
@@ -202,7 +202,7 @@ def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list
         listed: Stretches that were read.
         packed: Others.
     """
-    every: list[tuple[int, int, Drawn | tuple[Ints, Floats]]] = [
+    every: list[tuple[int, int, DrawingGroup | tuple[Ints, Floats]]] = [
         (one.low_t, last, one) for one, last, _ in packed
     ]
     for uid in {one.journal.uid for one in listed}:
@@ -216,7 +216,7 @@ def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list
         found: list[Piece] = []
         start = 0
         for *_, one in every:
-            if isinstance(one, Drawn):
+            if isinstance(one, DrawingGroup):
                 one.count_from(start)
                 found.append(one)
             else:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
     from seamark.store.read.snapshot import Snapshot
 
-__all__ = ["DERIVED_BELOW", "Derived", "gaps_of", "troubles"]
+__all__ = ["DERIVED_BELOW", "Derived", "gaps_of", "problems"]
 
 _cells: Final = schema.attribute.c
 _OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
@@ -83,24 +83,24 @@ class Derived:
         for path, one in tags.items():
             yield path, one.type, one.value
         if tags:
-            yield INHERITED, "json", self._told(tags)
-        for name, value in self._troubles(tags).items():
+            yield INHERITED, "json", self._tag_edits(tags)
+        for name, value in self._problems(tags).items():
             yield f"monitoring/seamark/{name}", "json", value
         if run.changed:
             run.need(run.changed)
             if changes := run.changes():
                 yield CHANGES, "json", {path: _changes(told) for path, told in changes.items()}
 
-    def troubles(self) -> dict[str, Any]:
+    def problems(self) -> dict[str, Any]:
         """Return what went wrong with the run, by name; only what is not empty."""
-        return self._troubles(self._tags())
+        return self._problems(self._tags())
 
     def _tags(self) -> Mapping[str, Inherited]:
         """Return the keyed tags of the projects above, by path."""
         seen = self._seen
         return dict(inherited_tags(seen.store, seen.connection, [self._ref])).get(self._ref, {})
 
-    def _told(self, tags: Mapping[str, Inherited]) -> dict[str, dict[str, Any]]:
+    def _tag_edits(self, tags: Mapping[str, Inherited]) -> dict[str, dict[str, Any]]:
         """Return the tags of projects by key, and what the container itself says of that key."""
         self._seen.state.need(tags)
         found: dict[str, dict[str, Any]] = {}
@@ -111,13 +111,13 @@ class Derived:
             found[path[len(TAGS) :]] = told
         return found
 
-    def _troubles(self, tags: Mapping[str, Inherited]) -> dict[str, Any]:
-        found = troubles(self._seen.state, self._conflicts())
+    def _problems(self, tags: Mapping[str, Inherited]) -> dict[str, Any]:
+        found = problems(self._seen.state, self._conflicts())
         if self._seen.line.lacking is not None:
             found["fork"] = {"lacking": self._seen.line.lacking}
         other = {
             key: one
-            for key, one in self._told(tags).items()
+            for key, one in self._tag_edits(tags).items()
             if "own" in one and repr(one["own"]) != repr(one["value"])  # 1 is not True, NaN is NaN
         }
         return {**found, "tags": other} if other else found
@@ -155,7 +155,7 @@ def gaps_of(journal: JournalState) -> list[tuple[int, int]]:
     return [(offset, length) for offset, length in found]
 
 
-def troubles(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any]:
+def problems(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any]:
     """Return what went wrong with a run, by name; only what is not empty.
 
     Args:

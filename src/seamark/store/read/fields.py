@@ -51,7 +51,7 @@ def run_fields(
         ):
             before = found.get((path, family))
             found[path, family] = (
-                [count, *spread] if before is None else _together(before, [count, *spread])
+                [count, *spread] if before is None else _merge_counts(before, [count, *spread])
             )
     names = store.numbers.paths(connection, {path for path, _ in found})
     wanted = contains.lower()
@@ -72,7 +72,7 @@ def run_fields(
     return fields
 
 
-def _together(one: list[Any], other: list[Any]) -> list[Any]:
+def _merge_counts(one: list[Any], other: list[Any]) -> list[Any]:
     """Return count, minima and maxima of two parts as those of both."""
     found = [one[0] + other[0]]
     for at in range(1, len(one)):

@@ -37,7 +37,7 @@ __all__ = [
     "Sources",
     "ancestors_of",
     "line_of",
-    "parents_meant",
+    "possible_parents",
 ]
 
 Sources = Callable[[str], "Source"]
@@ -117,7 +117,7 @@ class _Shown(NamedTuple):
     t: int
 
 
-def parents_meant(project: str, name: str) -> list[str]:
+def possible_parents(project: str, name: str) -> list[str]:
     """Return the ids that a run may have which another names as the one it was forked from."""
     return list(dict.fromkeys((name, hashed_run_id(project, name))))
 
@@ -136,7 +136,7 @@ def ancestors_of(
     project, seen = ref[0], {ref[1]}
     found: list[Ancestor] = []
     while fork is not None:
-        meant = [(project, name) for name in parents_meant(project, fork.parent)]
+        meant = [(project, name) for name in possible_parents(project, fork.parent)]
         there = load_many(store, connection, meant)
         parent = next((there[one] for one in meant if one in there), None)
         if parent is None or parent.name in seen or len(found) >= GENERATIONS:

@@ -22,7 +22,7 @@ from seamark.store.read.ending import error_text
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
 
-__all__ = ["rank_statuses", "who_waits"]
+__all__ = ["rank_statuses", "waiting_ranks"]
 
 _QUIET_NS: Final = 60 * 10**9
 """No pause between two records is taken for a hang before this time, nanoseconds."""
@@ -55,7 +55,7 @@ def rank_statuses(
     found: dict[int, list[JournalState]] = {}
     owners = owning_processes(one.header for one in run.journals.values())
     for journal in run.journals.values():
-        if _takes_part(journal, owners):
+        if _is_rank(journal, owners):
             found.setdefault(journal.header["rank"], []).append(journal)
     newest = {rank: _newest_process(journals) for rank, journals in found.items()}
     present = newest.get(0, [])
@@ -90,7 +90,7 @@ def _expected(headers: Collection[Mapping[str, Any]], world_size: int | None) ->
     return min(max(told, default=world_size or 0), _MOST_RANKS)
 
 
-def who_waits(
+def waiting_ranks(
     statuses: list[RankStatus], last_steps: Mapping[str, float], now_ns: int
 ) -> list[RankStatus]:
     """Tell ranks that hang from those that wait for them.
@@ -142,7 +142,7 @@ def _is_past(
     return ended < (present[-1].first_t or 0) and any(one.last_t >= began for one in earlier)
 
 
-def _takes_part(journal: JournalState, owners: Collection[Process]) -> bool:
+def _is_rank(journal: JournalState, owners: Collection[Process]) -> bool:
     """Return whether a journal is of a rank, and not of a helper of one or of a later script."""
     rank = journal.header.get("rank")
     if not isinstance(rank, int):
@@ -170,7 +170,7 @@ def _status(
     began = min(one.first_t or 0 for one in journals)
     # A forked child of the launcher may be this very rank, which records in a journal of its own.
     rows = [one for one in others if one.header.get("rank") == rank and one.last_t >= began]
-    row_t = max((one.here(one.last_row_t) for one in rows if one.rows), default=0)
+    row_t = max((one.local_time(one.last_row_t) for one in rows if one.rows), default=0)
     last_t = max(one.seen for one in journals)
     state = _state(said, journals[0], rows, now_ns, evidence)
     ended = state not in ("running", "hangs")
@@ -218,8 +218,8 @@ def _rests(rows: list[JournalState], now_ns: int) -> bool:
     count = sum(one.rows for one in rows)
     if not count:
         return False
-    last = max(one.here(one.last_row_t) for one in rows if one.rows)
-    first = min(one.here(one.first_row_t) for one in rows if one.rows)
+    last = max(one.local_time(one.last_row_t) for one in rows if one.rows)
+    first = min(one.local_time(one.first_row_t) for one in rows if one.rows)
     return now_ns - last > max(_QUIET_NS, _MANY_PAUSES * (last - first) // count)
 
 

@@ -35,7 +35,7 @@ from seamark.store.read.curve import read_curve, read_drawing
 from seamark.store.read.derived import DERIVED_BELOW, Derived, gaps_of
 from seamark.store.read.ending import error_text
 from seamark.store.read.percentiles import read_percentiles
-from seamark.store.read.rank_status import rank_statuses, who_waits
+from seamark.store.read.rank_status import rank_statuses, waiting_ranks
 from seamark.store.read.records import read_record_at, read_text_page, text_begin
 from seamark.store.read.series import Mark, Part, Sources, read_floats_part
 from seamark.store.read.snapshot import FLOATS, Snapshot
@@ -279,9 +279,9 @@ class RunReader:
         return traceback_of(seen.state, seen.families())
 
     @_question
-    def troubles(self, seen: Snapshot) -> dict[str, Any]:
+    def problems(self, seen: Snapshot) -> dict[str, Any]:
         """Return what went wrong with the run, by name; only what is not empty."""
-        return self._derived(seen).troubles()
+        return self._derived(seen).problems()
 
     @_question
     def has_failed(self, seen: Snapshot) -> bool:
@@ -303,7 +303,7 @@ class RunReader:
                 for path, state in seen.state.visible()
                 if isinstance(state, SeriesState) and state.family == FLOATS
             }
-            found = who_waits(found, steps, now_ns)
+            found = waiting_ranks(found, steps, now_ns)
         return found
 
     @_question

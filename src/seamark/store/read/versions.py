@@ -78,7 +78,7 @@ def version_numbers(
     return {
         (project, version): number
         for project, found in _numbered(store, connection, _places(refs)).items()
-        for version, number in _settled(found).items()
+        for version, number in _assigned_numbers(found).items()
     }
 
 
@@ -93,7 +93,7 @@ def moved_versions(store: Store, connection: sa.Connection) -> dict[str, int]:
     moved: dict[str, int] = {}
     for found in _numbered(store, connection, models).values():
         recorded = {claim[0]: claim[1] for claim in found}
-        numbers = _settled(found).items()
+        numbers = _assigned_numbers(found).items()
         moved |= {version: number for version, number in numbers if number != recorded[version]}
     return moved
 
@@ -159,7 +159,7 @@ def _found(
     return claims
 
 
-def _settled(claims: Iterable[tuple[Any, ...]]) -> Mapping[str, int]:
+def _assigned_numbers(claims: Iterable[tuple[Any, ...]]) -> Mapping[str, int]:
     """Return the number of each version of one model that took one."""
     numbers: dict[str, int] = {}
     late: list[tuple[str, int]] = []

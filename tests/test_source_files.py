@@ -109,7 +109,7 @@ def test_a_folder_with_very_many_files_is_not_walked_to_its_end(monkeypatch):
     write(*(f"big/{number:04}.py" for number in range(500)))
     monkeypatch.setattr(uploads, "_MAX_FILES", 10)
     looked = []
-    real = Ignored.takes
+    real = Ignored.includes
     monkeypatch.setattr(
         Ignored, "takes", lambda self, path, **kind: looked.append(path) or real(self, path, **kind)
     )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.reading.columns import aside, importance, left_out, telling_columns
+from seamark.reading.columns import aside, distinguishing_columns, importance, left_out
 from seamark.store.read.shared import SharedPath
 
 
@@ -33,7 +33,7 @@ def values(*paths, runs=4, differs=True, longest=3):
 )
 def test_metrics_of_validation_come_first(paths, chosen):
     """Losses and scores before others, whatever a logger's prefix; four of them."""
-    metrics, parameters = telling_columns(series(*paths))
+    metrics, parameters = distinguishing_columns(series(*paths))
     order = {
         "val_loss": ["val_loss", "train_loss_epoch", "train_loss_step"],
         "training/loss": ["metrics/accuracy", "training/loss", "lr"],
@@ -52,11 +52,11 @@ def test_parameters_that_differ_tell_runs_apart():
         *values("parameters/rare", runs=1),
         *values("distributed/params/x"),
     ]
-    assert telling_columns(shared) == (
+    assert distinguishing_columns(shared) == (
         [],
         ["parameters/a/lr", "parameters/b", "training/hyperparams/x"],
     )
-    assert telling_columns([]) == ([], [])
+    assert distinguishing_columns([]) == ([], [])
 
 
 def test_single_numbers_in_which_runs_differ_are_results():
@@ -67,7 +67,7 @@ def test_single_numbers_in_which_runs_differ_are_results():
         *values("note", longest=4),
         *series("val/loss"),
     ]
-    assert telling_columns(shared) == (["val/loss", "test/f1", "size"], ["parameters/lr"])
+    assert distinguishing_columns(shared) == (["val/loss", "test/f1", "size"], ["parameters/lr"])
 
 
 @pytest.mark.parametrize(

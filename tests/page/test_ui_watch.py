@@ -269,7 +269,7 @@ def test_the_thread_folds_what_is_new_and_is_told_what_is_wanted(root):
     watcher = Watcher([Root("one", root), Root("none", root.parent / "none")])
     watcher.start()
     try:
-        assert watcher.told(60)
+        assert watcher.wait_for_roots(60)
         until(lambda: watcher.looked(0).looked_ns)
         assert watcher.looked(0).runs == 1
         assert watcher.looked(1).runs == 0

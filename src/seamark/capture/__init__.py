@@ -173,7 +173,7 @@ class Capture:
     # ---------------------------------------------------------------- how the process ends
 
     @property
-    def settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether all that was recorded is written, and all that was printed recorded."""
         return self._run.is_idle and (self._output is None or self._output.drained)
 

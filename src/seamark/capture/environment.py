@@ -199,7 +199,7 @@ def _cluster(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     clusters = {**_CLUSTERS, **({"sge": _SGE} if "SGE_ROOT" in env else {})}
     for cluster, variables in clusters.items():
         if any(name in env for name in variables["job_id"]):
-            yield from _told(env, cluster, variables)
+            yield from _known_variables(env, cluster, variables)
 
 
 def _kubernetes(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]:
@@ -209,10 +209,10 @@ def _kubernetes(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]
     namespace = _text(mounted).strip()
     if namespace:
         yield "kubernetes/namespace", namespace
-    yield from _told(env, "kubernetes", _KUBERNETES)
+    yield from _known_variables(env, "kubernetes", _KUBERNETES)
 
 
-def _told(
+def _known_variables(
     env: Mapping[str, str], cluster: str, variables: Mapping[str, Iterable[str]]
 ) -> Iterator[tuple[str, str]]:
     for name, told_by in variables.items():

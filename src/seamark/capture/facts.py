@@ -55,7 +55,7 @@ class Facts:
         """Record what is known, and begin to find out the rest; each only once."""
         tasks: list[Callable[[], None]] = []
         if not self._told and self._switches.host:
-            tasks.append(self._tell_environment)
+            tasks.append(self._record_environment)
         self._told = True
         if self._script is None and self._switches.finds_code and self._owner():
             known = self._switches.version_at_start()
@@ -116,7 +116,7 @@ class Facts:
             with quietly(self._lost):
                 task()
 
-    def _tell_environment(self) -> None:
+    def _record_environment(self) -> None:
         with fork.held_off():
             from seamark.capture.environment import environment_facts
         facts = environment_facts(self._namespace)

@@ -29,10 +29,10 @@ from seamark.reading.ages import age_words, duration_words
 from seamark.reading.attributes import PARENT
 from seamark.reading.columns import (
     PLAIN_OF,
-    asked_aside,
+    distinguishing_columns,
     importance,
+    is_named,
     left_out,
-    telling_columns,
 )
 from seamark.reading.interest import aside
 from seamark.reading.names import generated_name
@@ -418,7 +418,7 @@ class _ColumnSelection:
         return self._choose_columns if self._for_people else self._plain
 
     def _choose_columns(self, shared: Sequence[SharedPath]) -> Sequence[str]:
-        metrics, parameters = telling_columns(shared)
+        metrics, parameters = distinguishing_columns(shared)
         for first, paths in ((_FIRST_TO_GO, metrics), (_FIRST_TO_GO + 1, parameters)):
             self.unasked |= {path: first + 2 * at for at, path in enumerate(paths)}
         if metrics and not self._sorted:
@@ -451,7 +451,7 @@ class _ColumnSelection:
                 shown.append(name)
             elif name == "sys/id" or (is_inside(name, "sys") and not self._wanted):
                 continue
-            elif space is None or asked_aside(name, space, self._wanted):
+            elif space is None or is_named(name, space, self._wanted):
                 shown.append(name)
         if self._for_people and "*" in self._wanted:
             self._put_in_order(shown, named)

@@ -41,5 +41,5 @@ def rename(context: click.Context, run: str, name: str, project: str | None) -> 
     if kept != old:
         record(runs, ref, name=name)
     print_change(Screen(), ref.run, old or "(no name)", kept)
-    if others := runs.finder.others_called(kept, (ref.project, ref.run)):
+    if others := runs.finder.ambiguity(kept, (ref.project, ref.run)):
         note(f"{others}; say {ref.run} where you mean this one")

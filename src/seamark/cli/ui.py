@@ -102,13 +102,13 @@ def ui(
             "and the values; ssh -L is safe"
         )
 
-    def tell(started: Started, watcher: Watcher) -> None:
+    def print_started(started: Started, watcher: Watcher) -> None:
         for line in _lines(roots, started, watcher):
             click.echo(line)
         if not no_browser:
             opening.open_browser(started.url, started.token)
 
-    context.exit(serve(given, tell))
+    context.exit(serve(given, print_started))
 
 
 def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
@@ -155,7 +155,7 @@ def _lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterato
     """Yield what is printed once a page answers."""
     from seamark.page.watch import Looked
 
-    watcher.told(_FIRST_LOOK_S)
+    watcher.wait_for_roots(_FIRST_LOOK_S)
     for place, root in enumerate(roots):
         looked, more = watcher.looked(place), ""
         if looked == Looked():  # it has said nothing yet
@@ -175,7 +175,7 @@ def _lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterato
 def _addresses(started: Started) -> Iterator[str]:
     from seamark.page import opening
 
-    secret = "" if _is_read_by_others() else opening.fragment(started.token)
+    secret = "" if _is_public_output() else opening.fragment(started.token)
     if through := opening.proxied(started.port):
         yield f"  open      {through}{secret}"
         yield f"  or here   {started.url}{secret}"
@@ -187,7 +187,7 @@ def _addresses(started: Started) -> Iterator[str]:
         yield f"  from your machine: {line}"
 
 
-def _is_read_by_others() -> bool:
+def _is_public_output() -> bool:
     """Return whether what is printed goes into a file that others may read, as that of a job."""
     try:
         facts = os.fstat(sys.stdout.fileno())

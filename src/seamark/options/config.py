@@ -243,4 +243,4 @@ def _name_of(target: str) -> str:
 def _version_of(target: str) -> ArtifactName | None:
     """Return the version of an artifact that an input names; None if it names none."""
     found = ArtifactName.of(target)
-    return found if found is not None and found.says_version else None
+    return found if found is not None and found.has_version else None

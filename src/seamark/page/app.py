@@ -271,7 +271,7 @@ class _Doors:
             hint = "show the token of this page: `seamark ui --print-token` prints it"
             raise Refusal(401, slug, hint)
         if known and "/api/" in path:
-            self._watch.asked()
+            self._watch.note_request()
         found = _OF_ROOT.fullmatch(path)
         if found is None:
             if path.startswith(BASE) and path != f"{BASE}/":

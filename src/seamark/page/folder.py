@@ -414,7 +414,7 @@ class Folder:
         return sorted(one for one in set(digests) if not has_blob(folder, one))
 
     def heal(self, error: BaseException) -> bool:
-        """Have the index rebuilt if an error means that it is damaged; return whether it does.
+        """Rebuild the index if an error means that it is damaged; return whether it does.
 
         A rebuild takes as long as folding everything; requests are answered meanwhile.
         """

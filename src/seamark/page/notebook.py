@@ -160,12 +160,12 @@ def main(paths: Sequence[str]) -> int:
     """
     given = Given(named_roots(paths), embed=True)
 
-    def tell(started: Started, _: object) -> None:
+    def send_port(started: Started, _: object) -> None:
         with contextlib.suppress(OSError):
             os.write(1, b"%d\n" % started.port)
 
     try:
-        return serve(given, tell, until=0)
+        return serve(given, send_port, until=0)
     except SeamarkError as error:
         sys.stderr.write(f"{error}\n")
         return 1

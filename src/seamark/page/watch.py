@@ -80,7 +80,7 @@ class Looked:
 class Watch(Protocol):
     """Interface of a page to what reads its folders. No method waits."""
 
-    def asked(self) -> None:
+    def note_request(self) -> None:
         """Take note that somebody looks at the page."""
 
     def looked(self, root: int) -> Looked:
@@ -152,7 +152,7 @@ class Looker:
         self._at_once, self._damaged = True, False
         self.looks = self.quick = 0
 
-    def asked(self) -> None:
+    def note_request(self) -> None:
         """Take note that somebody looks at the page."""
         self._asked_at = self._clock()
 
@@ -164,7 +164,7 @@ class Looker:
                 self._shown[ref] = self._clock()
             for ref in list(self._shown)[:-MOST_SHOWN]:
                 del self._shown[ref]
-        self.asked()
+        self.note_request()
 
     def look_now(self, refs: Iterable[Ref] = ()) -> None:
         """Make the next read due at once, or as long after the last one as that took.
@@ -176,7 +176,7 @@ class Looker:
             self._edited |= edited
         else:
             self._at_once = True
-        self.asked()
+        self.note_request()
 
     def rebuild(self) -> None:
         """Make the index anew with the next read."""
@@ -306,7 +306,7 @@ class Watcher:
         self._looked = [Looked() for _ in roots]
         self._news = threading.Condition()
         self._lookers = [
-            Looker(Index.open(root.path), partial(self._hear, place))
+            Looker(Index.open(root.path), partial(self._receive, place))
             for place, root in enumerate(roots)
         ]
         self._wake = threading.Event()
@@ -321,15 +321,15 @@ class Watcher:
         """See `Watch.looked`."""
         return self._looked[root]
 
-    def told(self, wait_s: float) -> bool:
+    def wait_for_roots(self, wait_s: float) -> bool:
         """Return whether something is known of each root; wait for that for so many seconds."""
         with self._news:
             return self._news.wait_for(lambda: Looked() not in self._looked, wait_s)
 
-    def asked(self) -> None:
+    def note_request(self) -> None:
         """See `Watch.asked`."""
         for one in self._lookers:
-            one.asked()
+            one.note_request()
         self._wake.set()
 
     def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
@@ -354,7 +354,7 @@ class Watcher:
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
 
-    def _hear(self, root: int, looked: Looked) -> None:
+    def _receive(self, root: int, looked: Looked) -> None:
         if self._stopping:
             sys.exit()  # of this thread: an index is a cache, and what is not saved is folded again
         with self._news:

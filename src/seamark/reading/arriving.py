@@ -100,7 +100,7 @@ def settle(
         else:
             del held[key]
 
-    def rivals(called: str, *, ends: bool = False) -> tuple[str, ...]:
+    def competing_runs(called: str, *, ends: bool = False) -> tuple[str, ...]:
         coming = (one for one, _, at_end in held.get(called, ()) if at_end or not ends)
         found = dict.fromkeys((*seen.get(called, ()), *coming))
         return tuple(one for one in found if one != run)
@@ -108,11 +108,11 @@ def settle(
     if name is None:
         return Arrival("go")
     again = any(one == run for one, *_ in held.get(name, ()))
-    others = rivals(name, ends=again and conflict == "replace")
+    others = competing_runs(name, ends=again and conflict == "replace")
     if others and conflict in ("skip", "error"):
         return Arrival("skip" if conflict == "skip" else "taken", name, others)
     if others and conflict == "new":
-        name, others = _free(name, held, run, rivals), ()
+        name, others = _free(name, held, run, competing_runs), ()
     again = again or any(one == run for one, *_ in held.get(name, ()))
     t_ns = max([now_ns, *(int(since) + _APART_NS for _, since, _ in held.get(name, ()))])
     behind = [one for one in held.get(name, ()) if one[0] != run]

@@ -45,7 +45,7 @@ class ArtifactName(NamedTuple):
         return None if found is None else cls(*found.group("project", "name", "digest", "version"))
 
     @property
-    def says_version(self) -> bool:
+    def has_version(self) -> bool:
         """Whether it names a version, and not only an artifact."""
         return (self.digest or self.version) is not None
 

@@ -12,7 +12,7 @@ from seamark.reading.interest import aside, holds_parameters, is_counter, metric
 if TYPE_CHECKING:
     from seamark.reading.catalog import SharedPath
 
-__all__ = ["PLAIN", "PLAIN_OF", "asked_aside", "importance", "left_out", "telling_columns"]
+__all__ = ["PLAIN", "PLAIN_OF", "distinguishing_columns", "importance", "is_named", "left_out"]
 
 PLAIN: Final = (
     "sys/name",
@@ -43,7 +43,7 @@ _DIFFERING: Final = 4
 _LONG_TEXT: Final = 24
 
 
-def telling_columns(shared: Sequence[SharedPath]) -> tuple[list[str], list[str]]:
+def distinguishing_columns(shared: Sequence[SharedPath]) -> tuple[list[str], list[str]]:
     """Return the metrics and the parameters that tell runs apart, the most telling ones first.
 
     Of those that at least half of the runs have: metrics of validation before those of training,
@@ -60,7 +60,7 @@ def telling_columns(shared: Sequence[SharedPath]) -> tuple[list[str], list[str]]
         if 2 * one.runs >= runs and aside(one.path) is None and not one.path.startswith("sys/")
     ]
     metrics = sorted((one.path for one in known if _is_metric(one)), key=metric_order)
-    parameters = sorted((one.path for one in known if _tells_apart(one)), key=_rates_first)
+    parameters = sorted((one.path for one in known if _distinguishes(one)), key=_rates_first)
     return metrics[:_METRICS], parameters[:_DIFFERING]
 
 
@@ -85,13 +85,13 @@ def importance(path: str) -> tuple[int, tuple[bool, bool, int, int, str]]:
     return 1 if holds_parameters(path) else 2, (False, False, 0, 0, path)
 
 
-def _tells_apart(one: SharedPath) -> bool:
+def _distinguishes(one: SharedPath) -> bool:
     if one.series or not one.differs or one.longest > _LONG_TEXT:
         return False
     return holds_parameters(one.path)
 
 
-def asked_aside(path: str, space: str, wanted: Sequence[str]) -> bool:
+def is_named(path: str, space: str, wanted: Sequence[str]) -> bool:
     """Return whether one of the columns asked for names a path, or its namespace, itself.
 
     Args:

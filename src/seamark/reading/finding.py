@@ -82,8 +82,8 @@ class Finder:
             RunNotFoundError: If no run is meant.
             ArgumentError: If several may be meant; they are listed, the newest first.
         """
-        found = self._meant(word, project, elsewhere=elsewhere, trashed=trashed, whole=True)
-        begun = found or self._meant(
+        found = self._candidates(word, project, elsewhere=elsewhere, trashed=trashed, whole=True)
+        begun = found or self._candidates(
             word, project, elsewhere=elsewhere, trashed=trashed, whole=False
         )
         if not found and not beginnings and begun:
@@ -127,7 +127,7 @@ class Finder:
 
         return [label(at) for at in range(len(refs))]
 
-    def others_called(self, name: str, ref: Ref) -> str:
+    def ambiguity(self, name: str, ref: Ref) -> str:
         """Return, in words, why a name that a run was given may also mean another; else nothing."""
         ways = ("the id of", "the id of", "the name of", "")
         for calls, why in zip(self._called, ways, strict=True):
@@ -136,7 +136,7 @@ class Finder:
                 return f"{name!r:.200} is also {why} {self._listed(others)}"
             if unnamed := [one for one in others if not one.name]:
                 return f"{name!r:.200} is what {self._listed(unnamed)} is called as it has no name"
-        if self._meant(name, None, elsewhere=True, trashed=False, whole=True)[:1] != [
+        if self._candidates(name, None, elsewhere=True, trashed=False, whole=True)[:1] != [
             self._by_ref.get(ref)
         ]:
             return f"{name!r:.200} means another run"
@@ -155,7 +155,7 @@ class Finder:
 
     # ---------------------------------------------------------------- the ways
 
-    def _meant(
+    def _candidates(
         self, word: str, project: str | None, *, elsewhere: bool, trashed: bool, whole: bool
     ) -> list[RunName]:
         """Return the runs that a word may mean, the newest first."""
@@ -191,7 +191,7 @@ class Finder:
 
     def _hint(self, word: str, project: str | None) -> str:
         """Return what may help a person who named a run that is not there."""
-        others = self._meant(word, None, elsewhere=True, trashed=False, whole=True)
+        others = self._candidates(word, None, elsewhere=True, trashed=False, whole=True)
         if others:
             return f"but there is {self._listed(others)}"
         if not self._names and (meant := self._catalog.nearby_root()) is not None:

@@ -186,7 +186,7 @@ class Associations:
         """
         meant = ArtifactName.of(word)
         there = word.startswith("file://") or os.path.lexists(Path(word).expanduser())
-        if meant is None or not meant.says_version:
+        if meant is None or not meant.has_version:
             if not there:
                 msg = f"mark_{kind}: expected an existing path, got {word!r:.200}"
                 raise FileMissingError(msg)

@@ -127,7 +127,7 @@ def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
             return True
         if not rules:
             rules.append(Ignored(os.path.abspath(os.path.expanduser(target)), name))
-        return rules[0].takes(path, is_folder=is_folder)
+        return rules[0].includes(path, is_folder=is_folder)
 
     return is_included
 

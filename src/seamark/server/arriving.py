@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from seamark.paths import home_of
 from seamark.reading.arriving import Arrival, settle, settle_artifact
 from seamark.server.accounts import tables
-from seamark.server.accounts.facts import keep_others_out
+from seamark.server.accounts.facts import lock_account
 from seamark.server.kept import tables as kept
 from seamark.store.database import Upsert, retry
 from seamark.store.read.names import run_names
@@ -102,7 +102,7 @@ def _decide_alone(
 
     def resolve() -> Arrival:
         with account.writing() as connection:
-            keep_others_out(connection)
+            lock_account(connection)
             was = connection.scalar(sa.select(tables.fact.c.value).where(tables.fact.c.key == key))
             held = json.loads(was or "{}")
             # After the lock: whoever had it before has said by then what comes.

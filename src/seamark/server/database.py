@@ -1,4 +1,4 @@
-"""One set of tables of a server: a database whose statements are bounded in time.
+"""Database of a server, whose statements are bounded in time.
 
 Its errors are told in plain words, and its regular expressions need no backtracking.
 """
@@ -26,7 +26,7 @@ __all__ = [
     "bound_patterns",
     "is_undefined",
     "meaning_of",
-    "told",
+    "translate_errors",
 ]
 
 STATEMENT_S: Final = 10.0
@@ -76,7 +76,11 @@ class ServerDatabase(Database):
             TooSlow: If a statement took too long.
             DatabaseUnreachable: If the database is not there.
         """
-        with told(self._statement_s), super().reading() as connection, self._bounded(connection):
+        with (
+            translate_errors(self._statement_s),
+            super().reading() as connection,
+            self._bounded(connection),
+        ):
             yield connection
 
     @contextlib.contextmanager
@@ -90,7 +94,7 @@ class ServerDatabase(Database):
             Conflict: If another transaction is in the way, so that nothing was written.
             DatabaseUnreachable: If the database is not there.
         """
-        with told(_WRITE_S), super().writing(lasting=lasting) as connection:
+        with translate_errors(_WRITE_S), super().writing(lasting=lasting) as connection:
             if self.dialect == "postgresql" and self._statement_s:
                 milliseconds = int(max(_WRITE_S, self._statement_s) * 1000)
                 connection.exec_driver_sql(f"SET LOCAL statement_timeout = {milliseconds}")
@@ -124,7 +128,7 @@ class ServerDatabase(Database):
 
 
 @contextlib.contextmanager
-def told(statement_s: float) -> Iterator[None]:
+def translate_errors(statement_s: float) -> Iterator[None]:
     """Say in plain words that a database is gone, or took too long."""
     try:
         yield

@@ -19,7 +19,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.server.database import STATEMENT_S, ServerDatabase, bound_patterns, told
+from seamark.server.database import STATEMENT_S, ServerDatabase, bound_patterns, translate_errors
 from seamark.server.settings import FILE_SUFFIXES
 from seamark.store import schema
 from seamark.store.database import Upsert, file_connection, sqlite_engine
@@ -255,7 +255,7 @@ def open_databases(url: str, *, statement_s: float = STATEMENT_S, pool: int = 4)
         DatabaseUnreachable: If nobody answers there.
         SchemaNewer: If a newer Seamark uses them.
     """
-    with told(statement_s):
+    with translate_errors(statement_s):
         databases = Databases(_places_of(url, statement_s, pool), statement_s)
     try:
         databases.live()

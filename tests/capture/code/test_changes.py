@@ -27,10 +27,10 @@ def commit(folder: Path) -> None:
     git(folder, "commit", "-q", "-m", "more")
 
 
-def taken(folder: Path, **kwargs) -> tuple[dict[str, object], dict[str, changes.Taken]]:
+def taken(folder: Path, **kwargs) -> tuple[dict[str, object], dict[str, changes.ChangedFile]]:
     """Return the facts about a repository, and what is kept of its changes, by name."""
     facts: dict[str, object] = {}
-    kept: dict[str, changes.Taken] = {}
+    kept: dict[str, changes.ChangedFile] = {}
     probe = GitProbe(folder, timeout_s=60)
     probe.find(facts.update, lambda one: kept.update({one.path.split("/")[1]: one}), **kwargs)
     return facts, kept

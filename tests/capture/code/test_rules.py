@@ -54,7 +54,7 @@ def ignored_by_us(tree: Path, paths: list[str]) -> set[str]:
     found = set()
     for path in paths:
         place = tree / path
-        if not ignored.takes(str(place), is_folder=place.is_dir() and not place.is_symlink()):
+        if not ignored.includes(str(place), is_folder=place.is_dir() and not place.is_symlink()):
             found.add(path)
     return found
 
@@ -104,4 +104,4 @@ def test_git_agrees_on_what_is_ignored(tree, top, nested, more):
 def test_no_rule_backtracks(tmp_path, rule, path):
     """A regular expression would take years for some of these."""
     (tmp_path / ".gitignore").write_text(rule)
-    assert Ignored(str(tmp_path)).takes(f"{tmp_path}/{path}", is_folder=False)
+    assert Ignored(str(tmp_path)).includes(f"{tmp_path}/{path}", is_folder=False)

@@ -13,14 +13,14 @@ from git_repositories import git, make_repository
 from seamark.capture.code.git import GitProbe
 
 if TYPE_CHECKING:
-    from seamark.capture.code.changes import Taken
+    from seamark.capture.code.changes import ChangedFile
 
 ELSEWHERE = "the repository's files lie elsewhere"
 
 
-def taken(folder: Path) -> tuple[dict[str, object], dict[str, Taken]]:
+def taken(folder: Path) -> tuple[dict[str, object], dict[str, ChangedFile]]:
     facts: dict[str, object] = {}
-    kept: dict[str, Taken] = {}
+    kept: dict[str, ChangedFile] = {}
     GitProbe(folder, timeout_s=60).find(facts.update, lambda one: kept.update({one.path: one}))
     return {path.removeprefix("source_code/git/"): value for path, value in facts.items()}, kept
 

@@ -115,7 +115,7 @@ def test_a_lease_is_one_process_s_until_it_lapses(place):
     assert one.claim(PROJECT, "r")
     first = until()
     assert not two.claim(PROJECT, "r")
-    assert list(two.leased_by_others()) == [(PROJECT, "r")]
+    assert list(two.active_leases()) == [(PROJECT, "r")]
     eventually(lambda: until() > first)  # renewed
     assert not two.claim(PROJECT, "r")
     one.close()  # as if it had died

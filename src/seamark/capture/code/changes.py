@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = ["MAX_DIFF", "Diff", "Taken", "diff_of", "name_of", "parts_of", "untracked_of"]
+__all__ = ["MAX_DIFF", "ChangedFile", "Diff", "diff_of", "name_of", "parts_of", "untracked_of"]
 
 MAX_DIFF = 10_000_000
 """Bytes of a diff that are kept."""
@@ -43,7 +43,7 @@ Git = Callable[..., Any]
 """Asks git: `seamark.capture.code.git._Comparison._git`."""
 
 
-class Taken(NamedTuple):
+class ChangedFile(NamedTuple):
     """A file that is to be kept, and what is not in it.
 
     Attributes:
@@ -68,7 +68,7 @@ class Diff(NamedTuple):
     """
 
     files: int
-    taken: Taken
+    taken: ChangedFile
 
 
 # --------------------------------------------------------------------- files that git tracks
@@ -106,7 +106,9 @@ def diff_of(git: Git, top: Path, head: str, filters: Collection[str]) -> Diff | 
         return None
     content = b"".join(parts[name] for name in changed if name in parts)
     more = "" if raw.code == 0 else f"more than {len(changed):,} files have changed; "
-    return Diff(count, Taken("source_code/diff", "patch", content, more + _in_words(left_out)))
+    return Diff(
+        count, ChangedFile("source_code/diff", "patch", content, more + _in_words(left_out))
+    )
 
 
 def _changed(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -182,7 +184,7 @@ def _parts(
             parts = _split(answer.output)
             cut = next(reversed(parts), None) if answer.code is None else None
             for name, part in parts.items():
-                if name != cut and _says_something(part):
+                if name != cut and _has_content(part):
                     found[name] = part
                     room -= len(part)
             if cut is None:
@@ -230,7 +232,7 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
     return bytes([int(code, 8) & 255 if len(code) > 1 else _ESCAPES.get(code[0], code[0])])
 
 
-def _says_something(part: bytes) -> bool:
+def _has_content(part: bytes) -> bool:
     """Return False for a file whose time alone is another one, which has but a first line."""
     return part.count(b"\n") > 1
 
@@ -238,7 +240,9 @@ def _says_something(part: bytes) -> bool:
 # --------------------------------------------------------------------- files that it does not
 
 
-def untracked_of(git: Git, top: Path, ignoring: Iterable[str], aside: Path | None) -> Taken | None:
+def untracked_of(
+    git: Git, top: Path, ignoring: Iterable[str], aside: Path | None
+) -> ChangedFile | None:
     """Return the names of the files that git neither tracks nor ignores, one a line.
 
     Names with special characters are quoted as git does.
@@ -267,7 +271,7 @@ def untracked_of(git: Git, top: Path, ignoring: Iterable[str], aside: Path | Non
     if not names:
         return None
     more = f"the first {len(names):,} files are listed, there are more" if is_cut else ""
-    return Taken("source_code/untracked", "txt", b"\n".join(names) + b"\n", more)
+    return ChangedFile("source_code/untracked", "txt", b"\n".join(names) + b"\n", more)
 
 
 def _inside(folder: Path, top: Path) -> str:

@@ -14,7 +14,7 @@ from seamark.capture.code.packages import installed_packages, python_version
 from seamark.types import File
 
 if TYPE_CHECKING:
-    from seamark.capture.code.changes import Taken
+    from seamark.capture.code.changes import ChangedFile
     from seamark.capture.code.script import Script
     from seamark.capture.part import Recorder
     from seamark.capture.switches import Switches
@@ -54,7 +54,7 @@ class Code:
                 tells_version=switches.version,
                 version=switches.version_at_start(),
             )
-            self.tasks += [lambda: self._tell_script(script), executed.find]
+            self.tasks += [lambda: self._record_script(script), executed.find]
         if switches.dependencies is not None:
             self.tasks.append(self._keep_requirements)
         if switches.git:
@@ -80,15 +80,15 @@ class Code:
         if_none = functools.partial(git.warn_of_none, self._switches.git_ref, where)
         self._git = probe = git.GitProbe(where, git.TIMEOUT_S, if_none)
         if not self._given_up:  # after it can be seen from there
-            probe.find(self._tell_git, self._keep_change, aside=self._run.root)
+            probe.find(self._record_git, self._keep_change, aside=self._run.root)
 
-    def _tell_script(self, script: Script) -> None:
+    def _record_script(self, script: Script) -> None:
         facts = script.facts(self._switches.secrets)
         self._run.assign_quietly(facts)
         if facts["source_code/arguments"] != list(script.arguments):
             self._run.note_masked(["source_code/arguments"])
 
-    def _tell_git(self, facts: Mapping[str, Any]) -> None:
+    def _record_git(self, facts: Mapping[str, Any]) -> None:
         """Record what git says; a branch may be called anything."""
         branch = facts.get(_BRANCH)
         if isinstance(branch, str):
@@ -114,7 +114,7 @@ class Code:
         elif given is not None:
             self._run.keep(path, File.from_path(given))
 
-    def _keep_change(self, change: Taken) -> None:
+    def _keep_change(self, change: ChangedFile) -> None:
         """Keep what has changed in the repository, without secrets."""
         left_out: list[str] = []
         if change.extension == "patch":

@@ -142,12 +142,12 @@ class ExecutedCode:
         if self._keeps_script:
             self._keep_script()
         # A version that was recorded at the start stays until the run rests or stops.
-        self._tell(tells_version=not self._told)
+        self._record(tells_version=not self._told)
 
     def look_again(self) -> None:
         """Record what has been imported and executed meanwhile; after `find`, on a thread too."""
         if self._version is not None:
-            self._tell()
+            self._record()
 
     # ---------------------------------------------------------------- the script
 
@@ -172,15 +172,15 @@ class ExecutedCode:
 
     # ---------------------------------------------------------------- what changes meanwhile
 
-    def _tell(self, *, tells_version: bool = True) -> None:
+    def _record(self, *, tells_version: bool = True) -> None:
         cells = cells_of_session()
         if cells:
-            self._tell_cells(cells)
-            self._tell_notebook()
+            self._record_cells(cells)
+            self._record_notebook()
         if self._tells_version and tells_version:
-            self._tell_version(cells)
+            self._record_version(cells)
 
-    def _tell_cells(self, cells: Mapping[int, str]) -> None:
+    def _record_cells(self, cells: Mapping[int, str]) -> None:
         parts = (f"# In[{number}]:\n\n{text.rstrip()}\n" for number, text in cells.items())
         content = "\n\n".join(parts).encode("utf-8", "backslashreplace")
         if len(content) > _LONGEST:
@@ -189,7 +189,7 @@ class ExecutedCode:
             self._run.assign_quietly({f"{_CELLS}_left_out": what})
         self._keep(_CELLS, content, "py")
 
-    def _tell_notebook(self) -> None:
+    def _record_notebook(self) -> None:
         file = _notebook_file(self._script, self._here)
         if file is None:
             return
@@ -212,7 +212,7 @@ class ExecutedCode:
         hidden = self._hidden(content, path, f"source.{extension}")
         self._run.keep(path, File.from_content(hidden, extension))
 
-    def _tell_version(self, cells: Mapping[int, str]) -> None:
+    def _record_version(self, cells: Mapping[int, str]) -> None:
         try:
             version: object = self._version.now(cells) if self._version else ""
         except _TooMuchError as error:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.capture.code.changes import Taken, diff_of, untracked_of
+from seamark.capture.code.changes import ChangedFile, diff_of, untracked_of
 from seamark.capture.code.origin import is_installed
 from seamark.capture.code.tree import Tree
 from seamark.capture.secrets.masking import bare_url
@@ -218,7 +218,7 @@ class GitProbe:
     def find(
         self,
         record: Callable[[Mapping[str, Any]], None],
-        take: Callable[[Taken], None] | None = None,
+        take: Callable[[ChangedFile], None] | None = None,
         *,
         aside: Path | None = None,
     ) -> None:
@@ -242,7 +242,7 @@ class GitProbe:
                     comparison = self._facts(record, Path(own))
                 if comparison is not None and take is not None:
                     with self._at_most(CHANGES_TIMEOUT_S):
-                        comparison.tell_changes(record, take, aside)
+                        comparison.record_changes(record, take, aside)
             except OSError as error:
                 let_pass(error)
 
@@ -502,10 +502,10 @@ class _Comparison:
         is_long = self._plain.get("extensions.objectformat") == "sha256"
         return _EMPTY_TREE_SHA256 if is_long else _EMPTY_TREE
 
-    def tell_changes(
+    def record_changes(
         self,
         record: Callable[[Mapping[str, Any]], None],
-        take: Callable[[Taken], None],
+        take: Callable[[ChangedFile], None],
         aside: Path | None,
     ) -> None:
         """Hand on what has changed; after `dirty`. See `GitProbe.find`."""

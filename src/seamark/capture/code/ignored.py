@@ -126,12 +126,12 @@ class Ignored:
         top = _repository(base)
         if top is not None:
             self._top = top
-            if not self.takes(base, is_folder=True):  # named nevertheless
+            if not self.includes(base, is_folder=True):  # named nevertheless
                 self._top = base
                 self._rules.clear()
             self._folders.clear()
 
-    def takes(self, path: str, *, is_folder: bool) -> bool:
+    def includes(self, path: str, *, is_folder: bool) -> bool:
         """Return whether a file or folder below the place is not ignored, nor one above it.
 
         Args:

@@ -129,17 +129,17 @@ class Walk:
             elif (
                 kind
                 and (inner is None or len(wanted) in inner)
-                and ignored.takes(entry.path, is_folder=False)
-                and (kind == "file" or self._stays_inside(entry.path, base, ignored))
+                and ignored.includes(entry.path, is_folder=False)
+                and (kind == "file" or self._is_inside(entry.path, base, ignored))
             ):
                 yield entry.path
 
     def _enters(self, entry: os.DirEntry[str], ignored: Ignored) -> bool:
         if entry.name in _NO_SOURCES or os.path.realpath(entry.path) == self._aside:
             return False
-        return ignored.takes(entry.path, is_folder=True)
+        return ignored.includes(entry.path, is_folder=True)
 
-    def _stays_inside(self, link: str, base: str, ignored: Ignored) -> bool:
+    def _is_inside(self, link: str, base: str, ignored: Ignored) -> bool:
         """Return whether a link leads to a file below what was named that is kept itself."""
         real, top = os.path.realpath(link), os.path.realpath(base)
         if not os.path.isfile(real):
@@ -150,7 +150,7 @@ class Walk:
         inside = os.path.relpath(real, top)
         if _is_below(real, self._aside) or not _NO_SOURCES.isdisjoint(Path(inside).parts):
             return False
-        return ignored.takes(os.path.join(base, inside), is_folder=False)
+        return ignored.includes(os.path.join(base, inside), is_folder=False)
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
         """Return what is in a folder, by name; of one that cannot be read nothing."""

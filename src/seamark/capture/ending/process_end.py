@@ -62,7 +62,7 @@ class Observer(Protocol):
     """An object that is notified how the process ends. Nothing here may raise or take long."""
 
     @property
-    def settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether what was noted is written; False while it waits for the interrupted call."""
 
     def saw_exception(self, error: BaseException) -> None:
@@ -132,8 +132,8 @@ def _register() -> None:
     global _known_error  # noqa: PLW0603 - one registration for the process is the point
     # The newest registration runs first at exit: before the runs are stopped, which takes them for
     # completed.
-    atexit.unregister(_tell_unseen)
-    atexit.register(_tell_unseen)
+    atexit.unregister(_notify_unseen)
+    atexit.register(_notify_unseen)
     if not _of_exceptions:
         _known_error = id(_last_error())
     fork.register(_after_fork)
@@ -155,21 +155,21 @@ def _after_fork() -> None:
     _uninstall_handler()
 
 
-def _once_gone(what: str, over_ours: Any, call: Callable[[], None]) -> bool:
+def _call_on_removal(what: str, over_ours: Any, call: Callable[[], None]) -> bool:
     """Call ``call`` when an object is gone, which may put ours back in its place.
 
     Returns:
         False if that cannot be seen: of a default, or of what is not written in Python.
     """
 
-    def gone(_: object) -> None:
+    def on_removal(_: object) -> None:
         try:  # noqa: SIM105 - at the very end of the process contextlib is empty, as all modules are
             call()
         except Exception:  # noqa: BLE001, S110
             pass
 
     try:
-        _over_ours[what] = weakref.ref(over_ours, gone)
+        _over_ours[what] = weakref.ref(over_ours, on_removal)
     except TypeError:
         return False
     return True
@@ -196,7 +196,7 @@ class _ExceptHook:
         self.passing.add(key)
         try:
             if first:
-                _tell_exception(error)
+                _notify_exception(error)
                 if isinstance(error, KeyboardInterrupt) and _script_has_ended():
                     keep_status()
             self.before(kind, error, trace)
@@ -205,7 +205,7 @@ class _ExceptHook:
                 self.passing.discard(key)
 
 
-def _tell_exception(error: BaseException | None) -> None:
+def _notify_exception(error: BaseException | None) -> None:
     """Tell the observers; raise nothing at all, for the exception that is passing must be seen."""
     global _known_error  # noqa: PLW0603
     try:
@@ -246,7 +246,7 @@ def _uninstall_hook() -> None:
     while isinstance(sys.excepthook, _ExceptHook):
         sys.excepthook = sys.excepthook.before
     if _ExceptHook.living:
-        _once_gone("hook", sys.excepthook, _uninstall_hook)
+        _call_on_removal("hook", sys.excepthook, _uninstall_hook)
 
 
 def _last_error() -> BaseException | None:
@@ -254,7 +254,7 @@ def _last_error() -> BaseException | None:
     return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
 
 
-def _tell_unseen() -> None:
+def _notify_unseen() -> None:
     """At exit, report an uncaught exception that our hook did not see.
 
     Code that replaces ``sys.excepthook`` without calling the old one (``rich.traceback.install``)
@@ -267,7 +267,7 @@ def _tell_unseen() -> None:
     error = _last_error()
     if error is None or id(error) == _known_error or isinstance(sys.excepthook, _ExceptHook):
         return
-    _tell_exception(error)
+    _notify_exception(error)
 
 
 def _interrupt_of_last_cell() -> BaseException | None:
@@ -314,7 +314,7 @@ def _watch_script() -> None:
     while frame.f_back is not None:
         frame = frame.f_back
     _script = frame.f_code
-    tell_when_left(_script, _tell_exit)
+    tell_when_left(_script, _notify_exit)
 
 
 def _forget_script() -> None:
@@ -324,10 +324,10 @@ def _forget_script() -> None:
         _script = None
 
 
-def _tell_exit(error: BaseException) -> None:
+def _notify_exit(error: BaseException) -> None:
     """Report an exit; everything else that leaves the script gets to the hook."""
     if isinstance(error, SystemExit):
-        _tell_exception(error)
+        _notify_exception(error)
 
 
 # --------------------------------------------------------------------- SIGTERM
@@ -373,7 +373,7 @@ class _SigtermHandler:
         told = _alive(_of_signals) if first else []
         try:
             try:
-                _tell_signal(told)
+                _notify_signal(told)
             finally:  # whatever another signal's handler raised meanwhile
                 if callable(self.found):
                     self.found(signum, frame)
@@ -390,7 +390,7 @@ def _lightning_1_is_loaded() -> bool:
     return any(str(getattr(module, "__version__", "")).startswith("1.") for module in loaded)
 
 
-def _tell_signal(told: list[Observer]) -> None:
+def _notify_signal(told: list[Observer]) -> None:
     """Tell observers; raise only what the handler of another signal raised in the middle of it."""
     struck: Exception | None = None
     for observer in told:
@@ -410,7 +410,7 @@ def _die(told: list[Observer]) -> None:
     which continues when the handler returns; a thread raises the signal a moment later.
     """
     began = time.monotonic()
-    if not _settled(told, began + _AT_ONCE_S):
+    if not _wait_until_idle(told, began + _AT_ONCE_S):
         try:
             # Not a threading.Thread: that takes locks, which may be held by who we interrupted.
             _thread.start_new_thread(_die_soon, (told, began + _SETTLE_S))
@@ -422,13 +422,13 @@ def _die(told: list[Observer]) -> None:
 
 
 def _die_soon(told: list[Observer], deadline: float) -> None:
-    _settled(told, deadline)
+    _wait_until_idle(told, deadline)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _settled(told: list[Observer], deadline: float) -> bool:
+def _wait_until_idle(told: list[Observer], deadline: float) -> bool:
     """Wait until what observers noted is written; return whether it is."""
-    while not (settled := all(observer.settled for observer in told)):
+    while not (settled := all(observer.is_idle for observer in told)):
         if time.monotonic() >= deadline:
             break
         time.sleep(0.001)
@@ -454,7 +454,7 @@ def _uninstall_handler() -> None:
         return  # stays, and tells nobody
     while isinstance(found := signal.getsignal(signal.SIGTERM), _SigtermHandler):
         signal.signal(signal.SIGTERM, found.found)
-    if not (_SigtermHandler.living and _once_gone("handler", found, _after_another)):
+    if not (_SigtermHandler.living and _call_on_removal("handler", found, _after_another)):
         _watcher.stop()
 
 
@@ -475,5 +475,5 @@ def _would_die() -> bool:
 
 
 _watcher = SigtermWatcher(
-    lambda: _SigtermHandler.calls, _would_die, lambda: _tell_signal(_alive(_of_signals))
+    lambda: _SigtermHandler.calls, _would_die, lambda: _notify_signal(_alive(_of_signals))
 )

@@ -154,7 +154,7 @@ class Sampler:
             if not waiting and self._commands.empty():
                 if machine is not None:
                     machine.close()
-                if self._leave():
+                if self._stop_if_idle():
                     return
             until = min((one.due for one in waiting.values()), default=self._clock())
             try:
@@ -168,7 +168,7 @@ class Sampler:
             else:
                 self._end(machine, waiting, listener)
 
-    def _leave(self) -> bool:
+    def _stop_if_idle(self) -> bool:
         with self._lock:
             if not self._commands.empty():
                 return False

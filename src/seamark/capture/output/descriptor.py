@@ -177,7 +177,7 @@ class DescriptorSource(Source):
                 return ""
             _flush()
             if self.redirection is not None:
-                self.redirection.leave(self, time.monotonic() + timeout_s)
+                self.redirection.remove(self, time.monotonic() + timeout_s)
             # What is returned ends where something is missing.
             text = (self._text() or self._text()) + self._decoder.decode(b"", final=True)
             self.forget()
@@ -267,7 +267,7 @@ class _Redirection:
         os.dup2(self._writing, source.fd)
         return self._copier.numbers[_copier.READ]
 
-    def leave(self, source: DescriptorSource, deadline: float) -> None:
+    def remove(self, source: DescriptorSource, deadline: float) -> None:
         """Capture for a source no more; after the last one the original is back."""
         if all(each is source or each.fd != source.fd for each in self.sources):
             self._put_back(source.fd)

@@ -70,7 +70,7 @@ class Gathering:
                     raise
         self._bell.ring()
 
-    def leave(self, streams: Iterable[Recording], timeout_s: float) -> None:
+    def remove(self, streams: Iterable[Recording], timeout_s: float) -> None:
         """Record the rest of streams, and no more.
 
         Args:

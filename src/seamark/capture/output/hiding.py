@@ -68,13 +68,13 @@ class Hiding:
                 return whole + self._hidden(kept[len(whole) :])
         return kept
 
-    def begun_at(self, text: str) -> int:
+    def open_value_start(self, text: str) -> int:
         """Return where a known value begins that a text ends in the middle of; else its length.
 
         Args:
             text: What follows on what was given to `hide`.
         """
-        return self._secrets.begun_at(text)
+        return self._secrets.open_value_start(text)
 
     def _head(self, text: str) -> int:
         """Return how much of a text belongs to what is remembered: its line, or its key."""
@@ -83,7 +83,7 @@ class Hiding:
             return 0
         found = _LINE.match(text)
         line = found.end() if found else 0
-        begun = _last_begun(before + text[:line])
+        begun = _last_open_key(before + text[:line])
         if begun is None:
             return line
         ended = _END.search(before + text, begun.end())
@@ -139,7 +139,7 @@ class Hiding:
         """Keep what the next piece goes on with: an unfinished line, or a key."""
         plain = _plain(text)
         joined = self._before + plain
-        if (begun := _last_begun(joined)) is not None:
+        if (begun := _last_open_key(joined)) is not None:
             self._key = self._key - len(plain) if self._key else _KEY
             if self._key > 0:
                 self._before = f"{begun[0]}\n{joined[begun.end() :][-_MARKER:]}"
@@ -149,7 +149,7 @@ class Hiding:
         self._before = joined[start:][-_BEFORE:]
 
 
-def _last_begun(text: str) -> re.Match[str] | None:
+def _last_open_key(text: str) -> re.Match[str] | None:
     """Return where a private key begins that does not end in the text, or None."""
     begun = None
     if any(map(text.__contains__, KEY_SIGNS)):

@@ -83,7 +83,7 @@ class Output:
         running, self._running = self._running, []
         if running:
             no_more_before_cells(self._renew)
-            GATHERING.leave(running, timeout_s)
+            GATHERING.remove(running, timeout_s)
 
     def hurry(self) -> None:
         """Request that printed text is recorded at once; for signal handlers, never waits."""

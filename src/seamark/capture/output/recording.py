@@ -76,7 +76,7 @@ class Recording:
         whole = unfinished_from(text)
         if new and whole == len(text):
             # What nothing was added to is no value that is being printed.
-            whole = self._hiding.begun_at(text)
+            whole = self._hiding.open_value_start(text)
         self.holds = whole < len(text) and bool(new)
         self._held = text[whole:]
         self._keep(text[:whole])
@@ -95,7 +95,7 @@ class Recording:
         self._keep(text)
         self._miss()
         self._end_gap()
-        self._tell(at_once=True)
+        self._record_omitted(at_once=True)
 
     def _keep(self, text: str) -> None:
         text = collapse(text)
@@ -105,10 +105,10 @@ class Recording:
             is_last = left is not None and left < FRAME_BYTES and taken < len(text)
             if not taken or (is_last and text[taken - 1] != "\n"):  # whole lines are easier to read
                 self._allowance.end()
-                self._leave_out(size_of(text), f"more than {self._allowance.why}")
+                self._count_omitted(size_of(text), f"more than {self._allowance.why}")
                 break
             if taken < len(text):  # a value is not cut in two
-                taken = self._hiding.begun_at(text[:taken]) or taken
+                taken = self._hiding.open_value_start(text[:taken]) or taken
             self._end_gap()
             self._allowance.spend(size_of(text[:taken]))
             self._append(text[:taken])
@@ -118,8 +118,8 @@ class Recording:
         """Count what the source had to leave out."""
         lost, self._lost = self.source.lost - self._lost, self.source.lost
         if lost:
-            self._leave_out(lost, "printed faster than it could be recorded")
-        self._tell()
+            self._count_omitted(lost, "printed faster than it could be recorded")
+        self._record_omitted()
 
     def _append(self, text: str) -> None:
         self._in_line = not text.endswith("\n")
@@ -131,7 +131,7 @@ class Recording:
 
     # ---------------------------------------------------------------- what is left out
 
-    def _leave_out(self, count: int, why: str) -> None:
+    def _count_omitted(self, count: int, why: str) -> None:
         """Count bytes; say so where the first of them would stand."""
         if self._gap is None:
             self._gap = 0
@@ -149,7 +149,7 @@ class Recording:
             gap, self._gap = self._gap, None
             self._append(f"{gap:,} bytes]\n")
 
-    def _tell(self, *, at_once: bool = False) -> None:
+    def _record_omitted(self, *, at_once: bool = False) -> None:
         """Record how much is left out: when it begins, and from time to time."""
         (told, at), now = self._told, self._clock()
         if told != self.left_out and (at_once or now >= at + _TELL_S):

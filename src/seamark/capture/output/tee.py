@@ -125,7 +125,7 @@ class _Tap:
         else:
             own["write"] = self._before
 
-    def is_told_by(self, write: object) -> bool:
+    def is_fed_by(self, write: object) -> bool:
         """Return whether that is the function that tells this one."""
         return write is self._write
 
@@ -136,7 +136,7 @@ class _Tap:
     @property
     def is_on_top(self) -> bool:
         """Whether nothing lies over it, and nobody took it off."""
-        return self.is_told_by(vars(self._stream).get("write"))
+        return self.is_fed_by(vars(self._stream).get("write"))
 
     def join(self, taker: Tee) -> None:
         """Add a taker, which gets what is written from now on."""
@@ -146,7 +146,7 @@ class _Tap:
             _TURN.tap = None  # it has to hear the number of what is written next
             self._open()
 
-    def leave(self, taker: Tee) -> None:
+    def remove_taker(self, taker: Tee) -> None:
         """Remove a taker; after the last one, restore the ``write`` of the stream."""
         with self._lock:
             self.spread()
@@ -210,7 +210,7 @@ def _seen(original: Callable[..., Any], tap: _Tap, *, plain: bool) -> Callable[.
         plain: Whether it takes one argument by place, as all streams of `io` do; it then costs half
             as much, and this is called twice for each ``print``.
     """
-    found = _telling(original, tap) if plain else _telling_as_given(original, tap)
+    found = _wrap_text_write(original, tap) if plain else _wrap_any_write(original, tap)
     found.__name__, found.__qualname__ = "write", getattr(original, "__qualname__", "write")
     found.__doc__ = getattr(original, "__doc__", None)
     found.seamark_tap = tap  # type: ignore[attr-defined]
@@ -218,7 +218,7 @@ def _seen(original: Callable[..., Any], tap: _Tap, *, plain: bool) -> Callable[.
     return found
 
 
-def _telling(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any], Any]:
+def _wrap_text_write(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any], Any]:
     bell, turn = tap.bell, _TURN
 
     def write(text: Any, /) -> Any:
@@ -242,8 +242,8 @@ def _telling(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any], Any]:
     return write
 
 
-def _telling_as_given(original: Callable[..., Any], tap: _Tap) -> Callable[..., Any]:
-    tell = _telling(_written_already, tap)
+def _wrap_any_write(original: Callable[..., Any], tap: _Tap) -> Callable[..., Any]:
+    tell = _wrap_text_write(_written_already, tap)
 
     def write(*given: Any, **named: Any) -> Any:
         written = original(*given, **named)
@@ -305,7 +305,7 @@ class Tee(Source):
         """See the object that is there now; be on top where somebody took ours off the stream."""
         tap, stream = self._tap, self._stream()
         if tap is not None and not (tap.is_on(stream) and tap.is_on_top):
-            tap.leave(self)
+            tap.remove_taker(self)
             self._tap = None
             self.start()
 
@@ -359,7 +359,7 @@ class Tee(Source):
         """See no more, and return the rest."""
         tap, self._tap = self._tap, None
         if tap is not None:
-            tap.leave(self)
+            tap.remove_taker(self)
         return self.take()
 
     @property
@@ -377,4 +377,4 @@ def _own_tap(write: Any) -> _Tap | None:
     """Return the tap that a ``write`` tells, or None if it is none of ours."""
     tap = getattr(write, "seamark_tap", None)
     # `functools.wraps` copies attributes to what somebody has put around ours.
-    return tap if isinstance(tap, _Tap) and tap.is_told_by(write) else None
+    return tap if isinstance(tap, _Tap) and tap.is_fed_by(write) else None

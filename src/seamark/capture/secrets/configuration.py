@@ -25,7 +25,7 @@ from seamark.capture.secrets.names import (
     holds_secrets,
     is_empty,
     is_harmless,
-    is_told,
+    is_plain_fact,
     may_name,
 )
 
@@ -137,7 +137,7 @@ class Configuration:
         shaped = mask_shapes("\n".join(lines), self._more).split("\n")
         if len(shaped) != len(lines):  # without the lines of a key
             shaped = [mask_shapes(line, self._more) for line in lines]
-        kept = [self._line(line, _name_beside(shaped, at)) for at, line in enumerate(shaped)]
+        kept = [self._line(line, _adjacent_name(shaped, at)) for at, line in enumerate(shaped)]
         for at, is_of_key in enumerate(of_keys):
             if is_of_key:
                 kept[at] = MASK
@@ -180,7 +180,7 @@ class Configuration:
             return self._entry(line, found, beside) if found else line
         if found is None:
             return _hidden(line, start.end())
-        return line if is_told(found["name"]) else _hidden(line, found.start("rest"))
+        return line if is_plain_fact(found["name"]) else _hidden(line, found.start("rest"))
 
     def _entry(self, line: str, found: re.Match[str], beside: str) -> str:
         name, rest, start = found["name"], found["rest"], found.start("rest")
@@ -201,7 +201,7 @@ class Configuration:
         return line if is_kept else _hidden(line, start)
 
 
-def _name_beside(lines: Sequence[str], at: int) -> str:
+def _adjacent_name(lines: Sequence[str], at: int) -> str:
     """Return what the line ``name: X`` before or after it calls the line ``value: Y``."""
     found = _ENTRY.fullmatch(lines[at]) if "value" in lines[at] else None
     if found is None or found["name"] != "value":
@@ -236,7 +236,7 @@ def _hidden_element(found: re.Match[str]) -> str:
     value = found[group].strip()
     is_kept = (
         group == "colon"
-        or (found["name"] and is_told(found["name"]))
+        or (found["name"] and is_plain_fact(found["name"]))
         or (is_empty(value) or is_harmless(value) or is_hidden(value))
         or value.startswith("$")
     )

@@ -35,8 +35,8 @@ from seamark.capture.secrets.names import (
     is_ordinary,
     is_place,
     is_plain,
+    is_random,
     level,
-    looks_random,
     may_name,
     parameter_level,
     plain_name,
@@ -124,7 +124,7 @@ def hides(name_level: Level, value: str, *, text: bool) -> bool:
     if name_level is Level.SURE or name_level is Level.NO:
         return name_level is Level.SURE
     if name_level is Level.WEAK:
-        return looks_random(value, _RANDOM_KEY_CHARS) if text else not is_plain(value)
+        return is_random(value, _RANDOM_KEY_CHARS) if text else not is_plain(value)
     return not is_harmless(value)
 
 
@@ -719,7 +719,7 @@ def _mask_argument(argument: str, more: More) -> tuple[str, str]:
     """Return one argument, masked, and the name of the option whose value comes next."""
     found = _OPTION.fullmatch(argument) or _OVERRIDE.fullmatch(argument)
     if found is None:
-        return (MASK if looks_random(argument, _RANDOM_CHARS) else argument), ""
+        return (MASK if is_random(argument, _RANDOM_CHARS) else argument), ""
     name, value = found["name"], found["value"]
     if value is not None:
         masked = _mask_value(name, value, more)
@@ -745,4 +745,4 @@ def _mask_value(name: str, value: str, more: More) -> str:
         and not re.fullmatch(r"\d+:\d+", value)
     ):
         return f"{value.split(':', 1)[0]}:{MASK}"
-    return MASK if looks_random(value, _RANDOM_CHARS) else value
+    return MASK if is_random(value, _RANDOM_CHARS) else value

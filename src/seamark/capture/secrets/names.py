@@ -21,9 +21,9 @@ __all__ = [
     "is_ordinary",
     "is_place",
     "is_plain",
-    "is_told",
+    "is_plain_fact",
+    "is_random",
     "level",
-    "looks_random",
     "may_name",
     "parameter_level",
     "plain_name",
@@ -198,7 +198,7 @@ def holds_secrets(name: str) -> bool:
     )
 
 
-def is_told(name: str) -> bool:
+def is_plain_fact(name: str) -> bool:
     """Return whether a name below one that holds secrets says who, where or what kind."""
     last = _words(name)[-1:]
     return not _TOLD.isdisjoint(last) or not _PLAIN_TOKENS.isdisjoint(last)
@@ -238,7 +238,7 @@ _KINDS: Final = re.compile(r"[A-Z]+|[a-z]+|[0-9]+|[+/_-]+")
 _DRAWN: Final = re.compile(r"[A-Za-z0-9+/_-]+=*")
 
 
-def looks_random(value: str, at_least: int) -> bool:
+def is_random(value: str, at_least: int) -> bool:
     """Return whether ``value`` reads like drawn characters: three kinds, changing all the time."""
     if len(value) < at_least or not _DRAWN.fullmatch(value):
         return False

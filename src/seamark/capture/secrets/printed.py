@@ -25,8 +25,8 @@ from seamark.capture.secrets.names import (
     is_empty,
     is_harmless,
     is_plain,
-    is_told,
-    looks_random,
+    is_plain_fact,
+    is_random,
     may_name,
 )
 
@@ -204,8 +204,8 @@ def _held(text: str, more: More) -> Iterator[tuple[int, int]]:
                 key = value
             elif value.startswith(MASK) or is_empty(value) or is_harmless(value):
                 pass
-            elif (is_mapping and not (key and is_told(key))) or (
-                not is_mapping and (level is Level.SURE or _is_drawn(value))
+            elif (is_mapping and not (key and is_plain_fact(key))) or (
+                not is_mapping and (level is Level.SURE or _is_random(value))
             ):
                 yield string.span("value")
 
@@ -243,7 +243,7 @@ def _hides(level: Level, name: str, value: str, *, blank: bool) -> bool:
     if MASK in value[:16] or is_empty(value) or _TYPE.fullmatch(value):
         return False
     if level is Level.WEAK:
-        return looks_random(value, _DRAWN_CHARS)
+        return is_random(value, _DRAWN_CHARS)
     if level is Level.LIKELY:
         return len(value) >= _MIN_LIKELY and _MIXED.fullmatch(value) is not None
     if PASSWORD.search(name):
@@ -260,8 +260,8 @@ def _is_word(value: str) -> bool:
     return is_plain(value) or (value.isalpha() and (value.islower() or value.istitle()))
 
 
-def _is_drawn(value: str) -> bool:
+def _is_random(value: str) -> bool:
     """Return whether an element of a list of words looks drawn."""
-    return looks_random(value, _DRAWN_CHARS) or (
+    return is_random(value, _DRAWN_CHARS) or (
         len(value) >= _MIXED_CHARS and _MIXED.fullmatch(value) is not None
     )

@@ -27,7 +27,7 @@ from seamark.capture.secrets.names import (
     holds_secrets,
     is_empty,
     is_harmless,
-    is_told,
+    is_plain_fact,
     plain_name,
 )
 from seamark.capture.secrets.printed import mask_printed
@@ -148,7 +148,7 @@ class Secrets:
         """
         return mask_printed(text, self.more) if self.masked else text
 
-    def begun_at(self, text: str) -> int:
+    def open_value_start(self, text: str) -> int:
         """Return where a known value begins that a text ends in the middle of; else its length.
 
         Fewer than four characters may begin anything.
@@ -255,7 +255,7 @@ class _Hidden:
 def _is_held(text: str, names: tuple[str, ...]) -> bool:
     """Return whether a string is secret for what it stands below: ``secrets/openai``."""
     held = any(map(holds_secrets, names[:-1]))
-    return held and not is_told(names[-1]) and not is_empty(text) and not is_harmless(text)
+    return held and not is_plain_fact(names[-1]) and not is_empty(text) and not is_harmless(text)
 
 
 def _names_of(path: str, atoms: Mapping[str, Atom]) -> tuple[str, ...]:

@@ -34,8 +34,8 @@ from seamark.capture.secrets.names import (
     Level,
     holds_secrets,
     is_empty,
-    is_told,
-    looks_random,
+    is_plain_fact,
+    is_random,
 )
 
 __all__ = ["Notebook", "Source"]
@@ -252,7 +252,9 @@ class Source:
         if option := _OPTION.fullmatch(body):
             self._option = self._more.level(option["name"])
         says_nothing = is_empty(body) or is_hidden(body) or _ONLY_FILLED_IN.fullmatch(body)
-        if says_nothing or not (hides(level, body, text=True) or (is_held and _looks_held(body))):
+        if says_nothing or not (
+            hides(level, body, text=True) or (is_held and _has_foreign_word(body))
+        ):
             self._named = Level.NO
             return self._contents(found, body)
         self._named = Level.SURE  # strings that follow each other are one
@@ -272,7 +274,7 @@ class Source:
             for assigned in _ASSIGNED.finditer(line, 0, found.start()):
                 level = self._more.level(assigned["name"])
         if is_held:
-            return Level.NO if is_told(name) else max(level, self._holder)
+            return Level.NO if is_plain_fact(name) else max(level, self._holder)
         if level is Level.NO and self._option and _DEFAULT.search(gap[-40:]):
             return self._option
         return level
@@ -323,9 +325,9 @@ def _name_before(line: str, gap: str, before: re.Match[str] | None) -> str:
     return found["name"] if found else ""
 
 
-def _looks_held(body: str) -> bool:
+def _has_foreign_word(body: str) -> bool:
     """Return whether a word among tokens is none of a language."""
-    return looks_random(body, 16) or bool(
+    return is_random(body, 16) or bool(
         re.fullmatch(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.+/=-]{8,4096}", body)
     )
 

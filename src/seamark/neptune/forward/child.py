@@ -61,7 +61,7 @@ class _Server:
     @staticmethod
     def _send(run: ForwardedRun, request: Mapping[str, Any]) -> dict[str, Any]:
         offset = run.send(request["journal"], request["end"])
-        lacking, why = run.lacking()
+        lacking, why = run.unsupported()
         return {"offset": offset, "lacking": list(lacking), "why": why}
 
     def _run(self, folder: RunFolder) -> ForwardedRun:

@@ -52,7 +52,7 @@ class Client:
 
         self.name = project
         self._options = {"connect_timeout": CONNECT_S, "timeout": ANSWER_S}
-        with self._told(Missing):
+        with self._translate_errors(Missing):
             self._backend: Any = HostedNeptuneBackend(Credentials.from_token(token))
             self._project = self._backend.get_project(project)
         self._api = self._backend.leaderboard_client.api
@@ -61,7 +61,7 @@ class Client:
 
     def create(self, custom_id: str) -> str:
         """Return the id of the run that has a custom id; it is made where there is none."""
-        with self._told(Missing):
+        with self._translate_errors(Missing):
             found = self._backend.create_run(project_id=self._project.id, custom_run_id=custom_id)
         return str(found.id)
 
@@ -114,7 +114,7 @@ class Client:
         """Send a file; one that is there is replaced. Returns what was wrong."""
         from neptune.internal.backends.hosted_file_operations import upload_file_attribute
 
-        with self._told():
+        with self._translate_errors():
             wrong = upload_file_attribute(
                 swagger_client=self._backend.leaderboard_client,
                 container_id=container,
@@ -131,7 +131,7 @@ class Client:
         from neptune.exceptions import MetadataInconsistency
         from neptune.internal.backends import hosted_file_operations as files
 
-        with self._told():
+        with self._translate_errors():
             try:
                 files._multichunk_upload_with_retry(  # noqa: SLF001 - the public one takes globs
                     UploadEntry(source, name),
@@ -163,7 +163,7 @@ class Client:
         """
         from neptune.common.exceptions import NeptuneAuthTokenExpired
 
-        with self._told(Purged):
+        with self._translate_errors(Purged):
             options = {"_request_options": self._options}
             try:
                 return getattr(self._api, verb)(**given, **options).response().result
@@ -171,7 +171,7 @@ class Client:
                 return getattr(self._api, verb)(**given, **options).response().result
 
     @contextlib.contextmanager
-    def _told(self, gone: type[RemoteError] = Purged) -> Iterator[None]:
+    def _translate_errors(self, gone: type[RemoteError] = Purged) -> Iterator[None]:
         try:
             yield
         except RemoteError:

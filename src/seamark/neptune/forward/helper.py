@@ -137,10 +137,10 @@ class Helper:
                     self._said.seek(0, os.SEEK_END)
                     self._said.seek(max(0, self._said.tell() - _MOST_SAID))
                     said = self._said.read().decode("utf-8", "replace").strip()
-                self._leave()
+                self._stop()
         return f"{self._uri}: the process that asks it failed: {why}{f' ({said})' if said else ''}"
 
-    def _leave(self) -> None:
+    def _stop(self) -> None:
         for one in self._channels:
             with contextlib.suppress(OSError):
                 one.close()
@@ -158,7 +158,7 @@ class Helper:
         """Let the process end; it finishes what is under way."""
         with self._lock:
             process = self._process
-            self._leave()
+            self._stop()
         if process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_END_S)
@@ -167,7 +167,7 @@ class Helper:
         """Leave the process to the parent, after a fork."""
         if self._process is not None:
             self._process.returncode = 0  # nobody here waits for it
-        self._leave()
+        self._stop()
 
 
 _helpers: dict[tuple[str, str], Helper] = {}

@@ -72,18 +72,18 @@ class NeptuneRemote:
     def _send(self, run: RunKey, journal: str, end: int) -> Sent:
         """Send a journal up to an offset through the helper, which reads the file itself."""
         if not self._is_run(run):
-            self._say(run, "what projects and models hold is not sent there")
+            self._warn_once(run, "what projects and models hold is not sent there")
             return Sent(end, end, _WAIT_S)
         before = -1
         while True:
             answer = self._ask(JOURNALS, run, "send", journal=journal, end=end)
             offset = int(answer["offset"])
-            self._say_lacking(run, answer["lacking"], answer["why"])
+            self._warn_unsupported(run, answer["lacking"], answer["why"])
             if offset >= end or offset <= before:
                 return Sent(max(offset, end), max(offset, end), _WAIT_S)
             before = offset
 
-    def _say_lacking(self, run: RunKey, kinds: Collection[str], why: str) -> None:
+    def _warn_unsupported(self, run: RunKey, kinds: Collection[str], why: str) -> None:
         """Say once of each kind that something cannot be held there.
 
         Args:
@@ -96,9 +96,11 @@ class NeptuneRemote:
         if new:
             words = "; ".join(WORDS.get(kind, kind) for kind in new)
             words += f": {why}" if "refused" in new else ""
-            self._say(run, f"not all of it has a form there ({words}); `seamark show` counts them")
+            self._warn_once(
+                run, f"not all of it has a form there ({words}); `seamark show` counts them"
+            )
 
-    def _say(self, run: RunKey, line: str) -> None:
+    def _warn_once(self, run: RunKey, line: str) -> None:
         if (run, line) not in self._told:
             self._told.add((run, line))
             log.warning("seamark: run %s on its way to %s: %s", run.run, self.uri, line)

@@ -154,14 +154,14 @@ class ForwardedRun:
             journal = self._journal(name)
             if end > journal.sent[0]:
                 self._locks.take(name)
-                self._read_others()
+                self._read_existing()
             if self._advance(journal, end) and time.monotonic() > self._pinged + _PING_S:
                 self._pinged = time.monotonic()
                 self._client.ping(self._id)
             self._note()
             return journal.pos
 
-    def _read_others(self) -> None:
+    def _read_existing(self) -> None:
         """Read what is there, before anything is added: it may be newer than that."""
         for file in self._folder.journals():
             if not self._is_record(file.path.name):
@@ -270,7 +270,7 @@ class ForwardedRun:
             self._locks.take(journal.name)
             batch = Batch()
             kind = {"image": "imageSeries", "member": "fileSet"}.get(task.what, "file")
-            target = journal.translation.room(batch, task.path, kind)
+            target = journal.translation.free_path(batch, task.path, kind)
             if task.item is not None:  # small, and a point: with how far the files are
                 self._add_image(batch, target, task)
                 self._note_sent(journal, task, batch)
@@ -292,12 +292,12 @@ class ForwardedRun:
 
         The files of other processes that live are theirs.
         """
-        self._read_others()
+        self._read_existing()
         below = self._folder.journal_dir
         read = [one for one in self._journals.values() if one.sent > START]
-        return [one for one in read if self._is_ours(below / one.name)]
+        return [one for one in read if self._is_exclusive(below / one.name)]
 
-    def _is_ours(self, path: Path) -> bool:
+    def _is_exclusive(self, path: Path) -> bool:
         """Return whether nobody else will send the files that a journal names."""
         with JournalReader(path) as reader:
             return reader.header().get("pid") == self._parent or not may_grow(reader)
@@ -338,7 +338,7 @@ class ForwardedRun:
 
     # ---------------------------------------------------------------- what could not be held
 
-    def lacking(self) -> tuple[dict[str, int], str]:
+    def unsupported(self) -> tuple[dict[str, int], str]:
         """Return how often something could not be held, by kind, and why something was refused."""
         total: Counter[str] = Counter()
         for one in list(self._journals.values()):
@@ -352,7 +352,7 @@ class ForwardedRun:
 
     def _note(self, *, last: bool = False) -> None:
         """Note what could not be held: at once, and each time that it has doubled."""
-        found, _ = self.lacking()
+        found, _ = self.unsupported()
         doubled = any(count >= 2 * self._noted.get(kind, 0) for kind, count in found.items())
         if doubled or (last and found != self._noted):
             self._noted = found

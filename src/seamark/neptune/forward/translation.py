@@ -106,7 +106,7 @@ class Translation:
 
     # ---------------------------------------------------------------- where
 
-    def room(self, batch: Batch, path: str, kind: str) -> str:
+    def free_path(self, batch: Batch, path: str, kind: str) -> str:
         """Return where something of a kind goes; what is in its place is removed."""
         held = self._held
         target = held.place(path)
@@ -126,14 +126,14 @@ class Translation:
         if not math.isfinite(item.value):
             batch.lacking["not_finite"] += 1
             return
-        path = self.room(batch, item.path, "floatSeries")
+        path = self.free_path(batch, item.path, "floatSeries")
         batch.point(path, "logFloats", entry_of(item.value, item.step, item.t))
 
     def _text(self, batch: Batch, item: Item) -> None:
         if not isinstance(item.value, str):
             batch.lacking["long_texts"] += 1
             return
-        path = self.room(batch, item.path, "stringSeries")
+        path = self.free_path(batch, item.path, "stringSeries")
         batch.point(path, "logStrings", entry_of(item.value, item.step, item.t))
 
     def _clear(self, batch: Batch, item: Item) -> None:
@@ -144,7 +144,7 @@ class Translation:
 
     def _configure(self, batch: Batch, item: Item) -> None:
         told = {name: item.value[name] for name in ("min", "max", "unit") if name in item.value}
-        batch.add(self.room(batch, item.path, "floatSeries"), "configFloatSeries", **told)
+        batch.add(self.free_path(batch, item.path, "floatSeries"), "configFloatSeries", **told)
 
     def _statistic(self, batch: Batch, item: Item) -> None:
         if item.path not in self._statistics:  # it is said again and again
@@ -159,7 +159,7 @@ class Translation:
             batch.lacking["long_texts"] += 1
         elif kind == "datetime":
             moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-            path = self.room(batch, item.path, "datetime")
+            path = self.free_path(batch, item.path, "datetime")
             batch.add(path, "assignDatetime", valueMilliseconds=int(moment.timestamp() * 1000))
         elif kind == "bool":
             self._assign(batch, item.path, "bool", bool(value))
@@ -187,7 +187,7 @@ class Translation:
             self._assign(batch, path, "float", float(value))
 
     def _assign(self, batch: Batch, path: str, kind: str, value: Any) -> None:
-        batch.add(self.room(batch, path, kind), f"assign{kind.capitalize()}", value=value)
+        batch.add(self.free_path(batch, path, kind), f"assign{kind.capitalize()}", value=value)
 
     def _header(self, batch: Batch, item: Item) -> None:
         if item.value.get("owner") is not True:

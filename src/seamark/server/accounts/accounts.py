@@ -16,7 +16,7 @@ from seamark.errors import ArgumentError, SeamarkError
 from seamark.paths import check_name, check_project, is_inside
 from seamark.server.access import NOBODY, Identity, Readable, Role
 from seamark.server.accounts import tables
-from seamark.server.accounts.facts import keep_others_out
+from seamark.server.accounts.facts import lock_account
 from seamark.server.accounts.tokens import NewToken, Token, hash_of, new_token
 from seamark.store.database import Database, Upsert, can_hold
 
@@ -516,7 +516,7 @@ class Accounts:
     def _alone(self) -> Iterator[sa.Connection]:
         """Run a block that looks before it writes, while nobody else does so."""
         with self._database.writing() as connection:
-            keep_others_out(connection)
+            lock_account(connection)
             yield connection
 
     def _has_user(self, connection: sa.Connection, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a server knows of itself: random texts that are drawn once, and one at a time."""
+"""Facts of a server about itself: random texts that are made once, and a lock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seamark.store.database import Upsert
 if TYPE_CHECKING:
     from seamark.store.database import Database
 
-__all__ = ["instance_of", "keep_others_out", "link_key_of"]
+__all__ = ["instance_of", "link_key_of", "lock_account"]
 
 _fact: Final = tables.fact.c
 _VALUE: Final = sa.select(_fact.value).where(_fact.key == sa.bindparam("at"))
@@ -22,15 +22,15 @@ _DRAW: Final = Upsert(tables.fact, ("key", "value"), ("key",))
 
 def instance_of(account: Database) -> str:
     """Return the random name of this server, which is made the first time."""
-    return _drawn(account, "instance", 8)
+    return _random_fact(account, "instance", 8)
 
 
 def link_key_of(account: Database) -> bytes:
     """Return what addresses of contents are signed with, the same in all processes."""
-    return bytes.fromhex(_drawn(account, "link_key", 32))
+    return bytes.fromhex(_random_fact(account, "link_key", 32))
 
 
-def _drawn(account: Database, key: str, size: int) -> str:
+def _random_fact(account: Database, key: str, size: int) -> str:
     """Return a random text of hex digits that is kept, and made the first time."""
     with account.reading() as connection:
         rows = account.rows(connection, _VALUE, at=key)
@@ -41,7 +41,7 @@ def _drawn(account: Database, key: str, size: int) -> str:
     return str(rows[0][0])
 
 
-def keep_others_out(connection: sa.Connection) -> None:
+def lock_account(connection: sa.Connection) -> None:
     """Let nobody else look before they write in ``account`` until a transaction has ended."""
     if connection.dialect.name != "sqlite":  # whose transactions keep others out
         connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))

@@ -87,7 +87,7 @@ class Leases:
         self._renew_always()
         return True
 
-    def leased_by_others(self) -> Collection[Ref]:
+    def active_leases(self) -> Collection[Ref]:
         """Return the runs that others fold now."""
         database = self._database
         with database.reading() as connection:

@@ -29,7 +29,7 @@ from seamark.store.database import Conflict
 from seamark.store.runs import places_of
 
 if TYPE_CHECKING:
-    from seamark.server.kept.journals import IntakeJournals, KeptRun
+    from seamark.server.kept.journals import IntakeJournals, StoredRun
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
 
@@ -215,7 +215,7 @@ class FoldWorker:
             del self._failing[ref]
         if not waiting:
             return False
-        taken = leases.leased_by_others() if len(waiting) > 1 else ()
+        taken = leases.active_leases() if len(waiting) > 1 else ()
         worked, self._more = False, len(waiting) >= _AT_ONCE
         for run in waiting:
             if self._stop.is_set():
@@ -225,7 +225,7 @@ class FoldWorker:
                 worked = True
         return worked
 
-    def _fold(self, store: Store, leases: Leases, run: KeptRun) -> bool:
+    def _fold(self, store: Store, leases: Leases, run: StoredRun) -> bool:
         """Give a run its turn; return whether it was this process that did."""
         ref = (run.project, run.run)
         if not leases.claim(*ref):

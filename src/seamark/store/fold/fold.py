@@ -310,7 +310,7 @@ class _Folding:
         if record["state"] == "running":
             self.run.began(t)
 
-    def _op_of_others(self, record: dict[str, Any], t: int, offset: int) -> None:
+    def _ignored_op(self, record: dict[str, Any], t: int, offset: int) -> None:
         """Change nothing: it is for a process that loads the checkpoint, or that draws a series."""
 
     # ------------------------------------------------------------------ points
@@ -389,8 +389,8 @@ class _Folding:
         "file_point": _op_file_point,
         "state": _op_state,
         "statistic": _op_statistic,
-        "checkpoint": _op_of_others,
-        "series_config": _op_of_others,
+        "checkpoint": _ignored_op,
+        "series_config": _ignored_op,
     }
 
 

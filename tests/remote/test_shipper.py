@@ -576,7 +576,7 @@ def test_one_object_of_a_run_that_ends_ends_no_other(begin, keeper, monkeypatch)
             looks.append(left)
         return left
 
-    monkeypatch.setattr(Shipper, "_leave", look)
+    monkeypatch.setattr(Shipper, "_stop_if_idle", look)
     first = begin(remote=keeper.url, custom_run_id="x")
     second = begin(remote=keeper.url, custom_run_id="x")
     first["a"], second["b"] = 1, 1

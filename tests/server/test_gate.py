@@ -201,7 +201,7 @@ def test_a_mistake_of_ours_tells_nothing(tmp_path, monkeypatch):
     router = APIRouter()
 
     @router.get("/broken")
-    def broken(request):
+    def broken():
         msg = "password=hunter2"
         raise RuntimeError(msg)
 

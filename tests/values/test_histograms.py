@@ -51,7 +51,7 @@ def test_both_ways_of_counting_agree(hole, monkeypatch):
     values = torch.randn(100, generator=torch.Generator().manual_seed(0))
     values[::7] = hole
     here = histograms({"a": values})
-    monkeypatch.setattr(_histograms, "_row_here", _histograms._count_on_device)
+    monkeypatch.setattr(_histograms, "_count_on_cpu", _histograms._count_on_device)
     assert histograms({"a": values}) == here
 
 

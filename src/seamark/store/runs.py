@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -47,7 +46,7 @@ from seamark.store.journals import (
     path_rows,
     schema_rows,
 )
-from seamark.store.store import Store
+from seamark.store.store import Store, StoredRun
 
 __all__ = [
     "RUNS_AT_ONCE",
@@ -154,34 +153,6 @@ _FIND_MANY: Final = sa.select(_run.project, _run.name, *_OF_ROW, _run.registers)
 
 
 # ---------------------------------------------------------------------- a run
-
-
-@dataclass(slots=True)
-class StoredRun:
-    """A run between the tables and its journals.
-
-    Attributes:
-        project: Project path.
-        name: Run id.
-        number: Of its row; None if it has none yet.
-        version: Of the row as it was loaded.
-        state: What was loaded and folded since.
-    """
-
-    project: str
-    name: str
-    number: int | None
-    version: int
-    state: RunState
-
-    def saved(self, number: int | None) -> None:
-        """Take note that the store has everything, under this number."""
-        self.number, self.version = number, self.version + 1
-        self.state.dirty.clear()
-        for journal in self.state.journals.values():
-            journal.touched = False
-            journal.names.new_paths.clear()
-            journal.names.new_schemas.clear()
 
 
 class _Keys:

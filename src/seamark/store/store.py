@@ -1,4 +1,4 @@
-"""A store: the tables of folded runs, as those have it who read and write them."""
+"""A store: the tables of folded runs, and one run between them and its journals."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from seamark.store.database import Database
+    from seamark.store.fold.run_state import RunState
     from seamark.store.path_numbers import PathNumbers
-    from seamark.store.runs import StoredRun
 
-__all__ = ["Store"]
+__all__ = ["Store", "StoredRun"]
 
 
 @dataclass(slots=True, eq=False)
@@ -40,3 +40,31 @@ class Store:
     def reading(self, given: sa.Connection | None) -> AbstractContextManager[sa.Connection]:
         """Return the transaction that is given, or a new one."""
         return self.database.reading() if given is None else contextlib.nullcontext(given)
+
+
+@dataclass(slots=True)
+class StoredRun:
+    """A run between the tables and its journals.
+
+    Attributes:
+        project: Project path.
+        name: Run id.
+        number: Of its row; None if it has none yet.
+        version: Of the row as it was loaded.
+        state: What was loaded and folded since.
+    """
+
+    project: str
+    name: str
+    number: int | None
+    version: int
+    state: RunState
+
+    def saved(self, number: int | None) -> None:
+        """Take note that the store has everything, under this number."""
+        self.number, self.version = number, self.version + 1
+        self.state.dirty.clear()
+        for journal in self.state.journals.values():
+            journal.touched = False
+            journal.names.new_paths.clear()
+            journal.names.new_schemas.clear()

@@ -29,7 +29,7 @@ from seamark.store.database import Conflict
 from seamark.store.runs import places_of
 
 if TYPE_CHECKING:
-    from seamark.server.kept.journals import IntakeJournals, StoredRun
+    from seamark.server.kept.journals import IntakeJournals, IntakeRun
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
 
@@ -225,7 +225,7 @@ class FoldWorker:
                 worked = True
         return worked
 
-    def _fold(self, store: Store, leases: Leases, run: StoredRun) -> bool:
+    def _fold(self, store: Store, leases: Leases, run: IntakeRun) -> bool:
         """Give a run its turn; return whether it was this process that did."""
         ref = (run.project, run.run)
         if not leases.claim(*ref):

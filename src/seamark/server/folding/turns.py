@@ -18,7 +18,7 @@ from seamark.store.runs import forget_run, places_of
 
 if TYPE_CHECKING:
     from seamark.journal.source import Source
-    from seamark.server.kept.journals import IntakeJournals, StoredJournal
+    from seamark.server.kept.journals import IntakeJournal, IntakeJournals
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
 
@@ -184,14 +184,14 @@ def forget(
             note_changes(database, connection, [(project, run)], gone=True)
 
 
-def _is_continued(journal: JournalState, kept: Mapping[str, StoredJournal]) -> bool:
+def _is_continued(journal: JournalState, kept: Mapping[str, IntakeJournal]) -> bool:
     """Return whether what was folded of a journal is still kept; bytes are never replaced."""
     found = kept.get(journal.file)
     return found is not None and found.size >= journal.offset
 
 
 def _shares(
-    known: Iterable[JournalState], kept: Mapping[str, StoredJournal], most: int
+    known: Iterable[JournalState], kept: Mapping[str, IntakeJournal], most: int
 ) -> dict[str, int]:
     """Return up to which byte each journal is folded in this turn.
 

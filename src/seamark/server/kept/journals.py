@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
-__all__ = ["IntakeJournals", "StoredJournal", "StoredRun"]
+__all__ = ["IntakeJournal", "IntakeJournals", "IntakeRun"]
 
 _AT_ONCE: Final = 1000
 _log: Final = logging.getLogger("seamark.server")
@@ -97,7 +97,7 @@ _COLLECT_NS: Final = 600 * 10**9
 """How often contents of files are looked for that no run needs any more."""
 
 
-class StoredRun(NamedTuple):
+class IntakeRun(NamedTuple):
     """A run, and how much of it is kept.
 
     Attributes:
@@ -111,7 +111,7 @@ class StoredRun(NamedTuple):
     position: int
 
 
-class StoredJournal(NamedTuple):
+class IntakeJournal(NamedTuple):
     """Size of a stored journal, and the time when its last bytes arrived.
 
     Attributes:
@@ -152,14 +152,14 @@ class IntakeJournals:
         """
         self._objects.check()
 
-    def unfolded(self, most: int) -> list[StoredRun]:
+    def unfolded(self, most: int) -> list[IntakeRun]:
         """Return runs of which more is kept than was noted, those that wait longest first.
 
         It is asked several times a second: one look into an index.
         """
         with self._database.reading() as connection:
             rows = self._database.rows(connection, _UNFOLDED, most=most)
-        return [StoredRun(*row) for row in rows]
+        return [IntakeRun(*row) for row in rows]
 
     def note(self, project: str, run: str, position: int) -> None:
         """Note that a run is folded up to a position; nothing happens if more is kept by now.
@@ -170,14 +170,14 @@ class IntakeJournals:
         with self._database.writing(lasting=False) as connection:
             self._database.run(connection, _NOTE, run_key=key_of(project, run), folded=position)
 
-    def late(self, before_ns: int, most: int) -> list[StoredRun]:
+    def late(self, before_ns: int, most: int) -> list[IntakeRun]:
         """Return those of `unfolded` that have waited since before a moment, longest first.
 
         The moment is of the clock by which `KeptJournal.heard_ns` is told.
         """
         with self._database.reading() as connection:
             rows = self._database.rows(connection, _LATE, most=most, before=before_ns)
-        return [StoredRun(*row) for row in rows]
+        return [IntakeRun(*row) for row in rows]
 
     def wait_again(self, runs: Sequence[tuple[str, str]]) -> None:
         """Mark runs as `unfolded` again, because what was noted of them is wrong."""
@@ -186,24 +186,24 @@ class IntakeJournals:
             with self._database.writing() as connection:
                 connection.execute(_AGAIN, {"keys": keys[start : start + _AT_ONCE]})
 
-    def runs(self) -> Iterator[StoredRun]:
+    def runs(self) -> Iterator[IntakeRun]:
         """Yield all runs, ordered by project and run id."""
         project = run = ""
         while True:
             with self._database.reading() as connection:
                 rows = self._database.rows(connection, _NEXT, project=project, run_id=run)
-            yield from (StoredRun(*row) for row in rows)
+            yield from (IntakeRun(*row) for row in rows)
             if len(rows) < _AT_ONCE:
                 return
             project, run = rows[-1][:2]
 
     # ------------------------------------------------------------------ journals
 
-    def journals(self, project: str, run: str) -> Mapping[str, StoredJournal]:
+    def journals(self, project: str, run: str) -> Mapping[str, IntakeJournal]:
         """Return what is kept of a run now, by file name; empty for a run that is not there."""
         with self._database.reading() as connection:
             rows = self._database.rows(connection, _OF_RUN, run_key=key_of(project, run))
-        return {name: StoredJournal(size, heard_ns) for name, size, heard_ns, _ in rows}
+        return {name: IntakeJournal(size, heard_ns) for name, size, heard_ns, _ in rows}
 
     def source(self, project: str, run: str, journal: str) -> Source:
         """Open a journal.

@@ -23,7 +23,7 @@ def told(tree, root):
     groups = Cgroup(write_tree(tree, root))
     cpu, memory = groups.cpu_limit(), groups.memory_limit()
     return (
-        None if cpu is None else (cpu.size, cpu.used()),
+        None if cpu is None else (cpu.cores, cpu.used_s()),
         None if memory is None else (memory.size, memory.used()),
     )
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Cgroup", "Limit"]
+__all__ = ["Cgroup", "CpuLimit", "MemoryLimit"]
 
 _NO_LIMIT: Final = 1 << 60
 """Version 1 writes "no limit" as the largest number of pages, in bytes."""
@@ -23,18 +22,30 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """Limit of a control group.
+class CpuLimit:
+    """A share of the CPUs.
 
     Attributes:
-        size: Cores' worth of CPU time, or bytes of memory.
-        used: Returns the CPU time that the group has used in seconds, or its memory in bytes,
-            without what the kernel would give back first: files that were read and are not used.
-            None where it is not told.
+        cores: How many cores' worth of time the group may use.
+        used_s: Returns the time that it has used, in seconds; None where it is not told.
     """
 
-    size: float
-    used: Callable[[], float | None]
+    cores: float
+    used_s: Callable[[], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """An amount of memory.
+
+    Attributes:
+        size: In bytes.
+        used: Returns what is used of it, in bytes, without what the kernel would give back first:
+            files that were read and are not used. None where it is not told.
+    """
+
+    size: int
+    used: Callable[[], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +70,23 @@ class Cgroup:
         self._mounts = list(_mounts(root))
         self._paths = dict(_paths(root))
 
-    def cpu_limit(self) -> Limit | None:
+    def cpu_limit(self) -> CpuLimit | None:
         """Return the tightest limit of CPU time; None if there is none."""
-        return self._tightest("cpu", _cores, _cpu_used)
+        found: list[CpuLimit] = []
+        for version, group in self._groups("cpu"):
+            limit = _quota_2(group) if version == 2 else _quota_1(group)  # noqa: PLR2004
+            if limit is not None:
+                found.append(CpuLimit(limit, _cpu_used(version, group)))
+        return min(found, key=lambda one: one.cores, default=None)
 
-    def memory_limit(self) -> Limit | None:
+    def memory_limit(self) -> MemoryLimit | None:
         """Return the tightest limit of memory; None if there is none."""
-        return self._tightest("memory", _memory_size, _memory_used)
-
-    def _tightest(
-        self,
-        controller: str,
-        size_of: Callable[[int, Path], float | None],
-        used: Callable[[int, Path], float | None],
-    ) -> Limit | None:
-        found = []
-        for version, group in self._groups(controller):
-            size = size_of(version, group)
-            if size is not None:
-                found.append(Limit(size, partial(used, version, group)))
+        found: list[MemoryLimit] = []
+        for version, group in self._groups("memory"):
+            name = "memory.max" if version == 2 else "memory.limit_in_bytes"  # noqa: PLR2004
+            size = _number(group / name)
+            if size is not None and 0 < size < _NO_LIMIT:
+                found.append(MemoryLimit(size, _memory_used(version, group)))
         return min(found, key=lambda one: one.size, default=None)
 
     def _groups(self, controller: str) -> list[tuple[int, Path]]:
@@ -104,36 +113,42 @@ class Cgroup:
         return [part for part in path[len(root) :].split("/") if part not in ("", "..")]
 
 
-def _cores(version: int, group: Path) -> float | None:
-    if version == 2:  # noqa: PLR2004
-        text, _, rest = _text(group / "cpu.max").partition(" ")
-        quota, period = _int(text), _int(rest or "100000")
-    else:
-        quota, period = _number(group / "cpu.cfs_quota_us"), _number(group / "cpu.cfs_period_us")
+def _cpu_used(version: int, group: Path) -> Callable[[], float | None]:
+    def used() -> float | None:
+        if version == 2:  # noqa: PLR2004
+            micros = _field(group / "cpu.stat", "usage_usec")
+            return None if micros is None else micros / 1e6
+        nanos = _number(group / "cpuacct.usage")  # mounted together with cpu
+        return None if nanos is None else nanos / 1e9
+
+    return used
+
+
+def _memory_used(version: int, group: Path) -> Callable[[], int | None]:
+    name, unused = (
+        ("memory.current", "inactive_file")
+        if version == 2  # noqa: PLR2004
+        else ("memory.usage_in_bytes", "total_inactive_file")
+    )
+
+    def used() -> int | None:
+        size = _number(group / name)
+        return None if size is None else max(0, size - (_field(group / "memory.stat", unused) or 0))
+
+    return used
+
+
+def _quota_2(group: Path) -> float | None:
+    quota, _, period = _text(group / "cpu.max").partition(" ")
+    return _cores(_int(quota), _int(period or "100000"))
+
+
+def _quota_1(group: Path) -> float | None:
+    return _cores(_number(group / "cpu.cfs_quota_us"), _number(group / "cpu.cfs_period_us"))
+
+
+def _cores(quota: int | None, period: int | None) -> float | None:
     return quota / period if quota and period and quota > 0 and period > 0 else None
-
-
-def _cpu_used(version: int, group: Path) -> float | None:
-    if version == 2:  # noqa: PLR2004
-        micros = _field(group / "cpu.stat", "usage_usec")
-        return None if micros is None else micros / 1e6
-    nanos = _number(group / "cpuacct.usage")  # mounted together with cpu
-    return None if nanos is None else nanos / 1e9
-
-
-def _memory_size(version: int, group: Path) -> int | None:
-    size = _number(group / ("memory.max" if version == 2 else "memory.limit_in_bytes"))  # noqa: PLR2004
-    return size if size is not None and 0 < size < _NO_LIMIT else None
-
-
-def _memory_used(version: int, group: Path) -> int | None:
-    if version == 2:  # noqa: PLR2004
-        size = _number(group / "memory.current")
-        unused = _field(group / "memory.stat", "inactive_file")
-    else:
-        size = _number(group / "memory.usage_in_bytes")
-        unused = _field(group / "memory.stat", "total_inactive_file")
-    return None if size is None else max(0, size - (unused or 0))
 
 
 def _mounts(root: Path) -> list[_Mount]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.capture.hardware.amd import AmdGpus
-from seamark.capture.hardware.cgroup import Cgroup, Limit
+from seamark.capture.hardware.cgroup import Cgroup, CpuLimit, MemoryLimit
 from seamark.capture.hardware.nvidia import NvidiaGpus
 from seamark.capture.hardware.processes import usage
 from seamark.capture.hardware.readings import GIB, MIB, Reading
@@ -38,8 +38,8 @@ class Machine:
         self._opened = False
         self._psutil: Any = None
         self._gpus: NvidiaGpus | AmdGpus | None = None
-        self._cpu_limit: Limit | None = None
-        self._memory_limit: Limit | None = None
+        self._cpu_limit: CpuLimit | None = None
+        self._memory_limit: MemoryLimit | None = None
         self._cores = 1.0
         self._allowed: frozenset[int] | None = None
 
@@ -115,8 +115,8 @@ class Machine:
         if 0 < len(allowed) < every:
             self._allowed, self._cores = allowed, float(len(allowed))
         limit = groups.cpu_limit()
-        if limit is not None and limit.size < self._cores and limit.used() is not None:
-            self._cpu_limit, self._cores = limit, limit.size
+        if limit is not None and limit.cores < self._cores and limit.used_s() is not None:
+            self._cpu_limit, self._cores = limit, limit.cores
 
     def _open_gpus(self) -> NvidiaGpus | AmdGpus:
         if self._gpus is not None:
@@ -179,7 +179,7 @@ class Machine:
     def _cpu(self, found: Reading) -> None:
         """Count the time that cores were busy, as percent of those that may be used."""
         if self._cpu_limit is not None:
-            busy = self._cpu_limit.used()
+            busy = self._cpu_limit.used_s()
         elif self._allowed is not None:
             each = self._psutil.cpu_times(percpu=True)
             busy = sum(_busy(times) for at, times in enumerate(each) if at in self._allowed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +48,8 @@ def _descendants(pid: int) -> list[int]:
     Costs a small file for each thread; psutil reads one for each process of the host.
     """
     found: list[int] = []
-    folder = f"/proc/{pid}/task"
-    with contextlib.suppress(OSError):  # ended meanwhile
-        for thread in os.listdir(folder):  # noqa: PTH208 - names, not paths: there may be hundreds
-            with (
-                contextlib.suppress(OSError),
-                open(f"{folder}/{thread}/children", "rb", buffering=0) as listed,  # noqa: PTH123
-            ):
-                for child in map(int, listed.read().split()):
-                    found += [child, *_descendants(child)]
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            for child in map(int, listed.read_bytes().split()):
+                found += [child, *_descendants(child)]
     return found

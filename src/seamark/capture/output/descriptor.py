@@ -57,8 +57,6 @@ __all__ = ["DescriptorSource", "NotCapturableError"]
 
 _START_S: Final = 3.0
 """How long to wait for a helper that starts, in seconds; one that did not is not started again."""
-_JOIN_S: Final = 0.3
-"""How long a further run waits for what was printed before it, in seconds."""
 _RESTARTS: Final = 10
 _OUT_OF_THE_WAY: Final = 10  # a descriptor 0, 1 or 2 that is closed stays so
 _GONE: Final = "the process that copied the output is gone"
@@ -259,8 +257,7 @@ class _Redirection:
 
     def join(self, source: DescriptorSource) -> int:
         """Capture for a source; return how many bytes had been read before."""
-        if self.sources:
-            self.settle(time.monotonic() + _JOIN_S)
+        self.settle(time.monotonic() + _START_S if self.sources else 0.0)
         self.sources.append(source)
         if self not in _redirections:
             _redirections.append(self)

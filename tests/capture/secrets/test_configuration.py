@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.capture.secrets.configuration import Configuration
+from seamark.capture.code.hiding import hide_in_code
+from seamark.capture.secrets import Secrets
 
 SECRET = "Xq9-planted7"
-
-
-def masked(text: str, name: str) -> str:
-    return "\n".join(Configuration(name=name).mask(text.split("\n")))
 
 
 @pytest.mark.parametrize(
@@ -51,10 +48,10 @@ def masked(text: str, name: str) -> str:
 def test_secrets_in_configurations_are_hidden(name, text):
     """In the shapes of the formats that are common."""
     text = text.replace("X", SECRET)
-    hidden = masked(text, name)
+    hidden = hide_in_code(text, Secrets(), name)
     assert SECRET not in hidden
     assert hidden.count("\n") == text.count("\n")
-    assert masked(hidden, name) == hidden
+    assert hide_in_code(hidden, Secrets(), name) == hidden
 
 
 @pytest.mark.parametrize(
@@ -76,4 +73,4 @@ def test_secrets_in_configurations_are_hidden(name, text):
 )
 def test_what_is_no_secret_stays(name, text):
     """Configurations are what runs are compared by."""
-    assert masked(text, name) == text
+    assert hide_in_code(text, Secrets(), name) == text

@@ -14,10 +14,9 @@ import psutil
 import pytest
 from cgroup_trees import DOCKER_V2, GIB, write_tree
 
-from seamark.capture.hardware import processes
 from seamark.capture.hardware.machine import Machine
 from seamark.capture.hardware.part import Hardware
-from seamark.capture.hardware.processes import usage
+from seamark.capture.hardware.processes import children_of, usage
 from seamark.capture.hardware.readings import Reading, Values, between
 from seamark.capture.hardware.sampler import BEGIN_S, EVERY_S, FIRST_S, Sampler
 
@@ -376,7 +375,8 @@ def test_children_and_what_they_started_are_counted():
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         inner = int(child.stdout.readline())
-        assert {child.pid, inner} <= set(processes._descendants(os.getpid()))
+        assert child.pid in (children_of(os.getpid()) or ())
+        assert children_of(child.pid) == [inner]
         seconds, memory = usage(psutil, os.getpid())
         child.stdin.close()
         child.wait()
@@ -384,11 +384,22 @@ def test_children_and_what_they_started_are_counted():
     assert usage(psutil, os.getpid())[0] >= seconds
 
 
+def test_children_are_found_on_a_kernel_that_does_not_list_them(tmp_path):
+    """Such as a sandbox's: every process is looked at then."""
+    (tmp_path / "7/task/7").mkdir(parents=True)
+    assert children_of(7, tmp_path) is None
+    assert children_of(8, tmp_path) is None
+    (tmp_path / "7/task/9").mkdir()
+    (tmp_path / "7/task/9/children").write_text("11 12 ")
+    assert children_of(7, tmp_path) == [11, 12]
+
+
 def test_a_process_that_vanishes_is_left_out(monkeypatch):
     """Between listing and looking."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as child:
-        gone = psutil.Process(child.pid)
-    monkeypatch.setattr("seamark.capture.hardware.processes._descendants", lambda pid: [gone.pid])
+    monkeypatch.setattr(
+        "seamark.capture.hardware.processes.children_of",
+        lambda pid: [2**22 + 1] if pid == os.getpid() else None,
+    )
     assert usage(psutil, os.getpid())[1] > MIB
 
 

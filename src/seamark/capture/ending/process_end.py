@@ -72,8 +72,23 @@ class Observer(Protocol):
         """Take note of the signal that ends the process."""
 
 
-_Observers = weakref.WeakValueDictionary[int, Observer]
-"""Observers by their identity."""
+class _Observers(dict[int, weakref.ref[Observer]]):
+    """Weakly held observers. Safe to read in a signal handler: takes no lock."""
+
+    def add(self, observer: Observer) -> None:
+        self[id(observer)] = weakref.ref(observer, self._forget)
+
+    def discard(self, observer: Observer) -> None:
+        self.pop(id(observer), None)
+
+    def alive(self) -> list[Observer]:
+        return [observer for held in list(self.values()) if (observer := held()) is not None]
+
+    def _forget(self, dead: weakref.ref[Observer]) -> None:
+        for key, held in list(self.items()):
+            if held is dead:
+                self.pop(key, None)
+
 
 _of_exceptions = _Observers()
 _of_signals = _Observers()
@@ -100,11 +115,11 @@ def watch(observer: Observer, *, exceptions: bool, signals: bool) -> None:
     """
     _register()
     if exceptions:
-        _of_exceptions[id(observer)] = observer
+        _of_exceptions.add(observer)
         _install_hook()
         _watch_script()
     if signals:
-        _of_signals[id(observer)] = observer
+        _of_signals.add(observer)
         _install_handler()
 
 
@@ -114,18 +129,13 @@ def unwatch(observer: Observer) -> None:
     After the last one what we found is put back, at once or as soon as what is installed over ours
     is gone. A handler of SIGTERM stays if the last one leaves in another thread than the main one.
     """
-    _of_exceptions.pop(id(observer), None)
-    _of_signals.pop(id(observer), None)
+    _of_exceptions.discard(observer)
+    _of_signals.discard(observer)
     if not _of_exceptions:
         _uninstall_hook()
         _forget_script()
     if not _of_signals:
         _uninstall_handler()
-
-
-def _alive(observers: _Observers) -> list[Observer]:
-    """Return the observers; takes no lock, and may be called in a signal's handler."""
-    return [each for held in observers.valuerefs() if (each := held()) is not None]
 
 
 def _register() -> None:
@@ -214,7 +224,7 @@ def _notify_exception(error: BaseException | None) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
         _known_error = id(error)
-        for observer in _alive(_of_exceptions):
+        for observer in _of_exceptions.alive():
             observer.saw_exception(error)
     except BaseException:
         log.debug("seamark: an uncaught exception could not be recorded", exc_info=True)
@@ -261,7 +271,7 @@ def _notify_unseen() -> None:
     takes our hook away; Python still leaves the exception in ``sys.last_exc``.
     """
     if (interrupt := _interrupt_of_last_cell()) is not None:
-        for observer in _alive(_of_exceptions):
+        for observer in _of_exceptions.alive():
             observer.saw_exception(interrupt)
         return
     error = _last_error()
@@ -370,7 +380,7 @@ class _SigtermHandler:
         _SigtermHandler.calls += 1
         first = not _SigtermHandler.passing
         _SigtermHandler.passing = True
-        told = _alive(_of_signals) if first else []
+        told = _of_signals.alive() if first else []
         try:
             try:
                 _notify_signal(told)
@@ -475,5 +485,5 @@ def _would_die() -> bool:
 
 
 _watcher = SigtermWatcher(
-    lambda: _SigtermHandler.calls, _would_die, lambda: _notify_signal(_alive(_of_signals))
+    lambda: _SigtermHandler.calls, _would_die, lambda: _notify_signal(_of_signals.alive())
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from seamark.capture.hardware.readings import GIB, MIB
@@ -43,18 +43,15 @@ class AmdGpus:
         self._handles = {at: handles[at] for at in self._visible(len(handles))}
         if not self._handles:
             return
-        first = next(iter(self._handles.values()))
-        names, sizes = [], []
-        for handle in self._handles.values():
-            about = self._ask("amdsmi_get_gpu_asic_info", handle) or {}
-            names.append(str(about.get("market_name") or "AMD GPU"))
-            memory = self._ask("amdsmi_get_gpu_vram_usage", handle) or {}
-            if (size := _number(memory.get("vram_total"))) is not None:
-                sizes.append(size * MIB / GIB)
-        driver = self._ask("amdsmi_get_gpu_driver_info", first) or {}
-        self.facts = {"gpu": ", ".join(dict.fromkeys(names)), "gpu_count": len(names)}
+        about = [self._ask("amdsmi_get_gpu_asic_info", one) for one in self._handles.values()]
+        names = [str(one.get("market_name") or "AMD GPU") for one in about]
+        memory = [_number(self._memory(one), "vram_total") for one in self._handles.values()]
+        sizes = [size * MIB / GIB for size in memory if size is not None]
+        self.facts["gpu"] = ", ".join(dict.fromkeys(names))
+        self.facts["gpu_count"] = len(names)
         if sizes:
             self.facts["gpu_memory"] = min(sizes)
+        driver = self._ask("amdsmi_get_gpu_driver_info", next(iter(self._handles.values())))
         if driver.get("driver_version"):
             self.facts["driver"] = str(driver["driver_version"])
 
@@ -90,38 +87,49 @@ class AmdGpus:
         return found
 
     def _read(self, handle: Any) -> dict[str, float]:
-        smi = self._smi
-        power = self._ask("amdsmi_get_power_info", handle) or {}
-        memory = self._ask("amdsmi_get_gpu_vram_usage", handle) or {}
-        activity = self._ask("amdsmi_get_gpu_activity", handle) or {}
-        # Accelerators have no sensor at their edge, other cards perhaps no other one.
-        degrees = [
-            self._ask("amdsmi_get_temp_metric", handle, kind, smi.AmdSmiTemperatureMetric.CURRENT)
-            for kind in (smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureType.EDGE)
-        ]
-        used = _number(memory.get("vram_used"))
-        found = {
-            "gpu": _number(activity.get("gfx_activity")),
+        power = self._ask("amdsmi_get_power_info", handle)
+        used = _number(self._memory(handle), "vram_used")
+        said = {
+            "gpu": _number(self._ask("amdsmi_get_gpu_activity", handle), "gfx_activity"),
             "gpu_memory": None if used is None else used * MIB / GIB,
-            "gpu_power": _number(
-                power.get("current_socket_power"), power.get("average_socket_power")
-            ),
-            "gpu_temperature": _number(*degrees),
+            "gpu_power": _number(power, "current_socket_power", "average_socket_power"),
+            "gpu_temperature": self._temperature(handle),
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in said.items() if value is not None}
 
-    def _ask(self, name: str, *about: Any) -> Any:
-        """Return the answer to a question; None if there is none."""
+    def _memory(self, handle: Any) -> Mapping[str, Any]:
+        return self._ask("amdsmi_get_gpu_vram_usage", handle)
+
+    def _temperature(self, handle: Any) -> float | None:
+        """Return what the first sensor says that there is: accelerators have none at their edge."""
+        said: dict[str, Any] = {}
+        for sensor in ("HOTSPOT", "EDGE"):
+            try:
+                kind = getattr(self._smi.AmdSmiTemperatureType, sensor)
+                now = self._smi.AmdSmiTemperatureMetric.CURRENT
+                said[sensor] = self._smi.amdsmi_get_temp_metric(handle, kind, now)
+            except Exception:  # noqa: BLE001 - this one is not there
+                said[sensor] = None
+        return _number(said, *said)
+
+    def _ask(self, name: str, handle: Any) -> Mapping[str, Any]:
+        """Return the answer to a question; nothing if there is none."""
         try:
-            return getattr(self._smi, name)(*about)
+            question: Callable[..., Any] = getattr(self._smi, name)
+            said = question(handle)
         except Exception:  # noqa: BLE001 - not supported, not permitted, or another release
-            return None
+            return {}
+        return said if isinstance(said, Mapping) else {}
 
 
 def _is_list(words: str) -> bool:
     return all(word.strip().isascii() and word.strip().isdigit() for word in words.split(","))
 
 
-def _number(*values: Any) -> float | None:
-    """Return the first number; what is not known is ``"N/A"``."""
-    return next((float(one) for one in values if isinstance(one, int | float)), None)
+def _number(said: Mapping[str, Any], *names: str) -> float | None:
+    """Return the first of some fields that holds a number; what is not known is ``"N/A"``."""
+    for name in names:
+        value = said.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return None

@@ -76,7 +76,7 @@ class Cgroup:
         for version, group in self._groups("cpu"):
             limit = _quota_2(group) if version == 2 else _quota_1(group)  # noqa: PLR2004
             if limit is not None:
-                found.append(CpuLimit(limit, _cpu_used(version, group)))
+                found.append(CpuLimit(limit, self._cpu_used(version, group)))
         return min(found, key=lambda one: one.cores, default=None)
 
     def memory_limit(self) -> MemoryLimit | None:
@@ -112,16 +112,26 @@ class Cgroup:
             return []  # the group lies beside what is seen, which then stands for it
         return [part for part in path[len(root) :].split("/") if part not in ("", "..")]
 
-
-def _cpu_used(version: int, group: Path) -> Callable[[], float | None]:
-    def used() -> float | None:
+    def _cpu_used(self, version: int, group: Path) -> Callable[[], float | None]:
         if version == 2:  # noqa: PLR2004
-            micros = _field(group / "cpu.stat", "usage_usec")
-            return None if micros is None else micros / 1e6
-        nanos = _number(group / "cpuacct.usage")  # mounted together with cpu
-        return None if nanos is None else nanos / 1e9
 
-    return used
+            def used() -> float | None:
+                micros = _field(group / "cpu.stat", "usage_usec")
+                return None if micros is None else micros / 1e6
+
+            return used
+        depth = len(group.parts)
+        cpu, times = self._mount("cpu"), self._mount("cpuacct")
+        if cpu is None or times is None or times.version != 1:
+            return lambda: None
+        inside = self._inside("cpuacct", times)
+        where = times.at.joinpath(*inside[: depth - len(cpu.at.parts)])
+
+        def counted() -> float | None:
+            nanos = _number(where / "cpuacct.usage")
+            return None if nanos is None else nanos / 1e9
+
+        return counted
 
 
 def _memory_used(version: int, group: Path) -> Callable[[], int | None]:

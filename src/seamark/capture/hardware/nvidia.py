@@ -9,21 +9,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from seamark.capture.hardware.readings import GIB
 
 __all__ = ["NvidiaGpus"]
 
+_LOST: Final = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND", "NVML_ERROR_UNINITIALIZED")
+_NEVER_HERE: Final = (
+    "NVML_ERROR_NOT_SUPPORTED",
+    "NVML_ERROR_NO_PERMISSION",
+    "NVML_ERROR_FUNCTION_NOT_FOUND",
+    "NVML_ERROR_DEPRECATED",
+)
+
 
 @dataclass(slots=True)
 class _Gpu:
-    """Device with its name and its memory in GiB."""
+    """Device with its name, its memory in GiB, and the queries that it supports."""
 
     handle: Any
     name: str
     memory: float | None
+    asked: dict[str, Callable[[Any], float]] = field(default_factory=dict)
 
 
 class NvidiaGpus:
@@ -60,7 +69,7 @@ class NvidiaGpus:
             name = str(self._ask(nvml.nvmlDeviceGetName, used) or "NVIDIA GPU")
             memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, used)
             size = None if memory is None else memory.total / GIB
-            self._gpus[number] = _Gpu(used, name, size)
+            self._gpus[number] = _Gpu(used, name, size, self._questions())
         self._learn()
 
     @property
@@ -163,25 +172,39 @@ class NvidiaGpus:
 
     # ---------------------------------------------------------------- what they do
 
-    def _read(self, gpu: _Gpu) -> dict[str, float]:
+    def _questions(self) -> dict[str, Callable[[Any], float]]:
         nvml = self._nvml
-        busy = self._ask(nvml.nvmlDeviceGetUtilizationRates, gpu.handle)
-        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, gpu.handle)
-        milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage, gpu.handle)
-        degrees = self._ask(nvml.nvmlDeviceGetTemperature, gpu.handle, nvml.NVML_TEMPERATURE_GPU)
-        found = {
-            "gpu": None if busy is None else float(busy.gpu),
-            "gpu_memory": None if memory is None else memory.used / GIB,
-            "gpu_power": None if milliwatts is None else milliwatts / 1000,
-            "gpu_temperature": None if degrees is None else float(degrees),
+        return {
+            "gpu": lambda handle: float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
+            "gpu_memory": lambda handle: nvml.nvmlDeviceGetMemoryInfo(handle).used / GIB,
+            "gpu_power": lambda handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            "gpu_temperature": lambda handle: float(
+                nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
+            ),
         }
-        return {name: value for name, value in found.items() if value is not None}
+
+    def _read(self, gpu: _Gpu) -> dict[str, float]:
+        found = {}
+        for name, ask in list(gpu.asked.items()):
+            try:
+                found[name] = ask(gpu.handle)
+            except Exception as error:  # noqa: BLE001 - the package's own, of every release
+                if self._is(error, _LOST):
+                    gpu.asked.clear()
+                    break
+                if self._is(error, _NEVER_HERE):
+                    del gpu.asked[name]
+        return found
+
+    def _is(self, error: Exception, names: tuple[str, ...]) -> bool:
+        code = getattr(error, "value", None)
+        return code is not None and code in {getattr(self._nvml, name, None) for name in names}
 
     @staticmethod
     def _ask(question: Callable[..., Any], *about: Any) -> Any:
         """Return an answer, texts as such; None if there is none."""
         try:
             said = question(*about)
-        except Exception:  # noqa: BLE001 - not supported, not permitted, lost, or an old package
+        except Exception:  # noqa: BLE001 - see `_read`
             return None
         return said.decode(errors="replace") if isinstance(said, bytes) else said

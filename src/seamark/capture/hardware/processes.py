@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["usage"]
+__all__ = ["children_of", "usage"]
 
 
 def usage(psutil: Any, pid: int) -> tuple[float, int]:
@@ -22,11 +22,7 @@ def usage(psutil: Any, pid: int) -> tuple[float, int]:
         pid: Of the process at the top.
     """
     seconds, private, shared = 0.0, 0, 0
-    if Path(f"/proc/{pid}/task/{pid}/children").exists():
-        below = _descendants(pid)
-    else:  # a kernel that does not list them: every process of the host is looked at
-        below = [each.pid for each in psutil.Process(pid).children(recursive=True)]
-    for each in [pid, *below]:
+    for each in _tree(psutil, pid):
         try:
             process = psutil.Process(each)
             times, memory = process.cpu_times(), process.memory_info()
@@ -42,14 +38,49 @@ def usage(psutil: Any, pid: int) -> tuple[float, int]:
     return round(seconds, 6), private + shared
 
 
-def _descendants(pid: int) -> list[int]:
-    """Return the ids of all below a process, as the kernel lists children for each thread.
-
-    Costs a small file for each thread; psutil reads one for each process of the host.
-    """
-    found: list[int] = []
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # ended meanwhile
-            for child in map(int, listed.read_bytes().split()):
-                found += [child, *_descendants(child)]
+def _tree(psutil: Any, pid: int) -> list[int]:
+    """Return the ids of a process and of all below it."""
+    found, below = [pid], children_of(pid)
+    if below is None:  # a kernel that does not list them: every process of the host is looked at
+        try:
+            return [pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))]
+        except (psutil.Error, OSError):
+            return found
+    while below:
+        found += below
+        below = [each for child in below for each in children_of(child) or () if each not in found]
     return found
+
+
+def children_of(pid: int, proc: Path = Path("/proc")) -> list[int] | None:
+    """Return the ids of a process's children, as the kernel lists them for each of its threads.
+
+    Costs a small file for each thread; looking through ``/proc`` costs one for each process of the
+    host.
+
+    Args:
+        pid: Of the process.
+        proc: Where the kernel tells of processes.
+
+    Returns:
+        None where it tells nothing of the process, or does not list children.
+    """
+    folder, found, told = f"{proc}/{pid}/task", [], False
+    try:
+        threads = os.listdir(folder)  # noqa: PTH208 - names, not paths: there may be hundreds
+    except OSError:
+        return None
+    for thread in threads:
+        try:
+            handle = os.open(f"{folder}/{thread}/children", os.O_RDONLY)
+        except OSError:  # a thread that ended, or a kernel without such lists
+            continue
+        try:
+            text = b"".join(iter(lambda: os.read(handle, 4096), b""))  # noqa: B023 - used at once
+        except OSError:
+            continue
+        finally:
+            os.close(handle)
+        told = True
+        found += [int(word) for word in text.split()]
+    return found if told else None

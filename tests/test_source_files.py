@@ -245,6 +245,19 @@ def test_a_strangers_rule_does_not_hold_the_interpreter():
     assert names_of(run) == {deep}
 
 
+def test_rules_that_take_too_long_end_it_and_that_is_said(monkeypatch):
+    """What is not known to be kept is left out."""
+    write("src/a.py", "src/b.py", "named.py")
+    Path(".git").mkdir()
+    Path(".gitignore").write_text("*.log\n")
+    monkeypatch.setattr(walk_module, "_MAX_RULE_TIME_S", 0.0)
+    with seamark.init_run(source_files=["named.py", "src"]) as run:
+        pass
+    assert names_of(run) == {"named.py"}
+    said = "1 files are kept, the rest is left out (rules of .gitignore files take too long)"
+    assert left_out(run) == said
+
+
 @pytest.mark.parametrize("target", ["code", "code/**/*.py", "code/*/*.py", "code/*"])
 def test_links_to_folders_are_not_followed(target):
     """``ln -s / data`` would have the whole machine be looked at."""

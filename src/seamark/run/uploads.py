@@ -36,6 +36,7 @@ Source = str | os.PathLike[str] | ModuleType
 _RULES: Final = ".gitignore"
 _OF_GIT: Final = ".git"
 _COMPILED: Final = "__pycache__"
+_RULE_TIME_S: Final = 10.0
 """Time limit for reading and matching rules, which may be written by a stranger."""
 _PATH: Final = "source_code/files"
 _LEFT_OUT: Final = "source_code/files_left_out"
@@ -58,7 +59,7 @@ def files_to_upload(
         max_bytes: Largest total size; None for no limit.
 
     Raises:
-        ArgumentError: If they are more than that, or if another argument
+        ArgumentError: If they are more than that, if rules take too long, or if another argument
             has a value that cannot be used.
         FileMissingError: If a path or module stands for no file; of a pattern, a warning says so.
     """
@@ -115,8 +116,9 @@ def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
     """
     if name is None and not skipped:
         return None
-    from seamark.capture.code.ignored import Ignored
+    from seamark.capture.code.ignored import Ignored, RulesTooSlowError, RuleTime
 
+    allowed = RuleTime(_RULE_TIME_S)
     rules: list[Ignored] = []
 
     def is_included(path: str, *, is_folder: bool) -> bool:
@@ -125,9 +127,14 @@ def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
             return False
         if name is None:
             return True
-        if not rules:
-            rules.append(Ignored(os.path.abspath(os.path.expanduser(target)), name))
-        return rules[0].includes(path, is_folder=is_folder)
+        try:
+            if not rules:
+                place = os.path.abspath(os.path.expanduser(target))
+                rules.append(Ignored(place, allowed, name))
+            return rules[0].includes(path, is_folder=is_folder)
+        except RulesTooSlowError:
+            msg = f"upload_files: the rules of {name} files below {target!r} take too long"
+            raise ArgumentError(msg) from None
 
     return is_included
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.capture.code.hiding import hide_in_code
-from seamark.capture.secrets import Secrets
+from seamark.capture.secrets.configuration import Configuration
 
 SECRET = "Xq9-planted7"
 
@@ -48,10 +47,10 @@ SECRET = "Xq9-planted7"
 def test_secrets_in_configurations_are_hidden(name, text):
     """In the shapes of the formats that are common."""
     text = text.replace("X", SECRET)
-    hidden = hide_in_code(text, Secrets(), name)
+    hidden = Configuration(name=name).mask(text)
     assert SECRET not in hidden
     assert hidden.count("\n") == text.count("\n")
-    assert hide_in_code(hidden, Secrets(), name) == hidden
+    assert Configuration(name=name).mask(hidden) == hidden
 
 
 @pytest.mark.parametrize(
@@ -73,4 +72,4 @@ def test_secrets_in_configurations_are_hidden(name, text):
 )
 def test_what_is_no_secret_stays(name, text):
     """Configurations are what runs are compared by."""
-    assert hide_in_code(text, Secrets(), name) == text
+    assert Configuration(name=name).mask(text) == text

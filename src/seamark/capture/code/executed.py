@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import sys
+import zipimport
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -84,6 +85,10 @@ class CodeVersion:
             if file not in self._seen:
                 # Once: what was executed is what was there when it was first seen.
                 self._seen[file] = (name, self._digest(Path(file)))
+        if main is not None and not self._seen.get(str(main), ("", ""))[1]:
+            archive = _archive_of(main)
+            if archive is not None and not is_installed(archive):
+                self._seen[str(main)] = ("__main__", self._digest(archive))
         found = {entry for entry in self._seen.values() if entry[1]}
         if cells:
             text = "\n\0".join(cells.values()).encode("utf-8", "backslashreplace")
@@ -155,7 +160,8 @@ class ExecutedCode:
         file = self._script.file
         if file is None or is_installed(file):
             return
-        content = _read(file)
+        found = _read(file)
+        content = _source_in_archive(file) if found is None else found
         if content is None:
             return
         is_below = file.is_relative_to(self._here)
@@ -279,6 +285,23 @@ def _read(file: Path) -> bytes | None:
     """Return the bytes of a regular file; None if it is none, is too long or cannot be read."""
     content = beginning_of(file, _LONGEST + 1, follow=True)
     return None if content is None or len(content) > _LONGEST else content
+
+
+def _archive_of(file: Path) -> Path | None:
+    """Return the zip file from which a script runs, or None."""
+    return next((each for each in file.parents if each.is_file()), None)
+
+
+def _source_in_archive(file: Path) -> bytes | None:
+    archive = _archive_of(file)
+    if archive is None:
+        return None
+    try:
+        source = zipimport.zipimporter(str(archive)).get_source(file.stem)
+    except (ImportError, OSError, UnicodeDecodeError, SyntaxError) as error:
+        let_pass(error)
+        return None
+    return None if source is None or len(source) > _LONGEST else source.encode("utf-8")
 
 
 # --------------------------------------------------------------------- notebooks

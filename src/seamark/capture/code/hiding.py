@@ -10,27 +10,25 @@ All of it runs on a thread, in pieces: a regular expression holds the interprete
 from __future__ import annotations
 
 import base64
-import itertools
+import difflib
 import os
 import re
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from seamark.capture.code.changes import name_of, parts_of
 from seamark.capture.secrets.configuration import Configuration
 from seamark.capture.secrets.masking import (
-    KEY_BEGINS,
     KEY_END_SIGNS,
-    KEY_ENDS,
     KEY_SIGNS,
     MASK,
-    mask_known,
     mask_shapes,
     secret_values,
 )
-from seamark.capture.secrets.source import Notebook, Source
+from seamark.capture.secrets.notebook import Notebook
+from seamark.capture.secrets.source import Source
 
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
@@ -40,14 +38,13 @@ __all__ = ["hide_in_code", "hide_in_patch"]
 _PIECE: Final = 1 << 14
 _PAUSE_S: Final = 0.001
 _LONGEST_LINE: Final = 1 << 17
+_LONGEST_KEY: Final = 1 << 15
+_ALIGNED: Final = 500
 _OVERLAP: Final = 512
-_MIN_LINE: Final = 16
 _MOST_UNPACKED: Final = 16 << 20
 _PACKED: Final = re.compile(rb"^(?:literal|delta) [0-9]+\n((?:[A-Za-z][^\n ]+\n)+)", re.MULTILINE)
 _CODE: Final = re.compile(r"\.(?:c|cc|cpp|cuh?|go|h|hpp|ipynb|java|jl|js|pyi?|pyx|rs|ts)\Z")
-_KEY_BEGINS: Final = re.compile(KEY_BEGINS)
-_KEY_ENDS: Final = re.compile(KEY_ENDS)
-_HUNK: Final = re.compile(r"(@@ -[0-9,]+ \+([0-9]+)[0-9,]* @@ ?)(.*)", re.DOTALL)
+_HUNK: Final = re.compile(r"(@@ -[0-9,]+ \+([0-9]+)[0-9,]* @@)(.*)", re.DOTALL)
 
 
 def hide_in_code(text: str, secrets: Secrets, name: str = "") -> str:
@@ -106,31 +103,35 @@ def _hide_in_part(part: bytes, secrets: Secrets) -> bytes:
     """Return what a patch says of one file, without secrets."""
     lines = part.decode("utf-8", "surrogateescape").split("\n")
     hidden = _Hidden(secrets, os.fsdecode(name_of(part)))
-    begins = [at for at, line in enumerate(lines) if line.startswith("@@ ")]
-    kept = lines[: begins[0]] if begins else lines
-    for begin, end in itertools.pairwise([*begins, len(lines)]):
-        kept += _hide_in_hunk(lines[begin:end], hidden)
+    begins = next((at for at, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
+    kept = lines[:begins]
+    while begins < len(lines):
+        ends = begins + 1
+        while ends < len(lines) and not lines[ends].startswith("@@ "):
+            ends += 1
+        kept += _hide_in_hunk(lines[begins:ends], hidden)
+        begins = ends
     return "\n".join(kept).encode("utf-8", "surrogateescape")
 
 
 def _hide_in_hunk(lines: list[str], hidden: _Hidden) -> list[str]:
-    """Return a hunk without secrets, which is two texts: the file as it was and as it is.
-
-    Behind its numbers stands a line from above, which belongs to both.
-    """
+    """Return a hunk without secrets, which is two texts: the file as it was and as it is."""
     head = _HUNK.fullmatch(lines[0])
-    start, above = (head[1], head[3]) if head else (lines[0], "")
+    start, above = (head[1], head[3].removeprefix(" ")) if head else (lines[0], "")
+    kept = [line[1:] for line in lines]
+    kept[0] = above
+    both = [{"+", " "}, {"-", " "}]
+    if not any(line.startswith("-") for line in lines):
+        del both[1]
     is_middle = head is not None and head[2] not in ("0", "1")
-    texts = [above, *(line[1:] for line in lines[1:])]
-    kept = texts.copy()
-    for mark in "+-" if any(line.startswith("-") for line in lines) else "+":
-        chosen = [at for at, line in enumerate(lines) if not at or line[:1] in (mark, " ")]
-        of_mark = [texts[at] for at in chosen]
-        for at, line in zip(chosen, hidden.lines(of_mark, is_middle=is_middle), strict=True):
-            if line != texts[at]:  # what either text hides is hidden
+    for marks in both:
+        chosen = [at for at, line in enumerate(lines) if at and line[:1] in marks]
+        texts = [above, *(lines[at][1:] for at in chosen)]
+        for at, line in zip([0, *chosen], hidden.lines(texts, is_middle=is_middle), strict=True):
+            if line != lines[at][1:] or not at:  # what either text hides is hidden
                 kept[at] = line
     marked = [line[:1] + text for line, text in zip(lines, kept, strict=True)]
-    marked[0] = start + kept[0]
+    marked[0] = f"{start} {kept[0]}" if head and head[3] else lines[0]
     return marked
 
 
@@ -153,93 +154,92 @@ class _Hidden:
     """
 
     def __init__(self, secrets: Secrets, name: str) -> None:
-        self._is_masked, self._more = secrets.masked, secrets.more
+        self._secrets = secrets
         self._name = name
-        # Of a value of several lines each is looked for by itself.
-        self._known = {
-            line
-            for value in _known_of(secrets)
-            for line in value.split("\n")
-            if line == value or len(line) >= _MIN_LINE
-        }
+        self._known = _known_of(secrets)
 
-    def lines(self, lines: Sequence[str], *, is_middle: bool = False) -> list[str]:
+    def lines(self, lines: list[str], *, is_middle: bool = False) -> list[str]:
         """Return as many lines.
 
         Args:
             lines: Of the file.
             is_middle: Whether others may stand before them.
         """
-        rules = self._rules()
-        is_code = not isinstance(rules, Configuration)
-        if is_middle and isinstance(rules, Source):
-            rules.begin_within(lines)
-        of_keys = [False] * len(lines)
-        for key in _keys_in(lines, ended=is_code) if self._is_masked else ():
-            # Of a line that is no code, what stands before a key stays.
-            begin = key.start if is_code else key.start + 1
-            of_keys[begin : key.stop] = [True] * (key.stop - begin)
+        masked = self._masked()
         found: list[str] = []
-        for start, stop in _pieces(lines):
+        for piece in _pieces(lines):
+            if is_middle and isinstance(masked, Source):
+                masked.begin_within("\n".join(piece))
+                is_middle = False
             begun = time.thread_time()
-            piece = self._without_known(lines[start:stop])
-            found += rules.mask(piece, of_keys[start:stop]) if self._is_masked else piece
+            found += self._piece(piece, masked)
             # Others come first: this takes half of one core at most, and lets go of the interpreter
             # though nobody has waited for it yet.
             time.sleep(max(_PAUSE_S, time.thread_time() - begun))
         return found
 
-    def _rules(self) -> Source | Configuration | Notebook:
+    def _masked(self) -> Source | Configuration | Notebook:
+        known, more = self._known, self._secrets.more
         if self._name.lower().endswith(".ipynb"):
-            return Notebook(more=self._more)
+            return Notebook(known=known, more=more)
         if not self._name or _is_code(self._name):
-            return Source(more=self._more, name=self._name)
-        return Configuration(more=self._more, name=self._name)
+            return Source(known=known, more=more, name=self._name)
+        return Configuration(known=known, more=more, name=self._name)
 
-    def _without_known(self, lines: Sequence[str]) -> Sequence[str]:
+    def _piece(self, lines: list[str], masked: Source | Configuration | Notebook) -> list[str]:
         text = "\n".join(lines)
-        if not self._is_masked:
+        if not self._secrets.masked:
             for value in self._known:
                 text = text.replace(value, MASK)
-            return text.split("\n")
-        if len(text) > _LONGEST_LINE:
-            return [MASK]  # one line, of a file that nobody wrote
-        hidden = mask_known(text, self._known, self._more).split("\n")
-        if len(hidden) == len(lines):
-            return hidden
-        return [mask_known(line, self._known, self._more) for line in lines]
+            hidden = text
+        elif len(text) > _LONGEST_LINE:
+            return [MASK] * len(lines)  # one line, of a file that nobody wrote
+        else:
+            hidden = masked.mask(text)
+        return _as_many(lines, hidden.split("\n"))
 
 
-def _keys_in(lines: Sequence[str], *, ended: bool) -> Iterator[range]:
-    """Yield which lines private keys of several lines are made of.
-
-    Args:
-        lines: Of a file.
-        ended: Whether one that does not end is none.
-    """
-    begin: int | None = None
-    for at, line in enumerate(lines):
-        if begin is None and (found := _key_mark(line, KEY_SIGNS, _KEY_BEGINS)):
-            begin = at
-            line = line[found.end() :]  # noqa: PLW2901 - where it may end
-        if begin is not None and _key_mark(line, KEY_END_SIGNS, _KEY_ENDS):
-            yield range(begin, at + 1)
-            begin = None
-    if begin is not None and not ended:
-        yield range(begin, len(lines))
-
-
-def _key_mark(line: str, signs: Sequence[str], marks: re.Pattern[str]) -> re.Match[str] | None:
-    """Return where a key begins or ends in a line; signs say fast that it does not."""
-    return marks.search(line) if any(map(line.__contains__, signs)) else None
-
-
-def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield where lines begin and end that are looked at together; a long one is alone."""
-    start = size = 0
-    for at, line in enumerate(lines):
-        if size and size + len(line) > _PIECE:
-            yield start, at
-            start, size = at, 0
+def _pieces(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yield lines a few at a time; a private key is not cut in two."""
+    piece: list[str] = []
+    size = 0
+    in_key = False
+    for line in lines:
+        begins, ends = (max(map(line.rfind, signs)) for signs in (KEY_SIGNS, KEY_END_SIGNS))
+        wanted = size + len(line) > _PIECE
+        if piece and (
+            len(line) > _PIECE
+            or (wanted and (not in_key or size > _LONGEST_KEY))
+            or (size > _PIECE * 3 // 4 and not line.strip() and not in_key)
+        ):
+            yield piece
+            piece, size = [], 0
+        if begins != ends:
+            in_key = begins > ends
+        piece.append(line)
         size += len(line) + 1
-    yield start, len(lines)
+    if piece:
+        yield piece
+
+
+def _as_many(lines: list[str], hidden: list[str]) -> list[str]:
+    """Return hidden lines at the places of the lines that they stand for.
+
+    One that stands for several is followed by others, so that numbers of lines stay what they were.
+    """
+    if len(lines) == len(hidden):
+        return hidden
+    start = 0
+    while start < len(hidden) and lines[start] == hidden[start]:
+        start += 1
+    lines, kept, hidden = lines[start:], hidden[:start], hidden[start:]
+    if len(lines) > _ALIGNED:
+        return kept + hidden + [MASK] * (len(lines) - len(hidden))
+    found: list[str] = []
+    matcher = difflib.SequenceMatcher(None, lines, hidden, autojunk=False)
+    for _, i1, i2, j1, j2 in matcher.get_opcodes():
+        found += hidden[j1:j2]
+        found += [MASK] * ((i2 - i1) - (j2 - j1))
+    if len(found) != len(lines):  # a line of a hidden text taken for one of its own
+        found = hidden + [MASK] * (len(lines) - len(hidden))
+    return kept + found

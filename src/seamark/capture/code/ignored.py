@@ -1,107 +1,58 @@
-"""Matching of paths against the ``.gitignore`` files of a repository, without running git.
+"""Matching of paths against the ``.gitignore`` files of a repository, without running git."""
 
-Whoever wrote a rule may be a stranger. A rule is cut at slashes, and what stands between two of
-them is matched by `fnmatch`, whose patterns do not backtrack. For ``**``, the places in the rule
-that a path may have reached are a set.
-"""
-
-# ruff: noqa: PTH100, PTH110, PTH118, PTH120 - names of files are texts here, and may be anything
+# ruff: noqa: PTH100, PTH110, PTH118, PTH119, PTH120 - names of files are texts here, and may be anything
 
 from __future__ import annotations
 
-import fnmatch
 import glob
+import itertools
 import os
-import re
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+import time
+from typing import Final
 
+from seamark.capture.code.rules import Rule, rules_of
 from seamark.capture.code.small_file import beginning_of
 
-__all__ = ["ANY_FOLDERS", "Ignored", "with_folders_passed"]
-
-ANY_FOLDERS: Final = "**"
-"""The part of a pattern that stands for any number of folders."""
+__all__ = ["Ignored", "RuleTime", "RulesTooSlowError"]
 
 _NAME: Final = ".gitignore"
 _OF_REPOSITORY: Final = os.path.join(".git", "info", "exclude")
 _MOST: Final = 1 << 18
 _LONGEST: Final = 1024
 _MAX_RULES: Final = 2_000
-_TRAILING_BLANKS: Final = re.compile(r"(?<!\\) +\Z")
-_BRACKET_OR_ESCAPED: Final = re.compile(r"\[(?P<not>[!^]?)(?P<set>\]?[^\]]*)\]|\\(?P<char>.)")
+_AT_ONCE: Final = 8
 
 
-def with_folders_passed(parts: Sequence[object], reached: Iterable[int]) -> frozenset[int]:
-    """Add the places behind each ``**``, which may stand for no folder at all."""
-    found = set(reached)
-    for at in tuple(found):
-        behind = at
-        while behind < len(parts) and parts[behind] == ANY_FOLDERS:
-            behind += 1
-            found.add(behind)
-    return frozenset(found)
+class RulesTooSlowError(Exception):
+    """Reading and matching rules took all the time that there is for it."""
 
 
-class _Rule(NamedTuple):
-    """Rule read from a line of a ``.gitignore`` file.
+class RuleTime:
+    """The time that rules may cost in all; whoever wrote them may be a stranger.
 
-    Attributes:
-        excludes: False for a rule that begins with ``!`` and cancels an earlier one.
-        folders_only: Whether the rule ends with a slash.
-        anywhere: Whether the rule has no slash and applies to names in any folder below.
-        parts: What stands between the slashes; `ANY_FOLDERS` for any number of folders.
+    Args:
+        seconds: Of the calling thread on a processor.
     """
 
-    excludes: bool
-    folders_only: bool
-    anywhere: bool
-    parts: tuple[re.Pattern[str] | str, ...]
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._begun = 0.0
 
-    def matches(self, names: Sequence[str]) -> bool:
-        """Return whether the rule is about a path, given as the names of its folders and itself."""
-        reached = with_folders_passed(self.parts, {0})
-        for name in names[-1:] if self.anywhere else names:
-            after = set()
-            for at in reached:
-                part = self.parts[at] if at < len(self.parts) else None
-                if part == ANY_FOLDERS:
-                    after.add(at)
-                elif isinstance(part, re.Pattern) and part.match(name):
-                    after.add(at + 1)
-            if not after:
-                return False
-            reached = with_folders_passed(self.parts, after)
-        return len(self.parts) in reached
+    def begin(self) -> None:
+        """Let the time count."""
+        self._begun = time.thread_time()
 
+    def check(self) -> None:
+        """Take off what has passed.
 
-def _rule_of(line: str) -> _Rule | None:
-    """Return the rule that stands in a line; None if there is none."""
-    line = _TRAILING_BLANKS.sub("", line.removesuffix("\r"))
-    pattern = line.removeprefix("!").removesuffix("/")
-    if not pattern or line.startswith("#"):
-        return None
-    names = pattern.removeprefix("/").split("/")
-    if names[-1] == ANY_FOLDERS:
-        names.append("*")  # what is in there, and not the folder itself
-    parts: list[re.Pattern[str] | str] = []
-    for name in names:
-        if name != ANY_FOLDERS:
-            parts.append(_compiled(name))
-        elif parts[-1:] != [ANY_FOLDERS]:  # two are as one
-            parts.append(name)
-    return _Rule(not line.startswith("!"), line.endswith("/"), "/" not in pattern, tuple(parts))
-
-
-def _compiled(name: str) -> re.Pattern[str]:
-    return re.compile(fnmatch.translate(_BRACKET_OR_ESCAPED.sub(_as_fnmatch, name)))
-
-
-def _as_fnmatch(found: re.Match[str]) -> str:
-    """Return a bracket or an escaped character in the way that `fnmatch` writes it."""
-    if found["char"] is not None:
-        return f"[{found['char']}]"
-    return f"[{'!' if found['not'] else ''}{found['set']}]"
+        Raises:
+            RulesTooSlowError: If nothing is left.
+        """
+        now = time.thread_time()
+        self._left -= now - self._begun
+        self._begun = now
+        if self._left <= 0:
+            raise RulesTooSlowError
 
 
 class Ignored:
@@ -112,16 +63,21 @@ class Ignored:
 
     Args:
         target: Absolute path of a file or folder, or a pattern.
+        allowed: Time that all queries may take in total.
         name: Name of the files with rules.
+
+    Raises:
+        RulesTooSlowError: If the time is used up.
     """
 
-    def __init__(self, target: str, name: str = _NAME) -> None:
+    def __init__(self, target: str, allowed: RuleTime, name: str = _NAME) -> None:
         self._name = name
         base = os.path.abspath(target)
         while glob.has_magic(base):
             base = os.path.dirname(base)
-        self._top = base
-        self._rules: dict[str, list[_Rule]] = {}
+        self._base = self._top = base
+        self._allowed = allowed
+        self._rules: dict[str, list[Rule]] = {}
         self._folders: dict[str, bool] = {}
         top = _repository(base)
         if top is not None:
@@ -132,54 +88,68 @@ class Ignored:
             self._folders.clear()
 
     def includes(self, path: str, *, is_folder: bool) -> bool:
-        """Return whether a file or folder below the place is not ignored, nor one above it.
+        """Return whether a file or folder below the place is not ignored.
 
         Args:
             path: Absolute path.
             is_folder: Whether it is a folder, and no link to one.
+
+        Raises:
+            RulesTooSlowError: If time is up.
         """
+        self._allowed.begin()
+        found = self._is_ignored(path, is_folder)
+        self._allowed.check()
+        return not found
+
+    def _is_ignored(self, path: str, is_folder: bool) -> bool:  # noqa: FBT001
+        """Return whether a path is, itself or with a folder above it."""
         below: list[str] = []
         while len(path) > len(self._top) and path not in self._folders:
             below.append(path)
             path = os.path.dirname(path)
-        ignored = self._folders.get(path, False)
+        found = self._folders.get(path, False)
         for each in reversed(below):  # no recursion: folders may lie very deep
             may_be_file = each == below[0] and not is_folder
-            ignored = ignored or self._is_named(each, is_folder=not may_be_file)
+            found = found or self._is_named(each, is_folder=not may_be_file)
             if not may_be_file:
-                self._folders[each] = ignored
-        return not ignored
+                self._folders[each] = found
+        return found
 
     def _is_named(self, path: str, *, is_folder: bool) -> bool:
         """Return what the rules of the nearest folder that has one for a path say."""
-        folder, name = os.path.split(path)
-        names = [name]
+        folder = os.path.dirname(path)
+        name = os.fsencode(os.path.basename(path))
         while len(folder) >= len(self._top):
-            for rule in self._rules_of(folder):
-                if (is_folder or not rule.folders_only) and rule.matches(names):
+            inside = os.fsencode(path[len(folder.rstrip(os.sep)) + 1 :].replace(os.sep, "/"))
+            for number, rule in enumerate(self._rules_of(folder), 1):
+                if rule.matches(inside, name, is_folder=is_folder):
                     return rule.excludes
-            above, name = os.path.split(folder)
-            if above == folder:
+                if not number % _AT_ONCE:
+                    self._allowed.check()
+            if folder == os.path.dirname(folder):
                 break
-            folder = above
-            names.insert(0, name)
+            folder = os.path.dirname(folder)
         return False
 
-    def _rules_of(self, folder: str) -> list[_Rule]:
+    def _rules_of(self, folder: str) -> list[Rule]:
         """Return the rules that lie in a folder, that which counts most first."""
         if folder not in self._rules:
-            found = _read(os.path.join(folder, self._name))
+            found = self._read(os.path.join(folder, self._name))
             if folder == self._top and self._name == _NAME:
-                found += _read(os.path.join(folder, _OF_REPOSITORY))
+                found += self._read(os.path.join(folder, _OF_REPOSITORY))
             self._rules[folder] = found
         return self._rules[folder]
 
-
-def _read(file: str) -> list[_Rule]:
-    """Return the rules of a file, last one first; a stranger may have put anything there."""
-    text = os.fsdecode(beginning_of(file, _MOST) or b"").removeprefix("\ufeff")
-    lines = [line for line in text.split("\n") if len(line) <= _LONGEST][:_MAX_RULES]
-    return [rule for rule in map(_rule_of, lines) if rule is not None][::-1]
+    def _read(self, file: str) -> list[Rule]:
+        """Return the rules of a file, last one first; a stranger may have put anything there."""
+        found: list[Rule] = []
+        content = beginning_of(file, _MOST) or b""
+        for rule in itertools.islice(rules_of(content, _LONGEST), _MAX_RULES):
+            found.append(rule)
+            if not len(found) % _AT_ONCE:
+                self._allowed.check()
+        return found[::-1]
 
 
 def _repository(folder: str) -> str | None:

@@ -14,15 +14,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from seamark.capture.code.ignored import ANY_FOLDERS, Ignored, with_folders_passed
+from seamark.capture.code.ignored import Ignored, RulesTooSlowError, RuleTime
 from seamark.process.interrupts import let_pass
 
 __all__ = ["StoppedError", "Walk"]
 
 _MAX_LOOKED: Final = 100_000
 _MAX_TIME_S: Final = 60.0
+_MAX_RULE_TIME_S: Final = 1.0
 _MAX_DEPTH: Final = 200
 _NO_SOURCES: Final = frozenset({".git", ".hg", ".svn", "__pycache__"})
+_ANY_FOLDERS: Final = "**"
 _WORK_S: Final = 0.001
 _REST_S: Final = 0.002
 
@@ -53,6 +55,7 @@ class Walk:
     ) -> None:
         self._here, self._aside = here, os.path.realpath(aside)
         self._hurry, self._may_go_on = hurry, may_go_on
+        self._rule_time = RuleTime(_MAX_RULE_TIME_S)
         self._looked = 0
         self._begun = self._rested = time.monotonic()
         self.linked: list[str] = []
@@ -80,9 +83,14 @@ class Walk:
                 base = os.path.dirname(base)
             if not wanted:
                 return
-        start = frozenset({0}) if wanted else None
-        for path in self._below(base, base, wanted[::-1], start, Ignored(place), 0):
-            yield self._name(path, base), path
+        try:
+            ignored = Ignored(place, self._rule_time)
+            start = frozenset({0}) if wanted else None
+            for path in self._below(base, base, wanted[::-1], start, ignored, 0):
+                yield self._name(path, base), path
+        except RulesTooSlowError:
+            msg = "rules of .gitignore files take too long"
+            raise StoppedError(msg) from None
 
     def _name(self, path: str, base: str) -> str:
         try:
@@ -112,7 +120,7 @@ class Walk:
             depth: How far below.
         """
         if reached is not None:
-            reached = with_folders_passed(wanted, reached)
+            reached = _with_folders_passed(wanted, reached)
             if len(wanted) in reached:  # the folder itself is meant
                 reached = None
         for entry in self._entries(folder):
@@ -210,15 +218,26 @@ def _reached(wanted: list[str], before: frozenset[int], name: str) -> frozenset[
 
     Args:
         wanted: The parts.
-        before: Which of them the name may be; `with_folders_passed`.
+        before: Which of them the name may be; `_with_folders_passed`.
         name: Of a file or folder.
     """
     hidden = name.startswith(".")
     found: set[int] = set()
     for at in before:
         if at < len(wanted) and (not hidden or wanted[at].startswith(".")):
-            if wanted[at] == ANY_FOLDERS:
+            if wanted[at] == _ANY_FOLDERS:
                 found.add(at)
             elif fnmatch.fnmatchcase(name, wanted[at]):
                 found.add(at + 1)
+    return frozenset(found)
+
+
+def _with_folders_passed(wanted: list[str], reached: frozenset[int]) -> frozenset[int]:
+    """Add the places behind each ``**``, which may stand for no folder at all."""
+    found = set(reached)
+    for at in reached:
+        behind = at
+        while behind < len(wanted) and wanted[behind] == _ANY_FOLDERS:
+            behind += 1
+            found.add(behind)
     return frozenset(found)

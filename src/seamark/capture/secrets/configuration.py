@@ -8,7 +8,7 @@ the one beside it (``name: DB_PASSWORD``, ``value: X``), and a few formats have 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from seamark.capture.secrets.masking import (
@@ -17,6 +17,7 @@ from seamark.capture.secrets.masking import (
     More,
     hides,
     is_hidden,
+    mask_known,
     mask_shapes,
     mask_value,
 )
@@ -29,17 +30,21 @@ from seamark.capture.secrets.names import (
     may_name,
 )
 
-__all__ = ["Configuration", "is_sentence", "mask_commands", "may_hold_secret"]
+__all__ = ["Configuration", "is_sentence", "mask_commands"]
 
 _ENTRY: Final = re.compile(
-    r"(?P<before>[ \t]*(?:-[ \t]+)?)(?:(?:export|set)[ \t]+)?"
+    r"(?P<indent>[ \t]*)(?P<item>(?:-[ \t]+)?)"
+    r"(?P<before>(?:export[ \t]+|set[ \t]+)?)"
     r"(?P<quote>[\"']?)(?P<name>[A-Za-z_][\w./-]{0,120})(?P=quote)"
-    r"[ \t]{0,16}(?::=|\?=|\+=|=(?!=)|:(?=[ \t]|\Z|(?<=\":)))[ \t]{0,16}(?P<rest>.*)"
+    r"(?P<sep>[ \t]{0,16}(?::=|\?=|\+=|=(?!=)|:(?=[ \t]|\Z|(?<=\":)))[ \t]{0,16})"
+    r"(?P<rest>.*)",
+    re.DOTALL,
 )
 _DOCKER: Final = re.compile(
-    r"(?P<before>[ \t]*)(?:ENV|ARG)[ \t]+(?P<name>[A-Za-z_]\w{0,120})[ \t]+(?P<rest>[^=\s].*)"
+    r"(?P<indent>[ \t]*)(?:ENV|ARG)[ \t]+(?P<name>[A-Za-z_]\w{0,120})[ \t]+(?P<rest>[^=\s].*)"
 )
-_INDENT: Final = re.compile(r"[ \t]*(?P<item>-[ \t]+)?")
+_ITEM: Final = re.compile(r"(?P<before>[ \t]*-[ \t]+)(?P<rest>\S.*)")
+_QUOTED_ITEM: Final = re.compile(r"(?P<before>[ \t]*)(?P<rest>[\"'].*)")
 _SECTION: Final = re.compile(r"[ \t]*\[{1,2}(?P<name>[^\[\]=,]{1,200})\]{1,2}[ \t]*(?:[#;].*)?\Z")
 _BLOCK: Final = re.compile(r"[|>][+-]?\d?[+-]?[ \t]*(?:#.*)?\Z")
 _OPENS: Final = re.compile(r"(?:&\w+|!\w*)?[ \t]*[\[{]?[ \t]*(?:#.*)?\Z")
@@ -50,7 +55,7 @@ _LISTED: Final = re.compile(
     r"(?P<colon>\s{0,16}:\s)?"
 )
 _STAYS: Final = re.compile(
-    r"[\"']?(?:\$\{?[\w(]|\$\(|\{\{|\$\{|<[^<>\s]{0,64}>|%\(|!\w|&\w|\*\w|\*\*\*)|[\[\]{}|>#]|//"
+    r"[\"']?(?:\$\{?[\w(]|\$\(|\{\{|\$\{|<[^<>\s]{0,64}>|%\(|!\w|&\w|\*\w|\*\*\*)|[\[{|>]"
 )
 _TAIL: Final = re.compile(r"[ \t]*(?:[ \t]#.*|[,;]|\\)?[ \t\r]*\Z")
 _XML: Final = re.compile(
@@ -77,7 +82,6 @@ _COMMANDS: Final = re.compile(
     r"|\bredis-cli\b[^\n|;&]{0,200}?\s-a[ \t]{1,4})"
     r"(?P<quote>[\"']?)(?![\"'$*{-])(?:(?<=\")[^\"\n]+|(?<=')[^'\n]+|[^\s\"']+)"
 )
-_OWN_RULES: Final = {"netrc": _NETRC, "pgpass": _PGPASS}
 _SCHEME: Final = re.compile(r"(?i:basic|digest)\s")
 """The schemes of credentials that `may_name` does not find."""
 _WORDS: Final = ("curl", "wget", "http", "mysql", "mariadb", "sshpass", "login", "redis-cli")
@@ -91,19 +95,10 @@ _PROSE: Final = re.compile(r"\.(?:md|rst|txt|html?|tex|adoc|csv|tsv|svg)\Z")
 
 def mask_commands(text: str) -> str:
     """Return a text without the passwords that commands take: ``curl -u me:X``, ``mysql -pX``."""
-    if not _has_command(text):
+    if not any(map(text.__contains__, _WORDS)):
         return text
     text = _COMMANDS.sub(lambda found: f"{found['command']}{found['quote']}{MASK}", text)
     return _NETRC_LINE.sub(rf"\1{MASK}", text)
-
-
-def _has_command(text: str) -> bool:
-    return any(map(text.__contains__, _WORDS))
-
-
-def may_hold_secret(line: str, more: More) -> bool:
-    """Return False only if nothing in a line is hidden but for its shape or the lines around it."""
-    return bool(more.names or may_name(line) or _SCHEME.search(line) or _has_command(line))
 
 
 def is_sentence(line: str) -> bool:
@@ -112,48 +107,54 @@ def is_sentence(line: str) -> bool:
 
 
 class Configuration:
-    """Hides what is in the lines of a file that is no code.
+    """Hides what is in a file that is no code, some lines at a time.
 
     Args:
+        known: Values that are hidden wherever they stand; the environment is not looked at.
         more: What a person says is a secret.
         name: Of the file.
     """
 
-    def __init__(self, *, more: More = MORE_NONE, name: str = "") -> None:
-        self._more = more
+    def __init__(
+        self, *, known: Iterable[str] = (), more: More = MORE_NONE, name: str = ""
+    ) -> None:
+        self._known, self._more = tuple(known), more
         file = name.lower().replace("\\", "/").rpartition("/")[2]
-        self._own = [rule for kind, rule in _OWN_RULES.items() if kind in file]
+        self._is_netrc = "netrc" in file
+        self._is_pgpass = "pgpass" in file
         self._is_prose = _PROSE.search(file) is not None
-        self._held: int | None = None  # what is indented further is secret
+        self._indent = -1  # of the key below which all is secret
+        self._is_block = False
+        self._is_item = False
+        self._in_section = False
         self._is_secret_kind = False
+        self._pending: tuple[int, Level] | None = None  # name: X, whose value comes
+        self._value: tuple[int, int] | None = None  # value: X, whose name comes
 
-    def mask(self, lines: Sequence[str], of_keys: Sequence[bool] = ()) -> list[str]:
-        """Return the next lines without secrets.
-
-        Args:
-            lines: Some lines of the file, without known values.
-            of_keys: Whether each is one of a private key, and not the first one; False without.
-        """
-        shaped = mask_shapes("\n".join(lines), self._more).split("\n")
-        if len(shaped) != len(lines):  # without the lines of a key
-            shaped = [mask_shapes(line, self._more) for line in lines]
-        kept = [self._line(line, _adjacent_name(shaped, at)) for at, line in enumerate(shaped)]
-        for at, is_of_key in enumerate(of_keys):
-            if is_of_key:
-                kept[at] = MASK
-        return kept
-
-    def _line(self, line: str, beside: str) -> str:
-        is_within = self._held is not None or self._is_secret_kind or self._own
-        if not (is_within or beside or may_hold_secret(line, self._more)):
-            return line
-        line = mask_commands(line)
-        for rule in self._own:
-            line = rule.sub(rf"\1{MASK}", line)
-        line = _XML.sub(self._of_name, line)
-        line = _ATTRIBUTES.sub(self._of_name, line)
-        line = self._by_key(line, beside)
-        return mask_value(line, environment={}, more=self._more)
+    def mask(self, text: str) -> str:
+        """Return the next lines without secrets, as many but for private keys."""
+        text = mask_shapes(mask_known(text, self._known, self._more))
+        text = mask_commands(text)
+        if self._is_netrc:
+            text = _NETRC.sub(rf"\1{MASK}", text)
+        if self._is_pgpass:
+            text = _PGPASS.sub(rf"\1{MASK}", text)
+        is_held = self._indent >= 0 or self._in_section or self._pending or self._is_secret_kind
+        if not (is_held or self._more.names or may_name(text) or _SCHEME.search(text)):
+            return text
+        if "<" in text:
+            text = _XML.sub(self._of_name, text)
+        if "value" in text.lower():
+            text = _ATTRIBUTES.sub(self._of_name, text)
+        lines = text.split("\n")
+        for at, line in enumerate(lines):
+            if line.strip():
+                lines[at] = self._line(line, at, lines)
+        for at, line in enumerate(lines):  # after it: a bracket of several lines is no value
+            if self._more.names or may_name(line) or _SCHEME.search(line):
+                lines[at] = mask_value(line, environment={}, more=self._more)
+        self._value = None
+        return "\n".join(lines)
 
     def _of_name(self, found: re.Match[str]) -> str:
         level = self._level(found["name"].rpartition(":")[2])
@@ -164,81 +165,121 @@ class Configuration:
     def _level(self, name: str) -> Level:
         return self._more.parameter_level(name.replace(".", "_").replace("/", "_"))
 
-    def _by_key(self, line: str, beside: str) -> str:
-        """Return a line without what its key hides, or a key or a section above it."""
-        if section := _SECTION.fullmatch(line):
-            is_held = any(map(holds_secrets, re.split(r"[.\s:/\"']+", section["name"])))
-            self._held = -1 if is_held else None
+    def _line(self, line: str, at: int, lines: list[str]) -> str:
+        if line.lstrip().startswith(("#", ";", "//")) and self._indent < 0:
             return line
-        start = _INDENT.match(line)
-        assert start is not None  # noqa: S101 - it matches anything
-        if self._held is not None and line.strip():
-            indent = start.end("item") - 1 if start["item"] else start.end()
-            self._held = self._held if indent > self._held else None
-        found = _DOCKER.fullmatch(line) or _ENTRY.fullmatch(line)
-        if self._held is None:
-            return self._entry(line, found, beside) if found else line
+        indent = len(line) - len(line.lstrip(" \t"))
+        if self._indent >= 0:
+            is_item = line.lstrip().startswith("- ") and not self._is_item
+            if indent > self._indent or (indent == self._indent and is_item):
+                return self._held(line, indent)
+            self._indent, self._is_block = -1, False
+            if line.strip() in ("]", "}", "],", "},"):
+                return line
+        if section := _SECTION.fullmatch(line):
+            self._in_section = any(map(holds_secrets, re.split(r"[.\s:/\"']+", section["name"])))
+            return line
+        found = _ENTRY.fullmatch(line)
         if found is None:
-            return _hidden(line, start.end())
-        return line if is_plain_fact(found["name"]) else _hidden(line, found.start("rest"))
+            docker = _DOCKER.fullmatch(line)
+            if docker and hides(self._level(docker["name"]), docker["rest"], text=True):
+                return self._hidden(line, docker.start("rest"))
+            return line
+        return self._entry(line, found, at, lines)
 
-    def _entry(self, line: str, found: re.Match[str], beside: str) -> str:
-        name, rest, start = found["name"], found["rest"], found.start("rest")
-        if name == "kind":
+    def _entry(self, line: str, found: re.Match[str], at: int, lines: list[str]) -> str:
+        name, rest = found["name"], found["rest"]
+        indent = len(found["indent"]) + len(found["item"])
+        if name in ("name", "value", "key"):
+            return self._pair(line, found, at, lines)
+        if name == "kind" and ":" in found["sep"]:
             self._is_secret_kind = rest.strip().strip("\"'") == "Secret"
-        level = self._level(beside or name)
+        if self._in_section and not is_plain_fact(name):
+            return self._unless_empty(line, found.start("rest"))
+        level = self._level(name)
         holds = holds_secrets(name) or (self._is_secret_kind and name in ("data", "stringData"))
         if level is Level.SURE or holds:
             is_open = rest[:1] in ("'", '"') and rest.count(rest[0]) == 1
-            is_list = _OPENS.fullmatch(rest) and (holds or rest.startswith("["))
-            if is_open or is_list or _BLOCK.fullmatch(rest):
-                self._held = len(found["before"])
-                return f"{line[: start + 1]}{MASK}" if is_open else line
+            if is_open or _BLOCK.fullmatch(rest):
+                self._indent, self._is_block, self._is_item = indent, True, bool(found["item"])
+                return line[: found.start("rest") + 1] + MASK if is_open else line
+            if _OPENS.fullmatch(rest):
+                if holds or rest.strip().startswith("["):
+                    self._indent, self._is_block, self._is_item = indent, False, bool(found["item"])
+                return line
             if rest.startswith(("[", "{")):
-                return _hidden(line, start)
-        bare = rest.strip().strip("\"'")
-        is_kept = not hides(level, bare, text=True) or (self._is_prose and is_sentence(line))
-        return line if is_kept else _hidden(line, start)
+                return line[: found.start("rest")] + self._flow(rest)
+        is_hidden_here = hides(level, rest.strip().strip("\"'"), text=True)
+        if not is_hidden_here or (self._is_prose and is_sentence(line)):
+            return line
+        return self._unless_empty(line, found.start("rest"))
 
-
-def _adjacent_name(lines: Sequence[str], at: int) -> str:
-    """Return what the line ``name: X`` before or after it calls the line ``value: Y``."""
-    found = _ENTRY.fullmatch(lines[at]) if "value" in lines[at] else None
-    if found is None or found["name"] != "value":
-        return ""
-    before = lines[at - 1] if at and "-" not in found["before"] else ""  # of the same item
-    after = lines[at + 1] if at + 1 < len(lines) else ""
-    for other in (_ENTRY.fullmatch(before), _ENTRY.fullmatch(after)):
-        is_beside = other is not None and len(other["before"]) == len(found["before"])
-        if other and is_beside and other["name"] in ("name", "key"):
-            return other["rest"].strip().strip(",\"'")
-    return ""
-
-
-def _hidden(line: str, start: int) -> str:
-    """Return a line with what begins there hidden, unless it says nothing; quotes stay."""
-    rest = line[start:]
-    if rest.startswith(("[", "{")):
-        return line[:start] + _LISTED.sub(_hidden_element, rest)
-    bare = rest.strip().rstrip(",;").strip("\"'")
-    if not bare or is_empty(bare) or is_harmless(bare) or is_hidden(bare) or _STAYS.match(rest):
+    def _pair(self, line: str, found: re.Match[str], at: int, lines: list[str]) -> str:
+        """Return a line ``value: X`` as the line ``name: X`` beside it says."""
+        indent = len(found["indent"]) + len(found["item"])
+        bare = found["rest"].strip().rstrip(",").strip("\"'")
+        if found["name"] == "value":
+            if self._pending and self._pending[0] == indent:
+                level, self._pending = self._pending[1], None
+                if hides(level, bare, text=True):
+                    return self._unless_empty(line, found.start("rest"))
+            self._value = (at, indent)
+            return line
+        level = self._level(bare) if re.fullmatch(r"[\w./-]{1,120}", bare) else Level.NO
+        self._pending = (indent, level) if level else None
+        if level and self._value and self._value[1] == indent and not found["item"]:
+            other = self._value[0]
+            entry = _ENTRY.fullmatch(lines[other])
+            if entry and at - other <= 2 and hides(level, entry["rest"].strip(), text=True):  # noqa: PLR2004 - beside it
+                lines[other] = self._unless_empty(lines[other], entry.start("rest"))
+        self._value = None
         return line
-    quote = rest[0] if rest[0] in "\"'" else ""
-    if quote and (end := rest.rfind(quote)) > 0:
-        return f"{line[:start]}{quote}{MASK}{rest[end:]}"
-    tail = _TAIL.search(rest)
-    return f"{line[:start]}{MASK}{tail[0] if tail else ''}"
 
+    def _held(self, line: str, indent: int) -> str:
+        """Return a line below a key that holds secrets."""
+        if self._is_block:
+            return line[:indent] + MASK
+        found = _ENTRY.fullmatch(line)
+        if found is not None:
+            if is_plain_fact(found["name"]) or _OPENS.fullmatch(found["rest"]):
+                return line
+            if found["rest"].startswith(("[", "{")):
+                return line[: found.start("rest")] + self._flow(found["rest"])
+            return self._unless_empty(line, found.start("rest"))
+        item = _ITEM.fullmatch(line) or _QUOTED_ITEM.fullmatch(line)
+        return self._unless_empty(line, item.start("rest")) if item else line
 
-def _hidden_element(found: re.Match[str]) -> str:
-    """Return an element of ``[X, Y]`` or ``{a: X}`` hidden, unless it is a key or says nothing."""
-    group = found.lastgroup or ""
-    value = found[group].strip()
-    is_kept = (
-        group == "colon"
-        or (found["name"] and is_plain_fact(found["name"]))
-        or (is_empty(value) or is_harmless(value) or is_hidden(value))
-        or value.startswith("$")
-    )
-    start, end = (place - found.start() for place in found.span(group))
-    return found[0] if is_kept else f"{found[0][:start]}{MASK}{found[0][end:]}"
+    def _flow(self, rest: str) -> str:
+        """Return ``[X, Y]`` or ``{a: X}`` on one line without what is in it."""
+
+        def hidden(found: re.Match[str]) -> str:
+            group = found.lastgroup or ""
+            value = found[group].strip()
+            is_kept = (
+                group == "colon"  # a key, of what is in further brackets
+                or (found["name"] and is_plain_fact(found["name"]))
+                or (is_empty(value) or is_harmless(value) or is_hidden(value))
+                or value.startswith("$")
+            )
+            if is_kept:
+                return found[0]
+            start, end = (place - found.start() for place in found.span(group))
+            return f"{found[0][:start]}{MASK}{found[0][end:]}"
+
+        return _LISTED.sub(hidden, rest)
+
+    def _unless_empty(self, line: str, start: int) -> str:
+        rest = line[start:]
+        bare = rest.strip().rstrip(",;").strip("\"'")
+        if not bare or is_empty(bare) or is_harmless(bare) or is_hidden(bare) or _STAYS.match(rest):
+            return line
+        return self._hidden(line, start)
+
+    def _hidden(self, line: str, start: int) -> str:
+        """Return a line with what begins there hidden; quotes and what ends it stay."""
+        rest = line[start:]
+        quote = rest[0] if rest[0] in "\"'" else ""
+        if quote and (end := rest.rfind(quote)) > 0:
+            return f"{line[:start]}{quote}{MASK}{rest[end:]}"
+        tail = _TAIL.search(rest)
+        return f"{line[:start]}{MASK}{tail[0] if tail else ''}"

@@ -76,7 +76,7 @@ class Rule(NamedTuple):
         rest = asked[len(self.prefix) :]
         if len(self.segments) == 1 and self.segments[0] is not _ANY_FOLDERS:
             return b"/" not in rest and _matches(self.segments[0], rest)
-        return _lead_through(self.segments, rest.split(b"/"))
+        return _match_parts(self.segments, rest.split(b"/"))
 
 
 def rules_of(content: bytes, longest: int) -> Iterator[Rule]:
@@ -237,7 +237,7 @@ def _bracket(rule: bytes, at: int) -> tuple[frozenset[int], int]:  # noqa: C901 
 # --------------------------------------------------------------------- matching
 
 
-def _lead_through(segments: tuple[_Segment, ...], parts: list[bytes]) -> bool:
+def _match_parts(segments: tuple[_Segment, ...], parts: list[bytes]) -> bool:
     """Return whether segments match the parts of a path."""
     reached = {0}
     for part in parts:
@@ -270,9 +270,9 @@ def _matches(pieces: tuple[_Piece, ...], text: bytes) -> bool:
     """Return whether pieces, with anything between two of them, make up a text."""
     first, last = pieces[0], pieces[-1]
     if len(pieces) == 1:
-        return len(first) == len(text) and _stands_at(first, text, 0)
+        return len(first) == len(text) and _matches_at(first, text, 0)
     end = len(text) - len(last)
-    if end < len(first) or not _stands_at(first, text, 0) or not _stands_at(last, text, end):
+    if end < len(first) or not _matches_at(first, text, 0) or not _matches_at(last, text, end):
         return False
     at = len(first)
     for piece in pieces[1:-1]:
@@ -283,7 +283,7 @@ def _matches(pieces: tuple[_Piece, ...], text: bytes) -> bool:
     return True
 
 
-def _stands_at(piece: _Piece, text: bytes, at: int) -> bool:
+def _matches_at(piece: _Piece, text: bytes, at: int) -> bool:
     if isinstance(piece, bytes):
         return text.startswith(piece, at)
     return all(text[at + number] in allowed for number, allowed in enumerate(piece))
@@ -294,4 +294,4 @@ def _find(piece: _Piece, text: bytes, start: int, end: int) -> int:
     if isinstance(piece, bytes):
         return text.find(piece, start, end)
     places = range(start, end - len(piece) + 1)
-    return next((at for at in places if _stands_at(piece, text, at)), -1)
+    return next((at for at in places if _matches_at(piece, text, at)), -1)

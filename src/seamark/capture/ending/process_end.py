@@ -42,7 +42,7 @@ from typing import Any, ClassVar, Protocol
 
 from seamark.capture.ending.interrupted import keep_status
 from seamark.capture.ending.unanswered import SigtermWatcher
-from seamark.capture.ending.unwinding import forget, tell_when_left
+from seamark.capture.ending.unwinding import call_on_exit, forget
 from seamark.process import fork
 from seamark.process.interrupts import raised_by_signal_handler
 
@@ -324,7 +324,7 @@ def _watch_script() -> None:
     while frame.f_back is not None:
         frame = frame.f_back
     _script = frame.f_code
-    tell_when_left(_script, _notify_exit)
+    call_on_exit(_script, _notify_exit)
 
 
 def _forget_script() -> None:

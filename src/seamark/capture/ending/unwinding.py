@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Final
 
-__all__ = ["forget", "tell_when_left"]
+__all__ = ["call_on_exit", "forget"]
 
 _TOOLS: Final = (3, 4)
 """Of the identifiers of ``sys.monitoring``, those that it suggests to no kind of tool."""
@@ -22,7 +22,7 @@ _called: dict[int, tuple[CodeType, Callable[[BaseException], None]]] = {}
 
 if sys.version_info >= (3, 12):
 
-    def tell_when_left(code: CodeType, call: Callable[[BaseException], None]) -> None:
+    def call_on_exit(code: CodeType, call: Callable[[BaseException], None]) -> None:
         """Call ``call`` with each exception that leaves ``code``, in the thread where it happens.
 
         Costs some 0.1 µs for each function of the process that is left by an exception, and nothing
@@ -60,7 +60,7 @@ if sys.version_info >= (3, 12):
 
 else:
 
-    def tell_when_left(code: CodeType, call: Callable[[BaseException], None]) -> None:
+    def call_on_exit(code: CodeType, call: Callable[[BaseException], None]) -> None:
         """Do nothing: this Python does not report it."""
 
     def forget(code: CodeType) -> None:

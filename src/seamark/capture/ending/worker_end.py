@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from seamark.capture.ending.outcome import cause_of
-from seamark.capture.ending.unwinding import tell_when_left
+from seamark.capture.ending.unwinding import call_on_exit
 
 __all__ = ["at_worker_end"]
 
@@ -50,7 +50,7 @@ def at_worker_end(end: Callable[[BaseException | None], None]) -> None:
     if sys.version_info >= (3, 13):
         code = getattr(type(process.current_process()).run, "__code__", None)
         if code is not None:
-            tell_when_left(code, _note)
+            call_on_exit(code, _note)
         atexit.register(finish)
     else:
         util.Finalize(None, finish, exitpriority=_PRIORITY)

@@ -147,7 +147,7 @@ class Copier:
                 if state[_STOPPING]:
                     state[_KEEP] = 0
                 answers, state[_ASKED] = state[_ASKED], 0
-                self._tell(b"d" * answers)
+                self._send(b"d" * answers)
             if self._control in ready and not self._take_order():
                 poll.unregister(self._control)
 
@@ -172,7 +172,7 @@ class Copier:
 
     def introduce(self) -> None:
         """Say that copying begins, and who waits for its end."""
-        self._tell(b"R" + os.getpid().to_bytes(4, "little"))
+        self._send(b"R" + os.getpid().to_bytes(4, "little"))
 
     # ---------------------------------------------------------------- a chunk
 
@@ -215,7 +215,7 @@ class Copier:
             state[_TOTAL] += state[_LENGTH]
             state[_DOING] = _IDLE
         if state[_BROKEN] == 1:
-            if not self._tell(b"E"):
+            if not self._send(b"E"):
                 raise _Finished  # nobody is left who would put the original back
             state[_BROKEN] = 2
             orders = select.poll()
@@ -227,7 +227,7 @@ class Copier:
         begin, length = state[_SHOWN], state[_LENGTH]
         while begin < length and not state[_BROKEN]:
             try:
-                if not self._has_room():
+                if not self._wait_writable():
                     state[_SHOWN], state[_WRITTEN_BEFORE] = begin, self._written
                     raise _Orphaned
                 end = min(begin + self._at_once, length)
@@ -244,7 +244,7 @@ class Copier:
             self._written += written
             begin += written
 
-    def _has_room(self) -> bool:
+    def _wait_writable(self) -> bool:
         """Wait until the original takes something; False if this process is an orphan before."""
         return self._original in [fd for fd, _ in self._room.poll()]
 
@@ -306,7 +306,7 @@ class Copier:
                 raise _Finished
         return bool(order)
 
-    def _tell(self, answer: bytes) -> bool:
+    def _send(self, answer: bytes) -> bool:
         """Return whether there is somebody who reads it."""
         try:
             self._written += os.write(self._control, answer)

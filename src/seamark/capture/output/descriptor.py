@@ -175,7 +175,7 @@ class DescriptorSource(Source):
         with _lock:
             helper, text = self.helper, ""
             if self in _files:
-                return self._leave_file()
+                return self._end_file()
             if helper is None or helper.pid != os.getpid():
                 return ""
             deadline = time.monotonic() + timeout_s
@@ -190,7 +190,7 @@ class DescriptorSource(Source):
                     text = self._text(helper, final=True)
             while sources and sources[-1].ended:
                 last = sources[-1]
-                rest = last._leave(deadline)  # noqa: SLF001
+                rest = last._end(deadline)  # noqa: SLF001
                 text = rest if last is self else text
                 if last in sources:
                     sources.remove(last)
@@ -235,7 +235,7 @@ class DescriptorSource(Source):
             self._decoder.reset()
         return text
 
-    def _leave_file(self) -> str:
+    def _end_file(self) -> str:
         _flush()
         text = "" if self._file is None else self._text_of_file(self._file, final=True)
         self.forget_file()
@@ -289,7 +289,7 @@ class DescriptorSource(Source):
                 return helper
         return None
 
-    def _leave(self, deadline: float) -> str:
+    def _end(self, deadline: float) -> str:
         helper, text = self.helper, ""
         if helper is None:
             return text
@@ -431,8 +431,8 @@ class _Helper:
         if self.broken is None:
             self._follow_size()
             self._follow_modes()
-            self._end_what_hangs()
-            self._hear(0.0)
+            self._kill_stopped()
+            self._read_answers(0.0)
         else:
             self._copy_on()
 
@@ -461,11 +461,11 @@ class _Helper:
         try:
             self._control.send(order, _NO_SIGNAL)
         except OSError:
-            self._hear(0.0)  # why, is said there
+            self._read_answers(0.0)  # why, is said there
             return
         self._owed += 1
         while self._owed and self.broken is None and (left := deadline - time.monotonic()) > 0:
-            self._hear(left)
+            self._read_answers(left)
 
     def end(self, deadline: float) -> None:
         """Wait until all is copied that was written, and let the helper end when nobody writes."""
@@ -477,7 +477,7 @@ class _Helper:
         if self.broken is not None:
             self._copy_on()  # nothing is left, unless the helper was killed
 
-    def _hear(self, timeout_s: float) -> None:
+    def _read_answers(self, timeout_s: float) -> None:
         """Take note of what the helper says within that time."""
         if self._control is None:
             return
@@ -573,7 +573,7 @@ class _Helper:
                     theirs[6][key] = character
             termios.tcsetattr(self._original, termios.TCSANOW, theirs)
 
-    def _end_what_hangs(self) -> None:
+    def _kill_stopped(self) -> None:
         """Kill helpers that were stopped: they copy nothing, and whoever prints waits for ever."""
         numbers = os.pread(self._ring, 16, 0)
         copied, times, since = self._seen
@@ -594,7 +594,7 @@ class _Helper:
             with contextlib.suppress(OSError):
                 os.killpg(self._group, signal.SIGKILL)
             if self._control is not None:
-                self._hear(_TO_END_S)
+                self._read_answers(_TO_END_S)
 
     def _reap(self) -> None:
         # Who is the first process of a container inherits what it started through another one.

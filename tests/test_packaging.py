@@ -61,7 +61,9 @@ def test_dir_hides_no_public_name(tmp_path):
     for one in (run, project):
         assert dir(one) == sorted(object.__dir__(one))
         assert {name for name in vars(one) if not name.startswith("_")} == {"session"}
-        assert not {"recorder", "recorded", "lifecycle", "after_fork", "tell"} & set(dir(one))
+        assert not {"recorder", "recorded", "lifecycle", "after_fork", "record_facts"} & set(
+            dir(one)
+        )
     assert {"assign", "log_metrics", "fetch", "stop", "id", "state", "folder"} <= set(dir(run))
     assert "fetch_runs_table" in dir(project)
 

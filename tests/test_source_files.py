@@ -111,7 +111,9 @@ def test_a_folder_with_very_many_files_is_not_walked_to_its_end(monkeypatch):
     looked = []
     real = Ignored.includes
     monkeypatch.setattr(
-        Ignored, "takes", lambda self, path, **kind: looked.append(path) or real(self, path, **kind)
+        Ignored,
+        "includes",
+        lambda self, path, **kind: looked.append(path) or real(self, path, **kind),
     )
     with seamark.init_run(source_files="big", capture={"packages": False}) as run:
         pass

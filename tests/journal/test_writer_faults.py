@@ -345,7 +345,7 @@ def test_a_file_left_while_it_is_synced_is_no_fault(warm, journals, monkeypatch)
     def left_meanwhile(fd):
         stat = fstat(fd)
         monkeypatch.setattr(os, "fstat", fstat)
-        warm._stream.leave()
+        warm._stream.switch_file()
         return stat
 
     warm.append_row({"a": 1.0}, 3)

@@ -214,7 +214,7 @@ def test_what_the_protocol_cannot_hold_is_counted_on_the_run(forwarded):
     counted = read["monitoring/seamark/forward/team-digits"].fetch()
     assert counted == {"to": PLACE, **lacking}
     send_all(again := forwarded(place, run.folder), run.folder)
-    assert again.lacking() == (lacking, "")
+    assert again.unsupported() == (lacking, "")
     shown = CliRunner().invoke(app, ["show", run.id]).stdout
     assert "! not all of it has a form at neptune://team/digits; it is whole here" in shown
     assert "  2  points that are NaN or infinite: left out\n" in shown

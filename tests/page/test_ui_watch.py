@@ -87,12 +87,12 @@ def test_polls_cost_no_looks_of_their_own(root, clock, looker):
     looker.step()
     assert (looker.looks, looker.said[-1].runs, looker.said[-1].left) == (1, 1, 0)
     for _ in range(5):
-        looker.asked()
+        looker.note_request()
         looker.step()
     assert looker.looks == 1
     for _ in range(10):
         for _ in range(5):
-            looker.asked()
+            looker.note_request()
             looker.step()
         clock.now += PAUSE_S / 2
     assert looker.looks == 5
@@ -102,7 +102,7 @@ def test_polls_cost_no_looks_of_their_own(root, clock, looker):
         looker.step()
     assert looker.looks - looks <= FORGET_S / PAUSE_S + 10
     looks = looker.looks
-    looker.asked()
+    looker.note_request()
     looker.step()
     assert looker.looks == looks + 1  # who comes back is shown what is new at once
 
@@ -116,7 +116,7 @@ def test_looks_that_take_long_are_rare(root, clock, looker):
     began = clock.now
     for step in range(100):
         clock.now += 0.5
-        looker.asked()
+        looker.note_request()
         run.log_metrics({"loss": 1.0}, step=step)
         looker.step()
     assert looker.looks == 1 + int((clock.now - began) / (3.0 * (SHARE + 1)))
@@ -136,7 +136,7 @@ def test_while_nothing_runs_looks_take_a_hundredth_of_a_core(root, clock, looker
         looks, end = looker.looks, clock.now + seconds
         while clock.now < end:
             clock.now += 0.25
-            looker.asked()
+            looker.note_request()
             looker.step()
         return looker.looks - looks
 
@@ -188,7 +188,7 @@ def test_what_several_tabs_draw_is_looked_at_until_it_is_let_go(root, clock, loo
     asked = noted(looker)
 
     def go():
-        looker.asked()
+        looker.note_request()
         clock.now = looker.due()
         asked.clear()
         looker.step()

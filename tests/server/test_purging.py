@@ -95,7 +95,7 @@ def test_edits_go_behind_all_that_a_run_holds(place):
     assert len(reader.attribute("sys/tags").value) == 15
     assert len(place.kept.journals(PROJECT, "run0")) == 2
     assert [rank.rank for rank in reader.ranks()] == [0]
-    assert reader.troubles() == {}
+    assert reader.problems() == {}
 
 
 def test_an_edit_by_a_clock_that_is_behind_moves_no_creation_date(place):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ui"]
 
-_FIRST_LOOK_S = 0.5
+_FIRST_LOOK_S = 1.0
 
 
 @click.command(short_help="Open the web page of the runs on this machine.")

@@ -322,9 +322,11 @@ class Watcher:
         return self._looked[root]
 
     def wait_for_roots(self, wait_s: float) -> bool:
-        """Return whether something is known of each root; wait for that for so many seconds."""
+        """Wait for so many seconds until each root was read; return whether it was."""
         with self._news:
-            return self._news.wait_for(lambda: Looked() not in self._looked, wait_s)
+            return self._news.wait_for(
+                lambda: all(one.looked_ns or one.trouble for one in self._looked), wait_s
+            )
 
     def note_request(self) -> None:
         """See `Watch.asked`."""

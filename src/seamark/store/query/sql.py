@@ -162,16 +162,19 @@ class Compiler:
 
     def _numbered(self, recorded: Clause, leaf: Among | Comparison) -> Clause:
         """Return a condition on the numbers that versions go by, not those that they recorded."""
-        sign = "=" if leaf.operator == "in" else leaf.operator
-        wanted = [
-            one.value for one in leaf.values if one is not None and not isinstance(one.value, str)
-        ]
-        if not wanted or sign not in SIGNS or not (moved := self._moved()):
+        if not (moved := self._moved()):
             return recorded
-        number = sa.case(moved, value=schema.run.c.name)
-        found = sa.or_(*(_signed(number, sign, one) for one in wanted))
-        own = sa.and_(recorded, number.is_(None))
-        return sa.or_(own, sa.func.coalesce(found, sa.false()))
+        if isinstance(leaf, Among):
+            wanted = {one.value for one in leaf.values}
+            names = [name for name, number in moved.items() if number in wanted]
+        else:
+            compare = SIGNS.get(leaf.operator)
+            if compare is None or leaf.value is None or isinstance(leaf.value.value, str):
+                return recorded
+            limit = leaf.value.value
+            names = [name for name, number in moved.items() if compare(number, limit)]
+        own = sa.and_(recorded, schema.run.c.name.not_in(list(moved)))
+        return sa.or_(own, schema.run.c.name.in_(names))
 
     def _among(self, leaf: Among) -> Clause:
         column = self._text_column(leaf.field.path)

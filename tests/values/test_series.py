@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from seamark.values import flatten_series
+from seamark.values import series_leaves
 
 
 def test_leaves_of_containers():
@@ -17,7 +17,7 @@ def test_leaves_of_containers():
         a: float
         b: list
 
-    found = flatten_series(
+    found = series_leaves(
         {"x": 1, 2: [3, {"y": "text"}], "p": Part(4.0, [np.array([5.0, 6.0])])}, "t"
     )
     assert found.numbers == {"t/x": 1, "t/2/0": 3, "t/p/a": 4.0, "t/p/b/0/0": 5.0, "t/p/b/0/1": 6.0}
@@ -29,7 +29,7 @@ def test_what_is_neither_number_nor_text_is_left_to_the_row():
     loop = {"a": 1.0}
     loop["loop"] = loop
     matrix = np.ones((2, 2))
-    found = flatten_series({"none": None, "matrix": matrix, "loop": loop, "bytes": b"x"})
+    found = series_leaves({"none": None, "matrix": matrix, "loop": loop, "bytes": b"x"})
     assert found.numbers["none"] is None
     assert found.numbers["matrix"] is matrix
     assert found.numbers["loop/a"] == 1.0
@@ -39,11 +39,11 @@ def test_what_is_neither_number_nor_text_is_left_to_the_row():
 def test_tensors():
     """Scalars become plain numbers, vectors one number for each element."""
     torch = pytest.importorskip("torch")
-    found = flatten_series(
+    found = series_leaves(
         {"a": torch.tensor(2.5, requires_grad=True), "b": torch.arange(2), "none": torch.ones(0)}
     )
     assert found.numbers == {"a": 2.5, "b/0": 0, "b/1": 1}
-    odd = flatten_series({"meta": torch.ones(2, device="meta"), "nan": torch.tensor(math.nan)})
+    odd = series_leaves({"meta": torch.ones(2, device="meta"), "nan": torch.tensor(math.nan)})
     assert math.isnan(odd.numbers["nan"])
     assert "meta" in odd.numbers
 
@@ -58,6 +58,6 @@ def test_device_tensors_move_in_one_transfer(monkeypatch):
     moves = []
     move = torch.Tensor.tolist
     monkeypatch.setattr(torch.Tensor, "tolist", lambda self: moves.append(1) or move(self))
-    found = flatten_series(values)
+    found = series_leaves(values)
     assert found.numbers == {"a": 1.5, "b/0/0": 0.0, "b/0/1": 1.0, "b/0/2": 2.0}
     assert len(moves) == 1

@@ -16,7 +16,7 @@ from seamark.process.interrupts import let_pass
 from seamark.run.handler import Handler
 from seamark.run.run import Run, make_run
 from seamark.types import Histogram
-from seamark.values import flatten_series, histograms
+from seamark.values import histograms, series_leaves
 
 __all__ = [
     "agreed_run",
@@ -139,7 +139,7 @@ def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = 
         prefix: Namespace of the names; empty for none.
     """
     try:
-        numbers, texts = flatten_series(values, prefix)
+        numbers, texts = series_leaves(values, prefix)
         if numbers:
             run.log_metrics(numbers, step)
     except Exception as error:  # noqa: BLE001 - stands in training loops

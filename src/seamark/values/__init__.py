@@ -13,21 +13,21 @@ from seamark.values._fields import flatten, is_container
 from seamark.values._histograms import histograms
 from seamark.values._numbers import shown, to_float, to_floats, to_step, to_time_ns
 from seamark.values._parameters import parameters
-from seamark.values._series import SeriesPoints, flatten_series
+from seamark.values._series import SeriesLeaves, series_leaves
 
 __all__ = [
     "FAMILIES",
     "Atom",
     "Escaped",
-    "SeriesPoints",
+    "SeriesLeaves",
     "decode_atom",
     "encode_atom",
     "escape",
     "flatten",
-    "flatten_series",
     "histograms",
     "is_container",
     "parameters",
+    "series_leaves",
     "shown",
     "to_float",
     "to_floats",

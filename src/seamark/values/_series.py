@@ -9,12 +9,12 @@ from seamark.values._fields import MAX_DEPTH, members
 from seamark.values._foreign import is_array, is_tensor
 from seamark.values._numbers import move, waits
 
-__all__ = ["SeriesPoints", "flatten_series"]
+__all__ = ["SeriesLeaves", "series_leaves"]
 
 _NO_SEQUENCES = (str, bytes, bytearray, memoryview)
 
 
-class SeriesPoints(NamedTuple):
+class SeriesLeaves(NamedTuple):
     """Points by path.
 
     Attributes:
@@ -26,7 +26,7 @@ class SeriesPoints(NamedTuple):
     texts: dict[str, str]
 
 
-def flatten_series(values: Mapping[str, Any], prefix: str = "") -> SeriesPoints:
+def series_leaves(values: Mapping[str, Any], prefix: str = "") -> SeriesLeaves:
     """Return the points in nested values.
 
     Mappings, dataclasses and namespaces go on by name, lists, tuples and one-dimensional arrays and
@@ -54,7 +54,7 @@ def flatten_series(values: Mapping[str, Any], prefix: str = "") -> SeriesPoints:
             numbers[path] = moved[path][0]
         else:
             numbers[path] = leaf if size is None else leaf.item()
-    return SeriesPoints(numbers, texts)
+    return SeriesLeaves(numbers, texts)
 
 
 def _dimensions(leaf: Any) -> int | None:

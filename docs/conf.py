@@ -40,5 +40,5 @@ nitpick_ignore_regex = [
     # A type variable, and types of which people only ever hold instances.
     (r"py:class", r"seamark\.(?:run\.run\.T|registry\.group\.Home)"),
     (r"py:class", r"seamark\.reading\.tables\.RunRow"),
-    (r"py:class", r"seamark\.values\.(?:keeping\.Keep|arrays\.\w+)"),
+    (r"py:class", r"seamark\.values\.(?:aggregates\.Keep|arrays\.\w+)"),
 ]

@@ -118,7 +118,7 @@ def test_a_record_from_a_signal_handler_is_not_written_yet(
     assert answers == [False]
     (frames,) = journals()
     assert b"interrupted" not in frames[-1].payload
-    assert writer.settled
+    assert writer.is_idle
 
 
 @pytest.mark.parametrize("metrics", [{}, {"a": "no"}, None, {"a//b": 1.0}], ids=repr)

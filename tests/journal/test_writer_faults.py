@@ -445,7 +445,7 @@ def test_a_record_from_a_signal_handler_follows(warm, disk, journals):
         for way in ({"a": 5.0}, {"new": 6.0}):
             disk.before = lambda: os.kill(os.getpid(), signal.SIGUSR1)
             warm.append_row(way, 3)
-            assert warm.settled
+            assert warm.is_idle
     (frames,) = journals()
     last = [frame.kind for frame in frames][-5:]
     assert last == [Kind.ROW, Kind.OP, Kind.PATH, Kind.SPARSE, Kind.OP]

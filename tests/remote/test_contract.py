@@ -103,10 +103,10 @@ class TestFile(RemoteContract):
     def remote(self, tmp_path):
         return open_remote((tmp_path / "elsewhere").as_uri())
 
-    def kept(self, remote, run, journal):
+    def stored_journal(self, remote, run, journal):
         return (remote.root / run.project / run.run / "journal" / journal).read_bytes()
 
-    def kept_blob(self, remote, run, digest):
+    def stored_blob(self, remote, run, digest):
         return (remote.root / run.project / run.run / "blobs" / digest).read_bytes()
 
 
@@ -123,10 +123,10 @@ class TestHttp(RemoteContract):
         yield remote
         remote.close()
 
-    def kept(self, remote, run, journal):
+    def stored_journal(self, remote, run, journal):
         return bytes(self.keeper_.journals[run][journal])
 
-    def kept_blob(self, remote, run, digest):
+    def stored_blob(self, remote, run, digest):
         return self.keeper_.blobs[run.project, digest]
 
 
@@ -137,7 +137,7 @@ class TestThirdParty(RemoteContract):
         assert "dict" in schemes()
         return open_remote("dict://anything")
 
-    def kept(self, remote, run, journal):
+    def stored_journal(self, remote, run, journal):
         return remote.kept[run, journal]
 
 

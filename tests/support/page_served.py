@@ -46,7 +46,7 @@ class Watching:
                 index.refresh()
         self.looked_ns = 12345
 
-    def asked(self) -> None:
+    def note_request(self) -> None:
         self.asks += 1
 
     def looked(self, root: int) -> Looked:

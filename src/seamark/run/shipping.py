@@ -179,7 +179,7 @@ def _before_sigterm(shippers: list[Any], folder: Any) -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         with quietly(_failed):
             for shipper in shippers:
-                shipper.tell_left(folder)
+                shipper.warn_unsent(folder)
         os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, end)

@@ -56,7 +56,7 @@ class Server:
         instance: Random name of this server, the same for all of its life.
         objects: What it keeps as objects.
         intake: Takes journals.
-        kept: Gives them; see `seamark.server.kept.journals.KeptJournals`.
+        kept: Gives them; see `seamark.server.kept.journals.IntakeJournals`.
         claims: Who has claimed what.
         positions: How far runs are folded, and waiting for it.
         writer: Adds records of its own; see `seamark.server.writer.ServerWriter`.

@@ -117,7 +117,7 @@ def test_two_workers_race_with_different_bytes(place):
         lambda: two.put(PROJECT, RUN, made.file, 0, other.data),
     )
     kinds = {type(result).__name__ for result in results}
-    assert kinds == {"Kept", "DivergedError"}
+    assert kinds == {"Receipt", "DivergedError"}
     assert place.bytes_of(made.file) in (made.data, other.data)
 
 

@@ -298,9 +298,9 @@ def load(name):
 from seamark.store import groups, ingest
 ingest.SMALL_BYTES = ingest.CHUNK_BYTES = 2000
 groups.GROUP_ROWS = ingest.GROUP_ROWS = 64
+sys.path.append(f"{sys.argv[1]}/../support")
 engines = load("engines")
 STEPS = 300
-sys.path.append(f"{sys.argv[1]}/../support")
 from journal_builder import JournalBuilder
 journal = JournalBuilder("one", t=1000)
 for step in range(STEPS):

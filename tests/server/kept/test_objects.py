@@ -103,7 +103,7 @@ def test_readers_do_not_run_out_of_descriptors(tmp_path):
     at_once(*(lambda: [place.get(f"x/{n}", 0, 9) for n in range(300)] for _ in range(4)))
     assert len(descriptors()) - before <= 128
     place.close()
-    assert len(descriptors()) == before
+    assert len(descriptors()) <= before  # others may have been closed meanwhile
     assert place.get("x/7") == b"7"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from folding import fold_run
+from journal_builder import fold_run
 
 from seamark.journal.source import BytesSource
 from seamark.store import schema

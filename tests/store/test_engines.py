@@ -13,9 +13,9 @@ from datetime import datetime, timezone
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from folding import fold_run
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from journal_builder import fold_run
 from sqlalchemy.dialects.postgresql import dialect as postgresql_dialect
 
 import seamark

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from folding import fold_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from journal_builder import fold_run
 
 from seamark.errors import ArgumentError
 from seamark.index.index import Index

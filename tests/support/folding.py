@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from journal_builder import JournalBuilder
+from journal_builder import JournalBuilder, fold_run
 
 from seamark.errors import RunNotFoundError
-from seamark.journal.folder import split_journal_name
-from seamark.journal.source import BytesSource, Source
+from seamark.journal.source import BytesSource
 from seamark.server.databases import Databases, open_databases
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import IntakeJournals
@@ -24,8 +23,7 @@ from seamark.server.positions import Positions
 from seamark.server.settings import Settings
 from seamark.server.state import make_tables
 from seamark.store import schema
-from seamark.store.database import Database, memory_engine, retry
-from seamark.store.ingest import Folding
+from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.read.run import RunReader
 from seamark.store.runs import Store
@@ -130,38 +128,6 @@ def says(reader: RunReader) -> dict[str, Any]:
         columns = (points.step, points.value, points.time_ns, points.attempt)
         found[f"{path}:points"] = [list(map(repr, column.tolist())) for column in columns]
     return found
-
-
-def fold_run(
-    store: Store,
-    project: str,
-    run: str,
-    sources: Mapping[str, Callable[[], Source]],
-    now_ns: Callable[[], int],
-) -> None:
-    """Fold what is new of a run, of all of its journals, and save it.
-
-    Args:
-        store: Where it goes.
-        project: Project path.
-        run: Run id.
-        sources: By file name: what opens the journal. Those that were folded before must still
-            begin with the same bytes.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-
-    Raises:
-        Conflict: If others folded the same run all the time.
-    """
-    journals = {uid: name for name in sources if (uid := split_journal_name(name)[1])}
-
-    def fold() -> None:
-        folding = Folding(store, project, run, lambda name: sources[name](), now_ns)
-        folding.take_up(journals)
-        folding.fold()
-        if folding.changed:
-            folding.save()
-
-    retry(fold)
 
 
 def oracle(project: str, run: str, journals: Mapping[str, bytes]) -> dict[str, Any]:

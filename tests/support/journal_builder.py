@@ -1,12 +1,13 @@
-"""Journals written by hand, every time chosen, and what they say in plain Python."""
+"""Journals written by hand, every time chosen, what they say in plain Python, and their folding."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seamark.journal.folder import RunFolder, journal_name
+from seamark.journal.folder import RunFolder, journal_name, split_journal_name
 from seamark.journal.format import (
     FILE_HEADER_BYTES,
     SKIPPABLE,
@@ -19,7 +20,11 @@ from seamark.journal.format import (
     salt_of,
 )
 from seamark.journal.reader import Block
+from seamark.journal.source import Source
 from seamark.journal.walk import walk
+from seamark.store.database import retry
+from seamark.store.ingest import Folding
+from seamark.store.runs import Store
 
 START = 1_790_000_000_000_000_000
 """Time of the first frame unless a test says otherwise, nanoseconds since the Unix epoch."""
@@ -209,3 +214,35 @@ class JournalBuilder:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._data[:end])
         return path
+
+
+def fold_run(
+    store: Store,
+    project: str,
+    run: str,
+    sources: Mapping[str, Callable[[], Source]],
+    now_ns: Callable[[], int],
+) -> None:
+    """Fold what is new of a run, of all of its journals, and save it.
+
+    Args:
+        store: Where it goes.
+        project: Project path.
+        run: Run id.
+        sources: By file name: what opens the journal. Those that were folded before must still
+            begin with the same bytes.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+
+    Raises:
+        Conflict: If others folded the same run all the time.
+    """
+    journals = {uid: name for name in sources if (uid := split_journal_name(name)[1])}
+
+    def fold() -> None:
+        folding = Folding(store, project, run, lambda name: sources[name](), now_ns)
+        folding.take_up(journals)
+        folding.fold()
+        if folding.changed:
+            folding.save()
+
+    retry(fold)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 
 import pytest
-from folding import fold_run
+from journal_builder import fold_run
 from keeping import PROJECT, RUN, journal, places
 
 from seamark.journal.reader import JournalReader

@@ -17,8 +17,7 @@ pytest.importorskip("fastapi")
 
 import httpx
 from databases import fresh_database
-from folding import fold_run
-from journal_builder import START, JournalBuilder
+from journal_builder import START, JournalBuilder, fold_run
 from served import Served, served
 
 from seamark.journal.source import BytesSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seamark.journal.folder import RunFolder, journal_name, split_journal_name
 from seamark.journal.format import (
@@ -20,11 +20,13 @@ from seamark.journal.format import (
     salt_of,
 )
 from seamark.journal.reader import Block
-from seamark.journal.source import Source
 from seamark.journal.walk import walk
 from seamark.store.database import retry
 from seamark.store.ingest import Folding
-from seamark.store.runs import Store
+
+if TYPE_CHECKING:
+    from seamark.journal.source import Source
+    from seamark.store.runs import Store
 
 START = 1_790_000_000_000_000_000
 """Time of the first frame unless a test says otherwise, nanoseconds since the Unix epoch."""
